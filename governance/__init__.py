@@ -1,0 +1,1 @@
+"""Governance: policy, redaction, consent, retention, deduplication and the quality gate."""

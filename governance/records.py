@@ -1,0 +1,138 @@
+"""What governance writes down: decisions, the ledger of exchanges, quarantine; and a governed batch."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from trajectory.step import Harness, Link, Signal, Step, StoredMessage, Tokens
+
+
+class Decision(StrEnum):
+    """What policy decided for one step."""
+
+    ALLOW = "allow"
+    REDACT = "redact"
+    QUARANTINE = "quarantine"
+    DROP = "drop"
+
+
+class Disposition(StrEnum):
+    """Where an exchange ended up; every exchange of the spool has exactly one."""
+
+    STORED = "stored"
+    DUPLICATE = "duplicate"
+    LEFT_OUT = "left_out"
+    """Policy or consent said that nothing of its content may be kept."""
+    QUARANTINED = "quarantined"
+    CONTROL = "control"
+    """Traffic without content (MCP ``initialize``, model listings)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """One row of the table ``exchanges``: metadata of each exchange, never content."""
+
+    tenant_id: str
+    exchange_id: str
+    app_id: str
+    environment: str
+    key_id: str
+    route: str
+    mode: str
+    dialect: str
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: str
+    http_status: int | None
+    request_bytes: int
+    response_bytes: int
+    disposition: str
+    reasons: tuple[str, ...]
+    """e.g. ``consent:no-purpose``, ``dedup:identical-retry``; never content."""
+    trajectory_id: str | None
+    step_id: str | None
+    policy_hash: str
+    spool_writer: str
+    spool_segment: int
+    spool_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class GovernanceRecord:
+    """One row per step per decision: who, under which policy, for which purposes, until when."""
+
+    tenant_id: str
+    step_id: str
+    trajectory_id: str
+    decided_at: datetime
+    started_at: datetime
+    policy_hash: str
+    decision: str
+    reasons: tuple[str, ...]
+    subjects: tuple[str, ...]
+    """Keyed pseudonyms of the people concerned."""
+    data_classes: tuple[str, ...]
+    legal_basis: str
+    purposes: tuple[str, ...]
+    """Purposes allowed at the time of the decision; views also ask the consents table."""
+    consent_reference: str | None
+    retention_class: str
+    expires_at: datetime | None
+    """When retention ends; None means that policy keeps it forever."""
+    legal_hold: bool
+    redaction_report: str
+    """JSON: per entity type counts and places (key paths and offsets), detector versions; no values."""
+    redaction_counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineRecord:
+    """Something that may not go on, with the reason; its content stays redacted or is not kept."""
+
+    tenant_id: str
+    quarantine_id: str
+    exchange_id: str
+    trajectory_id: str | None
+    step_id: str | None
+    started_at: datetime
+    recorded_at: datetime
+    stage: str
+    """read | redact | quality | policy"""
+    reason: str
+    """Fixed words, never content."""
+    detail: str
+    """JSON with counts and field names, never values."""
+    policy_hash: str
+    status: str = "held"
+    """held | released | dropped"""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """An entry of the hash-chained audit log."""
+
+    sequence: int
+    recorded_at: datetime
+    actor: str
+    action: str
+    subject: str
+    """What it was done to: a policy hash, a model version, a keyed pseudonym."""
+    detail: str
+    """JSON, no personal data."""
+    previous_hash: str
+    entry_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class GovernedBatch:
+    """All rows that one batch adds to the lake; written as one consistent whole."""
+
+    exchanges: tuple[LedgerRecord, ...] = ()
+    messages: tuple[StoredMessage, ...] = ()
+    steps: tuple[Step, ...] = ()
+    tokens: tuple[Tokens, ...] = ()
+    signals: tuple[Signal, ...] = ()
+    links: tuple[Link, ...] = ()
+    harnesses: tuple[Harness, ...] = ()
+    governance: tuple[GovernanceRecord, ...] = ()
+    quarantine: tuple[QuarantineRecord, ...] = ()

@@ -1,0 +1,1 @@
+"""The application: command line, settings, and the wiring of the rooms."""

@@ -1,0 +1,1 @@
+"""The lakehouse: Delta tables written exactly once, queried by SQL."""

@@ -1,0 +1,1 @@
+"""The gateway: captures LLM and tool traffic into the sealed spool and is never noticed."""

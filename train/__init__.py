@@ -1,0 +1,1 @@
+"""Training: substrates, recipes on TRL, evaluation, the gate and the model registry."""

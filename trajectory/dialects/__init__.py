@@ -1,0 +1,1 @@
+"""Wire dialects: one module each, reading an exchange into a call."""

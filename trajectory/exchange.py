@@ -1,0 +1,112 @@
+"""What the gateway captured: one HTTP exchange or one piece of feedback, raw and before policy.
+
+These values hold personal data in clear. They live in memory and in the sealed spool only.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from trajectory.canonical import JsonObject
+
+type Headers = tuple[tuple[str, str], ...]
+
+
+class ExchangeOutcome(StrEnum):
+    """How an exchange ended, as seen on the wire."""
+
+    COMPLETE = "complete"
+    CLIENT_ABORT = "client_abort"
+    UPSTREAM_ABORT = "upstream_abort"
+    REFUSED = "refused"
+    """The gateway answered itself (no such key, over budget); nothing reached an upstream."""
+    LOST_END = "lost_end"
+    """The gateway died before the end was written; what had passed until then is here."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request as it was sent upstream, credentials replaced by keyed fingerprints."""
+
+    method: str
+    path: str
+    """Path as the upstream saw it, without the query."""
+    query: str
+    headers: Headers
+    """Names in lower case."""
+    body: bytes = field(repr=False)
+    """Still content-encoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """A response as the upstream gave it; the body may be cut short (see the outcome)."""
+
+    status: int
+    headers: Headers
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientIdentity:
+    """Who called, as the gateway's key registry knows them."""
+
+    tenant_id: str
+    app_id: str
+    environment: str
+    key_id: str
+    """Public name of the client key, never the key."""
+    purposes: tuple[str, ...] = ()
+    """Purposes that this key grants by default; policy and consent may take away, never add."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolPosition:
+    """Where a record begins: one writer's segment and the byte offset in it."""
+
+    writer: str
+    segment: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and its response, with times and the identity of the caller."""
+
+    exchange_id: str
+    """Made by the gateway, 32 hexadecimal digits, the first 12 being milliseconds since 1970."""
+    client: ClientIdentity
+    route: str
+    """Name of the configured route; ``-`` for an intercepted host without one."""
+    mode: str
+    """base_url | forward | transparent"""
+    upstream: str
+    """scheme://host:port"""
+    started_at: datetime
+    first_byte_at: datetime | None
+    """First byte of the response body or, without a body, its head; None when none came."""
+    ended_at: datetime | None
+    request: HttpRequest
+    response: HttpResponse | None
+    outcome: ExchangeOutcome
+    position: SpoolPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """A reward, label, correction or comment that came through the feedback API."""
+
+    feedback_id: str
+    """Idempotency key: the client's own, or a hash of the content."""
+    client: ClientIdentity
+    received_at: datetime
+    target_kind: str
+    """response | step | trajectory | session | group"""
+    target_id: str
+    """For ``response`` the id that the model API gave to the client (``chatcmpl-…``, ``msg_…``)."""
+    body: JsonObject
+    """name, value, label, rationale, source_kind, source, confidence, observed_at, supersedes."""
+    position: SpoolPosition
+
+
+type SpoolRecord = Exchange | Feedback

@@ -1,0 +1,136 @@
+"""Messages in one shape for every dialect: a role and typed parts, with a JSON form that round-trips."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, cast
+
+from trajectory.canonical import JsonObject, JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Plain text."""
+
+    text: str = field(repr=False)
+    type: ClassVar[str] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningPart:
+    """Reasoning text that the provider exposed, or the opaque signature of what it did not."""
+
+    text: str = field(repr=False)
+    signature: str | None = field(default=None, repr=False)
+    type: ClassVar[str] = "reasoning"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallPart:
+    """A tool call that the model asked for."""
+
+    call_id: str
+    name: str
+    arguments: JsonValue = field(repr=False)
+    """Parsed JSON; a string only when the model's arguments were not valid JSON."""
+    arguments_valid: bool = True
+    type: ClassVar[str] = "tool_call"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultPart:
+    """What a tool answered, as the model was told."""
+
+    call_id: str
+    content: JsonValue = field(repr=False)
+    """Text, or the provider's list of content blocks."""
+    is_error: bool = False
+    type: ClassVar[str] = "tool_result"
+
+
+@dataclass(frozen=True, slots=True)
+class MediaPart:
+    """An image, sound or file; bytes are named by hash and size, not kept."""
+
+    media_type: str
+    sha256: str | None
+    size_bytes: int | None
+    url: str | None = field(default=None, repr=False)
+    type: ClassVar[str] = "media"
+
+
+@dataclass(frozen=True, slots=True)
+class OpaquePart:
+    """A part that the dialect does not know; kept as it came, so that nothing is dropped silently."""
+
+    value: JsonValue = field(repr=False)
+    type: ClassVar[str] = "opaque"
+
+
+type Part = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | MediaPart | OpaquePart
+
+_PART_TYPES: dict[str, Any] = {
+    part.type: part
+    for part in (TextPart, ReasoningPart, ToolCallPart, ToolResultPart, MediaPart, OpaquePart)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation.
+
+    Equality is by content: two messages with equal ``to_json`` are the same message. Call ids
+    of tool calls are part of the content (a result refers to them).
+    """
+
+    role: str
+    """system | developer | user | assistant | tool"""
+    parts: tuple[Part, ...]
+    name: str | None = None
+
+    def to_json(self) -> JsonObject:
+        """Return the JSON form: ``{"role", "parts": [{"type", …}], "name"?}``; None fields left out."""
+        parts: list[JsonValue] = []
+        for part in self.parts:
+            fields = {name: getattr(part, name) for name in part.__dataclass_fields__}
+            parts.append({"type": part.type, **{k: v for k, v in fields.items() if v is not None}})
+        out: JsonObject = {"role": self.role, "parts": parts}
+        if self.name is not None:
+            out["name"] = self.name
+        return out
+
+    @classmethod
+    def from_json(cls, value: JsonObject) -> "Message":
+        """Build a message from :meth:`to_json`'s form.
+
+        Raises:
+            ValueError: a part has a type or a field that this version does not know.
+        """
+        parts: list[Part] = []
+        for raw in cast(list[JsonObject], value["parts"]):
+            fields = {k: v for k, v in raw.items() if k != "type"}
+            kind: Any = _PART_TYPES.get(str(raw.get("type")))
+            if kind is None:
+                raise ValueError(
+                    f"unknown message part type {raw.get('type')!r}; known: {', '.join(_PART_TYPES)}"
+                )
+            try:
+                if kind in (ToolCallPart, ToolResultPart):
+                    fields.setdefault("arguments" if kind is ToolCallPart else "content", None)
+                elif kind is OpaquePart:
+                    fields.setdefault("value", None)
+                elif kind is MediaPart:
+                    fields = {"sha256": None, "size_bytes": None, **fields}
+                parts.append(cast(Part, kind(**fields)))
+            except TypeError as error:
+                raise ValueError(f"message part {raw.get('type')!r}: {error}") from None
+        name = value.get("name")
+        return cls(
+            role=str(value["role"]), parts=tuple(parts), name=None if name is None else str(name)
+        )
+
+    def text(self) -> str:
+        """Return the text parts, joined by new lines."""
+        return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    def tool_calls(self) -> tuple[ToolCallPart, ...]:
+        """Return the tool calls of this message, in order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCallPart))

@@ -1,0 +1,66 @@
+"""Where calls belong: the result of assembly, which governance turns into stored rows."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from trajectory.call import Call
+from trajectory.exchange import Feedback
+from trajectory.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedCall:
+    """A call with its place in a trajectory. Content is still raw."""
+
+    call: Call
+    trajectory_id: str
+    step_id: str
+    step_index: int
+    parent_step_id: str | None
+    branch: int
+    role_in_graph: str
+    key_source: str
+    context_keep: int
+    """Leading messages of the parent's conversation (context plus output) that this call resends."""
+    new_messages: tuple[Message, ...]
+    """The rest of ``call.context``: what this call adds."""
+    retry_of: str | None = None
+    duplicate_of: str | None = None
+    """step_id of a stored step with the same context and the same output: nothing new to store."""
+    session_hint: str | None = None
+    """Keyed hash of the strongest session name that the client sent."""
+    group_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedLink:
+    """A link between two placed calls of one tenant."""
+
+    tenant_id: str
+    kind: str
+    from_step_id: str
+    to_step_id: str
+    trajectory_id: str
+    recorded_at: datetime
+    key_source: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFeedback:
+    """Feedback whose target is known (or not yet: then the ids are None and it is stored as it came)."""
+
+    feedback: Feedback
+    trajectory_id: str | None
+    step_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """One batch after assembly."""
+
+    placed: tuple[PlacedCall, ...]
+    """Model and tool calls, ordered by start time."""
+    unplaced: tuple[Call, ...]
+    """Control and opaque calls: they get a ledger row, opaque ones a quarantine row too."""
+    links: tuple[PlacedLink, ...]
+    feedback: tuple[PlacedFeedback, ...]

@@ -1,0 +1,52 @@
+# `make` lists the targets. `make demo` and `make test` set everything up by themselves.
+PY := .venv/bin/python
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint format types contracts docs check lock clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@echo 'Benchmarks (options through ARGS=…, --quick ends within 50 s):'
+	@for file in benchmarks/*.py; do name=$$(basename $$file .py); [ $$name = __init__ ] || [ $$name = harness ] || echo "  bench-$$name"; done
+
+setup: ## Create .venv from the lock (done by every other target that needs it)
+	@scripts/setup
+
+demo: setup ## Watch Headrace do its whole job on this machine (ARGS='--seed 7 --json --short')
+	@.venv/bin/headrace demo $(ARGS)
+
+test: setup ## Fast tests
+	@$(PY) -m pytest $(ARGS)
+
+test-slow: setup ## Slow tests (crash loops, training invariants)
+	@$(PY) -m pytest -m slow $(ARGS)
+
+lint: setup ## ruff, formatting
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+format: setup ## Format and fix what can be fixed
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+types: setup ## mypy --strict on our packages
+	@$(PY) -m mypy
+
+contracts: setup ## Imports go only in the allowed direction
+	@.venv/bin/lint-imports --no-cache
+
+docs: setup ## Regenerate help blocks, schemas and the data dictionary in docs/
+	@$(PY) scripts/generate_docs.py $(ARGS)
+
+check: lint types contracts ## All static checks
+	@$(PY) scripts/generate_docs.py --check
+
+bench-%: setup
+	@$(PY) benchmarks/$*.py $(ARGS)
+
+lock: ## Resolve the dependencies anew into requirements.txt
+	@uv=$$(command -v uv || echo .uv/bin/uv); $$uv pip compile --quiet --universal --generate-hashes --all-extras --python-version 3.12 --upgrade --no-header --output-file requirements.txt pyproject.toml
+
+clean: ## Remove the environment and what the demo left
+	rm -rf .venv .uv .headrace dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

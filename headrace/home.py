@@ -1,0 +1,91 @@
+"""The home folder of an installation: where each thing lives, made with the least access."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from trajectory.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Paths below one home folder; nothing is created until :meth:`create`."""
+
+    root: Path
+
+    @property
+    def settings_file(self) -> Path:
+        """``headrace.yaml``"""
+        return self.root / "headrace.yaml"
+
+    @property
+    def secrets(self) -> Path:
+        """Folder of secrets, readable by the owner alone."""
+        return self.root / "secrets"
+
+    @property
+    def authority(self) -> Path:
+        """Folder of the certificate authority for interception."""
+        return self.root / "ca"
+
+    @property
+    def client_keys(self) -> Path:
+        """Registry of client keys, hashed."""
+        return self.root / "keys.json"
+
+    @property
+    def spool(self) -> Path:
+        """Sealed captures that wait for governance; one folder per gateway process."""
+        return self.root / "spool"
+
+    @property
+    def lake(self) -> Path:
+        """Delta tables, unless the setting ``lake.path`` names another place."""
+        return self.root / "lake"
+
+    @property
+    def state(self) -> Path:
+        """Checkpoint of the governing process: cursors, ids and keyed hashes, never content."""
+        return self.root / "state"
+
+    @property
+    def audit(self) -> Path:
+        """Hash-chained audit log."""
+        return self.root / "audit"
+
+    @property
+    def substrates(self) -> Path:
+        """Built substrates, ``<name>/<version>/``."""
+        return self.root / "substrates"
+
+    @property
+    def runs(self) -> Path:
+        """Training runs, ``<run id>/``."""
+        return self.root / "runs"
+
+    @property
+    def models(self) -> Path:
+        """Model registry, ``<name>/<version>/`` and ``<name>/live.json``."""
+        return self.root / "models"
+
+    @property
+    def logs(self) -> Path:
+        """Logs of the processes that ``headrace up`` starts; no personal data."""
+        return self.root / "logs"
+
+    def create(self) -> "Home":
+        """Create the folders that are missing, each for the owner alone; return self.
+
+        Raises:
+            ConfigurationError: a folder cannot be made.
+        """
+        folders = (self.root, self.secrets, self.authority, self.spool, self.lake, self.state)
+        folders += (self.audit, self.substrates, self.runs, self.models, self.logs)
+        for folder in folders:
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigurationError(
+                    f"cannot create {folder}: {error.strerror}. "
+                    "Give a writable folder with --home or HEADRACE_HOME."
+                ) from error
+        return self

@@ -1,0 +1,74 @@
+"""The master key of an installation and the keys derived from it (HKDF-SHA256, RFC 5869)."""
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from trajectory.errors import ConfigurationError
+
+_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Derives one key per use, so that no two uses share a key."""
+
+    _master: bytes = field(repr=False)
+
+    def derive(self, use: bytes) -> bytes:
+        """Return the 32-byte key for ``use`` (``b"spool"``, ``b"pseudonym"``, …)."""
+        return HKDF(
+            algorithm=SHA256(), length=_KEY_BYTES, salt=None, info=b"headrace/" + use
+        ).derive(self._master)
+
+
+def load_secrets(folder: Path, *, create: bool = False) -> Secrets:
+    """Read the master key from ``HEADRACE_MASTER_KEY`` or ``folder/master.key``.
+
+    Args:
+        folder: the home's secrets folder.
+        create: make a new key when there is none; never replaces one that exists.
+
+    Raises:
+        ConfigurationError: there is no key, it is malformed, or others could read it.
+    """
+    from_environment = os.environ.get("HEADRACE_MASTER_KEY")
+    if from_environment:
+        return Secrets(_parse(from_environment, "environment variable HEADRACE_MASTER_KEY"))
+    path = folder / "master.key"
+    if not path.exists():
+        if not create:
+            raise ConfigurationError(
+                f"no master key at {path}. Run `headrace up` or `headrace init` once to make one, "
+                "or set HEADRACE_MASTER_KEY to 64 hexadecimal digits."
+            )
+        _write_new(path)
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise ConfigurationError(f"{path} can be read by others. Run: chmod 600 {path}")
+    return Secrets(_parse(path.read_text(encoding="ascii"), str(path)))
+
+
+def _write_new(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(os.urandom(_KEY_BYTES).hex() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _parse(text: str, where: str) -> bytes:
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise ConfigurationError(f"{where} must hold {2 * _KEY_BYTES} hexadecimal digits.")
+    return key

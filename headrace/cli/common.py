@@ -1,0 +1,73 @@
+"""What every command shares: the options, the application context, and how errors end."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from headrace.home import Home
+from headrace.master_key import Secrets, load_secrets
+from headrace.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel="Output")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@dataclass(frozen=True)
+class Application:
+    """What a command works with: settings, home folder, secrets and the lake, opened when asked for."""
+
+    home_option: Path | None
+    debug: bool
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings of this run, each knowing where it came from."""
+        return load_settings(home=self.home_option)
+
+    @cached_property
+    def home(self) -> Home:
+        """The home folder."""
+        return Home(self.settings.home)
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """Derived keys; made on first use of a fresh home."""
+        return load_secrets(self.home.secrets, create=True)
+
+    @cached_property
+    def lake(self) -> "Lake":
+        """The trajectory lake."""
+        from lakehouse.lake import Lake
+
+        return Lake.open(self.settings.lake.path)
+
+
+def application(context: typer.Context) -> Application:
+    """Return the application that the root command made."""
+    return cast(Application, context.find_root().obj)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something that cannot be undone.
+
+    Raises:
+        ConfigurationError: not at a terminal and ``--yes`` was not given.
+        typer.Abort: the person said no.
+    """
+    import sys
+
+    from trajectory.errors import ConfigurationError
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigurationError("this cannot be undone; give --yes when not at a terminal.")
+    typer.confirm(question, abort=True)

@@ -1,0 +1,103 @@
+"""One exchange's way through the house: spool → trajectory → governance → lake."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from governance.engine import Governor
+from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
+from lakehouse.lake import Lake
+from proxy.spool import Cursor, SpoolReader
+from trajectory.assembly import Assembler, AssemblerState
+from trajectory.dialects import read_exchange
+from trajectory.exchange import Exchange, Feedback, SpoolRecord
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What one batch did."""
+
+    batch: int
+    records: int
+    dispositions: dict[str, int]
+    """Exchanges by where they ended up."""
+    signals: int
+    damaged: int
+    """Spool frames that could not be read; they are counted, never guessed."""
+
+
+class GovernorFactory(Protocol):
+    """Returns the governor for the next batch; a changed policy bundle gives a new one."""
+
+    def __call__(self) -> Governor: ...
+
+
+class Pipeline:
+    """Carries batches from the spool to the lake, each record exactly once.
+
+    Promise: after a crash at any point the next run appends what is missing and nothing twice
+    (see ``headrace.checkpoint``). One pipeline works on one home at a time.
+    """
+
+    def __init__(
+        self,
+        *,
+        spool: SpoolReader,
+        lake: Lake,
+        governor: GovernorFactory,
+        checkpoints: CheckpointStore,
+        assembly_key: bytes,
+        batch_records: int,
+    ) -> None:
+        self._spool = spool
+        self._lake = lake
+        self._governor = governor
+        self._checkpoints = checkpoints
+        self._assembly_key = assembly_key
+        self._batch_records = batch_records
+        self._checkpoint = checkpoints.load()
+
+    def run_batch(self) -> BatchReport | None:
+        """Carry the next batch; return None when the spool has nothing finished to take."""
+        records, cursor, damaged = self._take()
+        if not records:
+            return None
+        number = self._checkpoint.batch + 1
+        pending = PendingBatch(number, tuple(map(record_id, records)), cursor.to_json())
+        self._checkpoints.announce(self._checkpoint, pending)
+        assembler = Assembler(
+            self._assembly_key, AssemblerState.from_json(self._checkpoint.assembler)
+        )
+        calls = [read_exchange(record) for record in records if isinstance(record, Exchange)]
+        feedback = [record for record in records if isinstance(record, Feedback)]
+        governed = self._governor().judge(assembler.assemble(calls, feedback))
+        self._lake.append(governed, app_id=self._checkpoint.application, version=number)
+        self._finish(
+            Checkpoint(
+                self._checkpoint.application, number, cursor.to_json(), assembler.state.to_json()
+            )
+        )
+        dispositions: dict[str, int] = {}
+        for row in governed.exchanges:
+            dispositions[row.disposition] = dispositions.get(row.disposition, 0) + 1
+        return BatchReport(number, len(records), dispositions, len(governed.signals), damaged)
+
+    def _take(self) -> tuple[Sequence[SpoolRecord], Cursor, int]:
+        cursor = Cursor.from_json(self._checkpoint.cursor)
+        pending = self._checkpoints.pending()
+        if pending is None or pending.batch <= self._checkpoint.batch:
+            batch = self._spool.take(cursor, limit=self._batch_records)
+            return batch.records, batch.cursor, batch.damaged
+        wanted = set(pending.record_ids)
+        batch = self._spool.take(cursor, limit=len(wanted), only=wanted)
+        return batch.records, Cursor.from_json(pending.cursor), batch.damaged
+
+    def _finish(self, checkpoint: Checkpoint) -> None:
+        self._checkpoints.complete(checkpoint)
+        self._checkpoint = replace(checkpoint)
+        self._spool.release(Cursor.from_json(checkpoint.cursor))
+
+
+def record_id(record: SpoolRecord) -> str:
+    """Return the id of a spool record."""
+    return record.exchange_id if isinstance(record, Exchange) else record.feedback_id

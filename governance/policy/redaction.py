@@ -1,0 +1,149 @@
+"""The ``spec`` of a Redaction policy: which entities, what is done to each, and which guards run."""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+
+class Operator(StrEnum):
+    """What is done to one finding."""
+
+    PSEUDONYM = "pseudonym"
+    """``<PERSON_3f9a1c>``: keyed, the same value gives the same word within the policy's scope."""
+    HASH = "hash"
+    """``<PERSON:9c1f0a77b2d44e10>``: keyed and long enough to join on."""
+    MASK = "mask"
+    """``****``: the length class is lost, nothing can be joined."""
+    DROP = "drop"
+    """``<PERSON>``: only the type stays. Secrets are always treated at least like this."""
+    KEEP = "keep"
+    """Found, counted, left as it is."""
+
+
+SECRET_ENTITIES = frozenset(
+    {"API_KEY", "PASSWORD", "JWT", "PRIVATE_KEY", "CONNECTION_STRING", "URL_CREDENTIALS"}
+)
+"""Entities that are never pseudonymised: a secret serves nobody in learning data."""
+
+DEFAULT_ENTITIES: dict[str, Operator] = {
+    "PERSON": Operator.PSEUDONYM,
+    "EMAIL_ADDRESS": Operator.PSEUDONYM,
+    "PHONE_NUMBER": Operator.PSEUDONYM,
+    "CREDIT_CARD": Operator.PSEUDONYM,
+    "IBAN_CODE": Operator.PSEUDONYM,
+    "BANK_ACCOUNT": Operator.PSEUDONYM,
+    "US_SSN": Operator.PSEUDONYM,
+    "US_ITIN": Operator.PSEUDONYM,
+    "US_PASSPORT": Operator.PSEUDONYM,
+    "US_DRIVER_LICENSE": Operator.PSEUDONYM,
+    "US_BANK_NUMBER": Operator.PSEUDONYM,
+    "UK_NHS": Operator.PSEUDONYM,
+    "MEDICAL_LICENSE": Operator.PSEUDONYM,
+    "MEDICAL_RECORD": Operator.PSEUDONYM,
+    "CRYPTO": Operator.PSEUDONYM,
+    "IP_ADDRESS": Operator.PSEUDONYM,
+    "MAC_ADDRESS": Operator.PSEUDONYM,
+    "USERNAME": Operator.PSEUDONYM,
+    "STREET_ADDRESS": Operator.PSEUDONYM,
+    "DATE_OF_BIRTH": Operator.DROP,
+    "API_KEY": Operator.DROP,
+    "PASSWORD": Operator.DROP,
+    "JWT": Operator.DROP,
+    "PRIVATE_KEY": Operator.DROP,
+    "CONNECTION_STRING": Operator.DROP,
+    "URL_CREDENTIALS": Operator.DROP,
+    "OPAQUE_DATA": Operator.DROP,
+}
+"""What is found without a word in the policy. Organisations, places, dates and plain URLs are not."""
+
+
+class NamesSpec(BaseModel):
+    """How names of people are found."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = Field(
+        default="embedded",
+        description=(
+            "`embedded` for the model that ships with Headrace, the name or folder of an installed "
+            "spaCy pipeline, or null for rules alone. One that cannot load stops the start."
+        ),
+    )
+    rules: bool = Field(
+        default=True, description="Self-introductions, salutations, signatures, form fields, keys."
+    )
+    propagate: bool = Field(
+        default=True,
+        description="A name found once is redacted everywhere in its trajectory, its parts too.",
+    )
+
+
+class RedactionSpec(BaseModel):
+    """What is looked for in captured text and what happens to what is found."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    entities: dict[str, Operator] = Field(
+        default_factory=dict,
+        description=(
+            "Entity type to operator, laid over the defaults. An entity without a detector stops "
+            "the start."
+        ),
+    )
+    disabled: tuple[str, ...] = Field(
+        default=(), description="Entity types of the defaults that this policy does not look for."
+    )
+    thresholds: dict[str, float] = Field(
+        default_factory=dict,
+        description="Entity type to the least score (0 to 1) of a finding, laid over the defaults.",
+    )
+    names: NamesSpec = NamesSpec()
+    scope: Literal["tenant", "trajectory"] = Field(
+        default="tenant", description="How far one value keeps one pseudonym."
+    )
+    recognizers: tuple[str, ...] = Field(
+        default=(),
+        description="Presidio recogniser registry files (YAML), relative to the policy's folder.",
+    )
+    allow: tuple[str, ...] = Field(
+        default=(),
+        description="Exact values that are never redacted (a support address, a product).",
+    )
+    subjects: tuple[str, ...] = Field(
+        default=("EMAIL_ADDRESS", "PERSON", "PHONE_NUMBER"),
+        description="Entity types whose values name a data subject in the governance table.",
+    )
+    opaque_data: Literal["drop", "keep"] = Field(
+        default="drop",
+        description="Base64 and data URLs whose bytes are no text, so that nothing can look inside.",
+    )
+    pseudonym_digits: int = Field(
+        default=6, ge=6, le=32, description="Hexadecimal digits of a pseudonym."
+    )
+    timeout_seconds: float = Field(
+        default=20.0,
+        gt=0,
+        description="Time for one trajectory's batch; beyond it the rows are held back, not passed.",
+    )
+
+    @field_validator("entities")
+    @classmethod
+    def _secrets_leave_no_trace(cls, value: dict[str, Operator]) -> dict[str, Operator]:
+        for entity, operator in value.items():
+            if entity in SECRET_ENTITIES and operator not in (Operator.DROP, Operator.MASK):
+                raise ValueError(f"{entity} is a secret: its operator must be drop or mask")
+        return value
+
+    @field_validator("thresholds")
+    @classmethod
+    def _scores_are_shares(cls, value: dict[str, float]) -> dict[str, float]:
+        for entity, score in value.items():
+            if not 0 <= score <= 1:
+                raise ValueError(f"{entity}: a threshold lies between 0 and 1, not {score}")
+        return value
+
+    def operators(self) -> dict[str, Operator]:
+        """Return what is done to each entity that is looked for: defaults, policy, less disabled."""
+        merged = {**DEFAULT_ENTITIES, **self.entities}
+        return {name: how for name, how in merged.items() if name not in self.disabled}

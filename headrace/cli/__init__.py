@@ -1,0 +1,151 @@
+"""The ``headrace`` command: every job of every user, with one way to end.
+
+Exit codes: 0 done (also nothing to do), 1 a check found something, 2 usage or configuration,
+3 the work failed, 130 interrupted.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from headrace.cli import (
+    audit,
+    config,
+    consent,
+    demo,
+    doctor,
+    env,
+    erase,
+    feedback,
+    gateway,
+    govern,
+    keys,
+    lake,
+    lineage,
+    policy,
+    sql,
+    substrate,
+    train,
+    trajectory,
+    up,
+)
+from headrace.cli.common import Application
+from headrace.render import note
+from headrace.version import check_packages, headrace_version
+from trajectory.errors import HeadraceError
+
+app = typer.Typer(
+    name="headrace",
+    help="Capture what agents live through, govern it, query it, and train better models from it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for command in (up, gateway, govern, sql, env, feedback, erase, lineage, doctor, demo):
+    command.register(app)
+for name, group in {
+    "policy": policy.app,
+    "consent": consent.app,
+    "audit": audit.app,
+    "lake": lake.app,
+    "trajectory": trajectory.app,
+    "substrate": substrate.app,
+    "train": train.app,
+    "keys": keys.app,
+    "config": config.app,
+}.items():
+    app.add_typer(group, name=name)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"headrace {headrace_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    home: Annotated[
+        Path | None,
+        typer.Option(
+            help="Home folder of the installation.",
+            show_default=".headrace, or HEADRACE_HOME",
+            file_okay=False,
+        ),
+    ] = None,
+    debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
+    version: Annotated[  # noqa: ARG001 - handled by its callback
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Options that stand before the command."""
+    check_packages()
+    context.obj = Application(home_option=home, debug=debug)
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; return its exit code. Errors are one line with the remedy."""
+    debug = "--debug" in arguments
+    try:
+        result = app(args=arguments, prog_name="headrace", standalone_mode=False)
+    except HeadraceError as error:
+        if debug:
+            raise
+        note(f"headrace: {error}")
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        note("interrupted")
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except ModuleNotFoundError as error:
+        remedy = missing_extra(error.name or "")
+        if debug or remedy is None:
+            raise
+        note(f"headrace: {remedy}")
+        return 2
+    return result if isinstance(result, int) else 0
+
+
+_EXTRAS = {
+    "mitmproxy": "proxy",
+    "uvloop": "proxy",
+    "presidio_analyzer": "governance",
+    "spacy": "governance",
+    "great_expectations": "governance",
+    "re2": "governance",
+    "ahocorasick": "governance",
+    "torch": "train",
+    "transformers": "train",
+    "trl": "train",
+    "datasets": "train",
+    "openai": "practice",
+    "anthropic": "practice",
+    "mcp": "practice",
+    "starlette": "practice",
+    "uvicorn": "practice",
+}
+
+
+def missing_extra(module: str) -> str | None:
+    """Return what to install when ``module`` is missing, or None when it is not an optional one."""
+    extra = _EXTRAS.get(module.partition(".")[0])
+    if extra is None:
+        return None
+    return f"this needs the {extra!r} extra ({module} is missing). Run: pip install 'headrace[{extra}]'"

@@ -1,0 +1,220 @@
+"""Checks of an installation: environment, ports, authority, disk, permissions, versions; each with a remedy."""
+
+import importlib.metadata
+import os
+import shutil
+import socket
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from headrace.home import Home
+from headrace.settings import Settings
+from headrace.version import check_packages
+from trajectory.errors import HeadraceError
+
+_EXTRAS = {
+    "proxy": ("mitmproxy", "uvloop"),
+    "governance": (
+        "presidio-analyzer",
+        "spacy",
+        "great-expectations",
+        "google-re2",
+        "pyahocorasick",
+    ),
+    "train": ("torch", "transformers", "trl", "accelerate", "peft", "datasets"),
+}
+MITMPROXY_VERSION = "12.2.3"
+_AUTHORITY_WARNING = timedelta(days=30)
+_LOWEST_FREE_BYTES = 2 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found."""
+
+    check: str
+    status: str
+    """ok | warning | failure"""
+    detail: str
+    remedy: str = ""
+
+
+type Check = Callable[[Settings, Home], Iterator[Finding]]
+
+
+def examine(settings: Settings, home: Home) -> list[Finding]:
+    """Run every check; a check that raises one of our errors is a failure, not an end."""
+    findings: list[Finding] = []
+    for check in (
+        _python,
+        _packages,
+        _extras,
+        _folders,
+        _disk,
+        _secrets,
+        _authority,
+        _ports,
+        _credentials,
+        _policy,
+        _lake,
+    ):
+        try:
+            findings.extend(check(settings, home))
+        except HeadraceError as error:
+            findings.append(Finding(check.__name__.strip("_"), "failure", str(error)))
+    return findings
+
+
+def _python(_settings: Settings, _home: Home) -> Iterator[Finding]:
+    found = ".".join(map(str, sys.version_info[:3]))
+    supported = (3, 12) <= sys.version_info[:2] < (3, 14)
+    yield Finding(
+        "python",
+        "ok" if supported else "failure",
+        found,
+        "" if supported else "Use Python 3.13 or 3.12.",
+    )
+
+
+def _packages(_settings: Settings, _home: Home) -> Iterator[Finding]:
+    check_packages()
+    yield Finding("packages", "ok", "all of one installation")
+
+
+def _extras(_settings: Settings, _home: Home) -> Iterator[Finding]:
+    for extra, names in _EXTRAS.items():
+        versions, missing = [], []
+        for name in names:
+            try:
+                versions.append(f"{name} {importlib.metadata.version(name)}")
+            except importlib.metadata.PackageNotFoundError:
+                missing.append(name)
+        if missing:
+            yield Finding(
+                f"extra {extra}",
+                "warning",
+                f"missing: {', '.join(missing)}",
+                f"pip install 'headrace[{extra}]', if this machine is to do that job.",
+            )
+        else:
+            yield Finding(f"extra {extra}", "ok", ", ".join(versions))
+        if (
+            extra == "proxy"
+            and not missing
+            and importlib.metadata.version("mitmproxy") != MITMPROXY_VERSION
+        ):
+            yield Finding(
+                "mitmproxy",
+                "warning",
+                f"not {MITMPROXY_VERSION}, the version that the fast path is written for",
+                f"pip install mitmproxy=={MITMPROXY_VERSION}; until then the gateway is slower.",
+            )
+
+
+def _folders(_settings: Settings, home: Home) -> Iterator[Finding]:
+    if not home.root.exists():
+        yield Finding(
+            "home", "warning", f"{home.root} does not exist yet", "`headrace up` makes it."
+        )
+        return
+    if not os.access(home.root, os.W_OK | os.X_OK):
+        yield Finding(
+            "home", "failure", f"{home.root} is not writable", f"chown or chmod {home.root}"
+        )
+        return
+    mode = stat.S_IMODE(home.root.stat().st_mode)
+    if mode & 0o007:
+        yield Finding(
+            "home", "warning", f"{home.root} is open to all users", f"chmod 750 {home.root}"
+        )
+    else:
+        yield Finding("home", "ok", str(home.root))
+
+
+def _disk(settings: Settings, home: Home) -> Iterator[Finding]:
+    folder = home.root if home.root.exists() else Path.cwd()
+    free = shutil.disk_usage(folder).free
+    wanted = max(_LOWEST_FREE_BYTES, settings.gateway.spool.max_bytes)
+    status = "ok" if free >= wanted else "warning"
+    remedy = "" if status == "ok" else "Free some space, or lower gateway.spool.max_bytes."
+    yield Finding("disk", status, f"{free / 2**30:.1f} GiB free", remedy)
+
+
+def _secrets(_settings: Settings, home: Home) -> Iterator[Finding]:
+    from headrace.master_key import load_secrets
+
+    if not home.secrets.exists() and not os.environ.get("HEADRACE_MASTER_KEY"):
+        yield Finding("master key", "warning", "none yet", "`headrace up` makes one.")
+        return
+    load_secrets(home.secrets)
+    yield Finding("master key", "ok", "readable by its owner alone")
+
+
+def _authority(_settings: Settings, home: Home) -> Iterator[Finding]:
+    from cryptography import x509
+
+    path = home.authority / "headrace-ca.pem"
+    if not path.exists():
+        yield Finding("authority", "warning", "none yet", "`headrace up` makes one.")
+        return
+    expires = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    if expires < datetime.now(UTC) + _AUTHORITY_WARNING:
+        yield Finding(
+            "authority",
+            "failure",
+            f"expires {expires:%Y-%m-%d}",
+            f"Move {home.authority} away, start again, and give clients the new bundle.",
+        )
+    else:
+        yield Finding("authority", "ok", f"valid until {expires:%Y-%m-%d}")
+
+
+def _ports(settings: Settings, _home: Home) -> Iterator[Finding]:
+    for name in ("listen", "forward", "admin"):
+        address = getattr(settings.gateway, name)
+        host, _, port = address.rpartition(":")
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.settimeout(1)
+            taken = probe.connect_ex((host.strip("[]") or "127.0.0.1", int(port))) == 0
+        detail = f"{address} {'answers (a gateway, or somebody else)' if taken else 'is free'}"
+        yield Finding(f"port {name}", "ok", detail)
+
+
+def _credentials(settings: Settings, _home: Home) -> Iterator[Finding]:
+    for route in settings.gateway.routes:
+        credential = route.credential
+        if credential is None or credential.env is None:
+            continue
+        if os.environ.get(credential.env):
+            yield Finding(f"route {route.name}", "ok", f"{credential.env} is set")
+        else:
+            yield Finding(
+                f"route {route.name}",
+                "warning",
+                f"{credential.env} is not set",
+                f"export {credential.env}=… before `headrace up`, or remove the route.",
+            )
+
+
+def _policy(settings: Settings, _home: Home) -> Iterator[Finding]:
+    from governance.policy import load_bundle
+
+    bundle = load_bundle(settings.policy.bundle)
+    yield Finding("policy", "ok", f"{settings.policy.bundle} {bundle.content_hash}")
+
+
+def _lake(settings: Settings, _home: Home) -> Iterator[Finding]:
+    from lakehouse.lake import Lake
+
+    if "://" not in settings.lake.path and not Path(settings.lake.path).exists():
+        yield Finding(
+            "lake", "warning", f"{settings.lake.path} does not exist yet", "`headrace up` makes it."
+        )
+        return
+    lake = Lake.open(settings.lake.path, create=False)
+    rows = lake.query("select count(*) as steps from steps").to_pylist()[0]["steps"]
+    yield Finding("lake", "ok", f"{rows} steps at {settings.lake.path}")

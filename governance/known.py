@@ -1,0 +1,50 @@
+"""What the lake already holds: asked before rows are made, so that content is stored once."""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from governance.records import GovernedBatch
+
+
+class KnownContent(Protocol):
+    """Answers which of some ids are stored; the lakehouse ships the durable implementation."""
+
+    def known_messages(self, tenant_id: str, message_ids: Collection[str]) -> set[str]:
+        """Return those of ``message_ids`` that are in the table ``messages`` of this tenant."""
+        ...
+
+    def known_harnesses(self, tenant_id: str, harness_ids: Collection[str]) -> set[str]:
+        """Return those of ``harness_ids`` that are in the table ``harnesses`` of this tenant."""
+        ...
+
+    def known_steps(self, tenant_id: str, step_ids: Collection[str]) -> set[str]:
+        """Return those of ``step_ids`` that are in the table ``steps`` of this tenant."""
+        ...
+
+
+class MemoryKnownContent:
+    """Remembers the batches it was shown; for tests, dry runs and policies tried by hand."""
+
+    def __init__(self) -> None:
+        """Start with nothing known."""
+        self._messages: set[tuple[str, str]] = set()
+        self._harnesses: set[tuple[str, str]] = set()
+        self._steps: set[tuple[str, str]] = set()
+
+    def add(self, batch: GovernedBatch) -> None:
+        """Remember what ``batch`` stores."""
+        self._messages |= {(row.tenant_id, row.message_id) for row in batch.messages}
+        self._harnesses |= {(row.tenant_id, row.harness_id) for row in batch.harnesses}
+        self._steps |= {(row.tenant_id, row.step_id) for row in batch.steps}
+
+    def known_messages(self, tenant_id: str, message_ids: Collection[str]) -> set[str]:
+        """See :class:`KnownContent`."""
+        return {name for name in message_ids if (tenant_id, name) in self._messages}
+
+    def known_harnesses(self, tenant_id: str, harness_ids: Collection[str]) -> set[str]:
+        """See :class:`KnownContent`."""
+        return {name for name in harness_ids if (tenant_id, name) in self._harnesses}
+
+    def known_steps(self, tenant_id: str, step_ids: Collection[str]) -> set[str]:
+        """See :class:`KnownContent`."""
+        return {name for name in step_ids if (tenant_id, name) in self._steps}

@@ -1,0 +1,18 @@
+"""Policy as YAML: kinds, bundles, selectors and errors that name file, line and field."""
+
+from governance.errors import PolicyError
+from governance.policy.bundle import load_bundle
+from governance.policy.documents import API_VERSION, KINDS, PolicyBundle
+from governance.policy.schema import json_schema
+from governance.policy.selector import Facts, Match
+
+__all__ = [
+    "API_VERSION",
+    "KINDS",
+    "Facts",
+    "Match",
+    "PolicyBundle",
+    "PolicyError",
+    "json_schema",
+    "load_bundle",
+]

@@ -1,0 +1,94 @@
+"""Loading a bundle: a folder of YAML files becomes one checked, hashed policy."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+import policies
+from governance.errors import PolicyError
+from governance.policy.documents import API_VERSION, KINDS, PolicyBundle
+from governance.policy.problems import describe
+from governance.policy.source import SourceDocument, read_documents
+
+SHIPPED = Path(policies.__file__).parent
+
+
+def load_bundle(path: Path | None = None) -> PolicyBundle:
+    """Return the policy of a folder; without one, the shipped default.
+
+    A shipped bundle is also found by its bare name (``strict``). Files that end in ``.test.yaml``
+    and the folder ``tests`` are test cases, not policy.
+
+    Raises:
+        PolicyError: a document is wrong, or the bundle is not complete; every problem that was
+            found is one line of the text.
+    """
+    folder = _folder(path)
+    problems: list[str] = []
+    found: dict[str, BaseModel] = {}
+    places: dict[str, str] = {}
+    for file in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+        if file.name.endswith((".test.yaml", ".test.yml")):
+            continue
+        try:
+            sources = read_documents(file, _shown(file))
+        except PolicyError as error:
+            problems.append(str(error))
+            continue
+        for source in sources:
+            problems += _take(source, found, places)
+    missing = [kind for kind in KINDS if kind not in places]
+    if missing and not problems:
+        problems.append(
+            f"{_shown(folder)}: no document of kind {', '.join(missing)}. A bundle has one of each "
+            f"of {', '.join(KINDS)}; start from a copy of {SHIPPED.name}/default."
+        )
+    if problems:
+        raise PolicyError("\n".join(problems))
+    return PolicyBundle.model_construct(
+        **{kind.lower(): document for kind, document in found.items()}, path=folder
+    )
+
+
+def _folder(path: Path | None) -> Path:
+    if path is None:
+        return SHIPPED / "default"
+    if path.is_dir():
+        return path
+    if len(path.parts) == 1 and (SHIPPED / path).is_dir():
+        return SHIPPED / path
+    shipped = ", ".join(sorted(folder.name for folder in SHIPPED.iterdir() if _is_bundle(folder)))
+    raise PolicyError(f"{path}: no such policy folder. Shipped bundles: {shipped}")
+
+
+def _is_bundle(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.glob("*.yaml"))
+
+
+def _shown(path: Path) -> str:
+    """Return a path as a reader would write it, from the current folder where that is shorter."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _take(source: SourceDocument, found: dict[str, BaseModel], places: dict[str, str]) -> list[str]:
+    """Check one document and put it in its place; return what is wrong with it."""
+    if not isinstance(source.value, dict):
+        return [source.error((), f"not a mapping. Valid: apiVersion: {API_VERSION}, kind, …")]
+    kind: Any = source.value.get("kind")
+    model = KINDS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        said = f"unknown kind {kind!r}" if "kind" in source.value else "is required"
+        return [source.error(("kind",), f"{said}. Valid: {', '.join(KINDS)}")]
+    place = f"{source.file}:{source.line_of(('kind',))}"
+    if kind in places:
+        return [source.error(("kind",), f"a second {kind}; the first is at {places[kind]}")]
+    places[kind] = place
+    try:
+        found[kind] = model.model_validate(source.value)
+    except ValidationError as error:
+        return describe(error, source, model)
+    return []

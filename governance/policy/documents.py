@@ -1,0 +1,124 @@
+"""Policy documents: one shape for every kind, and what identifies a bundle of them."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from governance.policy.capture import CaptureSpec
+from governance.policy.consent import ConsentSpec
+from governance.policy.dedup import DedupSpec
+from governance.policy.quality import QualitySpec
+from governance.policy.redaction import RedactionSpec
+from governance.policy.retention import RetentionSpec
+from governance.policy.selector import Spec
+from trajectory.canonical import JsonObject, content_hash
+
+API_VERSION = "headrace/v1"
+
+
+class Metadata(Spec):
+    """Who a document is."""
+
+    name: str = Field(min_length=1, pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    description: str = Field(default="", description="What the document promises, for its readers.")
+
+
+class _Document(Spec):
+    api_version: Literal["headrace/v1"] = Field(alias="apiVersion")
+    metadata: Metadata
+
+
+class CaptureDocument(_Document):
+    """How much of an exchange may be kept."""
+
+    kind: Literal["Capture"]
+    spec: CaptureSpec
+
+
+class RedactionDocument(_Document):
+    """What is looked for in text, and what happens to it."""
+
+    kind: Literal["Redaction"]
+    spec: RedactionSpec
+
+
+class ConsentDocument(_Document):
+    """What may be done with the data."""
+
+    kind: Literal["Consent"]
+    spec: ConsentSpec
+
+
+class RetentionDocument(_Document):
+    """How long it is kept."""
+
+    kind: Literal["Retention"]
+    spec: RetentionSpec
+
+
+class DedupDocument(_Document):
+    """Which repetitions are left out."""
+
+    kind: Literal["Dedup"]
+    spec: DedupSpec
+
+
+class QualityDocument(_Document):
+    """What a step must fulfil to be stored."""
+
+    kind: Literal["Quality"]
+    spec: QualitySpec
+
+
+type Document = Annotated[
+    CaptureDocument
+    | RedactionDocument
+    | ConsentDocument
+    | RetentionDocument
+    | DedupDocument
+    | QualityDocument,
+    Field(discriminator="kind"),
+]
+
+KINDS: dict[str, type[_Document]] = {
+    "Capture": CaptureDocument,
+    "Redaction": RedactionDocument,
+    "Consent": ConsentDocument,
+    "Retention": RetentionDocument,
+    "Dedup": DedupDocument,
+    "Quality": QualityDocument,
+}
+
+
+class PolicyBundle(Spec):
+    """A whole policy: exactly one document of each kind."""
+
+    capture: CaptureDocument
+    redaction: RedactionDocument
+    consent: ConsentDocument
+    retention: RetentionDocument
+    dedup: DedupDocument
+    quality: QualityDocument
+    path: Path = Field(description="The folder it came from; relative names in it are meant there.")
+
+    @property
+    def documents(self) -> tuple[_Document, ...]:
+        """The documents, in the order in which they act."""
+        return (
+            self.capture,
+            self.redaction,
+            self.consent,
+            self.retention,
+            self.dedup,
+            self.quality,
+        )
+
+    @property
+    def content_hash(self) -> str:
+        """Hash of what the bundle says: layout, comments, order of files and folder do not count."""
+        said: JsonObject = {
+            type(document).__name__: document.model_dump(mode="json", by_alias=True)
+            for document in self.documents
+        }
+        return content_hash(said)

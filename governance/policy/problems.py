@@ -1,0 +1,80 @@
+"""From pydantic's errors to lines of ``file:line: field: problem. Valid: …``."""
+
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, TypeAliasType, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from governance.policy.source import KeyPath, SourceDocument
+
+
+def describe(error: ValidationError, source: SourceDocument, model: type[BaseModel]) -> list[str]:
+    """Return one line per problem, in the order of the file."""
+    found: list[tuple[int, str]] = []
+    for item in error.errors(include_url=False):
+        path = _written_path(item["loc"], source)
+        text = _problem(item["type"], item["msg"], item.get("ctx", {}), item["loc"], model)
+        found.append((source.line_of(path), source.error(path, text)))
+    return [text for _, text in sorted(found)]
+
+
+def _written_path(location: tuple[str | int, ...], source: SourceDocument) -> KeyPath:
+    """Return the location without the names of unions' members, which nobody wrote."""
+    path: KeyPath = ()
+    for index, part in enumerate(location):
+        last = index == len(location) - 1
+        if (*path, part) in source.lines or last:
+            path = (*path, part)
+    return path
+
+
+def _problem(
+    kind: str, message: str, context: dict[str, Any], location: tuple[str | int, ...], model: Any
+) -> str:
+    if kind == "extra_forbidden":
+        return f"unknown field. Valid: {', '.join(_field_names(model, location[:-1]))}"
+    if kind == "missing":
+        return "is required"
+    if kind in ("literal_error", "enum"):
+        return f"unknown value. Valid: {context.get('expected', '')}"
+    if kind == "union_tag_invalid":
+        return f"unknown {context['discriminator']}. Valid: {context['expected_tags']}"
+    if kind == "union_tag_not_found":
+        return f"{context['discriminator']} is required"
+    return message.removeprefix("Value error, ")
+
+
+def _field_names(model: Any, location: tuple[str | int, ...]) -> list[str]:
+    names: set[str] = set()
+    for found in _models_at(model, location):
+        names |= {field.alias or name for name, field in found.model_fields.items()}
+    return sorted(names)
+
+
+def _models_at(annotation: Any, location: tuple[str | int, ...]) -> Iterator[type[BaseModel]]:
+    """Yield the models that a location can mean, through lists, mappings and unions."""
+    if isinstance(annotation, TypeAliasType):
+        yield from _models_at(annotation.__value__, location)
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        if not location:
+            yield annotation
+            return
+        for name, field in annotation.model_fields.items():
+            if location[0] in (name, field.alias):
+                yield from _models_at(field.annotation, location[1:])
+    elif get_origin(annotation) in (Union, types.UnionType, Annotated):
+        members = get_args(annotation)
+        for member in members[:1] if get_origin(annotation) is Annotated else members:
+            yield from _models_at(member, location)
+            if location and _is_tag(member, location[0]):
+                yield from _models_at(member, location[1:])
+    elif get_args(annotation) and location:
+        for member in get_args(annotation):
+            yield from _models_at(member, location[1:])
+
+
+def _is_tag(member: Any, part: str | int) -> bool:
+    """Return whether ``part`` is the discriminator's value for this member of a union."""
+    fields = getattr(member, "model_fields", {})
+    return any(part in get_args(field.annotation) for field in fields.values())

@@ -1,0 +1,77 @@
+"""Selectors: which traffic a rule is about, by shell-style patterns over known facts."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _listed(value: object) -> object:
+    """Let one pattern stand for a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+type Patterns = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What policy may ask about a call; names only, no content."""
+
+    tenant: str = ""
+    app: str = ""
+    environment: str = ""
+    route: str = ""
+    dialect: str = ""
+    model: str = ""
+    upstream: str = ""
+    kind: str = ""
+    tools: tuple[str, ...] = ()
+    """Names of the tools that were called or dispatched."""
+    data_classes: tuple[str, ...] = ()
+    """Classes of what redaction found; empty until it has run."""
+
+
+class Spec(BaseModel):
+    """Base of everything written in a policy: unknown fields are refused, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Match(Spec):
+    """Patterns (``*``, ``?``, ``[…]``) that must all fit; a field left out fits everything."""
+
+    tenant: Patterns = Field(default=(), description="Tenant of the client key.")
+    app: Patterns = Field(default=(), description="Application of the client key.")
+    environment: Patterns = Field(default=(), description="Environment of the client key.")
+    route: Patterns = Field(default=(), description="Name of the gateway's route.")
+    provider: Patterns = Field(default=(), description="Upstream, scheme://host:port.")
+    dialect: Patterns = Field(default=(), description="openai.chat, anthropic.messages, mcp, …")
+    model: Patterns = Field(default=(), description="Model that answered, or that was asked for.")
+    tool: Patterns = Field(default=(), description="A tool that was called or dispatched.")
+    data_class: Patterns = Field(default=(), description="A class of what redaction found.")
+
+    def fits(self, facts: Facts) -> bool:
+        """Return whether this selector is about a call with these facts."""
+        return all(
+            _any_fits(patterns, values)
+            for patterns, values in (
+                (self.tenant, (facts.tenant,)),
+                (self.app, (facts.app,)),
+                (self.environment, (facts.environment,)),
+                (self.route, (facts.route,)),
+                (self.provider, (facts.upstream,)),
+                (self.dialect, (facts.dialect,)),
+                (self.model, (facts.model,)),
+                (self.tool, facts.tools),
+                (self.data_class, facts.data_classes),
+            )
+            if patterns
+        )
+
+
+def _any_fits(patterns: Iterable[str], values: Iterable[str]) -> bool:
+    found = tuple(values)
+    return any(fnmatchcase(value, pattern) for pattern in patterns for value in found)

@@ -1,0 +1,99 @@
+"""YAML with line numbers: values as plain data, and for each key path the line where it stands."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from governance.errors import PolicyError
+
+type KeyPath = tuple[str | int, ...]
+
+_SECRET = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY|\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|\bhr_\w+_\w{8,}"
+    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{20,}|\bxox[abprs]-[\w-]{10,}"
+    r"|\beyJ[\w-]{10,}\.[\w-]{10,}\.|://[^/\s:@]+:[^/\s@]+@"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDocument:
+    """One document of a YAML file."""
+
+    file: str
+    value: Any
+    lines: dict[KeyPath, int]
+
+    def line_of(self, path: KeyPath) -> int:
+        """Return the line of ``path``, or of the nearest part of it that is written down."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+    def error(self, path: KeyPath, problem: str) -> str:
+        """Return one line of an error message."""
+        names = ".".join(str(part) for part in path) or "document"
+        return f"{self.file}:{self.line_of(path)}: {names}: {problem}"
+
+
+def read_documents(file: Path, shown: str) -> list[SourceDocument]:
+    """Return the documents of a YAML file.
+
+    Args:
+        file: the file to read.
+        shown: how errors name it.
+
+    Raises:
+        PolicyError: not UTF-8, not YAML, a key written twice, an alias, or a secret in it.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PolicyError(f"{shown}:1: document: cannot be read ({type(error).__name__})") from None
+    try:
+        nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+        documents = [_build(node, shown) for node in nodes if node is not None]
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise PolicyError(f"{shown}:{line}: document: not YAML ({error.problem})") from None
+    except yaml.YAMLError:
+        raise PolicyError(
+            f"{shown}:1: document: not YAML (a character that it cannot hold)"
+        ) from None
+    for number, line_text in enumerate(text.splitlines(), start=1):
+        if _SECRET.search(line_text):
+            raise PolicyError(
+                f"{shown}:{number}: document: looks like a secret. Policies are shared and hashed: "
+                "keep secrets in the environment or in a file named by a setting."
+            )
+    return documents
+
+
+def _build(node: yaml.Node, shown: str) -> SourceDocument:
+    lines: dict[KeyPath, int] = {}
+    seen: set[int] = set()
+    constructor = yaml.SafeLoader("")
+
+    def walk(current: yaml.Node, path: KeyPath) -> Any:
+        line = current.start_mark.line + 1
+        lines.setdefault(path, line)
+        if id(current) in seen:
+            raise PolicyError(f"{shown}:{line}: {'.'.join(map(str, path))}: write it out, no alias")
+        seen.add(id(current))
+        if isinstance(current, yaml.MappingNode):
+            out: dict[str, Any] = {}
+            for key_node, value_node in current.value:
+                key = str(key_node.value)
+                line = key_node.start_mark.line + 1
+                if key in out:
+                    raise PolicyError(f"{shown}:{line}: {'.'.join(map(str, path))}: {key} twice")
+                lines[(*path, key)] = line
+                out[key] = walk(value_node, (*path, key))
+            return out
+        if isinstance(current, yaml.SequenceNode):
+            return [walk(item, (*path, index)) for index, item in enumerate(current.value)]
+        return constructor.construct_object(current)  # type: ignore[no-untyped-call]
+
+    return SourceDocument(shown, walk(node, ()), lines)

@@ -90,6 +90,8 @@ class Exchange:
     response: HttpResponse | None
     outcome: ExchangeOutcome
     position: SpoolPosition
+    capture_note: str = ""
+    """Why a body is not whole though the exchange was: ``opt-out``, ``spool-full`` …; else empty."""
 
 
 @dataclass(frozen=True, slots=True)

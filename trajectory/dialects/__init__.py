@@ -1,1 +1,67 @@
-"""Wire dialects: one module each, reading an exchange into a call."""
+"""Wire dialects: one module each, reading an exchange into a call.
+
+``read_exchange`` is the one entry. It never raises: what no dialect knows, and what breaks its
+dialect's rules, comes back as an opaque call with its problem in fixed words.
+"""
+
+from typing import Protocol
+
+from trajectory.call import Call, CallKind
+from trajectory.dialects.anthropic_messages import AnthropicMessages
+from trajectory.dialects.control import Control
+from trajectory.dialects.mcp import Mcp
+from trajectory.dialects.openai_chat import OpenAIChat
+from trajectory.dialects.openai_responses import OpenAIResponses
+from trajectory.dialects.wire import UnreadableError
+from trajectory.exchange import Exchange, ExchangeOutcome
+
+
+class Dialect(Protocol):
+    """One way of speaking on the wire."""
+
+    @property
+    def name(self) -> str:
+        """What ``Call.dialect`` says."""
+
+    def matches(self, exchange: Exchange) -> bool:
+        """Tell, cheaply and without raising, whether this dialect reads the exchange."""
+
+    def read(self, exchange: Exchange) -> Call:
+        """Read the exchange.
+
+        Raises:
+            UnreadableError: it breaks the dialect's rules beyond reading.
+        """
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    OpenAIChat(),
+    OpenAIResponses(),
+    AnthropicMessages(),
+    Control(),
+    Mcp(),
+)
+"""In the order in which they are asked."""
+
+
+def read_exchange(exchange: Exchange) -> Call:
+    """Read an exchange by the first dialect that knows it; never raises, whatever the bytes."""
+    dialect = next((dialect for dialect in DIALECTS if dialect.matches(exchange)), None)
+    name = dialect.name if dialect is not None else "opaque"
+    if exchange.outcome is ExchangeOutcome.REFUSED:
+        return Call(exchange, name, CallKind.CONTROL, error="refused by the gateway")
+    if dialect is None:
+        return _opaque(exchange, name, "dialect:unknown")
+    try:
+        return dialect.read(exchange)
+    except UnreadableError as error:
+        return _opaque(exchange, name, str(error.args[0]))
+    except Exception as error:  # noqa: BLE001 - hostile bytes must cost one row, never the batch
+        return _opaque(exchange, name, f"dialect:{type(error).__name__}")
+
+
+def _opaque(exchange: Exchange, dialect: str, problem: str) -> Call:
+    return Call(exchange, dialect, CallKind.OPAQUE, problem=problem)
+
+
+__all__ = ["DIALECTS", "Dialect", "UnreadableError", "read_exchange"]

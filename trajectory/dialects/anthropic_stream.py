@@ -1,0 +1,67 @@
+"""The events of a streamed Anthropic message, joined into the shape of an unstreamed one."""
+
+from trajectory.canonical import JsonObject
+from trajectory.dialects.wire import as_integer, as_object, as_text, parse_json_or_none
+
+_TEXT_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+
+
+def assemble_events(events: list[JsonObject]) -> JsonObject | None:
+    """Return the message that ``events`` make; None when it never started."""
+    message: JsonObject | None = None
+    blocks: dict[int, JsonObject] = {}
+    for event in events:
+        kind = event.get("type")
+        if kind == "message_start":
+            message = dict(as_object(event.get("message")))
+        elif kind == "content_block_start":
+            block = dict(as_object(event.get("content_block")))
+            blocks[as_integer(event.get("index")) or 0] = block
+        elif kind == "content_block_delta":
+            index = as_integer(event.get("index")) or 0
+            _join_delta(blocks.setdefault(index, {}), as_object(event.get("delta")))
+        elif kind == "message_delta" and message is not None:
+            _join_message_delta(message, event)
+    if message is None:
+        return None
+    message["content"] = [_finished(blocks[index]) for index in sorted(blocks)]
+    return message
+
+
+def _join_message_delta(message: JsonObject, event: JsonObject) -> None:
+    for name, value in as_object(event.get("delta")).items():
+        if value is not None:
+            message[name] = value
+    usage = {**as_object(message.get("usage"))}
+    usage.update({k: v for k, v in as_object(event.get("usage")).items() if v is not None})
+    message["usage"] = usage
+
+
+def _join_delta(block: JsonObject, delta: JsonObject) -> None:
+    kind = as_text(delta.get("type")) or ""
+    if kind in _TEXT_DELTAS:
+        name = _TEXT_DELTAS[kind]
+        block.setdefault("type", "text" if name == "text" else "thinking")
+        block[name] = (as_text(block.get(name)) or "") + (as_text(delta.get(name)) or "")
+    elif kind == "input_json_delta":
+        block.setdefault("type", "tool_use")
+        piece = as_text(delta.get("partial_json")) or ""
+        block["partial_input"] = (as_text(block.get("partial_input")) or "") + piece
+    elif kind == "citations_delta":
+        citations = block.get("citations")
+        if not isinstance(citations, list):
+            citations = block["citations"] = []
+        citations.append(delta.get("citation"))
+
+
+def _finished(block: JsonObject) -> JsonObject:
+    """Parse the tool input; what does not parse (a stream cut off) stays as ``partial_input``."""
+    raw = block.get("partial_input")
+    if not isinstance(raw, str):
+        return block
+    if not raw:
+        return {k: v for k, v in block.items() if k != "partial_input"}
+    parsed = parse_json_or_none(raw)
+    if parsed is None:
+        return block
+    return {**{k: v for k, v in block.items() if k != "partial_input"}, "input": parsed}

@@ -1,0 +1,41 @@
+"""Traffic beside the model calls that carries nothing to learn from: listings, counts, look-ups."""
+
+import re
+
+from trajectory.call import Call, CallKind
+from trajectory.dialects.hints import common_hints
+from trajectory.exchange import Exchange
+
+_CONTROL_GET = re.compile(
+    r"/(?:models(?:/.+)?|health[a-z]*|healthz?|ping|version|metrics|responses/[^/]+(?:/input_items)?)$"
+)
+_CONTROL_POST = re.compile(
+    r"/(?:messages/count_tokens|responses/input_tokens|responses/[^/]+/cancel|tokenize|detokenize)$"
+)
+
+
+class Control:
+    """Known requests that are no steps."""
+
+    name = "control"
+
+    def matches(self, exchange: Exchange) -> bool:
+        """Tell by method and path."""
+        path = exchange.request.path.rstrip("/")
+        method = exchange.request.method
+        if method in ("OPTIONS", "HEAD"):
+            return True
+        if method == "GET":
+            return bool(_CONTROL_GET.search(path))
+        if method == "DELETE":
+            return bool(re.search(r"/responses/[^/]+$", path))
+        return method == "POST" and bool(_CONTROL_POST.search(path))
+
+    def read(self, exchange: Exchange) -> Call:
+        """Read nothing but the hints."""
+        return Call(
+            exchange=exchange,
+            dialect=self.name,
+            kind=CallKind.CONTROL,
+            hints=common_hints(exchange),
+        )

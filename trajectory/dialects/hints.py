@@ -1,0 +1,120 @@
+"""What the client itself sent to name its session: headers, URL, trace context, known fields.
+
+Order of strength as in the protocol: Headrace headers, URL prefix, trace context, then what
+clients send on their own. Dialects add the hints that only they know.
+"""
+
+import re
+from urllib.parse import unquote
+
+from trajectory.call import SessionHint
+from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.wire import as_object, as_text, header, parse_json_or_none
+from trajectory.exchange import Exchange, Headers
+
+_VALUE_LIMIT = 512
+_URL_SESSION = re.compile(r"^/s/([^/]+)/")
+_TRACE_PARENT = re.compile(r"^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_VENDOR_SESSION = re.compile(r"^x-[a-z0-9]+(?:-[a-z0-9]+)*-session-id$")
+_ANTHROPIC_SESSION = re.compile(r"_session_([0-9a-fA-F][0-9a-fA-F-]{7,})$")
+_CLIENT_SESSIONS = frozenset(
+    {"session-id", "session_id", "x-session-id", "x-session-affinity", "mcp-session-id"}
+)
+_CLIENT_PARENTS = frozenset({"x-parent-session-id", "x-claude-code-parent-session-id"})
+
+
+def common_hints(exchange: Exchange) -> tuple[SessionHint, ...]:
+    """Return the hints that headers and URL give, strongest first."""
+    headers = exchange.request.headers
+    return (
+        *_headrace_hints(headers),
+        *_url_hint(exchange.request.path),
+        *trace_hint(header(headers, "traceparent")),
+        *_baggage_hint(header(headers, "baggage")),
+        *_client_hints(headers),
+    )
+
+
+def _hint(source: str, value: JsonValue | None, kind: str = "session") -> tuple[SessionHint, ...]:
+    text = as_text(value)
+    if text is None or not text.strip():
+        return ()
+    # The kinds are the literals of this module's own calls.
+    return (SessionHint(source, text.strip()[:_VALUE_LIMIT], kind),)  # type: ignore[arg-type]
+
+
+def _headrace_hints(headers: Headers) -> tuple[SessionHint, ...]:
+    hints: list[SessionHint] = []
+    for kind in ("session", "task", "group", "parent"):
+        name = f"x-headrace-{kind}"
+        hints.extend(_hint(f"header:{name}", header(headers, name), kind))
+    return tuple(hints)
+
+
+def _url_hint(path: str) -> tuple[SessionHint, ...]:
+    found = _URL_SESSION.match(path)
+    return _hint("url", unquote(found[1], errors="replace")) if found else ()
+
+
+def trace_hint(traceparent: str | None) -> tuple[SessionHint, ...]:
+    """Return the trace id of a W3C ``traceparent`` as a hint; nothing when it is malformed."""
+    found = _TRACE_PARENT.match((traceparent or "").strip().lower())
+    if not found or set(found[1]) == {"0"}:
+        return ()
+    return _hint("traceparent", found[1])
+
+
+def _baggage_hint(baggage: str | None) -> tuple[SessionHint, ...]:
+    for member in (baggage or "").split(","):
+        name, _, value = member.partition(";")[0].partition("=")
+        if name.strip().lower() in ("session.id", "session_id", "gen_ai.conversation.id"):
+            return _hint("baggage", unquote(value.strip(), errors="replace"))
+    return ()
+
+
+def _client_hints(headers: Headers) -> tuple[SessionHint, ...]:
+    hints: list[SessionHint] = []
+    for name, value in headers:
+        if name in _CLIENT_PARENTS:
+            hints.extend(_hint(f"client:{name}", value, "parent"))
+        elif name in _CLIENT_SESSIONS or _VENDOR_SESSION.match(name):
+            hints.extend(_hint(f"client:{name}", value))
+    return tuple(sorted(hints, key=lambda hint: hint.source == "client:mcp-session-id"))
+
+
+def openai_hints(request: JsonObject) -> tuple[SessionHint, ...]:
+    """Return the hints in the fields of an OpenAI request."""
+    conversation = request.get("conversation")
+    if isinstance(conversation, dict):
+        conversation = conversation.get("id")
+    metadata = as_object(request.get("metadata"))
+    return (
+        *_hint("previous_response_id", request.get("previous_response_id"), "response"),
+        *_hint("client:conversation", conversation),
+        *_hint("client:metadata.session_id", metadata.get("session_id")),
+    )
+
+
+def anthropic_user(request: JsonObject) -> tuple[str | None, tuple[SessionHint, ...]]:
+    """Return the end user and the session that Anthropic's ``metadata.user_id`` names.
+
+    Two shapes are in use: ``user_…_session_<uuid>`` and a JSON object in a string.
+    """
+    user = as_text(as_object(request.get("metadata")).get("user_id"))
+    if user is None:
+        return None, ()
+    source = "client:metadata.user_id"
+    if user.startswith("{"):
+        fields = as_object(parse_json_or_none(user))
+        end_user = as_text(fields.get("account_uuid")) or as_text(fields.get("device_id"))
+        return end_user or user, _hint(source, fields.get("session_id"))
+    found = _ANTHROPIC_SESSION.search(user)
+    if found is None:
+        return user, ()
+    return user[: found.start()] or None, _hint(source, found[1])
+
+
+def retry_count(exchange: Exchange) -> int:
+    """Return what the client's SDK says of its attempts; 0 when it says nothing."""
+    text = header(exchange.request.headers, "x-stainless-retry-count") or "0"
+    return min(int(text), 1000) if text.isascii() and text.isdigit() and len(text) < 6 else 0

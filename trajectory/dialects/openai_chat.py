@@ -1,0 +1,233 @@
+"""OpenAI chat completions, and the many servers that speak it (vLLM's token fields included)."""
+
+from typing import cast
+
+from trajectory.call import Call, CallKind, TokenCapture, Usage
+from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.hints import common_hints, openai_hints, retry_count
+from trajectory.dialects.openai_chat_stream import assemble_chunks
+from trajectory.dialects.response import read_response
+from trajectory.dialects.wire import (
+    as_integer,
+    as_list,
+    as_object,
+    as_text,
+    media_bytes,
+    media_part,
+    name_media,
+    names,
+    objects,
+    only,
+    parse_json_or_none,
+    request_json,
+    without,
+)
+from trajectory.exchange import Exchange
+from trajectory.message import (
+    MediaPart,
+    Message,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+_SAMPLING = names(
+    "frequency_penalty guided_json guided_regex ignore_eos logit_bias logprobs max_completion_tokens"
+    " max_tokens min_p min_tokens n parallel_tool_calls presence_penalty reasoning_effort"
+    " repetition_penalty response_format return_token_ids seed stop stop_token_ids temperature"
+    " tool_choice top_k top_logprobs top_p verbosity chat_template_kwargs"
+)
+_REQUEST_READ = _SAMPLING | names("messages tools functions model user stream")
+_RESPONSE_READ = names("id object created model choices usage prompt_token_ids error")
+_CHOICE_READ = names("index message finish_reason logprobs token_ids text")
+_MESSAGE_READ = names(
+    "role content name tool_calls function_call tool_call_id refusal reasoning reasoning_content"
+    " annotations cache_control"
+)
+_ROLES = {"function": "tool"}
+
+
+class OpenAIChat:
+    """``POST …/chat/completions``."""
+
+    name = "openai.chat"
+
+    def matches(self, exchange: Exchange) -> bool:
+        """Tell by the path."""
+        path = exchange.request.path.rstrip("/")
+        return exchange.request.method == "POST" and path.endswith("/chat/completions")
+
+    def read(self, exchange: Exchange) -> Call:
+        """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""
+        request = request_json(exchange)
+        response = read_response(exchange, assemble_chunks)
+        value = response.value or {}
+        choices = objects(value.get("choices"))
+        choice = choices[0] if choices else {}
+        ext = without(request, _REQUEST_READ)
+        if rest := _unread_response(value, choice, choices[1:]):
+            ext["response"] = rest
+        return Call(
+            exchange=exchange,
+            dialect=self.name,
+            kind=CallKind.MODEL,
+            context=tuple(read_message(item) for item in objects(request.get("messages"))),
+            output=_output(choice),
+            tools=tuple(objects(request.get("tools")) or objects(request.get("functions"))),
+            sampling=only(request, _SAMPLING),
+            model_requested=as_text(request.get("model")),
+            model_served=as_text(value.get("model")),
+            response_id=as_text(value.get("id")),
+            finish_reason=as_text(choice.get("finish_reason")),
+            usage=read_usage(value.get("usage")),
+            tokens=read_tokens(value, choice),
+            streamed=response.streamed,
+            hints=(*common_hints(exchange), *openai_hints(request)),
+            end_user=as_text(request.get("user")) or as_text(request.get("safety_identifier")),
+            retry_count=retry_count(exchange),
+            error=response.error,
+            ext=ext,
+        )
+
+
+def read_message(value: JsonObject) -> Message:
+    """Return a chat message, of a request or of a response, in the protocol's shape."""
+    role = as_text(value.get("role")) or "user"
+    role = _ROLES.get(role, role)
+    if role == "tool":
+        call_id = as_text(value.get("tool_call_id")) or as_text(value.get("name")) or ""
+        return Message("tool", (ToolResultPart(call_id, name_media(value.get("content"))),))
+    parts: list[Part] = []
+    reasoning = as_text(value.get("reasoning_content")) or as_text(value.get("reasoning"))
+    if reasoning is not None:
+        parts.append(ReasoningPart(reasoning))
+    parts.extend(_content_parts(value.get("content")))
+    if refusal := as_text(value.get("refusal")):
+        parts.append(OpaquePart({"type": "refusal", "refusal": refusal}))
+    parts.extend(_tool_call(item) for item in objects(value.get("tool_calls")))
+    if function := as_object(value.get("function_call")):
+        parts.append(_tool_call({"id": as_text(function.get("name")) or "", "function": function}))
+    if unread := {k: v for k, v in without(value, _MESSAGE_READ).items() if v not in ([], {}, "")}:
+        parts.append(OpaquePart({"type": "message_fields", **unread}))
+    return Message(role, tuple(parts), name=as_text(value.get("name")))
+
+
+def _content_parts(content: JsonValue | None) -> list[Part]:
+    if isinstance(content, str):
+        return [TextPart(content)] if content else []
+    return [
+        _content_part(item) if isinstance(item, dict) else OpaquePart(item)
+        for item in as_list(content)
+    ]
+
+
+def _content_part(item: JsonObject) -> Part:
+    kind = item.get("type")
+    if kind in ("text", "input_text", "output_text") and isinstance(item.get("text"), str):
+        return TextPart(cast(str, item["text"]))
+    if kind == "image_url":
+        image = item.get("image_url")
+        url = as_text(image.get("url") if isinstance(image, dict) else image)
+        if url:
+            return media_part(url, "image/*")
+    if kind == "input_audio":
+        sound = as_object(item.get("input_audio"))
+        if isinstance(sound.get("data"), str):
+            return media_bytes(cast(str, sound["data"]), f"audio/{sound.get('format') or '*'}")
+    if kind == "file":
+        return _file_part(as_object(item.get("file"))) or OpaquePart(item)
+    return OpaquePart(item)
+
+
+def _file_part(file: JsonObject) -> MediaPart | None:
+    data = as_text(file.get("file_data"))
+    return media_part(data) if data and data.startswith("data:") else None
+
+
+def _tool_call(item: JsonObject) -> ToolCallPart:
+    call_id = as_text(item.get("id")) or ""
+    custom = as_object(item.get("custom"))
+    if custom:
+        return ToolCallPart(call_id, as_text(custom.get("name")) or "", custom.get("input"))
+    function = as_object(item.get("function"))
+    arguments, valid = read_arguments(function.get("arguments"))
+    return ToolCallPart(call_id, as_text(function.get("name")) or "", arguments, valid)
+
+
+def read_arguments(raw: JsonValue | None) -> tuple[JsonValue, bool]:
+    """Return arguments as parsed JSON, and whether they were valid; text when they were not.
+
+    Some servers send an object where the interface says a string; an empty string stands for
+    no arguments.
+    """
+    if not isinstance(raw, str):
+        return ({}, True) if raw is None else (raw, True)
+    if not raw.strip():
+        return {}, True
+    parsed = parse_json_or_none(raw)
+    return (raw, False) if parsed is None else (parsed, True)
+
+
+def _output(choice: JsonObject) -> Message | None:
+    message = as_object(choice.get("message"))
+    if not message:
+        return None
+    output = read_message({"role": "assistant", **message})
+    return output if output.parts else None
+
+
+def read_usage(value: JsonValue | None) -> Usage:
+    """Return usage in the shape of chat completions or of responses."""
+    usage = as_object(value)
+    given = as_object(usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))
+    made = as_object(usage.get("completion_tokens_details") or usage.get("output_tokens_details"))
+    return Usage(
+        input_tokens=as_integer(usage.get("prompt_tokens", usage.get("input_tokens"))),
+        output_tokens=as_integer(usage.get("completion_tokens", usage.get("output_tokens"))),
+        cached_input_tokens=as_integer(given.get("cached_tokens")),
+        reasoning_tokens=as_integer(made.get("reasoning_tokens")),
+    )
+
+
+def _token_ids(value: JsonValue | None) -> tuple[int, ...] | None:
+    if not isinstance(value, list):
+        return None
+    ids = tuple(item for item in value if isinstance(item, int) and not isinstance(item, bool))
+    fits = all(0 <= item < 2**31 for item in ids)
+    return ids if len(ids) == len(value) and fits else None
+
+
+def read_tokens(response: JsonObject, choice: JsonObject) -> TokenCapture | None:
+    """Return the engine's own tokens; None where it gave none."""
+    completion = _token_ids(choice.get("token_ids"))
+    if not completion:
+        return None
+    prompt = _token_ids(response.get("prompt_token_ids") or choice.get("prompt_token_ids"))
+    return TokenCapture(prompt, completion, _logprobs(choice.get("logprobs"), len(completion)))
+
+
+def _logprobs(value: JsonValue | None, count: int) -> tuple[float, ...] | None:
+    numbers: list[float] = []
+    for item in objects(as_object(value).get("content")):
+        number = item.get("logprob")
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            return None
+        numbers.append(float(number))
+    return tuple(numbers) if len(numbers) == count else None
+
+
+def _unread_response(value: JsonObject, choice: JsonObject, others: list[JsonObject]) -> JsonObject:
+    rest = without(value, _RESPONSE_READ)
+    if unread := without(choice, _CHOICE_READ):
+        rest["choice"] = unread
+    annotations = as_object(choice.get("message")).get("annotations")
+    if annotations:
+        rest["annotations"] = annotations
+    if choice.get("logprobs") and not choice.get("token_ids"):
+        rest["logprobs"] = choice["logprobs"]
+    if others:
+        rest["other_choices"] = list(others)
+    return rest

@@ -1,0 +1,105 @@
+"""The chunks of a streamed chat completion, joined into the shape of an unstreamed one."""
+
+from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.wire import as_integer, as_object, objects
+
+_CHUNK_JOINED = frozenset({"choices", "object", "usage"})
+_DELTA_JOINED = frozenset({"role", "tool_calls", "function_call"})
+
+
+def assemble_chunks(chunks: list[JsonObject]) -> JsonObject | None:
+    """Return the completion that ``chunks`` make; None when there is no chunk at all."""
+    whole: JsonObject = {}
+    choices: dict[int, JsonObject] = {}
+    for chunk in chunks:
+        if "choices" not in chunk and "id" not in chunk:
+            continue
+        for name, value in chunk.items():
+            if name not in _CHUNK_JOINED and value is not None and name not in whole:
+                whole[name] = value
+        if isinstance(chunk.get("usage"), dict):
+            whole["usage"] = chunk["usage"]
+        for piece in objects(chunk.get("choices")):
+            index = as_integer(piece.get("index")) or 0
+            _join_choice(choices.setdefault(index, {"index": index, "message": {}}), piece)
+    if not whole and not choices:
+        return None
+    for choice in choices.values():
+        _finish_message(as_object(choice["message"]))
+    whole["choices"] = [choices[index] for index in sorted(choices)]
+    return whole
+
+
+def _join_choice(choice: JsonObject, piece: JsonObject) -> None:
+    _join_delta(as_object(choice["message"]), as_object(piece.get("delta")))
+    for name, value in piece.items():
+        if name in ("index", "delta") or value is None:
+            continue
+        if name == "token_ids" and isinstance(value, list):
+            _extend(choice, name, value)
+        elif name == "logprobs":
+            logprobs = as_object(choice.setdefault("logprobs", {}))
+            for kind, items in as_object(value).items():
+                if isinstance(items, list):
+                    _extend(logprobs, kind, items)
+        else:
+            choice[name] = value
+
+
+def _extend(target: JsonObject, name: str, items: list[JsonValue]) -> None:
+    existing = target.get(name)
+    if isinstance(existing, list):
+        existing.extend(items)
+    else:
+        target[name] = list(items)
+
+
+def _join_delta(message: JsonObject, delta: JsonObject) -> None:
+    if isinstance(delta.get("role"), str) and delta["role"]:
+        message.setdefault("role", delta["role"])
+    for name, value in delta.items():
+        if name in _DELTA_JOINED or value is None:
+            continue
+        existing = message.get(name)
+        if isinstance(value, str) and isinstance(existing, str):
+            message[name] = existing + value
+        elif isinstance(value, list):
+            _extend(message, name, value)
+        else:
+            message[name] = value
+    if function := as_object(delta.get("function_call")):
+        _join_function(as_object(message.setdefault("function_call", {})), function)
+    for item in objects(delta.get("tool_calls")):
+        _join_tool_call(message, item)
+
+
+def _join_tool_call(message: JsonObject, item: JsonObject) -> None:
+    calls = as_object(message.setdefault("tool_calls", {}))
+    index = as_integer(item.get("index"))
+    slot = str(len(calls) if index is None else index)
+    call = as_object(calls.setdefault(slot, {}))
+    for name in ("id", "type"):
+        if isinstance(item.get(name), str) and item[name]:
+            call.setdefault(name, item[name])
+    for name in ("function", "custom"):
+        if piece := as_object(item.get(name)):
+            _join_function(as_object(call.setdefault(name, {})), piece)
+
+
+def _join_function(function: JsonObject, piece: JsonObject) -> None:
+    for name, value in piece.items():
+        existing = function.get(name)
+        if name in ("arguments", "input") and isinstance(value, str):
+            function[name] = existing + value if isinstance(existing, str) else value
+        elif value is not None and not existing:
+            function[name] = value
+
+
+def _finish_message(message: JsonObject) -> None:
+    calls = message.get("tool_calls")
+    if isinstance(calls, dict):
+        ordered = sorted(calls, key=lambda slot: (len(slot), slot))
+        message["tool_calls"] = [calls[slot] for slot in ordered]
+
+
+__all__ = ["assemble_chunks"]

@@ -1,0 +1,209 @@
+"""OpenAI responses: items instead of messages, whole conversations or deltas."""
+
+from typing import cast
+
+from trajectory.call import Call, CallKind
+from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.hints import common_hints, openai_hints, retry_count
+from trajectory.dialects.openai_chat import read_arguments, read_tokens, read_usage
+from trajectory.dialects.openai_responses_stream import assemble_events
+from trajectory.dialects.response import read_response
+from trajectory.dialects.wire import (
+    as_list,
+    as_object,
+    as_text,
+    media_part,
+    name_media,
+    names,
+    objects,
+    only,
+    request_json,
+    without,
+)
+from trajectory.exchange import Exchange
+from trajectory.message import (
+    Message,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+_SAMPLING = names(
+    "temperature top_p max_output_tokens max_tool_calls reasoning text tool_choice top_logprobs"
+    " parallel_tool_calls truncation service_tier seed include"
+)
+_REQUEST_READ = _SAMPLING | names(
+    "input instructions tools model stream user previous_response_id conversation"
+)
+_RESPONSE_READ = _REQUEST_READ | names(
+    "id object created_at completed_at status output usage error incomplete_details metadata store"
+    " background prompt_token_ids token_ids logprobs prompt_cache_key safety_identifier"
+    " frequency_penalty presence_penalty prompt_cache_retention"
+)
+_CLIENT_RUN_CALLS = names(
+    "function_call custom_tool_call local_shell_call shell_call apply_patch_call computer_call"
+)
+
+
+class OpenAIResponses:
+    """``POST …/responses``."""
+
+    name = "openai.responses"
+
+    def matches(self, exchange: Exchange) -> bool:
+        """Tell by the path."""
+        path = exchange.request.path.rstrip("/")
+        return exchange.request.method == "POST" and path.endswith("/responses")
+
+    def read(self, exchange: Exchange) -> Call:
+        """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""
+        request = request_json(exchange)
+        response = read_response(exchange, assemble_events)
+        value = response.value or {}
+        ext = without(request, _REQUEST_READ)
+        if rest := without(value, _RESPONSE_READ | frozenset(request)):
+            ext["response"] = rest
+        return Call(
+            exchange=exchange,
+            dialect=self.name,
+            kind=CallKind.MODEL,
+            context=read_context(request),
+            output=_output(value),
+            tools=tuple(objects(request.get("tools"))),
+            sampling=only(request, _SAMPLING),
+            model_requested=as_text(request.get("model")),
+            model_served=as_text(value.get("model")),
+            response_id=as_text(value.get("id")),
+            finish_reason=_finish_reason(value),
+            usage=read_usage(value.get("usage")),
+            tokens=read_tokens(value, value),
+            streamed=response.streamed,
+            hints=(*common_hints(exchange), *openai_hints(request)),
+            end_user=as_text(request.get("user")) or as_text(request.get("safety_identifier")),
+            retry_count=retry_count(exchange),
+            error=response.error,
+            ext=ext,
+        )
+
+
+def read_context(request: JsonObject) -> tuple[Message, ...]:
+    """Return instructions and input as messages."""
+    messages: list[Message] = []
+    if instructions := as_text(request.get("instructions")):
+        messages.append(Message("system", (TextPart(instructions),)))
+    given = request.get("input")
+    if isinstance(given, str):
+        messages.append(Message("user", (TextPart(given),)))
+    else:
+        messages.extend(read_items(as_list(given)))
+    return tuple(messages)
+
+
+def read_items(items: list[JsonValue]) -> list[Message]:
+    """Return items as messages; what the model made in one turn becomes one assistant message."""
+    messages: list[Message] = []
+    turn: list[Part] = []
+    for item in items:
+        message = _message_of(item)
+        if message is not None and message.role != "assistant":
+            if turn:
+                messages.append(Message("assistant", tuple(turn)))
+                turn = []
+            messages.append(message)
+        else:
+            turn.extend(_turn_parts(item) if message is None else message.parts)
+    if turn:
+        messages.append(Message("assistant", tuple(turn)))
+    return messages
+
+
+def _message_of(item: JsonValue) -> Message | None:
+    """Return the message that an item is on its own; None for a part of the model's turn."""
+    if not isinstance(item, dict):
+        return Message("user", (OpaquePart(item),))
+    kind = as_text(item.get("type")) or "message"
+    if kind == "message" and ("role" in item or "content" in item):
+        return Message(as_text(item.get("role")) or "user", tuple(_content(item.get("content"))))
+    if kind.endswith("_call_output"):
+        call_id = as_text(item.get("call_id")) or ""
+        failed = item.get("status") == "failed"
+        return Message("tool", (ToolResultPart(call_id, name_media(item.get("output")), failed),))
+    return None
+
+
+def _turn_parts(item: JsonValue) -> list[Part]:
+    value = as_object(item)
+    kind = as_text(value.get("type")) or ""
+    if kind == "reasoning":
+        return [_reasoning(value)]
+    if kind in _CLIENT_RUN_CALLS:
+        return [_tool_call(value, kind)]
+    return [OpaquePart({k: v for k, v in value.items() if v is not None})]
+
+
+def _reasoning(item: JsonObject) -> ReasoningPart:
+    texts = [
+        cast(str, part["text"])
+        for name in ("summary", "content")
+        for part in objects(item.get(name))
+        if isinstance(part.get("text"), str)
+    ]
+    signature = as_text(item.get("encrypted_content")) or as_text(item.get("id"))
+    return ReasoningPart("\n".join(texts), signature)
+
+
+def _tool_call(item: JsonObject, kind: str) -> ToolCallPart:
+    call_id = as_text(item.get("call_id")) or as_text(item.get("id")) or ""
+    if kind == "function_call":
+        arguments, valid = read_arguments(item.get("arguments"))
+        return ToolCallPart(call_id, as_text(item.get("name")) or "", arguments, valid)
+    if kind == "custom_tool_call":
+        return ToolCallPart(call_id, as_text(item.get("name")) or "", item.get("input"))
+    arguments = without(item, frozenset({"id", "call_id", "type", "status"}))
+    return ToolCallPart(call_id, kind.removesuffix("_call"), arguments)
+
+
+def _content(content: JsonValue | None) -> list[Part]:
+    if isinstance(content, str):
+        return [TextPart(content)] if content else []
+    parts: list[Part] = []
+    for item in as_list(content):
+        if isinstance(item, dict):
+            parts.extend(_content_parts(item))
+        else:
+            parts.append(OpaquePart(item))
+    return parts
+
+
+def _content_parts(item: JsonObject) -> list[Part]:
+    kind = item.get("type")
+    if kind in ("input_text", "output_text", "text") and isinstance(item.get("text"), str):
+        text: list[Part] = [TextPart(cast(str, item["text"]))]
+        if item.get("annotations"):
+            text.append(OpaquePart({"type": "annotations", "annotations": item["annotations"]}))
+        return text if item["text"] else text[1:]
+    if kind == "input_image":
+        if url := as_text(item.get("image_url")):
+            return [media_part(url, "image/*")]
+    elif kind == "input_file":
+        data = as_text(item.get("file_data"))
+        if data and data.startswith("data:"):
+            return [media_part(data)]
+    return [OpaquePart(name_media(item))]
+
+
+def _output(response: JsonObject) -> Message | None:
+    turn = [
+        part for message in read_items(as_list(response.get("output"))) for part in message.parts
+    ]
+    return Message("assistant", tuple(turn)) if turn else None
+
+
+def _finish_reason(response: JsonObject) -> str | None:
+    status = as_text(response.get("status"))
+    if status == "incomplete":
+        return as_text(as_object(response.get("incomplete_details")).get("reason")) or status
+    return status if status not in ("in_progress", "queued") else None

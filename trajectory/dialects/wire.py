@@ -1,0 +1,279 @@
+"""What all dialects share: lenient JSON from hostile bytes, typed access, headers, error bodies.
+
+JSON read here is safe for everything that follows: finite numbers, bounded depth, no lone
+surrogates. Numbers that JSON cannot hold exactly (NaN, infinities) become their text.
+"""
+
+import json
+import math
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from hashlib import sha256
+
+from trajectory.canonical import JsonObject, JsonValue
+from trajectory.encoding import decode_body
+from trajectory.exchange import Exchange, Headers
+from trajectory.message import MediaPart, OpaquePart, Part, TextPart
+from trajectory.sse import SseEvent, decode_events
+
+DEPTH_LIMIT = 128
+"""Levels of lists and objects; real traffic has fewer than thirty."""
+
+_ERROR_TEXT_LIMIT = 4000
+_INTEGER_LIMIT = 2**63
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89abAB]")
+
+
+class UnreadableError(ValueError):
+    """A body that cannot be read; ``args[0]`` says why in fixed words (``request:not-json``)."""
+
+
+def parse_json(data: bytes, side: str) -> JsonValue:
+    """Return the JSON value in ``data``, made safe.
+
+    Raises:
+        UnreadableError: not UTF-8, not JSON, nested too deep; ``side`` leads the words.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UnreadableError(f"{side}:not-utf8") from None
+    try:
+        value: JsonValue = json.loads(text, parse_constant=str, parse_float=_finite)
+    except RecursionError:
+        raise UnreadableError(f"{side}:nested-too-deep") from None
+    except ValueError:
+        raise UnreadableError(f"{side}:not-json") from None
+    if data.count(b"[") + data.count(b"{") > DEPTH_LIMIT and _depth_exceeded(value):
+        raise UnreadableError(f"{side}:nested-too-deep")
+    if _SURROGATE_ESCAPE.search(data):
+        return _without_surrogates(value)
+    return value
+
+
+def parse_json_or_none(text: str) -> JsonValue | None:
+    """Return the JSON value in ``text``; None when there is none (or when it is ``null``)."""
+    try:
+        return parse_json(text.encode("utf-8", "replace"), "text")
+    except UnreadableError:
+        return None
+
+
+def _finite(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else text
+
+
+def _depth_exceeded(value: JsonValue) -> bool:
+    level: list[JsonValue] = [value]
+    for _ in range(DEPTH_LIMIT):
+        below: list[JsonValue] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(child for child in item.values() if isinstance(child, dict | list))
+            elif isinstance(item, list):
+                below.extend(child for child in item if isinstance(child, dict | list))
+        if not below:
+            return False
+        level = below
+    return True
+
+
+def clean_text(text: str) -> str:
+    """Replace lone surrogates, which no encoding can write."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _without_surrogates(value: JsonValue) -> JsonValue:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {clean_text(name): _without_surrogates(item) for name, item in value.items()}
+    return value
+
+
+def as_object(value: JsonValue | None) -> JsonObject:
+    """Return ``value`` when it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: JsonValue | None) -> list[JsonValue]:
+    """Return ``value`` when it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: JsonValue | None) -> str | None:
+    """Return ``value`` when it is a string that is not empty, else None."""
+    return value if isinstance(value, str) and value else None
+
+
+def as_integer(value: JsonValue | None) -> int | None:
+    """Return ``value`` when it is an integer that fits 64 bits, else None."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _INTEGER_LIMIT:
+        return value
+    return None
+
+
+def names(text: str) -> frozenset[str]:
+    """Return the words of ``text``: field names, written so that they can be read."""
+    return frozenset(text.split())
+
+
+def only(value: JsonObject, wanted: frozenset[str]) -> JsonObject:
+    """Return the fields of ``value`` that are ``wanted`` and not null."""
+    return {name: item for name, item in value.items() if name in wanted and item is not None}
+
+
+def without(value: JsonObject, unwanted: frozenset[str]) -> JsonObject:
+    """Return the fields of ``value`` that are not ``unwanted`` and not null."""
+    return {name: item for name, item in value.items() if name not in unwanted and item is not None}
+
+
+def objects(value: JsonValue | None) -> list[JsonObject]:
+    """Return the objects in the list ``value``; nothing when it is no list."""
+    return [item for item in as_list(value) if isinstance(item, dict)]
+
+
+def header(headers: Headers, name: str) -> str | None:
+    """Return the first value of the header ``name`` (lower case), None when absent or empty."""
+    for key, value in headers:
+        if key == name and value.strip():
+            return clean_text(value.strip())
+    return None
+
+
+def request_json(exchange: Exchange) -> JsonObject:
+    """Return the request's body as an object.
+
+    Raises:
+        UnreadableError: it is none.
+    """
+    body = decode_body(exchange.request.body, header(exchange.request.headers, "content-encoding"))
+    if body.problem is not None:
+        raise UnreadableError(f"request:{body.problem}")
+    value = parse_json(body.data, "request")
+    if not isinstance(value, dict):
+        raise UnreadableError("request:not-an-object")
+    return value
+
+
+def response_bytes(exchange: Exchange) -> bytes:
+    """Return the response's body without its content encoding; empty when there is none.
+
+    Raises:
+        UnreadableError: it cannot be decoded.
+    """
+    if exchange.response is None:
+        return b""
+    body = decode_body(
+        exchange.response.body, header(exchange.response.headers, "content-encoding")
+    )
+    if body.problem is not None:
+        raise UnreadableError(f"response:{body.problem}")
+    return body.data
+
+
+def is_event_stream(exchange: Exchange) -> bool:
+    """Tell whether the response says that it is a stream of server-sent events."""
+    if exchange.response is None:
+        return False
+    content_type = header(exchange.response.headers, "content-type") or ""
+    return content_type.lower().startswith("text/event-stream")
+
+
+def event_objects(events: list[SseEvent]) -> list[JsonObject]:
+    """Return the JSON objects that events carry; others (``[DONE]``, a cut one) are left out."""
+    values = (parse_json_or_none(event.data) for event in events if event.data[:1] == "{")
+    return [value for value in values if isinstance(value, dict)]
+
+
+def stream_objects(data: bytes) -> list[JsonObject]:
+    """Return the JSON objects of a whole stream."""
+    return event_objects(decode_events(data))
+
+
+def error_text(data: bytes, status: int | None) -> str:
+    """Return type and message of an error body in any provider's shape."""
+    try:
+        value = parse_json(data, "response")
+    except UnreadableError:
+        text = data.decode("utf-8", "replace").strip()
+    else:
+        text = error_of(value)
+    return (text or f"HTTP {status}")[:_ERROR_TEXT_LIMIT]
+
+
+def error_of(value: JsonValue) -> str:
+    """Return type and message of an error value (``{"error": {"type", "message", "code"}}``)."""
+    if isinstance(value, str):
+        return value
+    fields = as_object(value)
+    inner = fields.get("error", fields.get("detail"))
+    if isinstance(inner, str):
+        return inner
+    if isinstance(inner, dict):
+        fields = inner
+    words = [
+        str(fields[name])
+        for name in ("type", "code", "message")
+        if isinstance(fields.get(name), str | int) and fields.get(name) != ""
+    ]
+    return ": ".join(dict.fromkeys(words))
+
+
+def media_part(url: str, media_type: str | None = None) -> MediaPart:
+    """Return a media part for a URL; a ``data:`` URL is named by hash and size."""
+    if not url.startswith("data:"):
+        return MediaPart(media_type or "application/octet-stream", None, None, url=url)
+    head, _, payload = url[5:].partition(",")
+    kind = head.partition(";")[0] or media_type or "application/octet-stream"
+    return media_bytes(payload, kind)
+
+
+def media_bytes(payload: str, media_type: str) -> MediaPart:
+    """Return a media part for base64 text."""
+    try:
+        data = b64decode(payload.encode("utf-8", "replace"), validate=False)
+    except (Base64Error, ValueError):
+        data = payload.encode("utf-8", "replace")
+    return MediaPart(media_type, sha256(data).hexdigest(), len(data))
+
+
+def text_or_opaque(value: JsonValue) -> Part:
+    """Return text as a text part and anything else as it came."""
+    return TextPart(value) if isinstance(value, str) else OpaquePart(value)
+
+
+def name_media(value: JsonValue | None) -> JsonValue:
+    """Return ``value`` with base64 media in its blocks replaced by type, hash and size."""
+    if isinstance(value, list):
+        return [name_media(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    data = value.get("data")
+    kind = value.get("media_type") or value.get("mimeType")
+    if isinstance(data, str) and isinstance(kind, str):
+        return {**value, "data": _named(media_bytes(data, kind))}
+    out: JsonObject = {}
+    for name, item in value.items():
+        if name in ("image_url", "url", "file_data") and isinstance(item, str):
+            out[name] = _named(media_part(item)) if item.startswith("data:") else item
+        else:
+            out[name] = name_media(item) if isinstance(item, dict | list) else item
+    return out
+
+
+def _named(part: MediaPart) -> JsonObject:
+    return {
+        "type": "media",
+        "media_type": part.media_type,
+        "sha256": part.sha256,
+        "size_bytes": part.size_bytes,
+    }

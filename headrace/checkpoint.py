@@ -4,7 +4,7 @@ Two small files in the home's ``state`` folder, each replaced atomically:
 
 ``checkpoint.json``  the last batch that is wholly in the lake: its number, the spool cursor after
                      it, and the assembler's state (keyed hashes and ids, never content)
-``pending.json``     the batch that is being written: its number, its records' ids, its cursor
+``pending.json``     the batch that is being written: its number and the cursor after it
 
 A batch is announced in ``pending.json`` before its first commit. After a crash the same records
 are taken again from the checkpoint's cursor, assembled from the checkpoint's state, and appended
@@ -40,7 +40,6 @@ class PendingBatch:
     """A batch whose rows may be partly in the lake."""
 
     batch: int
-    record_ids: tuple[str, ...]
     cursor: JsonObject
     """Where the spool continues after this batch."""
 
@@ -68,7 +67,7 @@ class CheckpointStore:
         raw = _read(self._pending)
         if raw is None:
             return None
-        return PendingBatch(raw["batch"], tuple(raw["record_ids"]), raw["cursor"])
+        return PendingBatch(raw["batch"], raw["cursor"])
 
     def announce(self, checkpoint: Checkpoint, pending: PendingBatch) -> None:
         """Write down what is about to be committed; the first call also fixes the application name."""
@@ -76,12 +75,7 @@ class CheckpointStore:
             self._save(checkpoint)
         _write(
             self._pending,
-            {
-                "version": _VERSION,
-                "batch": pending.batch,
-                "record_ids": list(pending.record_ids),
-                "cursor": pending.cursor,
-            },
+            {"version": _VERSION, "batch": pending.batch, "cursor": pending.cursor},
         )
 
     def complete(self, checkpoint: Checkpoint) -> None:

@@ -1,16 +1,15 @@
 """One exchange's way through the house: spool → trajectory → governance → lake."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from governance.engine import Governor
 from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
 from lakehouse.lake import Lake
-from proxy.spool import Cursor, SpoolReader
+from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.dialects import read_exchange
-from trajectory.exchange import Exchange, Feedback, SpoolRecord
+from trajectory.exchange import Exchange, Feedback
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,45 +58,36 @@ class Pipeline:
 
     def run_batch(self) -> BatchReport | None:
         """Carry the next batch; return None when the spool has nothing finished to take."""
-        records, cursor, damaged = self._take()
-        if not records:
+        batch = self._take()
+        if not batch.records:
             return None
-        number = self._checkpoint.batch + 1
-        pending = PendingBatch(number, tuple(map(record_id, records)), cursor.to_json())
-        self._checkpoints.announce(self._checkpoint, pending)
+        number, cursor = self._checkpoint.batch + 1, batch.cursor.to_json()
+        self._checkpoints.announce(self._checkpoint, PendingBatch(number, cursor))
         assembler = Assembler(
             self._assembly_key, AssemblerState.from_json(self._checkpoint.assembler)
         )
-        calls = [read_exchange(record) for record in records if isinstance(record, Exchange)]
-        feedback = [record for record in records if isinstance(record, Feedback)]
+        calls = [read_exchange(record) for record in batch.records if isinstance(record, Exchange)]
+        feedback = [record for record in batch.records if isinstance(record, Feedback)]
         governed = self._governor().judge(assembler.assemble(calls, feedback))
         self._lake.append(governed, app_id=self._checkpoint.application, version=number)
         self._finish(
-            Checkpoint(
-                self._checkpoint.application, number, cursor.to_json(), assembler.state.to_json()
-            )
+            Checkpoint(self._checkpoint.application, number, cursor, assembler.state.to_json())
         )
         dispositions: dict[str, int] = {}
         for row in governed.exchanges:
             dispositions[row.disposition] = dispositions.get(row.disposition, 0) + 1
-        return BatchReport(number, len(records), dispositions, len(governed.signals), damaged)
+        return BatchReport(
+            number, len(batch.records), dispositions, len(governed.signals), len(batch.damaged)
+        )
 
-    def _take(self) -> tuple[Sequence[SpoolRecord], Cursor, int]:
+    def _take(self) -> SpoolBatch:
         cursor = Cursor.from_json(self._checkpoint.cursor)
         pending = self._checkpoints.pending()
         if pending is None or pending.batch <= self._checkpoint.batch:
-            batch = self._spool.take(cursor, limit=self._batch_records)
-            return batch.records, batch.cursor, batch.damaged
-        wanted = set(pending.record_ids)
-        batch = self._spool.take(cursor, limit=len(wanted), only=wanted)
-        return batch.records, Cursor.from_json(pending.cursor), batch.damaged
+            return self._spool.take(cursor, limit=self._batch_records)
+        return self._spool.take(cursor, until=Cursor.from_json(pending.cursor))
 
     def _finish(self, checkpoint: Checkpoint) -> None:
         self._checkpoints.complete(checkpoint)
-        self._checkpoint = replace(checkpoint)
+        self._checkpoint = checkpoint
         self._spool.release(Cursor.from_json(checkpoint.cursor))
-
-
-def record_id(record: SpoolRecord) -> str:
-    """Return the id of a spool record."""
-    return record.exchange_id if isinstance(record, Exchange) else record.feedback_id

@@ -37,7 +37,9 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["zz", "00" * 31, "00" * 33])
-def test_a_malformed_key_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+def test_a_malformed_key_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
     monkeypatch.setenv("HEADRACE_MASTER_KEY", text)
     with pytest.raises(ConfigurationError, match="64 hexadecimal digits"):
         load_secrets(tmp_path)

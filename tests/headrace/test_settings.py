@@ -10,7 +10,12 @@ from trajectory.errors import ConfigurationError
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("HEADRACE_HOME", "HEADRACE_CONFIG", "HEADRACE_LAKE_PATH", "HEADRACE_GOVERN_BATCH_RECORDS"):
+    for name in (
+        "HEADRACE_HOME",
+        "HEADRACE_CONFIG",
+        "HEADRACE_LAKE_PATH",
+        "HEADRACE_GOVERN_BATCH_RECORDS",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
 

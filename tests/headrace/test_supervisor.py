@@ -61,7 +61,9 @@ def test_sigterm_ends_the_programs_too(tmp_path: Path) -> None:
     wait_for(tmp_path, 1)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=20)
-    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        ["ps", "-eo", "args"], capture_output=True, text=True, check=True
+    ).stdout
     assert str(tmp_path / "starts") not in listing
     assert os.path.exists(tmp_path / "child.log")
 

@@ -1,0 +1,199 @@
+"""The demo's stage: real processes on this machine (gateway, governor, provider, tools, agents)."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import yaml
+
+from trajectory.errors import WorkError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where everything listens on the loopback interface."""
+
+    gateway: int = field(default_factory=free_port)
+    forward: int = field(default_factory=free_port)
+    admin: int = field(default_factory=free_port)
+    provider: int = field(default_factory=free_port)
+    provider_tls: int = field(default_factory=free_port)
+    tools: int = field(default_factory=free_port)
+
+
+class Stage:
+    """Starts and stops the demo's processes; their logs lie in the home folder and are scanned too."""
+
+    def __init__(self, home: Path, ports: Ports) -> None:
+        self.home = home
+        self.ports = ports
+        self._stack = ExitStack()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End every process, last started first, each with time to drain."""
+        for process in reversed(self._processes.values()):
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes.clear()
+        self._stack.close()
+
+    def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start one process in the background."""
+        log = self._stack.enter_context((self.home / "logs" / f"{name}.log").open("ab"))
+        self._processes[name] = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+    def wait_until_ready(self, name: str, url: str, *, seconds: float = 90) -> None:
+        """Wait until ``url`` answers.
+
+        Raises:
+            WorkError: the process ended or did not answer in time; the text names its log.
+        """
+        deadline = time.monotonic() + seconds
+        log = self.home / "logs" / f"{name}.log"
+        while time.monotonic() < deadline:
+            if self._processes[name].poll() is not None:
+                raise WorkError(f"{name} ended before it was ready; see {log}.")
+            try:
+                with httpx.Client(trust_env=False, verify=False, timeout=2) as client:  # noqa: S501 - loopback readiness
+                    if client.get(url).status_code < 500:
+                        return
+            except httpx.TransportError:
+                time.sleep(0.1)
+        raise WorkError(f"{name} did not answer within {seconds:g} s; see {log}.")
+
+    def run(
+        self, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> "Finished":
+        """Run ``python …`` to its end and return what it printed."""
+        return self.launch(arguments, environment).wait()
+
+    def launch(
+        self, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> "Running":
+        """Start ``python …`` and return a handle to wait on."""
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return Running(process, tuple(arguments))
+
+    def headrace(self, *arguments: str) -> "Finished":
+        """Run a ``headrace`` command on the demo's home, as a person would."""
+        return self.run(["-m", "headrace", "--home", str(self.home), *arguments])
+
+    def headrace_json(self, *arguments: str) -> Any:
+        """Run a ``headrace`` command with ``--json`` and return its value."""
+        return json.loads(self.headrace(*arguments, "--json").output)
+
+    def provider_stats(self) -> dict[str, Any]:
+        """Return the provider's own counts."""
+        with httpx.Client(trust_env=False, timeout=10) as client:
+            stats: dict[str, Any] = client.get(
+                f"http://127.0.0.1:{self.ports.provider}/stats"
+            ).json()
+        return stats
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A program that was launched."""
+
+    process: subprocess.Popen[str]
+    arguments: tuple[str, ...]
+
+    def wait(self, *, allowed: tuple[int, ...] = (0,)) -> "Finished":
+        """Wait for the end.
+
+        Raises:
+            WorkError: the exit code is not an allowed one; the text ends with the program's own words.
+        """
+        output, errors = self.process.communicate()
+        finished = Finished(self.process.returncode, output, errors)
+        if finished.code not in allowed:
+            shown = " ".join(argument for argument in self.arguments[:8])
+            raise WorkError(f"`{shown} …` ended with {finished.code}:\n{errors[-2000:] or output[-2000:]}")
+        return finished
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A program that has ended."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def write_settings(home: Path, ports: Ports, upstreams: Mapping[str, str], *, upstream_ca: Path) -> None:
+    """Write ``headrace.yaml`` of the demo: two routes of the provider, one of the tools, interception."""
+    local = "127.0.0.1"
+    settings = {
+        "gateway": {
+            "listen": f"{local}:{ports.gateway}",
+            "forward": f"{local}:{ports.forward}",
+            "admin": f"{local}:{ports.admin}",
+            "upstream_ca": str(upstream_ca),
+            "routes": [
+                {
+                    "name": name,
+                    "prefix": f"/{name}",
+                    "upstream": upstream,
+                    **credential(name),
+                    **({"kind": "tool"} if name == "tools" else {}),
+                }
+                for name, upstream in upstreams.items()
+            ],
+            "intercept_hosts": ["localhost"],
+        },
+        "train": {"model": "practice"},
+    }
+    (home / "headrace.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+
+
+def credential(name: str) -> dict[str, Any]:
+    """Return how a route authenticates upstream: the provider's key comes from the environment."""
+    if name == "tools":
+        return {}
+    variable = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}[name]
+    return {"credential": {"env": variable}}

@@ -1,0 +1,96 @@
+"""Rows to Arrow: frozen dataclasses or mappings become a table with exactly a spec's schema."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse.schema import TableSpec
+from trajectory.canonical import canonical_json
+from trajectory.errors import ConfigurationError
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def to_arrow(spec: TableSpec, rows: Sequence[Any]) -> pa.Table:
+    """Return ``rows`` as an Arrow table of ``spec``; the partition ``event_date`` is added.
+
+    Args:
+        spec: the table that the rows are for.
+        rows: dataclasses or mappings; a column may be absent when it is nullable.
+
+    Raises:
+        ConfigurationError: a row lacks a column, has an unknown one or a value of a wrong type.
+    """
+    columns = {column.name: _values(spec, rows, column.name) for column in spec.columns}
+    if spec.date_column is not None:
+        columns["event_date"] = [_utc(moment).date() for moment in columns[spec.date_column]]
+    arrays = []
+    for field in spec.arrow:
+        try:
+            arrays.append(pa.array(_encode(columns[field.name], field.type), type=field.type))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+            # The text of Arrow's error may quote the value: name the column only.
+            raise ConfigurationError(
+                f"table {spec.name}, column {field.name}: a value is not of type {field.type} "
+                f"({type(error).__name__}); correct the row and write it again"
+            ) from None
+        if not field.nullable and arrays[-1].null_count:
+            raise ConfigurationError(
+                f"table {spec.name}, column {field.name}: a row has no value; the column is required"
+            )
+    return pa.Table.from_arrays(arrays, schema=spec.arrow)
+
+
+def _values(spec: TableSpec, rows: Sequence[Any], name: str) -> list[Any]:
+    if rows and isinstance(rows[0], Mapping):
+        if name == spec.columns[0].name:
+            _refuse_unknown(spec, rows)
+        return [row.get(name) for row in rows]
+    return [getattr(row, name, None) for row in rows]
+
+
+def _refuse_unknown(spec: TableSpec, rows: Sequence[Mapping[str, Any]]) -> None:
+    known = {column.name for column in spec.columns} | {"event_date"}
+    for row in rows:
+        unknown = row.keys() - known
+        if unknown:
+            raise ConfigurationError(
+                f"table {spec.name} has no column {min(unknown)!r}; "
+                f"its columns: {', '.join(sorted(known))}"
+            )
+
+
+def _encode(values: list[Any], kind: pa.DataType) -> list[Any]:
+    if pa.types.is_map(kind):
+        return [None if value is None else sorted(value.items()) for value in values]
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        return [None if value is None else [_plain(item) for item in value] for value in values]
+    if pa.types.is_string(kind):
+        return [_text(value) for value in values]
+    if pa.types.is_timestamp(kind):
+        return [None if value is None else _utc(value) for value in values]
+    return values
+
+
+def _plain(item: Any) -> Any:
+    if isinstance(item, Mapping):
+        return item
+    return {name: _text(getattr(item, name)) for name in item.__dataclass_fields__}
+
+
+def _text(value: Any) -> Any:
+    """Return text that UTF-8 can hold: a lone surrogate becomes its JSON escape, the same in JSON."""
+    if isinstance(value, dict | list):
+        value = canonical_json(value).decode("utf-8", "surrogatepass")
+    if isinstance(value, str) and not value.isascii():
+        return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+    return value
+
+
+def _utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError("a time without a zone")
+    return moment.astimezone(UTC)

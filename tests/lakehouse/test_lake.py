@@ -1,0 +1,102 @@
+"""The lake appends each batch once, through crashes, repeats and concurrent writers."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from governance import records
+from lakehouse.columns import CONTENT_TABLES
+from lakehouse.lake import Lake
+from lakehouse.schema import BATCH_TABLES, TABLES
+from tests.lakehouse import make
+from trajectory import step as protocol
+from trajectory.errors import ConfigurationError
+
+RECORDS = {
+    "exchanges": records.LedgerRecord, "messages": protocol.StoredMessage, "steps": protocol.Step,
+    "tokens": protocol.Tokens, "signals": protocol.Signal, "links": protocol.Link,
+    "harnesses": protocol.Harness, "governance": records.GovernanceRecord,
+    "quarantine": records.QuarantineRecord,
+}  # fmt: skip
+
+
+def counts(lake: Lake) -> dict[str, int]:
+    return {name: int(lake.table(name).count()) for name in BATCH_TABLES}
+
+
+@pytest.mark.parametrize("name", CONTENT_TABLES)
+def test_columns_are_those_of_the_record(name: str) -> None:
+    assert [c.name for c in CONTENT_TABLES[name]] == [f.name for f in fields(RECORDS[name])]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_content_column_has_statistics(name: str) -> None:
+    spec = TABLES[name]
+    assert spec.statistics_columns
+    assert not set(spec.statistics_columns) & set(spec.content_columns)
+
+
+def test_append_writes_every_table_once(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path / "lake"))
+    assert lake.committed_version("ingest") == -1
+    report = lake.append(make.batch("t1"), app_id="ingest", version=0)
+    assert report.rows == {
+        "messages": 4, "harnesses": 1, "tokens": 2, "steps": 2, "links": 1, "signals": 1,
+        "governance": 2, "quarantine": 1, "exchanges": 2,
+    }  # fmt: skip
+    again = lake.append(make.batch("t1"), app_id="ingest", version=0)
+    assert again.repeated
+    assert not again.rows
+    assert counts(lake) == report.rows
+    assert lake.committed_version("ingest") == 0
+    assert not list((tmp_path / "lake" / "_intents").iterdir())
+
+
+def test_a_second_handle_sees_the_version(tmp_path: Path) -> None:
+    first, second = Lake.open(str(tmp_path)), Lake.open(str(tmp_path))
+    first.append(make.batch("t1"), app_id="a", version=3)
+    assert second.append(make.batch("t1"), app_id="a", version=3).repeated
+    second.append(make.batch("t2"), app_id="b", version=0)
+    first.append(make.batch("t3"), app_id="a", version=4)
+    assert counts(first)["steps"] == 6
+
+
+def test_tables_stay_readable_by_everybody(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    for name in TABLES:
+        protocol_versions = lake.table(name).protocol()
+        assert protocol_versions.min_reader_version == 1
+        assert protocol_versions.min_writer_version == 2
+
+
+def test_a_place_without_a_lake_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="holds no lake"):
+        Lake.open(str(tmp_path / "none"), create=False)
+
+
+def test_append_rows_takes_mappings_and_refuses_strangers(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    row = {
+        "tenant_id": "acme", "subject": "p1", "purpose": "train_sft", "granted": False,
+        "source": "cli", "recorded_at": make.NOON,
+    }  # fmt: skip
+    assert lake.append_rows("consents", [row]) == 1
+    with pytest.raises(ConfigurationError, match="no column 'colour'"):
+        lake.append_rows("consents", [{**row, "colour": "red"}])
+    with pytest.raises(ConfigurationError, match="column granted: a row has no value"):
+        lake.append_rows("consents", [{**row, "granted": None}])
+    with pytest.raises(ConfigurationError, match="column recorded_at"):
+        lake.append_rows("consents", [{**row, "recorded_at": make.NOON.replace(tzinfo=None)}])
+    with pytest.raises(ConfigurationError, match="no table 'colours'"):
+        lake.append_rows("colours", [row])
+
+
+def test_lone_surrogates_are_kept_as_their_json_escape(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    broken = make.batch("t1", steps=1)
+    odd = make.step("t1", 0, error="bad \ud800 text")
+    lake.append(
+        records.GovernedBatch(exchanges=broken.exchanges, steps=(odd,)), app_id="a", version=0
+    )
+    assert lake.table("steps").to_pyarrow_table()["error"].to_pylist() == ["bad \\ud800 text"]

@@ -1,0 +1,206 @@
+"""Client keys: who may call, as whom. Secrets are never stored, only their hashes."""
+
+import hmac
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Self
+
+from trajectory.errors import ConfigurationError, WorkError
+from trajectory.exchange import ClientIdentity
+
+KEY_PREFIX = "hr_"
+PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share")
+UNKNOWN_CLIENT = ClientIdentity("-", "-", "-", "-")
+"""Stands for a caller whose key is missing or wrong."""
+
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKey:
+    """A key as the registry knows it."""
+
+    key_id: str
+    secret_hash: str
+    """BLAKE2b-256 of the secret, which is 160 random bits: a slow hash would add nothing."""
+    tenant_id: str
+    app_id: str
+    environment: str
+    purposes: tuple[str, ...]
+    created_at: str
+    revoked_at: str | None = None
+
+    @property
+    def identity(self) -> ClientIdentity:
+        """Return who calls with this key."""
+        return ClientIdentity(
+            self.tenant_id, self.app_id, self.environment, self.key_id, self.purposes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedKey:
+    """A new key; its secret is shown once and kept nowhere."""
+
+    key: ClientKey
+    secret: str
+    """The whole key, ``hr_<key_id>_<secret>``, as a client sends it."""
+
+    def __repr__(self) -> str:
+        return f"CreatedKey({self.key.key_id})"
+
+
+def _hash(secret: str) -> str:
+    return blake2b(secret.encode("utf-8", "surrogateescape"), digest_size=32).hexdigest()
+
+
+class KeyRegistry:
+    """The client keys of an installation, in one JSON file.
+
+    A running gateway sees creations and revocations within half a second: the file is looked at
+    again when its modification time changes. A file that cannot be read keeps the last good state.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._keys: dict[str, ClientKey] = {}
+        self._stamp: tuple[int, int] | None = None
+        self._looked = 0.0
+        self._mutex = threading.Lock()
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a registry; a file that is not there is an empty one.
+
+        Raises:
+            ConfigurationError: the file is not a key registry.
+        """
+        registry = cls(path)
+        registry._read()
+        return registry
+
+    def _read(self) -> None:
+        try:
+            info = self._path.stat()
+            text = self._path.read_text("utf-8")
+        except FileNotFoundError:
+            self._keys, self._stamp = {}, None
+            return
+        try:
+            rows = json.loads(text)["keys"]
+            keys = [ClientKey(**{**row, "purposes": tuple(row["purposes"])}) for row in rows]
+        except (ValueError, TypeError, LookupError) as error:
+            raise ConfigurationError(
+                f"{self._path}: not a key registry ({type(error).__name__}); "
+                "restore it, or move it away and create new keys with `headrace keys create`"
+            ) from None
+        self._keys = {key.key_id: key for key in keys}
+        self._stamp = (info.st_mtime_ns, info.st_ino)
+
+    def _refresh(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = now
+        try:
+            info = self._path.stat()
+            stamp: tuple[int, int] | None = (info.st_mtime_ns, info.st_ino)
+        except OSError:
+            stamp = None
+        if stamp != self._stamp:
+            with suppress(ConfigurationError, OSError):
+                self._read()
+
+    def authenticate(self, presented: str | None) -> ClientIdentity | None:
+        """Return who presents this key; None when it is missing, wrong or revoked."""
+        self._refresh()
+        if presented is None or not presented.startswith(KEY_PREFIX):
+            return None
+        key_id, _, secret = presented[len(KEY_PREFIX) :].partition("_")
+        key = self._keys.get(key_id)
+        expected = key.secret_hash if key else _hash("")
+        matches = hmac.compare_digest(expected, _hash(secret))
+        if key is None or not matches or key.revoked_at is not None:
+            return None
+        return key.identity
+
+    def list(self) -> tuple[ClientKey, ...]:
+        """Return all keys, revoked ones too, oldest first."""
+        self._read()
+        return tuple(sorted(self._keys.values(), key=lambda key: key.created_at))
+
+    def create(
+        self,
+        *,
+        tenant_id: str,
+        app_id: str,
+        environment: str = "production",
+        purposes: Sequence[str] = (),
+    ) -> CreatedKey:
+        """Create a key and write the registry.
+
+        Raises:
+            ConfigurationError: a purpose is unknown, or a name is empty or not printable.
+        """
+        unknown = sorted(set(purposes) - set(PURPOSES))
+        if unknown:
+            raise ConfigurationError(
+                f"unknown purpose {unknown[0]!r}. Valid purposes: {', '.join(PURPOSES)}."
+            )
+        for what, text in (("tenant", tenant_id), ("app", app_id), ("environment", environment)):
+            if not text or not text.isprintable():
+                raise ConfigurationError(f"the {what} of a key must be a printable name")
+        key_id, secret = secrets.token_hex(6), secrets.token_hex(20)
+        key = ClientKey(
+            key_id=key_id,
+            secret_hash=_hash(secret),
+            tenant_id=tenant_id,
+            app_id=app_id,
+            environment=environment,
+            purposes=tuple(purposes),
+            created_at=datetime.now(UTC).isoformat(),
+        )
+        with self._mutex:
+            self._read()
+            self._keys[key_id] = key
+            self._write()
+        return CreatedKey(key, f"{KEY_PREFIX}{key_id}_{secret}")
+
+    def revoke(self, key_id: str) -> ClientKey:
+        """Revoke a key; a running gateway refuses it within half a second.
+
+        Raises:
+            WorkError: there is no such key.
+        """
+        with self._mutex:
+            self._read()
+            key = self._keys.get(key_id)
+            if key is None:
+                raise WorkError(f"no key {key_id!r}; see `headrace keys list`")
+            if key.revoked_at is None:
+                key = replace(key, revoked_at=datetime.now(UTC).isoformat())
+                self._keys[key_id] = key
+                self._write()
+        return key
+
+    def _write(self) -> None:
+        """Replace the file as a whole, readable by the owner only."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [asdict(key) for key in self._keys.values()]
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+            json.dump({"version": 1, "keys": rows}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path)
+        self._read()

@@ -1,0 +1,90 @@
+"""Where the spool's files lie, and how one tells whether a writer lives."""
+
+import fcntl
+import os
+import secrets
+import time
+from contextlib import suppress
+from pathlib import Path
+
+SUFFIX = ".spool"
+_LOCK = "lock"
+_STARTING = ".starting-"
+
+
+def segment_path(directory: Path, number: int) -> Path:
+    """Return the path of a writer's segment."""
+    return directory / f"{number:08d}{SUFFIX}"
+
+
+def segments(directory: Path) -> list[int]:
+    """Return the numbers of a writer's segments, in order; none when the writer's folder is gone."""
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - names only, on a path taken every batch
+    except FileNotFoundError:
+        return []
+    return sorted(
+        int(name[: -len(SUFFIX)])
+        for name in names
+        if name.endswith(SUFFIX) and name[: -len(SUFFIX)].isdecimal()
+    )
+
+
+def writers(spool: Path) -> list[str]:
+    """Return the names of all writers, oldest first."""
+    try:
+        found = [entry.name for entry in os.scandir(spool) if entry.is_dir()]
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in found if not name.startswith("."))
+
+
+def size(spool: Path) -> int:
+    """Return the bytes that all segments of all writers take."""
+    total = 0
+    for writer in writers(spool):
+        with suppress(FileNotFoundError):
+            for entry in os.scandir(spool / writer):
+                with suppress(FileNotFoundError):
+                    total += entry.stat().st_size
+    return total
+
+
+def claim(spool: Path) -> tuple[Path, int]:
+    """Make a new writer's folder; return it and the descriptor that holds its lock.
+
+    The folder gets its name only after the lock is held, so that a reader never sees a living
+    writer unlocked. A writer's name is never used twice.
+    """
+    spool.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = f"{time.time_ns() // 1_000_000:012x}-{secrets.token_hex(4)}"
+    starting = spool / (_STARTING + name)
+    starting.mkdir(mode=0o700)
+    lock = os.open(starting / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return starting.rename(spool / name), lock
+
+
+def lives(directory: Path) -> bool:
+    """Tell whether the writer of this folder still holds its lock."""
+    try:
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(lock)
+
+
+def remove(directory: Path) -> None:
+    """Remove the folder of a writer that is gone; its lock goes last."""
+    for number in segments(directory):
+        segment_path(directory, number).unlink(missing_ok=True)
+    (directory / _LOCK).unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        directory.rmdir()

@@ -1,0 +1,138 @@
+"""The writer: what it acknowledged outlives it; a disk that refuses is said and counted."""
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.spool import Cursor, SpoolReader, SpoolUnavailableError, SpoolWriter
+from proxy.spool.writer import SpoolState
+from tests.proxy.spool.writing import KEY, Script
+from trajectory.exchange import Exchange, ExchangeOutcome
+
+CHILD = """
+import os, sys
+from pathlib import Path
+from proxy.spool import SpoolWriter
+from tests.proxy.spool.writing import KEY, Script
+writer = SpoolWriter(Path(sys.argv[1]), KEY, segment_bytes=20_000)
+number = 0
+while True:
+    number += 1
+    script = Script(writer, number)
+    script.whole(b"q" * 300, b"r" * 700)
+    os.write(1, b"%d\\n" % number)
+    unfinished = Script(writer, 10**9 + number)
+    unfinished.head()
+    unfinished.answer()
+    unfinished.response(b"partial")
+    os.write(1, b"%d\\n" % (10**9 + number))
+"""
+
+
+@pytest.mark.parametrize("after", [0.05, 0.2, 0.4])
+def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path, after: float) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+    )
+    assert child.stdout is not None
+    first = child.stdout.readline()
+    try:
+        child.wait(after)
+    except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGKILL)
+    acknowledged = {int(line) for line in (first + child.stdout.read()).split()}
+    child.wait()
+    child.stdout.close()
+    reader, cursor, found = SpoolReader(tmp_path, KEY), Cursor(), {}
+    while (batch := reader.take(cursor, limit=500)).cursor != cursor:
+        cursor = batch.cursor
+        for record in batch.records:
+            assert isinstance(record, Exchange)
+            found[int(record.exchange_id, 16)] = record
+    assert acknowledged <= set(found)
+    for number in acknowledged:
+        lost = number > 10**9
+        assert found[number].outcome is (
+            ExchangeOutcome.LOST_END if lost else ExchangeOutcome.COMPLETE
+        )
+        response = found[number].response
+        assert response is not None
+        assert response.body == (b"partial" if lost else b"r" * 700)
+
+
+def test_a_full_spool_says_so_and_then_refuses(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path, KEY, max_bytes=4000) as writer:
+        number = 0
+        while writer.bytes_on_disk <= 4000:
+            assert writer.state is SpoolState.OPEN
+            number += 1
+            Script(writer, number).whole()
+        assert writer.state is SpoolState.FULL
+        script = Script(writer, 10**6)
+        script.head()
+        script.request(b"x" * 4000)
+        with pytest.raises(SpoolUnavailableError, match="headrace govern"):
+            script.request(b"x" * 10)
+
+
+def test_a_refusing_disk_loses_no_earlier_record(tmp_path: Path) -> None:
+    script = """
+import resource, signal, sys, time
+from pathlib import Path
+from proxy.spool import SpoolUnavailableError, SpoolWriter
+from proxy.spool.writer import SpoolState
+from tests.proxy.spool.writing import KEY, Script
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+writer = SpoolWriter(Path(sys.argv[1]), KEY)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
+number = 0
+try:
+    while True:
+        number += 1
+        Script(writer, number).whole()
+except SpoolUnavailableError:
+    pass
+assert writer.state is SpoolState.FAILING
+time.sleep(1.1)
+Script(writer, 10_000).whole()
+assert writer.failures == 1
+writer.close()
+print(number)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+        check=True,
+        text=True,
+    )
+    batch = SpoolReader(tmp_path, KEY).take(Cursor())
+    numbers = {int(r.exchange_id, 16): r for r in batch.records if isinstance(r, Exchange)}
+    assert set(range(1, int(done.stdout))) | {10_000} <= set(numbers)
+    assert numbers[10_000].outcome is ExchangeOutcome.COMPLETE
+    assert not batch.damaged
+
+
+def test_synced_comes_back(tmp_path: Path) -> None:
+    async def main(writer: SpoolWriter) -> None:
+        Script(writer, 1).whole()
+        await asyncio.wait_for(writer.synced(), 5)
+
+    with SpoolWriter(tmp_path, KEY) as writer:
+        asyncio.run(main(writer))
+
+
+def test_files_are_for_the_owner_only(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path / "spool", KEY) as writer:
+        directory = tmp_path / "spool" / writer.writer
+        assert directory.stat().st_mode & 0o777 == 0o700
+        assert (directory / "00000001.spool").stat().st_mode & 0o777 == 0o600
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)

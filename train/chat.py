@@ -1,0 +1,108 @@
+"""Turns stored messages into what a chat template takes: one function for every recipe."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from trajectory.canonical import JsonValue, canonical_json
+from trajectory.message import (
+    MediaPart,
+    Message,
+    OpaquePart,
+    ReasoningPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+type ChatMessage = dict[str, Any]
+"""A message as chat templates know it: ``role``, ``content``, ``tool_calls`` …"""
+
+_TEMPLATE_ROLES = {"developer": "system"}
+
+
+class UnrenderableError(ValueError):
+    """A message holds something that no text template can show; ``reason`` is a fixed word."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def to_chat(message: Message) -> list[ChatMessage]:
+    """Return the chat-template form of a message.
+
+    One message of some dialects holds several tool results; templates want one message of the
+    role ``tool`` for each, so the answer is a list. Tool arguments stay JSON objects, because
+    templates render them themselves.
+
+    Raises:
+        UnrenderableError: media, an unknown part, or tool arguments that are no JSON object.
+    """
+    refused = next((p for p in message.parts if isinstance(p, MediaPart | OpaquePart)), None)
+    if refused is not None:
+        raise UnrenderableError(refused.type)
+    results: list[ChatMessage] = [
+        {"role": "tool", "tool_call_id": part.call_id, "content": result_text(part.content)}
+        for part in message.parts
+        if isinstance(part, ToolResultPart)
+    ]
+    text = message.text()
+    calls = message.tool_calls()
+    reasoning = "\n".join(part.text for part in message.parts if isinstance(part, ReasoningPart))
+    if results and not (text or calls):
+        return results
+    if message.role == "tool" and not results:
+        return [{"role": "tool", "content": text}]
+    chat: ChatMessage = {"role": _TEMPLATE_ROLES.get(message.role, message.role), "content": text}
+    if calls:
+        chat["tool_calls"] = [_tool_call(part) for part in calls]
+    if reasoning:
+        chat["reasoning_content"] = reasoning
+    if message.name is not None:
+        chat["name"] = message.name
+    return [*results, chat]
+
+
+def _tool_call(part: ToolCallPart) -> dict[str, Any]:
+    if not part.arguments_valid or not isinstance(part.arguments, dict):
+        raise UnrenderableError("invalid_tool_arguments")
+    return {
+        "type": "function",
+        "id": part.call_id,
+        "function": {"name": part.name, "arguments": part.arguments},
+    }
+
+
+def result_text(content: JsonValue) -> str:
+    """Return a tool result as text: text blocks joined, anything else as canonical JSON."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and content:
+        texts = [block.get("text") if isinstance(block, dict) else block for block in content]
+        if all(isinstance(text, str) for text in texts):
+            return "\n".join(str(text) for text in texts)
+    return "" if content is None else canonical_json(content).decode()
+
+
+def to_tools(tools: Sequence[JsonValue]) -> list[dict[str, Any]]:
+    """Return tool definitions of any dialect in the shape that chat templates take."""
+    return [_tool_definition(tool) for tool in tools if isinstance(tool, dict)]
+
+
+def _tool_definition(tool: dict[str, Any]) -> dict[str, Any]:
+    inner = tool.get("function")
+    source: dict[str, Any] = inner if isinstance(inner, dict) else tool
+    parameters = source.get("parameters", source.get("input_schema", {"type": "object"}))
+    return {
+        "type": "function",
+        "function": {
+            "name": source.get("name", ""),
+            "description": source.get("description", ""),
+            "parameters": parameters,
+        },
+    }
+
+
+def message_from_parts(role: str, parts: str) -> Message:
+    """Build a message from the columns ``role`` and ``parts`` of the table ``messages``."""
+    return Message.from_json({"role": role, "parts": json.loads(parts)})

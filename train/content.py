@@ -1,0 +1,78 @@
+"""Fetches the content of items from the lake: conversations and tools, by id, when a run needs them."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from train.chat import ChatMessage, UnrenderableError, message_from_parts, to_chat, to_tools
+from train.items import Item
+from train.source import LearningSource
+from trajectory.message import Message
+
+_BATCH = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """An item's content in the form that chat templates take."""
+
+    messages: tuple[ChatMessage, ...] = field(repr=False)
+    trained: tuple[int, ...]
+    """Indexes in ``messages`` of what the agent said."""
+    tools: tuple[dict[str, Any], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentStore:
+    """The messages and tools of some items, held in memory while rows are made."""
+
+    messages: dict[tuple[str, str], Message] = field(repr=False)
+    """(tenant, message id) → message."""
+    tools: dict[tuple[str, str], tuple[dict[str, Any], ...]] = field(repr=False)
+    """(tenant, harness id) → tool definitions."""
+
+    @classmethod
+    def read(cls, source: LearningSource, items: Sequence[Item]) -> "ContentStore":
+        """Read what the items name; what the lake no longer has is simply absent."""
+        message_ids = sorted({name for item in items for name in item.message_ids})
+        harness_ids = sorted({item.harness_id for item in items if item.harness_id})
+        messages = {
+            (row["tenant_id"], row["message_id"]): message_from_parts(row["role"], row["parts"])
+            for row in _rows(source, "messages", "message_id", "role, parts", message_ids)
+        }
+        tools = {
+            (row["tenant_id"], row["harness_id"]): tuple(to_tools(json.loads(row["tools"])))
+            for row in _rows(source, "harnesses", "harness_id", "tools", harness_ids)
+        }
+        return cls(messages=messages, tools=tools)
+
+    def conversation(self, item: Item) -> Conversation:
+        """Return an item's conversation.
+
+        Raises:
+            UnrenderableError: a message is gone or cannot be shown as text.
+        """
+        chat: list[ChatMessage] = []
+        trained: list[int] = []
+        for index, message_id in enumerate(item.message_ids):
+            message = self.messages.get((item.tenant_id, message_id))
+            if message is None:
+                raise UnrenderableError("content_gone")
+            chat.extend(to_chat(message))
+            if index in item.trained:
+                trained.append(len(chat) - 1)
+        tools = self.tools.get((item.tenant_id, item.harness_id or ""), ())
+        return Conversation(messages=tuple(chat), trained=tuple(trained), tools=tools)
+
+
+def _rows(
+    source: LearningSource, table: str, key: str, columns: str, ids: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    for start in range(0, len(ids), _BATCH):
+        found = source.query(
+            f"SELECT tenant_id, {key}, {columns} FROM {table} "  # noqa: S608 (fixed names)
+            f"WHERE {key} IN (SELECT unnest(?::VARCHAR[]))",
+            parameters=[list(ids[start : start + _BATCH])],
+        )
+        yield from found.to_pylist()

@@ -1,0 +1,37 @@
+"""What can go wrong in training, each with its remedy in the text.
+
+ConfigurationError
+└── DocumentError        a YAML document (Substrate, Recipe) is wrong: file, line, field, valid values
+WorkError
+├── EmptyRunError        nothing to learn from: says why every item fell away
+├── StaleSubstrateError  a consent was withdrawn or data erased since the substrate was built
+├── EvaluationError      the evaluator failed or answered something unreadable
+├── TrainingError        the trainer failed (NaN, out of memory); names the last checkpoint
+└── GateRefusedError     the model did not pass its gate, so it may not be promoted
+"""
+
+from trajectory.errors import ConfigurationError, WorkError
+
+
+class DocumentError(ConfigurationError):
+    """A YAML document is wrong; the text is ``file:line: field: what is wrong, what is valid``."""
+
+
+class EmptyRunError(WorkError):
+    """Nothing would be learned; the text counts why each item fell away."""
+
+
+class StaleSubstrateError(WorkError):
+    """Something in the substrate may no longer be learned from."""
+
+
+class EvaluationError(WorkError):
+    """The evaluator failed, or its report cannot be read."""
+
+
+class TrainingError(WorkError):
+    """The trainer failed; the text names the cause and the last checkpoint."""
+
+
+class GateRefusedError(WorkError):
+    """A model that did not pass its gate was to be promoted."""

@@ -1,0 +1,263 @@
+"""Runs a recipe's trainer on rows and saves the model: the only place that starts training."""
+
+import math
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from train.curves import metrics_callback, read_metrics
+from train.errors import TrainingError
+from train.hardware import peak_memory_mib
+from train.quiet import quiet_libraries
+from train.recipes import recipe_module
+from train.recipes.base import Rows, TrainerParts
+from train.recipes.settings import AdapterSettings, RecipeSpec, TrainingSettings
+from train.source import Progress, silent
+from trajectory.errors import ConfigurationError
+
+type RowMaker = Callable[[Any], Rows]
+"""Makes rows with a tokenizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitResult:
+    """What training did."""
+
+    model: Path
+    """Folder with weights (or adapter merged into them) and tokenizer."""
+    rows: Rows
+    steps: int
+    seconds: float
+    """Of training alone, without loading and saving."""
+    tokens: int
+    """Tokens of all rows that were learned, repeated epochs included."""
+    final_loss: float | None
+    peak_memory_mib: float
+    device: str
+    parameters: int
+
+
+def load_tokenizer(base: Path) -> Any:
+    """Load the tokenizer of a model folder; it needs a chat template.
+
+    Raises:
+        ConfigurationError: the folder has no tokenizer or no chat template.
+    """
+    from transformers import AutoTokenizer
+
+    if not base.is_dir():
+        raise ConfigurationError(f"{base}: no such model folder; give a folder with config.json")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{base}: no tokenizer can be loaded: {error}") from error
+    if not tokenizer.chat_template:
+        raise ConfigurationError(
+            f"{base}: the tokenizer has no chat template; save one with it, "
+            "or nobody can know how to show a conversation to the model"
+        )
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def fit(
+    spec: RecipeSpec,
+    *,
+    base: Path,
+    make_rows: RowMaker,
+    out: Path,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> FitResult:
+    """Train ``base`` by a recipe and save the result to ``out/model``.
+
+    Promises: seeds are set before anything is drawn, so the same rows, settings and machine give
+    the same weights on a CPU; caches stay in ``out/scratch`` and are deleted; curves are
+    appended to ``out/metrics.jsonl``.
+
+    Raises:
+        ConfigurationError: the base model cannot be loaded.
+        TrainingError: the loss became NaN or memory ran out; the last checkpoint is named.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    reporters = {"TENSORBOARD_LOGGING_DIR": str(out / "tensorboard")}
+    with quiet_libraries(out / "scratch", **reporters):
+        import torch
+        from transformers import set_seed
+
+        set_seed(spec.training.seed)
+        tokenizer = load_tokenizer(base)
+        progress("rows", 0, None)
+        rows = make_rows(tokenizer)
+        if spec.training.threads is not None:
+            torch.set_num_threads(spec.training.threads)
+        return _train(spec, base, tokenizer, rows, out, resume=resume, progress=progress)
+
+
+def _train(
+    spec: RecipeSpec,
+    base: Path,
+    tokenizer: Any,
+    rows: Rows,
+    out: Path,
+    *,
+    resume: bool,
+    progress: Progress,
+) -> FitResult:
+    model = load_model(base)
+    metrics = out / "metrics.jsonl"
+    if not resume:
+        metrics.unlink(missing_ok=True)
+    trainer = recipe_module(spec.recipe).trainer(
+        TrainerParts(
+            spec=spec,
+            model=model,
+            tokenizer=tokenizer,
+            base=base,
+            rows=rows,
+            arguments=_arguments(spec.training, len(rows), out),
+            callbacks=[metrics_callback(metrics, progress)],
+            adapter=None if spec.adapter is None else _adapter(spec.adapter),
+        )
+    )
+    started = time.monotonic()
+    _run(trainer, out, resume=resume)
+    seconds = time.monotonic() - started
+    losses = [record["loss"] for record in read_metrics(metrics) if "loss" in record]
+    if losses and not math.isfinite(losses[-1]):
+        raise TrainingError(f"the loss became {losses[-1]}: lower the learning rate{_hint(out)}")
+    progress("save", 0, None)
+    device = str(trainer.accelerator.device)
+    _save(trainer, tokenizer, out / "model", merge=spec.adapter is not None)
+    return FitResult(
+        model=out / "model",
+        rows=rows,
+        steps=int(trainer.state.global_step),
+        seconds=seconds,
+        tokens=round(rows.tokens * float(trainer.state.epoch or 0)),
+        final_loss=losses[-1] if losses else None,
+        peak_memory_mib=_peak_memory(device),
+        device=device,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+    )
+
+
+def load_model(base: Path) -> Any:
+    """Load the causal language model of a folder, in float32 on the CPU.
+
+    Raises:
+        ConfigurationError: the folder holds no such model.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    try:
+        return AutoModelForCausalLM.from_pretrained(
+            base, local_files_only=True, dtype=torch.float32
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{base}: no model can be loaded: {error}") from error
+
+
+def _arguments(training: TrainingSettings, rows: int, out: Path) -> dict[str, Any]:
+    """Arguments that all of TRL's configurations share."""
+    import torch
+
+    gpu = torch.cuda.is_available()
+    bfloat16 = gpu and torch.cuda.is_bf16_supported()
+    if training.precision == "bfloat16" and not bfloat16:
+        raise ConfigurationError(
+            "training.precision: bfloat16 needs a GPU that has it; use auto or float32"
+        )
+    per_step = training.batch_size * training.accumulation
+    steps = training.maximum_steps or math.ceil(rows / per_step) * training.epochs
+    return {
+        "output_dir": str(out / "checkpoints"),
+        "num_train_epochs": training.epochs,
+        "max_steps": training.maximum_steps or -1,
+        "per_device_train_batch_size": training.batch_size,
+        "gradient_accumulation_steps": training.accumulation,
+        "learning_rate": training.learning_rate,
+        "lr_scheduler_type": training.schedule,
+        "warmup_steps": math.floor(training.warmup_share * steps),
+        "weight_decay": training.weight_decay,
+        "max_grad_norm": training.gradient_norm,
+        "gradient_checkpointing": training.gradient_checkpointing,
+        "seed": training.seed,
+        "data_seed": training.seed,
+        "use_cpu": not gpu,
+        "bf16": bfloat16 and training.precision != "float32",
+        "logging_steps": training.log_steps,
+        "logging_first_step": True,
+        "logging_nan_inf_filter": False,
+        "report_to": list(training.reporters),
+        "save_strategy": "no" if training.save_steps is None else "steps",
+        "save_steps": training.save_steps or 500,
+        "save_total_limit": 2,
+        "disable_tqdm": True,
+        "dataloader_num_workers": 0,
+        "dataloader_pin_memory": gpu,
+    }
+
+
+def _adapter(settings: AdapterSettings) -> Any:
+    from peft import LoraConfig
+
+    targets = settings.targets
+    return LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=targets if isinstance(targets, str) else list(targets),
+        task_type="CAUSAL_LM",
+    )
+
+
+def _run(trainer: Any, out: Path, *, resume: bool) -> None:
+    import torch
+
+    try:
+        trainer.train(resume_from_checkpoint=True if resume and _checkpoint(out) else None)
+    except torch.OutOfMemoryError as error:
+        raise TrainingError(
+            "out of memory: lower training.batch_size (raise accumulation), "
+            f"set gradient_checkpointing, or use an adapter{_hint(out)}"
+        ) from error
+
+
+def _checkpoint(out: Path) -> Path | None:
+    found = (out / "checkpoints").glob("checkpoint-*")
+    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def _hint(out: Path) -> str:
+    last = _checkpoint(out)
+    return (
+        "; no checkpoint was written (training.save_steps)"
+        if last is None
+        else f"; last checkpoint: {last}"
+    )
+
+
+def _save(trainer: Any, tokenizer: Any, folder: Path, *, merge: bool) -> None:
+    """Save weights as safetensors with the tokenizer; an adapter is kept beside the merged model."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if merge:
+        model.save_pretrained(folder / "adapter")
+        model = model.merge_and_unload()
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _peak_memory(device: str) -> float:
+    import torch
+
+    if device.startswith("cuda"):
+        return float(torch.cuda.max_memory_allocated()) / 2**20
+    return peak_memory_mib()

@@ -1,0 +1,63 @@
+"""Keeps the training libraries offline, silent, and inside the run's own scratch folder."""
+
+import logging
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_OFFLINE = {
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+    "TRL_EXPERIMENTAL_SILENCE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "WANDB_MODE": "offline",
+}
+
+
+@contextmanager
+def quiet_libraries(scratch: Path, **variables: str) -> Iterator[None]:
+    """Run a block with telemetry off, hubs offline and caches in ``scratch``, deleted afterwards.
+
+    Caches of rows hold governed content; they must not outlive the run or lie outside it.
+    """
+    settings = {
+        **_OFFLINE,
+        "HF_DATASETS_CACHE": str(scratch / "datasets"),
+        "TMPDIR": str(scratch),
+        **variables,
+    }
+    before = {name: os.environ.get(name) for name in settings}
+    scratch.mkdir(parents=True, exist_ok=True)
+    os.environ.update(settings)
+    _switch_off_loaded()
+    try:
+        with warnings.catch_warnings():
+            # Third-party notices about their own future; ours are errors in our tests.
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _switch_off_loaded() -> None:
+    """Switch off what was already imported and has read its environment before us."""
+    constants = sys.modules.get("huggingface_hub.constants")
+    if constants is not None:
+        constants.HF_HUB_DISABLE_TELEMETRY = True  # type: ignore[attr-defined]
+        constants.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
+    # These log whole prompts when something is odd about a row.
+    for name in ("trl", "transformers", "datasets"):
+        logging.getLogger(name).setLevel(logging.ERROR)

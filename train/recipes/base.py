@@ -1,0 +1,129 @@
+"""What every recipe is: which items it uses, how it makes rows of them, and which trainer learns."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from train.content import ContentStore
+from train.recipes.settings import RecipeSpec
+from train.rows import Masker
+from train.substrate import ScoredItem
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The items that a recipe would use, and why it would not use the others."""
+
+    units: tuple[tuple[ScoredItem, ...], ...]
+    """What is learned as one: one item (sft), a pair (dpo), a group of attempts (grpo)."""
+    fallen: Mapping[str, int]
+    """Reason → items."""
+
+    @property
+    def items(self) -> tuple[ScoredItem, ...]:
+        """All items of all units, each once, in order."""
+        return tuple({entry.item.item_id: entry for unit in self.units for entry in unit}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows for a trainer's data set, in column form, and what was dropped on the way."""
+
+    columns: Mapping[str, list[Any]] = field(repr=False)
+    dropped: Mapping[str, int]
+    """Reason → rows that could not be made."""
+    item_ids: tuple[str, ...] = field(repr=False)
+    """The items that each row came from, row by row (several joined by a space)."""
+
+    def __len__(self) -> int:
+        return len(self.item_ids)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the rows hold in all their token columns."""
+        names = [name for name in self.columns if name.endswith("_ids")]
+        return sum(len(ids) for name in names for ids in self.columns[name])
+
+
+class RowBuilder:
+    """Collects rows and counts what is dropped."""
+
+    def __init__(self, *columns: str) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in columns}
+        self._item_ids: list[str] = []
+        self.dropped: Counter[str] = Counter()
+
+    def add(self, item_ids: str, **values: Any) -> None:
+        """Add one row; every column needs a value."""
+        for name, column in self._columns.items():
+            column.append(values[name])
+        self._item_ids.append(item_ids)
+
+    def build(self) -> Rows:
+        """Return the rows."""
+        return Rows(self._columns, dict(sorted(self.dropped.items())), tuple(self._item_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerParts:
+    """What a recipe is given to build its trainer from."""
+
+    spec: RecipeSpec
+    model: Any
+    tokenizer: Any
+    base: Path
+    """Folder of the base model, for trainers that load a reference of their own."""
+    rows: Rows
+    arguments: Mapping[str, Any]
+    """Arguments common to all of TRL's configurations."""
+    callbacks: Sequence[Any]
+    adapter: Any
+    """A peft configuration or None."""
+
+
+class RecipeModule(Protocol):
+    """A recipe. Modules of this package each hold one instance named ``RECIPE``."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def purpose(self) -> str:
+        """The purpose that every item must be allowed for."""
+        ...
+
+    def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
+        """Choose items of the train side; cheap, without content."""
+        ...
+
+    def rows(
+        self, selection: Selection, content: ContentStore, masker: Masker, spec: RecipeSpec
+    ) -> Rows:
+        """Make rows; whatever cannot become one is counted by reason."""
+        ...
+
+    def trainer(self, parts: TrainerParts) -> Any:
+        """Return the TRL trainer, ready to train."""
+        ...
+
+
+def train_side(items: Sequence[ScoredItem], fallen: Counter[str]) -> list[ScoredItem]:
+    """Return the items that are not held out; the others are counted."""
+    kept = [entry for entry in items if entry.split == "train"]
+    fallen["held_out"] += len(items) - len(kept)
+    return kept
+
+
+def limited[T](units: Sequence[T], maximum: int | None, fallen: Counter[str]) -> tuple[T, ...]:
+    """Return at most so many units (they come in the order of item ids, which is arbitrary)."""
+    kept = tuple(units if maximum is None else units[:maximum])
+    if len(kept) < len(units):
+        fallen["over_maximum"] += len(units) - len(kept)
+    return kept
+
+
+def counted(fallen: Counter[str]) -> dict[str, int]:
+    """Return the reasons that occurred, sorted."""
+    return {reason: count for reason, count in sorted(fallen.items()) if count}

@@ -1,0 +1,149 @@
+"""The YAML document of kind ``Recipe``: how to learn, how to evaluate, and what a model must reach."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from train.documents import Document, StrictModel, merge, parse, read_yaml
+from train.errors import DocumentError
+
+RECIPES = ("sft", "awr", "dpo", "kto", "grpo_replay")
+"""The recipes that exist, in the order of the ladder."""
+
+_SHIPPED = Path(__file__).parent
+
+
+class AdapterSettings(StrictModel):
+    """A low-rank adapter (LoRA) instead of all weights."""
+
+    rank: int = Field(default=16, ge=1)
+    alpha: int = Field(default=32, ge=1)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+
+
+class DataSettings(StrictModel):
+    """Which rows are learned."""
+
+    max_length: int = Field(default=2048, ge=8)
+    """Tokens; a row is cut after the last assistant message that fits, and counted."""
+    maximum_items: int | None = Field(default=None, ge=1)
+    """The most items to use; None: all."""
+    minimum_items: int = Field(default=8, ge=1)
+    """With fewer usable items than this a run is refused, because it would teach nothing."""
+
+
+class TrainingSettings(StrictModel):
+    """What the trainer does with the rows."""
+
+    epochs: float = Field(default=3.0, gt=0)
+    maximum_steps: int | None = Field(default=None, ge=1)
+    """Optimizer steps; None: as the epochs give."""
+    batch_size: int = Field(default=8, ge=1)
+    """Rows per device and forward pass."""
+    accumulation: int = Field(default=1, ge=1)
+    """Forward passes per optimizer step."""
+    learning_rate: float = Field(default=1e-5, gt=0)
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    warmup_share: float = Field(default=0.03, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0)
+    gradient_norm: float = Field(default=1.0, gt=0)
+    group_by_length: bool = True
+    """Put rows of similar length into one batch, so that less is padded."""
+    seed: int = 0
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 where the GPU has it, else float32."""
+    threads: int | None = Field(default=None, ge=1)
+    """Threads on a CPU; None: as many as there are cores."""
+    gradient_checkpointing: bool = False
+    save_steps: int | None = Field(default=None, ge=1)
+    """A checkpoint to resume from each so many optimizer steps; None: none."""
+    log_steps: int = Field(default=10, ge=1)
+    reporters: tuple[Literal["tensorboard", "mlflow", "wandb", "trackio"], ...] = ("tensorboard",)
+    """Where curves go besides the run's own ``metrics.jsonl``."""
+
+
+class EvaluationSettings(StrictModel):
+    """The user's own evaluator: ``command --model PATH --report FILE --tasks N --seed S``."""
+
+    command: tuple[str, ...] = Field(min_length=1)
+    tasks: int = Field(default=200, ge=2)
+    seed: int = 0
+    timeout_seconds: float = Field(default=1800, gt=0)
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    resamples: int = Field(default=10_000, ge=1000)
+    """Of the paired bootstrap."""
+
+
+class CanarySettings(StrictModel):
+    """Secrets that were planted before redaction and that the model must not be able to say."""
+
+    prompts: tuple[str, ...] = ()
+    """What a person asks who fishes for them."""
+    file: Path | None = None
+    """One secret per line; read when a model is evaluated, never stored."""
+    new_tokens: int = Field(default=64, ge=1)
+
+
+class GateSettings(StrictModel):
+    """What a candidate must reach before it may be promoted."""
+
+    minimum_gain: float = 0.0
+    """The lower end of the gain's confidence interval must be above this."""
+    largest_slice_loss: float = Field(default=0.05, ge=0)
+    """No slice's mean may be lower than the base's by more than this (estimated gain)."""
+    minimum_slice_tasks: int = Field(default=20, ge=1)
+    """Smaller slices are shown but not judged."""
+    minimum_success: float = Field(default=0.0, ge=0, le=1)
+    """Success rate that the candidate must reach whatever the base does."""
+    canaries: Literal["forbid", "ignore"] = "forbid"
+
+
+class RecipeSpec(StrictModel):
+    """The ``spec`` of a recipe."""
+
+    recipe: Literal["sft", "awr", "dpo", "kto", "grpo_replay"]
+    options: dict[str, Any] = Field(default_factory=dict)
+    """What this recipe alone knows; see the shipped YAML file of its name."""
+    data: DataSettings = DataSettings()
+    training: TrainingSettings = TrainingSettings()
+    adapter: AdapterSettings | None = None
+    """None: all weights are trained."""
+    evaluation: EvaluationSettings | None = None
+    """None: the model is registered but can only be promoted with an override."""
+    canaries: CanarySettings | None = None
+    gate: GateSettings = GateSettings()
+
+
+class Recipe(Document):
+    """A document of kind ``Recipe``."""
+
+    kind: Literal["Recipe"]
+    spec: RecipeSpec
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read a recipe document; what it leaves out comes from the shipped file of its recipe.
+
+    Raises:
+        DocumentError: naming file, line and field.
+    """
+    value, node = read_yaml(path)
+    spec = value.get("spec") if isinstance(value, dict) else None
+    name = spec.get("recipe") if isinstance(spec, dict) else None
+    if name in RECIPES and isinstance(spec, dict):
+        shipped, _ = read_yaml(_SHIPPED / f"{name}.yaml")
+        value = {**value, "spec": merge(shipped["spec"], spec)}
+    return parse(Recipe, value, path=path, node=node)
+
+
+def shipped_recipe(name: str) -> Recipe:
+    """Return a shipped recipe as it is.
+
+    Raises:
+        DocumentError: there is no recipe of this name.
+    """
+    if name not in RECIPES:
+        raise DocumentError(f"unknown recipe {name!r}; there are {', '.join(RECIPES)}")
+    return load_recipe(_SHIPPED / f"{name}.yaml")

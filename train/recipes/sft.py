@@ -1,0 +1,93 @@
+"""Supervised fine-tuning on rewarded trajectories only (rejection sampling), with TRL's SFTTrainer."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from train.chat import UnrenderableError
+from train.content import ContentStore
+from train.documents import StrictModel
+from train.recipes.base import (
+    RowBuilder,
+    Rows,
+    Selection,
+    TrainerParts,
+    counted,
+    limited,
+    train_side,
+)
+from train.recipes.settings import RecipeSpec
+from train.rows import Masker
+from train.substrate import ScoredItem
+
+
+class SftOptions(StrictModel):
+    """What ``sft`` alone knows."""
+
+    rewarded_only: bool = True
+    """Learn only from items whose reward reaches the substrate's minimum."""
+
+
+class SupervisedRecipe:
+    """Learns to say what successful steps said."""
+
+    name = "sft"
+    purpose = "train_sft"
+
+    def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
+        options = SftOptions.model_validate(spec.options)
+        fallen: Counter[str] = Counter()
+        usable = []
+        for entry in train_side(items, fallen):
+            if options.rewarded_only and not entry.rewarded:
+                fallen["not_rewarded"] += 1
+            else:
+                usable.append((entry,))
+        units = limited(usable, spec.data.maximum_items, fallen)
+        return Selection(units=units, fallen=counted(fallen))
+
+    def rows(
+        self,
+        selection: Selection,
+        content: ContentStore,
+        masker: Masker,
+        spec: RecipeSpec,  # noqa: ARG002 (part of the seam)
+    ) -> Rows:
+        builder = RowBuilder("input_ids", "labels")
+        for (entry,) in selection.units:
+            try:
+                conversation = content.conversation(entry.item)
+            except UnrenderableError as error:
+                builder.dropped[error.reason] += 1
+                continue
+            outcome = masker.mask(
+                conversation.messages, conversation.trained, tools=conversation.tools
+            )
+            builder.dropped.update(outcome.dropped)
+            for row in outcome.rows:
+                builder.add(entry.item.item_id, input_ids=row.input_ids, labels=row.labels)
+        return builder.build()
+
+    def trainer(self, parts: TrainerParts) -> Any:
+        from datasets import Dataset
+        from trl import SFTConfig, SFTTrainer
+
+        arguments = SFTConfig(
+            **parts.arguments,
+            train_sampling_strategy="group_by_length"
+            if parts.spec.training.group_by_length
+            else "random",
+            max_length=None,  # rows are cut by our masking function, which counts what it cuts
+            dataset_kwargs={"skip_prepare_dataset": True},
+        )
+        return SFTTrainer(
+            model=parts.model,
+            args=arguments,
+            train_dataset=Dataset.from_dict(dict(parts.rows.columns)),
+            processing_class=parts.tokenizer,
+            callbacks=list(parts.callbacks),
+            peft_config=parts.adapter,
+        )
+
+
+RECIPE = SupervisedRecipe()

@@ -1,0 +1,29 @@
+"""What training needs of a lake, so that it can be given any that answers these few questions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+type Progress = Callable[[str, int, int | None], None]
+"""Called with a stage, how much of it is done, and how much there is (None when unknown)."""
+
+
+def silent(stage: str, done: int, total: int | None) -> None:
+    """The progress callback that shows nothing."""
+
+
+class LearningSource(Protocol):
+    """A lake as training sees it; ``lakehouse.lake.Lake`` is the one that ships."""
+
+    def query(self, sql: str, *, parameters: Sequence[Any] | None = None) -> pa.Table:
+        """Return the rows of one SQL statement over the lake's tables and views."""
+        ...
+
+    def append_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> Any:
+        """Append rows to a table."""
+        ...
+
+    def versions(self) -> Mapping[str, int]:
+        """Return the current version of each table."""
+        ...

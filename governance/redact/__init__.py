@@ -1,5 +1,8 @@
 """Redaction: findings become pseudonyms, masks or typed marks, in every place where text can hide."""
 
+from governance.redact.build import build_redactor
+from governance.redact.pseudonym import subject_id
+from governance.redact.redactor import Redactor
 from governance.redact.values import (
     Place,
     Redacted,
@@ -18,4 +21,7 @@ __all__ = [
     "RedactionError",
     "RedactionReport",
     "RedactionScope",
+    "Redactor",
+    "build_redactor",
+    "subject_id",
 ]

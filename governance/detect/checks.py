@@ -1,0 +1,180 @@
+"""Checks of structure and checksum: what turns a pattern's guess into a finding, or away from one."""
+
+import ipaddress
+import math
+import re
+
+_NOT_DIGITS = re.compile(r"\D+")
+
+_TWO_DIGIT_ISSUERS = frozenset({"34", "37", "35", "36", "38", "39", "62", "65"})
+_LENGTHS = {
+    "4": (13, 16, 19),
+    "5": (16,),
+    "2": (16,),
+    "34": (15,),
+    "37": (15,),
+    "30": (14, 16),
+    "36": (14, 16, 19),
+    "38": (14, 16),
+    "39": (14, 16),
+    "35": (16, 17, 18, 19),
+    "60": (16, 17, 18, 19),
+    "62": (16, 17, 18, 19),
+    "64": (16, 17, 18, 19),
+    "65": (16, 17, 18, 19),
+}
+
+
+def digits_of(text: str) -> str:
+    """Return the digits of a text, in order."""
+    return _NOT_DIGITS.sub("", text)
+
+
+def luhn(digits: str) -> bool:
+    """Whether the digits satisfy Luhn's check."""
+    total = 0
+    for place, char in enumerate(reversed(digits)):
+        value = ord(char) - 48
+        if place % 2:
+            value *= 2
+            if value > 9:
+                value -= 9
+        total += value
+    return total % 10 == 0
+
+
+def _issued(digits: str) -> bool:
+    """Whether a card scheme issues numbers that begin and end like this."""
+    if digits[0] == "5":
+        return "51" <= digits[:2] <= "55" and len(digits) == 16
+    if digits[0] == "2":
+        return "2221" <= digits[:4] <= "2720" and len(digits) == 16
+    if digits[:2] == "60":
+        return digits[:4] == "6011" and len(digits) in _LENGTHS["60"]
+    lengths = _LENGTHS.get(digits[0]) or _LENGTHS.get(digits[:2], ())
+    return len(digits) in lengths
+
+
+def card(value: str) -> bool | None:
+    """True for an issuer's prefix, length and Luhn; None when context has to tell; False for neither."""
+    digits = digits_of(value)
+    if not 12 <= len(digits) <= 19 or len(set(digits)) < 2:
+        return False
+    if luhn(digits):
+        return True if _issued(digits) else None
+    grouped = len(digits) in (15, 16) and value.count(" ") + value.count("-") in (2, 3)
+    return None if grouped or _issued(digits) else False
+
+
+def ip_address(value: str) -> bool:
+    """Whether the value is an address (or network) that says something about somebody."""
+    try:
+        address = ipaddress.ip_interface(value.partition("%")[0]).ip
+    except ValueError:
+        return False
+    if address.is_unspecified or address.is_loopback or address == _BROADCAST:
+        return False
+    if address.version == 6:
+        return value.count(":") >= 3 or any(char.isdigit() for char in value)
+    return True
+
+
+_BROADCAST = ipaddress.ip_address("255.255.255.255")
+
+
+def ssn(value: str) -> bool:
+    """Whether the social security administration could have issued this number."""
+    digits = digits_of(value)
+    return (
+        len(digits) == 9
+        and len(set(digits)) > 1
+        and digits[:3] not in ("000", "666")
+        and digits[3:5] != "00"
+        and digits[5:] != "0000"
+        and digits not in ("123456789", "987654321")
+    )
+
+
+def mac(value: str) -> bool:
+    """Whether this is the address of one network card and not broadcast or nothing."""
+    plain = re.sub(r"[^0-9A-Fa-f]", "", value).lower()
+    return len(plain) == 12 and len(set(plain)) > 1
+
+
+def entropy(value: str) -> float:
+    """Return the Shannon entropy of the characters, in bits each."""
+    counts = {char: value.count(char) for char in set(value)}
+    return -sum(n / len(value) * math.log2(n / len(value)) for n in counts.values())
+
+
+_PLACEHOLDER = re.compile(
+    r"(?i)^[\W_]*(?:x{3,}|\*{3,}|\.{3}|your|example|changeme|placeholder|redacted|none|null|nil|true|"
+    r"false|undefined|string|required|optional|todo|hidden|secret|password|token|<[^>]*>?|\$\{?\w|%\(|"
+    r"\{\{|env[.(]|os\.|process\.|self\.|this\.)"
+)
+
+
+def secret_value(value: str) -> bool:
+    """Whether a value beside a secret's name looks like the secret itself and not like code."""
+    if _PLACEHOLDER.match(value) or value.endswith(("(", "[", "{", ")")) or "](" in value:
+        return False
+    has_digit = any(char.isdigit() for char in value)
+    has_letter = any(char.isalpha() for char in value)
+    if has_digit and has_letter:
+        return len(set(value)) >= 4
+    marks = sum(not char.isalnum() and char not in "._-/:" for char in value)
+    return marks > 0 and has_letter and entropy(value) > 2.3
+
+
+def quoted_value(value: str) -> bool:
+    """The same for a value in quotation marks, where a plain word may be the secret."""
+    if _PLACEHOLDER.match(value) or " " in value.strip():
+        return False
+    return len(set(value)) >= 4 and (value.isdigit() or secret_value(value))
+
+
+def long_token(value: str) -> bool:
+    """Whether a long word is random enough to be a key: letters mixed with digits or in both cases."""
+    kinds = (
+        any(char.isdigit() for char in value)
+        + any(char.islower() for char in value)
+        + any(char.isupper() for char in value)
+    )
+    if len(value) < 16 or kinds < 2 or entropy(value) < 3.0:
+        return False
+    return any(char.isdigit() for char in value) or _changes_of_case(value) >= 5
+
+
+def _changes_of_case(value: str) -> int:
+    """Count where case flips between neighbours: CamelCase words have few, random keys many."""
+    pairs = zip(value, value[1:], strict=False)
+    return sum(a.islower() != b.islower() for a, b in pairs if a.isalpha() and b.isalpha())
+
+
+_IBAN_LENGTHS = dict(
+    (pair[:2], int(pair[2:]))
+    for pair in (
+        "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 "
+        "DK18 DO28 EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 "
+        "IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 "
+        "MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22 RU33 SA24 SC31 "
+        "SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30"
+    ).split()
+)
+
+
+def iban_end(value: str) -> int | None:
+    """Return where an IBAN that begins ``value`` ends, or None when its checksum does not hold."""
+    length = _IBAN_LENGTHS.get(value[:2].upper())
+    if length is None:
+        return None
+    kept: list[str] = []
+    for place, char in enumerate(value):
+        if char.isalnum():
+            kept.append(char)
+        if len(kept) == length:
+            plain = "".join(kept).upper()
+            turned = plain[4:] + plain[:4]
+            number = "".join(char if char.isdigit() else str(ord(char) - 55) for char in turned)
+            return place + 1 if int(number) % 97 == 1 else None
+    return None

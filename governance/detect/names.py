@@ -1,0 +1,182 @@
+"""Names of people by rules: what stands around a name, and word lists of names."""
+
+import re
+from collections.abc import Iterator
+
+from governance.detect.finding import Finding
+from governance.detect.view import TextView
+from governance.names.words import everyday, first_names, last_names
+
+_VERSION = "rules-1"
+
+_U = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0100-\u017f\u0370-\u03ff\u0400-\u042f"
+_PART = rf"(?:[{_U}][\w'\-]*[\w]|[{_U}]\.(?:[{_U}]\.)*|[{_U}](?=[ \n,.;]|$))"
+_PARTICLE = r"(?:de|del|della|der|den|di|da|dos|das|du|van|von|vom|zu|la|le|al|el|bin|ben|ibn|ter|ten|y|e|af|av|st\.?|und|of)"
+_NAME = rf"{_PART}(?:[ \u00a0](?:{_PARTICLE}[ ]){{0,2}}{_PART}){{0,3}}"
+_NAME_AT = re.compile(_NAME)
+_ONE_LINE_NAME = re.compile(rf"\s*[\"'(]?({_NAME})[\"')]?[.,;:]?\s*$")
+_WORD = re.compile(r"[^\W\d_][\w'\-]*\.?")
+
+_BEFORE = re.compile(
+    r"(?:"
+    r"\b(?:my|his|her|their|whose|the|real|full|first|last|patient|customer)\s+(?:full |first |last )?name(?: is|'s| was|:)\s+(?:is )?"
+    r"|\b(?:i am|i'm|im|this is|it is|it's|name is|named|called|call me|known as|myself|speaking with|talking to|talked to|spoke (?:with|to))\s+"
+    r"|\b(?:mr|mrs|ms|mx|miss|dr|prof|professor|doctor|sir|madam|madame|mme|mlle|herr|frau|señor|señora|señorita|sig|signora?|rev|hon|capt|sgt|lt|col|gen|nurse|officer|judge|senator)\b\.?\s+"
+    r"|\b(?:dear|hi|hello|hey|hallo|hola|bonjour|ciao|good (?:morning|afternoon|evening)|thanks|thank you|cheers|welcome)[,!]?\s+"
+    r"|\b(?:deliver(?:ed|y)?|ship(?:ped|ping)?|send|sent|goes?|forward(?:ed)?|address(?:ed)?|assign(?:ed)?|belongs?|mail(?:ed)?|bill(?:ed)?|charge[ds]?|invoice[ds]?|report(?:ed|s)?|transfer(?:red)?|escalate[ds]?|refund(?:ed)?|pay|paid|hand(?:ed)?|issued?|given?|spoke|talked?|speak|refer(?:red)?|introduce[ds]?|contact|attention|regards)(?: (?:it|this|them|the \w+|an? \w+|back|over|out))? to:?\s+"
+    r"|\b(?:on behalf of|signed(?: off)? by|written by|sent by|made by|approved by|created by|reported by|requested by|reviewed by|ordered by|placed by|owned by|prepared by|submitted by|authored by|assigned to|care of|c/o|attn\.?:?|attention:?|in the name of|name of|ask for|meet with|meeting with|met with|met|contact|ask|tell|asked|told|email|e-mail|call|phone|text|message|cc|ping|remind|invite|invited|signer|husband|wife|son|daughter|brother|sister|mother|father|boss|colleague|manager|friend|assistant|secretary|partner|neighbou?r|client|customer|patient|employee|user|driver|tenant|account (?:holder|manager|owner)|card ?holder|beneficiary|recipient|passenger|student|teacher|attendee|candidate)\s+"
+    r"|(?:^|[\n\r;|,({\[>\"'&?]|\s{2}|\t)\s*(?:[-*#/]+\s*)?[\"']?(?:[A-Za-z]+[ _\-])?(?:customer|client|contact(?: person)?|name|full[ _]?name|first[ _]?name|last[ _]?name|surname|family name|given name|from|to|cc|bcc|attn|attention|author|signed|patient|employee|recipient|sender|passenger|card ?holder|account holder|holder|owner|assignee|reviewer|reviewed-by|reported-by|reporter|signed-off-by|co-authored-by|tested-by|acked-by|user|manager|buyer|seller|student|teacher|doctor|physician|nurse|agent|beneficiary|tenant|landlord|applicant|candidate|guest|host|member|participants?|attendees?|speaker|contact name|bill to|ship to|sold to|deliver to|emergency contact|next of kin|representative|operator|admin|maintainer|committer|caller|subscriber|requester|requested by|approved by|prepared by|submitted by|created by|config for|profile for|settings for|record for|account for|report for|data for|information for|details for|logs? for)[\"']?\s*(?:[:=]|=>|\t)\s*[\"']?(?:mr\.?|mrs\.?|ms\.?|dr\.?)?\s*"
+    r")$",
+    re.IGNORECASE,
+)
+_CUE_TAIL = re.compile(
+    r"(?:[\"'=:]\s*[\"']?|\b(?:is|'s|am|'m|was|by|to|for|of|with|mr|mrs|ms|mx|miss|dr|prof|professor|doctor|sir|madam|madame|mme|mlle|herr|frau|señor|señora|sig|signora|rev|hon|capt|sgt|lt|col|gen|nurse|officer|judge|senator|dear|hi|hello|hey|hallo|hola|bonjour|ciao|morning|afternoon|evening|thanks|you|cheers|welcome|me|as|myself|named|called|im|c/o|attn|met|contact|ask|tell|asked|told|email|e-mail|call|phone|text|message|cc|ping|remind|invite|invited|signer|husband|wife|son|daughter|brother|sister|mother|father|boss|colleague|manager|friend|assistant|secretary|partner|neighbor|neighbour|client|customer|patient|employee|user|driver|tenant|holder|owner|cardholder|beneficiary|recipient|passenger|student|teacher|attendee|candidate|attention)\b[.,!:]?\s+|\t\s*)$",
+    re.IGNORECASE,
+)
+_STRONG = re.compile(
+    r"(?:name(?: is|'s| was|:)\s+(?:is )?|i am\s+|i'm\s+|call me\s+|\b(?:mr|mrs|ms|dr|prof)\b\.?\s+|[:=]\s*[\"']?|\bdear\s+|signed by\s+|on behalf of\s+)$",
+    re.IGNORECASE,
+)
+_AFTER = re.compile(
+    r"(?:'s\b)?[ ,]{1,2}(?:(?:will|would|can|could|should|may|might|has|had|have|is|was|also|just|already|then) )?(?:not )?"
+    r"(?:ask(?:ed|s)?|said|says|wrote|writes|told|tells|sign(?:ed|s)?|call(?:ed|s)?|want(?:ed|s)|lives?|lived|works?|worked|working|repl(?:ied|ies)|"
+    r"emailed|mailed|confirm(?:ed|s)|order(?:ed|s)|need(?:s|ed)|request(?:ed|s)|report(?:ed|s)|joined|left|paid|pays|bought|buys|"
+    r"lost|received?|receives|sent|sends|think(?:s)?|thought|knows|knew|is|was|has|had|will|would|can|born|collect(?:ed|s)?|pick(?:ed|s)?|"
+    r"listed|asking|from|here|again|speaking|writing)\b",
+)
+_CLOSING = re.compile(
+    r"(?im)^[ \t>*\-]*(?:.{0,60}[.!?,] )?(?:(?:kind|best|warm|many|with|yours?|warmest|kindest)?[ ]?(?:regards|wishes|thanks)|best|thanks(?: again| so much| a lot)?|thank you(?: (?:so|very) much)?|"
+    r"sincerely(?: yours)?|yours (?:sincerely|truly|faithfully)|cheers|respectfully|cordially|love|signed|greetings|mit freundlichen grüßen|cordialement|saludos|sent by)"
+    r"[ \t]*[,.!\-]*[ \t]*(?:\r?\n[ \t>]*){0,3}"
+)
+_BRACKETED = re.compile(rf"[\"']?({_NAME})[\"']?\s*[<(\[](?:mailto:)?[\w.+\-]{{1,64}}@")
+_PERSON_KEY = re.compile(
+    r"(?:^|_)(?:full_?name|first_?name|last_?name|sur_?name|given_?name|family_?name|middle_?name|maiden_?name|nick_?name|display_?name|"
+    r"customer_?name|client_?name|contact_?name|contact_?person|person|cardholder|card_?holder|account_?holder|employee|patient|recipient|sender|"
+    r"passenger|assignee|reviewer|author|owner_?name|signer|attendee|guest|user_?name|customer|contact|buyer|seller|manager|signed_?by|created_?by|"
+    r"requested_?by|approved_?by|reported_?by|applicant|beneficiary|caller|requester|who|to_?name|from_?name)s?(?:_?name)?$"
+)
+_PERSONAL = frozenset(
+    "customer client contact person user patient employee recipient sender passenger author owner "
+    "member student teacher guest attendee profile buyer seller applicant candidate holder "
+    "cardholder signer manager caller requester subscriber beneficiary individual people".split()
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def key_words(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the last keys of a key path as lower-case snake words, outermost first."""
+    return tuple(
+        _CAMEL.sub("_", key).lower().replace("-", "_").replace(" ", "_")
+        for key in path[-3:]
+        if not key.isdigit()
+    )
+
+
+def names_a_person(path: tuple[str, ...]) -> bool:
+    """Whether the value at a key path is somebody's name."""
+    keys = key_words(path)
+    if not keys:
+        return False
+    if keys[-1] == "name" and len(keys) > 1:
+        return any(word.rstrip("s") in _PERSONAL for word in keys[-2].split("_"))
+    return _PERSON_KEY.search(keys[-1]) is not None
+
+
+class NameRules:
+    """Finds names of people by their surroundings."""
+
+    name = "name_rules"
+    version = _VERSION
+    entities = frozenset({"PERSON"})
+
+    def __init__(self) -> None:
+        self._first = first_names()
+        self._last = last_names()
+        self._everyday = everyday()
+
+    def find(self, view: TextView, context: tuple[str, ...]) -> list[Finding]:
+        """Return names with scores; ``context`` is the key path's last keys."""
+        text = view.text
+        spans = dict.fromkeys(self._spans(text))
+        if context and names_a_person(context):
+            whole = _ONE_LINE_NAME.match(text)
+            if whole and len(text) < 80:
+                spans[(whole.start(1), whole.end(1), 0.8, "key")] = None
+            elif text.replace(" ", "").isalpha() and 1 < len(text) < 40 and text.count(" ") < 4:
+                spans[(0, len(text), 0.8, "key")] = None
+        return [
+            Finding("PERSON", *view.span(start, end), score, f"{self.name}.{why}")
+            for start, end, score, why in spans
+        ]
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int, float, str]]:
+        for match in _NAME_AT.finditer(text):
+            yield from self._judged(text, match.start(), match.end())
+        for match in _CLOSING.finditer(text):
+            found = _NAME_AT.match(text, match.end())
+            if found and self._alone(text, found.end()):
+                start, end = self._trimmed(text, found.start(), found.end())
+                if start < end and end - start > 1:
+                    yield start, end, 0.8, "signature"
+        if "@" in text:
+            for match in _BRACKETED.finditer(text):
+                start, end = self._trimmed(text, *match.span(1))
+                if start < end:
+                    yield start, end, 0.85, "mailbox"
+
+    @staticmethod
+    def _alone(text: str, end: int) -> bool:
+        """Whether the line ends here, apart from punctuation."""
+        rest = text[end : end + 3]
+        return not rest or rest.lstrip(" .,!\r")[:1] in ("", "\n")
+
+    def _common(self, word: str) -> bool:
+        plain = word.rstrip(".'").lower()
+        return plain in self._everyday or (
+            word.isupper() and len(plain) > 1 and word not in self._first
+        )
+
+    def _trimmed(self, text: str, start: int, end: int) -> tuple[int, int]:
+        """Cut everyday words off both ends of a capitalised run."""
+        words = [
+            (start + m.start(), start + m.end(), m.group()) for m in _WORD.finditer(text[start:end])
+        ]
+        while words and self._common(words[0][2]):
+            words.pop(0)
+        while words and self._common(words[-1][2]):
+            words.pop()
+        for place, (_, _, word) in enumerate(words):
+            if self._common(word) and not word.rstrip(".").islower():
+                words = words[:place]
+                break
+        if not words:
+            return start, start
+        stop = words[-1][1]
+        if text[stop - 1] == "." and len(words[-1][2]) > 2:
+            stop -= 1
+        if text[stop - 2 : stop] == "'s":
+            stop -= 2
+        return words[0][0], stop
+
+    def _judged(self, text: str, start: int, end: int) -> Iterator[tuple[int, int, float, str]]:
+        begin, stop = self._trimmed(text, start, end)
+        if begin >= stop or stop - begin < 2:
+            return
+        words = [match.group().rstrip(".") for match in _WORD.finditer(text[begin:stop])]
+        known_first = words[0] in self._first
+        known_last = words[-1] in self._last
+        before = text[max(0, begin - 90) : begin]
+        cued = bool(before) and _CUE_TAIL.search(before) is not None and _BEFORE.search(before)
+        if cued:
+            strong = _STRONG.search(before) is not None
+            if strong or known_first or known_last or len(words) > 1:
+                yield begin, stop, 0.8 if strong or known_first else 0.6, "cue"
+                return
+        if len(words) > 1 and (known_first or known_last):
+            both = known_first and known_last
+            yield begin, stop, 0.75 if both or known_first else 0.5, "list"
+        elif len(words) > 1 and _AFTER.match(text, stop):
+            yield begin, stop, 0.5, "verb"
+        elif known_first and len(words[0]) > 2:
+            yield begin, stop, 0.5, "list"

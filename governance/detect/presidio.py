@@ -1,0 +1,266 @@
+"""Presidio as registry and engine: its recognisers, ours beside them, run behind gates on RE2.
+
+``registry`` gives a Presidio ``RecognizerRegistry`` with what the policy needs, policy's own YAML
+files included. ``PresidioDetector`` plans it once: recognisers that are patterns run on RE2 over
+the normalised view, all others are asked as Presidio asks them.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from governance.detect.finding import Finding
+from governance.detect.phones import PhoneRunner
+from governance.detect.quiet import load
+from governance.detect.rules import RULES, VERSION, Rule
+from governance.detect.runners import Gate, Hit, Runner
+from governance.detect.view import TextView
+from trajectory.errors import ConfigurationError, WorkError
+
+_presidio = load("presidio_analyzer")
+_predefined = load("presidio_analyzer.predefined_recognizers")
+_regex = load("regex")
+import re2  # noqa: E402 - Presidio decides first what it finds installed
+
+_LANGUAGE = "en"
+_REGEX_SECONDS = 2.0
+
+STOCK = {
+    "CryptoRecognizer": ("CRYPTO", None),
+    "UsItinRecognizer": ("US_ITIN", ("taxpayer", "itin", "taxid", "tin", "tax")),
+    "UsPassportRecognizer": ("US_PASSPORT", ("passport", "passport#")),
+    "UsBankRecognizer": ("US_BANK_NUMBER", ("account", "acct", "bank", "checking", "savings")),
+    "UsLicenseRecognizer": (
+        "US_DRIVER_LICENSE",
+        ("driver", "drivers", "driving", "licence", "license", "dl"),
+    ),
+    "NhsRecognizer": ("UK_NHS", ("nhs", "health", "patient")),
+    "MedicalLicenseRecognizer": (
+        "MEDICAL_LICENSE",
+        ("medical", "certificate", "dea", "doctor", "physician"),
+    ),
+    "DateRecognizer": ("DATE_TIME", None),
+}
+"""Presidio's own recognisers that we run, with context words where its own say too little."""
+
+_NEEDS_CONTEXT = {"NhsRecognizer": 0.1, "MedicalLicenseRecognizer": 0.3}
+"""Their checksum holds for one number in ten: with these scores they need context."""
+
+
+class WordNlpEngine(_presidio.nlp_engine.NlpEngine):  # type: ignore[misc, name-defined]
+    """An NLP engine of words alone: gives Presidio its context boost without any model."""
+
+    def load(self) -> None:
+        """Nothing to load."""
+
+    def is_loaded(self) -> bool:
+        """Always."""
+        return True
+
+    def process_text(self, text: str, language: str) -> Any:
+        """Return words, their places and their lower-case forms as lemmas."""
+        words = [(match.group(), match.start()) for match in re.finditer(r"\w+|[^\w\s]", text)]
+        return _presidio.nlp_engine.NlpArtifacts(
+            entities=[],
+            tokens=[word for word, _ in words],
+            tokens_indices=[start for _, start in words],
+            lemmas=[word.lower() for word, _ in words],
+            nlp_engine=self,
+            language=language,
+        )
+
+    def process_batch(
+        self, texts: Iterable[str], language: str, batch_size: int = 1, n_process: int = 1, **_: Any
+    ) -> Iterator[tuple[str, Any]]:
+        """Process texts one by one."""
+        for text in texts:
+            yield text, self.process_text(text, language)
+
+    def is_stopword(self, word: str, language: str) -> bool:
+        """No word is."""
+        return False
+
+    def is_punct(self, word: str, language: str) -> bool:
+        """Whether there is no letter or digit in it."""
+        return not any(char.isalnum() for char in word)
+
+    def get_supported_entities(self) -> list[str]:
+        """None of its own."""
+        return []
+
+    def get_supported_languages(self) -> list[str]:
+        """English context words."""
+        return [_LANGUAGE]
+
+
+class RuleRecognizer(_presidio.PatternRecognizer):  # type: ignore[misc, name-defined]
+    """One of our rules as a Presidio recogniser, for those who run the registry themselves."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.runner = Runner.of(rule)
+        super().__init__(
+            supported_entity=rule.entity,
+            name=f"headrace.{rule.name}",
+            patterns=[_presidio.Pattern(rule.name, "(?!)", rule.score)],
+            context=list(rule.context),
+            version=VERSION,
+        )
+
+    def analyze(
+        self, text: str, entities: list[str], nlp_artifacts: Any = None, regex_flags: Any = None
+    ) -> list[Any]:
+        """Find with RE2 on the normalised view; offsets are those of ``text``."""
+        from governance.detect.view import view_of
+
+        view = view_of(text)
+        return [
+            _presidio.RecognizerResult(
+                hit.entity,
+                *view.span(hit.start, hit.end),
+                hit.score,
+                recognition_metadata={
+                    _presidio.RecognizerResult.RECOGNIZER_NAME_KEY: self.name,
+                    _presidio.RecognizerResult.RECOGNIZER_IDENTIFIER_KEY: self.id,
+                },
+            )
+            for hit in self.runner.run(Gate(view), ())
+        ]
+
+
+def registry(entities: frozenset[str], files: Sequence[Path] = ()) -> Any:
+    """Return a Presidio registry with the recognisers of these entities and of policy's files.
+
+    Raises:
+        ConfigurationError: a file of recognisers cannot be read.
+    """
+    recognizers: list[Any] = [RuleRecognizer(rule) for rule in RULES if rule.entity in entities]
+    for name, (entity, context) in STOCK.items():
+        if entity in entities:
+            recognizer = getattr(_predefined, name)()
+            if context is not None:
+                recognizer.context = list(context)
+            recognizers.append(recognizer)
+    built = _presidio.RecognizerRegistry(recognizers=recognizers, supported_languages=[_LANGUAGE])
+    for file in files:
+        try:
+            built.add_recognizers_from_yaml(str(file))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ConfigurationError(
+                f"{file}: not a Presidio recogniser registry ({type(error).__name__}: {error}). "
+                "See Presidio's 'no-code' recognisers for the format."
+            ) from error
+    return built
+
+
+class _StockRunner:
+    """A pattern recogniser of Presidio (or of policy's YAML), run on RE2 where RE2 can run it."""
+
+    def __init__(self, recognizer: Any, pattern: Any) -> None:
+        self._recognizer = recognizer
+        flags = recognizer.global_regex_flags
+        score = _NEEDS_CONTEXT.get(type(recognizer).__name__)
+        self._checksum_decides = score is None
+        self._rule = Rule(
+            recognizer.name,
+            recognizer.supported_entities[0],
+            "",
+            pattern.score if score is None else score,
+            digits=type(recognizer).__name__ in STOCK and recognizer.name != "CryptoRecognizer",
+            context=tuple(word.strip().lower() for word in recognizer.context or ()),
+        )
+        self._ignore_case = bool(flags & _regex.IGNORECASE)
+        self._slow: Any = None
+        self._runner: Runner | None = None
+        try:
+            from governance.detect.runners import compiled
+
+            found = compiled(pattern.regex, ignore_case=self._ignore_case)
+            self._runner = Runner(self._rule, found, None, None, self._spans)
+        except (re2.error, UnicodeEncodeError):
+            self._slow = _regex.compile(pattern.regex, flags=flags)
+
+    def _spans(self, text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+        value = text[start:end]
+        verdict = self._recognizer.validate_result(value)
+        if self._recognizer.invalidate_result(value):
+            verdict = False
+        if verdict and not self._checksum_decides:
+            verdict = None
+        yield start, end, None if verdict is None else bool(verdict)
+
+    def run(self, gate: Gate, keys: tuple[str, ...]) -> Iterator[Hit]:
+        """Yield the pattern's findings.
+
+        Raises:
+            TimeoutError: a pattern that RE2 cannot run took too long on this text.
+        """
+        if self._runner is not None:
+            yield from self._runner.run(gate, keys)
+            return
+        text = gate.view.text
+        judge = Runner(self._rule, None, None, None, None)
+        for match in self._slow.finditer(text, timeout=_REGEX_SECONDS):
+            for start, end, verdict in self._spans(text, *match.span()):
+                score = judge._score(gate, start, verdict, keys)
+                if end > start and score > 0:
+                    yield Hit(self._rule.entity, start, end, score, self._rule.name)
+
+
+class PresidioDetector:
+    """Runs a Presidio registry over views."""
+
+    name = "presidio"
+
+    def __init__(self, built: Any, entities: frozenset[str]) -> None:
+        self.registry = built
+        self._runners: list[Any] = []
+        self._others: list[Any] = []
+        self._nlp = WordNlpEngine()
+        base = _presidio.PatternRecognizer
+        for recognizer in built.recognizers:
+            if isinstance(recognizer, RuleRecognizer):
+                self._runners.append(recognizer.runner)
+            elif type(recognizer).analyze is base.analyze:
+                self._runners += [_StockRunner(recognizer, p) for p in recognizer.patterns]
+            else:
+                self._others.append(recognizer)
+        if "PHONE_NUMBER" in entities:
+            self._runners.append(PhoneRunner())
+        supported = {entity for r in built.recognizers for entity in r.supported_entities}
+        self.entities = frozenset(supported | ({"PHONE_NUMBER"} & entities))
+        self.version = f"{VERSION}+{_presidio_version()}"
+
+    def find(self, view: TextView, context: tuple[str, ...]) -> list[Finding]:
+        """Return scored findings, thresholds not applied yet.
+
+        Raises:
+            WorkError: a recogniser failed or ran out of time on this text.
+        """
+        gate = Gate(view)
+        out: list[Finding] = []
+        try:
+            for runner in self._runners:
+                for hit in runner.run(gate, context):
+                    start, end = view.span(hit.start, hit.end)
+                    out.append(Finding(hit.entity, start, end, hit.score, hit.source))
+        except TimeoutError as error:
+            raise WorkError("a recogniser ran out of time; simplify its pattern for RE2") from error
+        if self._others:
+            out.extend(self._asked(view, context))
+        return out
+
+    def _asked(self, view: TextView, context: tuple[str, ...]) -> Iterator[Finding]:
+        artifacts = self._nlp.process_text(view.text, _LANGUAGE)
+        for recognizer in self._others:
+            wanted = list(recognizer.supported_entities)
+            for result in recognizer.analyze(view.text, wanted, artifacts) or ():
+                if result.end > result.start:
+                    start, end = view.span(result.start, result.end)
+                    yield Finding(result.entity_type, start, end, result.score, recognizer.name)
+
+
+def _presidio_version() -> str:
+    from importlib.metadata import version
+
+    return f"presidio-{version('presidio-analyzer')}"

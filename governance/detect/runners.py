@@ -1,0 +1,176 @@
+"""Running one pattern over a view: gates first, then RE2, then the check of what it found."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import re2
+
+from governance.detect import checks
+from governance.detect.rules import Rule
+from governance.detect.view import TextView
+
+_WORD = re.compile(r"\w+")
+_DIGITS_GATE = re.compile(rb"[0-9](?:[ .\-/()]{0,2}[0-9]){4}")
+CONTEXT_BOOST = 0.35
+CONTEXT_FLOOR = 0.4
+_CONTEXT_WORDS = 6
+
+
+def compiled(regex: str, *, ignore_case: bool = True) -> Any:
+    """Compile for RE2 on Latin-1 bytes.
+
+    Raises:
+        re2.error: RE2 cannot run it (lookaround, backreference).
+    """
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.log_errors = False
+    options.case_sensitive = not ignore_case
+    options.dot_nl = True
+    return re2.compile(b"(?m)" + regex.encode("latin-1"), options)
+
+
+@dataclass(slots=True)
+class Gate:
+    """What is asked of one view many times, answered once."""
+
+    view: TextView
+    lowered: bytes = field(init=False, repr=False)
+    digits: bool = field(init=False)
+    _words: dict[int, tuple[str, ...]] = field(init=False, default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.lowered = self.view.data.lower()
+        self.digits = _DIGITS_GATE.search(self.view.data) is not None
+
+    def words_before(self, start: int) -> tuple[str, ...]:
+        """Return the lower-case words before an offset of the view, and the one at it."""
+        words = self._words.get(start)
+        if words is None:
+            left = self.view.text[max(0, start - 120) : start + 24].lower()
+            cut = min(start, 120)
+            before = _WORD.findall(left, 0, cut)[-_CONTEXT_WORDS + 1 :]
+            at = _WORD.match(left, cut)
+            words = (*before, at.group()) if at else tuple(before)
+            self._words[start] = words
+        return words
+
+
+def supported(words: tuple[str, ...], context: tuple[str, ...]) -> bool:
+    """Whether a word around speaks for the entity: short context words whole, longer ones within."""
+    for wanted in context:
+        for word in words:
+            if wanted == word or (len(wanted) > 3 and wanted in word):
+                return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A span of the view with its score, before thresholds."""
+
+    entity: str
+    start: int
+    end: int
+    score: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """One compiled pattern."""
+
+    rule: Rule
+    pattern: Any
+    left: re.Pattern[str] | None
+    right: re.Pattern[str] | None
+    spans: Callable[[str, int, int], Iterator[tuple[int, int, bool | None]]] | None = None
+    """Takes over from ``check`` where the value may be a part of the match."""
+
+    @classmethod
+    def of(cls, rule: Rule) -> "Runner":
+        """Compile a rule."""
+        return cls(
+            rule=rule,
+            pattern=compiled(rule.regex, ignore_case=rule.ignore_case),
+            left=re.compile(f"[{rule.left}]") if rule.left else None,
+            right=re.compile(f"[{rule.right}]") if rule.right else None,
+            spans=_SPANS.get(rule.name),
+        )
+
+    def run(self, gate: Gate, keys: tuple[str, ...]) -> Iterator[Hit]:
+        """Yield what the pattern finds, scores raised by context."""
+        rule = self.rule
+        if rule.digits and not gate.digits:
+            return
+        if rule.needs and not any(need in gate.lowered for need in rule.needs):
+            return
+        text = gate.view.text
+        for match in self.pattern.finditer(gate.view.data):
+            start, end = match.span(rule.group)
+            if start >= end or not self._free(text, start, end):
+                continue
+            if self.spans is not None:
+                candidates = self.spans(text, start, end)
+            else:
+                verdict = rule.check(text[start:end]) if rule.check is not None else None
+                candidates = iter(((start, end, verdict),))
+            for begin, stop, verdict in candidates:
+                score = self._score(gate, begin, verdict, keys)
+                if score > 0:
+                    yield Hit(rule.entity, begin, stop, score, rule.name)
+
+    def _free(self, text: str, start: int, end: int) -> bool:
+        if self.left is not None and start and self.left.match(text, start - 1):
+            return False
+        return self.right is None or self.right.match(text, end) is None
+
+    def _score(self, gate: Gate, start: int, verdict: bool | None, keys: tuple[str, ...]) -> float:
+        rule = self.rule
+        if verdict is False:
+            return 0.0
+        score = 1.0 if verdict is True and rule.score < 1 else rule.score
+        if score < 1 and rule.context:
+            if supported(gate.words_before(start), rule.context) or supported(keys, rule.context):
+                score = min(1.0, max(score + CONTEXT_BOOST, CONTEXT_FLOOR))
+        return score
+
+
+def _card_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    """Find the card number within a run of digit groups, which may hold other numbers beside it."""
+    value = text[start:end]
+    verdict = checks.card(value)
+    if verdict is not True:
+        cuts = [place for place, char in enumerate(value) if not char.isdigit()]
+        for begin in (0, *(cut + 1 for cut in cuts)):
+            for stop in (len(value), *reversed(cuts)):
+                if stop - begin >= 12 and checks.card(value[begin:stop]):
+                    yield start + begin, start + stop, True
+                    return
+    yield start, end, verdict
+
+
+def _iban_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    stop = checks.iban_end(text[start:end])
+    if stop is not None:
+        yield start, start + stop, True
+
+
+def _key_block_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    """Take a private key up to its END line or, when that is missing, up to the end of the text."""
+    closing = text.find("-----END", end)
+    if closing >= 0:
+        line = text.find("-----", closing + 8)
+        yield start, line + 5 if line >= 0 else len(text), True
+    else:
+        yield start, len(text), True
+
+
+_SPANS = {
+    "card": _card_spans,
+    "iban": _iban_spans,
+    "private_key": _key_block_spans,
+    "putty_key": _key_block_spans,
+}

@@ -1,0 +1,121 @@
+"""A normalised view of a text with a map back: what evades patterns is undone, offsets stay true.
+
+Zero-width characters vanish, odd spaces and dashes become plain ones, digits of any script become
+ASCII, and ``\\u0040``, ``%40`` and ``&#64;`` become the character they stand for. Patterns run on
+``TextView.data``, which has exactly one byte per character of the view.
+"""
+
+import codecs
+import html
+import re
+import unicodedata
+from array import array
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+_ODD = re.compile(
+    r"[^\x00-\x7f]"
+    r"|%[2-7][0-9A-Fa-f]"
+    r"|&(?:\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});"
+    r"|\\u[0-9A-Fa-f]{4}|\\x[2-7][0-9A-Fa-f]|\\[nrt]"
+)
+_MAYBE_ODD = re.compile(r"[^\x00-\x24\x27-\x5b\x5d-\x7f]")
+_CONTROL_ESCAPES = {r"\n": "\n", r"\r": "\n", r"\t": " "}
+_UPPER, _LOWER, _OTHER = b"\xc0", b"\xe0", b"\xa6"
+
+
+def _one_byte_each(error: UnicodeError) -> tuple[bytes, int]:
+    """Stand in for characters outside Latin-1: a letter stays a letter, case kept."""
+    assert isinstance(error, UnicodeEncodeError)  # noqa: S101 - registered for encoding alone
+    out = bytearray()
+    for char in error.object[error.start : error.end]:
+        out += _UPPER if char.isupper() else _LOWER if char.islower() else _OTHER
+    return bytes(out), error.end
+
+
+codecs.register_error("headrace.view", _one_byte_each)
+
+
+@lru_cache(maxsize=8192)
+def _folded(char: str) -> str:
+    """Return what one non-ASCII character is read as; empty when it is invisible."""
+    category = unicodedata.category(char)
+    if category in ("Cf", "Mn", "Me") or char in "\u115f\u1160\u3164\uffa0":
+        return ""
+    if category == "Nd":
+        return str(unicodedata.digit(char))
+    if category == "Pd" or char in "\u2212\u00ad\u02d7\u2043":
+        return "-"
+    if category in ("Zs", "Zl", "Zp"):
+        return "\n" if category != "Zs" else " "
+    if char in "\u2018\u2019\u201b\u02bc":
+        return "'"
+    plain = unicodedata.normalize("NFKC", char)
+    return plain if plain != char and plain.isascii() else char
+
+
+@lru_cache(maxsize=4096)
+def _decoded(piece: str) -> str:
+    """Return what one escape stands for, or the piece itself when it stands for nothing."""
+    if piece[0] == "%":
+        return chr(int(piece[1:], 16))
+    if piece[0] == "&":
+        char = html.unescape(piece)
+    elif piece in _CONTROL_ESCAPES:
+        return _CONTROL_ESCAPES[piece]
+    else:
+        char = chr(int(piece[2:], 16))
+    if len(char) != 1 or unicodedata.category(char) == "Cs":
+        return piece
+    return char if char.isascii() else _folded(char)
+
+
+@dataclass(frozen=True, slots=True)
+class TextView:
+    """A text as detectors see it."""
+
+    original: str = field(repr=False)
+    text: str = field(repr=False)
+    """The view: same length as ``data``."""
+    data: bytes = field(repr=False)
+    """One byte per character (Latin-1; letters of other scripts as a stand-in letter)."""
+    starts: array[int] | None = field(default=None, repr=False)
+    """Where each view character begins in the original; None when both are the same."""
+    ends: array[int] | None = field(default=None, repr=False)
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the span of the original that a non-empty span of the view stands for."""
+        if self.starts is None or self.ends is None:
+            return start, end
+        return self.starts[start], self.ends[end - 1]
+
+
+def view_of(text: str) -> TextView:
+    """Return the view of a text; costs one scan when there is nothing odd in it."""
+    if _MAYBE_ODD.search(text) is None or _ODD.search(text) is None:
+        return TextView(text, text, text.encode("latin-1", "headrace.view"))
+    pieces: list[str] = []
+    starts, ends = array("l"), array("l")
+    at = 0
+    for match in _ODD.finditer(text):
+        begin, end = match.span()
+        piece = match.group()
+        read = _folded(piece) if end - begin == 1 else _decoded(piece)
+        if read == piece:
+            continue
+        if begin > at:
+            pieces.append(text[at:begin])
+            starts.extend(range(at, begin))
+            ends.extend(range(at + 1, begin + 1))
+        for char in read:
+            pieces.append(char)
+            starts.append(begin)
+            ends.append(end)
+        at = end
+    if at == 0 and not pieces:
+        return TextView(text, text, text.encode("latin-1", "headrace.view"))
+    pieces.append(text[at:])
+    starts.extend(range(at, len(text)))
+    ends.extend(range(at + 1, len(text) + 1))
+    joined = "".join(pieces)
+    return TextView(text, joined, joined.encode("latin-1", "headrace.view"), starts, ends)

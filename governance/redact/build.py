@@ -1,0 +1,42 @@
+"""Building a redactor from policy: a guard that policy asks for and that cannot load stops it."""
+
+from pathlib import Path
+
+from governance.detect.finding import Detector
+from governance.policy.redaction import RedactionSpec
+from governance.redact.redactor import Redactor, known_entities
+from trajectory.errors import ConfigurationError
+
+
+def build_redactor(
+    spec: RedactionSpec, *, pseudonym_key: bytes, base: Path | None = None
+) -> Redactor:
+    """Return the redactor that a policy asks for. Imports Presidio (and spaCy): takes seconds.
+
+    Args:
+        spec: the policy's ``spec``.
+        pseudonym_key: 16 to 64 secret bytes; the same key gives the same pseudonyms.
+        base: folder that recogniser files of the policy are relative to.
+
+    Raises:
+        ConfigurationError: a recogniser, model or entity that was asked for is not there.
+    """
+    if not 16 <= len(pseudonym_key) <= 64:
+        raise ConfigurationError("the pseudonym key must have 16 to 64 bytes")
+    from governance.detect.presidio import PresidioDetector, registry
+
+    entities = frozenset(spec.operators())
+    files = [(base or Path()) / name for name in spec.recognizers]
+    detectors: list[Detector] = [PresidioDetector(registry(entities, files), entities)]
+    if "PERSON" in entities and spec.names.rules:
+        from governance.detect.names import NameRules
+
+        detectors.append(NameRules())
+    missing = sorted(entities - known_entities(detectors))
+    if missing:
+        raise ConfigurationError(
+            f"redaction policy: no detector finds {', '.join(missing)}. Known entities: "
+            f"{', '.join(sorted(known_entities(detectors)))}; others come with `names.model` or "
+            "`recognizers`."
+        )
+    return Redactor(spec, detectors, pseudonym_key=pseudonym_key)

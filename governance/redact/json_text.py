@@ -1,0 +1,81 @@
+"""JSON inside strings: its string and number literals with key paths, so that only they are spliced.
+
+White space, number formats and the order of keys stay byte for byte as they came.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_TOKEN = re.compile(
+    r'"(?:[^"\\\x00-\x1f]|\\.)*"|-?[0-9][0-9.eE+\-]*|[{}\[\]:,]|true|false|null', re.DOTALL
+)
+_MAX_DEPTH = 200
+
+
+class Literal(NamedTuple):
+    """One literal of a JSON text."""
+
+    start: int
+    end: int
+    path: tuple[str, ...]
+    kind: str
+    """string | number | key"""
+    text: str
+    """The decoded string, or the number as written."""
+
+
+def _refuse(_: str) -> float:
+    raise ValueError("not JSON")
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is a JSON object, list or string that is worth walking as JSON."""
+    stripped = text.lstrip(" \t\r\n")
+    if stripped[:1] not in ("{", "[", '"') or text.rstrip(" \t\r\n")[-1:] not in ("}", "]", '"'):
+        return False
+    try:
+        json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def literals(text: str) -> Iterator[Literal]:
+    """Yield the string and number literals of a valid JSON text with their key paths."""
+    stack: list[tuple[str, int]] = []
+    keys: list[str] = []
+    expects_key = False
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        head = token[0]
+        if head == '"':
+            decoded = json.loads(token)
+            if expects_key:
+                yield Literal(match.start(), match.end(), tuple(keys), "key", decoded)
+                keys[-1] = decoded
+                expects_key = False
+            else:
+                yield Literal(match.start(), match.end(), tuple(keys), "string", decoded)
+        elif head in "{[":
+            stack.append((head, 0))
+            keys.append("" if head == "{" else "0")
+            expects_key = head == "{"
+        elif head in "}]":
+            stack.pop()
+            keys.pop()
+            expects_key = False
+        elif head == ",":
+            kind, count = stack[-1]
+            stack[-1] = (kind, count + 1)
+            if kind == "[":
+                keys[-1] = str(count + 1)
+            expects_key = kind == "{"
+        elif head in "-0123456789":
+            yield Literal(match.start(), match.end(), tuple(keys), "number", token)
+
+
+def encoded(value: str, *, like: str) -> str:
+    """Return a JSON string literal, escaped like the literal that it replaces."""
+    return json.dumps(value, ensure_ascii=like.isascii())

@@ -1,0 +1,64 @@
+"""What was found once is found everywhere in the same trajectory: names by their parts too."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from governance.detect.finding import Finding
+from governance.names.words import everyday
+
+VERSION = "propagate-1"
+_WORD = re.compile(r"[^\W\d_][\w'\-]*")
+_SHORTEST_VALUE = 6
+_SHORTEST_PART = 3
+_MOST_VALUES = 4000
+
+
+@dataclass(slots=True)
+class Known:
+    """Values found in one trajectory, and whose they are. Lives as long as one call."""
+
+    values: dict[str, tuple[str, str]] = field(default_factory=dict, repr=False)
+    """Spelling to (entity, value that it stands for)."""
+    _pattern: re.Pattern[str] | None = field(default=None, repr=False)
+
+    def learn(self, entity: str, value: str) -> None:
+        """Remember a value that a detector was sure of."""
+        if len(self.values) >= _MOST_VALUES:
+            return
+        if entity == "PERSON":
+            self._learn_name(value)
+        elif len(value) >= _SHORTEST_VALUE and not value.isalpha():
+            self.values.setdefault(value, (entity, value))
+
+    def _learn_name(self, value: str) -> None:
+        words = [word for word in _WORD.findall(value) if len(word) >= _SHORTEST_PART]
+        if value[:1].isupper() or " " in value:
+            for spelling in (value, value.upper(), value.lower()):
+                if " " in spelling or spelling == value:
+                    self.values.setdefault(spelling, ("PERSON", value))
+        if len(words) > 1:
+            for joint in ("-", "_", ".", "", "%20", "+"):
+                slug = joint.join(words)
+                for spelling in {slug, slug.lower()} if joint else {slug.lower()}:
+                    self.values.setdefault(spelling, ("PERSON", value))
+            turned = f"{words[-1]}, {words[0]}"
+            self.values.setdefault(turned, ("PERSON", value))
+        for word in words:
+            if word[0].isupper() and word.lower() not in everyday():
+                self.values.setdefault(word, ("PERSON", value))
+
+    def close(self) -> None:
+        """Build the look-up; call once, after the last :meth:`learn`."""
+        if self.values:
+            longest_first = sorted(self.values, key=len, reverse=True)
+            alternatives = "|".join(re.escape(value) for value in longest_first)
+            self._pattern = re.compile(rf"(?<![^\W_])(?:{alternatives})(?![^\W_])")
+
+    def find(self, text: str) -> Iterable[tuple[Finding, str]]:
+        """Yield findings with the value that each stands for."""
+        if self._pattern is None:
+            return
+        for match in self._pattern.finditer(text):
+            entity, value = self.values[match.group()]
+            yield Finding(entity, match.start(), match.end(), 0.6, "propagation"), value

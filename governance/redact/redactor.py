@@ -1,0 +1,332 @@
+"""The redactor: finds, propagates and replaces in messages, JSON and text of one trajectory.
+
+A call either returns everything redacted or raises: a detector that fails or runs out of time
+never lets text through.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+
+from governance.detect.finding import Detector, Finding
+from governance.detect.view import view_of
+from governance.policy.redaction import RedactionSpec
+from governance.redact.propagate import VERSION as PROPAGATION_VERSION
+from governance.redact.propagate import Known
+from governance.redact.pseudonym import MARK, Pseudonymizer, subject_id
+from governance.redact.splice import Span, resolved, spliced
+from governance.redact.units import Path, Visitor, rewritten, rewritten_text
+from governance.redact.values import (
+    Place,
+    Redacted,
+    RedactedJson,
+    RedactedText,
+    RedactionError,
+    RedactionReport,
+    RedactionScope,
+)
+from trajectory.canonical import JsonValue
+from trajectory.message import (
+    MediaPart,
+    Message,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+DEFAULT_THRESHOLD = 0.5
+DEFAULT_THRESHOLDS = {
+    "PHONE_NUMBER": 0.4,
+    "CREDIT_CARD": 0.6,
+    "US_BANK_NUMBER": 0.4,
+    "US_PASSPORT": 0.4,
+    "US_DRIVER_LICENSE": 0.6,
+    "US_SSN": 0.4,
+    "US_ITIN": 0.4,
+}
+_CACHE_ENTRIES = 50_000
+_NUMBER_ENTITIES = frozenset(
+    {"CREDIT_CARD", "PHONE_NUMBER", "US_SSN", "BANK_ACCOUNT", "US_BANK_NUMBER", "IBAN_CODE"}
+)
+_NUMBER_KEYS = (
+    "phone", "mobile", "tel", "fax", "cell", "card", "ssn", "social", "account_number",
+    "accountnumber", "acct", "routing", "passport",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Work:
+    """One call's state: what was found where, and the clock."""
+
+    scope: RedactionScope
+    deadline: float
+    known: Known = field(default_factory=Known)
+
+
+class _Report:
+    """Gathers one report while a value is rewritten."""
+
+    def __init__(self, versions: dict[str, str]) -> None:
+        self._versions = versions
+        self.counts: dict[str, int] = {}
+        self.places: list[Place] = []
+        self.subjects: dict[str, None] = {}
+
+    def add(self, span: Span, path: Path) -> None:
+        self.counts[span.entity] = self.counts.get(span.entity, 0) + 1
+        where = "/" + "/".join(path)
+        self.places.append(Place(span.entity, where, span.start, span.end, span.detector))
+
+    def done(self) -> RedactionReport:
+        used = {place.detector.partition(".")[0] for place in self.places}
+        versions = {name: self._versions.get(name, self._versions["presidio"]) for name in used}
+        return RedactionReport(self.counts, tuple(self.places), versions)
+
+
+class Redactor:
+    """Redacts by one policy with one key. Not for several threads at once."""
+
+    def __init__(
+        self,
+        spec: RedactionSpec,
+        detectors: Sequence[Detector],
+        *,
+        pseudonym_key: bytes,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spec = spec
+        self._detectors = tuple(detectors)
+        self._key = pseudonym_key
+        self._operators = spec.operators()
+        self._thresholds = {**DEFAULT_THRESHOLDS, **spec.thresholds}
+        self._pseudonyms = Pseudonymizer(
+            pseudonym_key, self._operators, digits=spec.pseudonym_digits
+        )
+        self._allow = frozenset(spec.allow)
+        self._clock = clock
+        self._cache: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
+        self._versions = {detector.name: detector.version for detector in detectors}
+        self._versions.setdefault("presidio", "")
+        self._versions |= {"propagation": PROPAGATION_VERSION, "walker": "1"}
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of all detectors that run."""
+        return dict(self._versions)
+
+    def redact_messages(
+        self, messages: Sequence[Message], *, scope: RedactionScope
+    ) -> list[Redacted]:
+        """Redact messages of one trajectory; what is found in one is redacted in all.
+
+        Raises:
+            RedactionError: a detector failed or time ran out; nothing may be kept.
+        """
+        work = self._begin(scope)
+        for place, message in enumerate(messages):
+            self._message(message, (str(place),), self._seeing(work))
+        work.known.close()
+        out: list[Redacted] = []
+        for message in messages:
+            report = _Report(self._versions)
+            clean = self._message(message, (), self._replacing(work, report))
+            out.append(Redacted(clean, report.done(), tuple(report.subjects)))
+        return out
+
+    def redact_json(
+        self, value: JsonValue, *, scope: RedactionScope, path: str = ""
+    ) -> RedactedJson:
+        """Redact a JSON value; ``path`` (``/tools/0``) leads the places of the report.
+
+        Raises:
+            RedactionError: a detector failed or time ran out; nothing may be kept.
+        """
+        work = self._begin(scope)
+        at = tuple(part for part in path.split("/") if part)
+        rewritten(value, at, self._seeing(work))
+        work.known.close()
+        report = _Report(self._versions)
+        clean = rewritten(value, at, self._replacing(work, report))
+        return RedactedJson(clean, report.done(), tuple(report.subjects))
+
+    def redact_text(self, text: str, *, scope: RedactionScope, path: str = "") -> RedactedText:
+        """Redact one text, JSON and base64 within it included.
+
+        Raises:
+            RedactionError: a detector failed or time ran out; nothing may be kept.
+        """
+        done = self.redact_json(text, scope=scope, path=path)
+        return RedactedText(str(done.value), done.report, done.subjects)
+
+    def subject(self, tenant_id: str, value: str) -> str:
+        """Return the pseudonym under which governance rows keep this e-mail, name or number."""
+        return subject_id(self._key, tenant_id, value)
+
+    def _begin(self, scope: RedactionScope) -> _Work:
+        return _Work(scope, self._clock() + self._spec.timeout_seconds)
+
+    # What the two walks do: the first sees, the second replaces.
+
+    def _seeing(self, work: _Work) -> Visitor:
+        def see(text: str, path: Path) -> str:
+            for span in resolved(self._findings(text, path, work)):
+                if self._spec.names.propagate or span.entity != "PERSON":
+                    work.known.learn(span.entity, view_of(text[span.start : span.end]).text)
+            return text
+
+        return Visitor(see, lambda number, path: False, lambda size, path: None)
+
+    def _replacing(self, work: _Work, report: _Report) -> Visitor:
+        spec = self._spec
+        scope = work.scope.tenant_id
+        if spec.scope == "trajectory":
+            scope += "\x1f" + work.scope.trajectory_id
+
+        def put(text: str, path: Path) -> str:
+            found = list(self._findings(text, path, work))
+            stands_for = {}
+            for finding, value in work.known.find(text):
+                if self._free(text, finding):
+                    found.append(finding)
+                    stands_for[finding.start] = value
+            changes: list[tuple[int, int, str]] = []
+            for span in resolved(found):
+                value = view_of(text[span.start : span.end]).text
+                if span.entity == "PERSON":
+                    value = work.known.values.get(value, ("", stands_for.get(span.start, value)))[1]
+                new = self._pseudonyms.replacement(span.entity, value, scope)
+                if span.entity in spec.subjects:
+                    report.subjects[subject_id(self._key, work.scope.tenant_id, value)] = None
+                report.add(span, path)
+                if new is not None:
+                    changes.append((span.start, span.end, new))
+            return spliced(text, changes) if changes else text
+
+        def number(written: str, path: Path) -> bool:
+            entity = self._number_entity(written, path, work)
+            if entity is None:
+                return False
+            report.add(Span(entity, 0, len(written), "walker"), path)
+            return True
+
+        def opaque(size: int, path: Path) -> str | None:
+            if spec.opaque_data == "keep" or "OPAQUE_DATA" not in self._operators:
+                return None
+            report.add(Span("OPAQUE_DATA", 0, size, "walker"), path)
+            return "<OPAQUE_DATA>"
+
+        return Visitor(put, number, opaque)
+
+    def _number_entity(self, written: str, path: Path, work: _Work) -> str | None:
+        """Return what a bare number is; keys must speak for all but card numbers."""
+        digits = written.lstrip("-")
+        if not digits.isdigit() or not 7 <= len(digits) <= 19:
+            return None
+        key = "_".join(path[-2:]).lower()
+        told = any(word in key for word in _NUMBER_KEYS)
+        if not told and len(digits) not in (15, 16):
+            return None
+        for finding in self._findings(digits, path, work):
+            if finding.entity in _NUMBER_ENTITIES and finding.end - finding.start == len(digits):
+                return finding.entity
+        return None
+
+    # Detection.
+
+    def _findings(self, text: str, path: Path, work: _Work) -> tuple[Finding, ...]:
+        if self._clock() > work.deadline:
+            raise RedactionError(
+                f"redaction ran longer than {self._spec.timeout_seconds} s; the rows are held "
+                "back. Raise spec.timeout_seconds or look for a hostile input."
+            )
+        keys = tuple(key for key in path[-3:] if not key.isdigit())
+        name = blake2b(
+            "\x1f".join((*keys, text)).encode("utf-8", "surrogatepass"), digest_size=16
+        ).digest()
+        found = self._cache.get(name)
+        if found is None:
+            found = self._detected(text, keys)
+            self._cache[name] = found
+            if len(self._cache) > _CACHE_ENTRIES:
+                self._cache.popitem(last=False)
+        else:
+            self._cache.move_to_end(name)
+        return found
+
+    def _detected(self, text: str, keys: Path) -> tuple[Finding, ...]:
+        view = view_of(text)
+        found: list[Finding] = []
+        for detector in self._detectors:
+            try:
+                found.extend(detector.find(view, keys))
+            except Exception as error:  # noqa: BLE001 - any failure holds the row back, and the
+                # error's own text may quote what it was reading.
+                raise RedactionError(
+                    f"detector {detector.name} failed ({type(error).__name__}); the rows are "
+                    "held back"
+                ) from None
+        wanted = [f for f in found if f.entity in self._operators and self._sure(f)]
+        return tuple(
+            f for f in wanted if text[f.start : f.end] not in self._allow and self._free(text, f)
+        )
+
+    def _sure(self, finding: Finding) -> bool:
+        return finding.score >= self._thresholds.get(finding.entity, DEFAULT_THRESHOLD)
+
+    @staticmethod
+    def _free(text: str, finding: Finding) -> bool:
+        """Whether a finding is not within (or made of) what redaction wrote itself."""
+        if "<" not in text and "****" not in text:
+            return True
+        left = max(0, finding.start - 75)
+        return not any(
+            left + mark.start() < finding.end and left + mark.end() > finding.start
+            for mark in MARK.finditer(text[left : finding.end + 75])
+        )
+
+    # Messages.
+
+    def _message(self, message: Message, path: Path, visitor: Visitor) -> Message:
+        parts = tuple(
+            self._part(part, (*path, "parts", str(place)), visitor)
+            for place, part in enumerate(message.parts)
+        )
+        name = message.name
+        if name is not None:
+            name = rewritten_text(name, (*path, "name"), visitor)
+        return Message(message.role, parts, name)
+
+    def _part(self, part: Part, path: Path, visitor: Visitor) -> Part:
+        def text(value: str, key: str) -> str:
+            return rewritten_text(value, (*path, key), visitor)
+
+        match part:
+            case TextPart():
+                return TextPart(text(part.text, "text"))
+            case ReasoningPart():
+                signature = part.signature
+                if signature is not None:
+                    signature = text(signature, "signature")
+                return ReasoningPart(text(part.text, "text"), signature)
+            case ToolCallPart():
+                arguments = rewritten(part.arguments, (*path, "arguments"), visitor)
+                call_id, name = text(part.call_id, "call_id"), text(part.name, "tool")
+                return replace(part, call_id=call_id, name=name, arguments=arguments)
+            case ToolResultPart():
+                content = rewritten(part.content, (*path, "content"), visitor)
+                return replace(part, call_id=text(part.call_id, "call_id"), content=content)
+            case MediaPart():
+                url = None if part.url is None else text(part.url, "url")
+                return replace(part, url=url)
+            case OpaquePart():
+                return OpaquePart(rewritten(part.value, (*path, "value"), visitor))
+
+
+def known_entities(detectors: Iterable[Detector]) -> frozenset[str]:
+    """Return every entity type that these detectors or the walker can find."""
+    return frozenset({"OPAQUE_DATA"}.union(*(detector.entities for detector in detectors)))

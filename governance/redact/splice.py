@@ -1,0 +1,75 @@
+"""From findings of several detectors to one list of spans without overlap, and into the text."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from governance.detect.finding import Finding
+
+_RANK = {
+    "PRIVATE_KEY": 9,
+    "CONNECTION_STRING": 8,
+    "JWT": 8,
+    "API_KEY": 7,
+    "URL_CREDENTIALS": 7,
+    "EMAIL_ADDRESS": 6,
+    "PASSWORD": 5,
+    "CREDIT_CARD": 5,
+    "IBAN_CODE": 5,
+    "US_SSN": 4,
+    "MAC_ADDRESS": 4,
+    "IP_ADDRESS": 4,
+    "PHONE_NUMBER": 3,
+    "DATE_OF_BIRTH": 3,
+    "URL": -1,
+    "LOCATION": -1,
+    "ORGANIZATION": -2,
+    "US_BANK_NUMBER": -2,
+    "US_DRIVER_LICENSE": -3,
+}
+
+
+class Span(NamedTuple):
+    """What will be replaced."""
+
+    entity: str
+    start: int
+    end: int
+    detector: str
+
+
+def resolved(findings: Iterable[Finding]) -> list[Span]:
+    """Return non-overlapping spans that cover everything that was found.
+
+    Of overlapping findings the strongest names the type, and the span is the union of all: no
+    part of any finding is left over.
+    """
+    spans: list[Span] = []
+    best: tuple[float, int, int] = (0, 0, 0)
+    for finding in sorted(findings, key=lambda f: (f.start, -f.end)):
+        weight = (
+            _RANK.get(finding.entity, 0),
+            finding.end - finding.start,
+            int(finding.score * 100),
+        )
+        if spans and finding.start < spans[-1].end:
+            last = spans[-1]
+            end = max(last.end, finding.end)
+            if weight > best:
+                best = weight
+                spans[-1] = Span(finding.entity, last.start, end, finding.detector)
+            else:
+                spans[-1] = last._replace(end=end)
+        else:
+            spans.append(Span(finding.entity, finding.start, finding.end, finding.detector))
+            best = weight
+    return spans
+
+
+def spliced(text: str, replacements: Sequence[tuple[int, int, str]]) -> str:
+    """Return the text with spans replaced; spans are ordered and do not overlap."""
+    pieces: list[str] = []
+    at = 0
+    for start, end, new in replacements:
+        pieces += (text[at:start], new)
+        at = end
+    return "".join((*pieces, text[at:]))

@@ -12,9 +12,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from headrace.home import Home
+from headrace.installation import addresses, gateway_config, missing_default_routes
 from headrace.settings import Settings
 from headrace.version import check_packages
-from trajectory.errors import HeadraceError
+from trajectory.errors import ConfigurationError, HeadraceError
 
 _EXTRAS = {
     "proxy": ("mitmproxy", "uvloop"),
@@ -173,37 +174,40 @@ def _authority(_settings: Settings, home: Home) -> Iterator[Finding]:
         yield Finding("authority", "ok", f"valid until {expires:%Y-%m-%d}")
 
 
-def _ports(settings: Settings, _home: Home) -> Iterator[Finding]:
-    for name in ("listen", "forward", "admin"):
-        address = getattr(settings.gateway, name)
-        host, _, port = address.rpartition(":")
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+def _ports(settings: Settings, home: Home) -> Iterator[Finding]:
+    for name, address in addresses(gateway_config(settings, home)).items():
+        with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET) as probe:
             probe.settimeout(1)
-            taken = probe.connect_ex((host.strip("[]") or "127.0.0.1", int(port))) == 0
-        detail = f"{address} {'answers (a gateway, or somebody else)' if taken else 'is free'}"
-        yield Finding(f"port {name}", "ok", detail)
+            taken = probe.connect_ex((address.host, address.port)) == 0
+        state = "answers (a gateway, or somebody else)" if taken else "is free"
+        yield Finding(f"port {name}", "ok", f"{address.host}:{address.port} {state}")
 
 
 def _credentials(settings: Settings, _home: Home) -> Iterator[Finding]:
     for route in settings.gateway.routes:
-        credential = route.credential
-        if credential is None or credential.env is None:
+        if route.credential is None:
             continue
-        if os.environ.get(credential.env):
-            yield Finding(f"route {route.name}", "ok", f"{credential.env} is set")
-        else:
+        try:
+            route.credential.header_value()
+        except ConfigurationError as error:
             yield Finding(
-                f"route {route.name}",
-                "warning",
-                f"{credential.env} is not set",
-                f"export {credential.env}=… before `headrace up`, or remove the route.",
+                f"route {route.name}", "failure", str(error), "Set it, or remove the route."
             )
+        else:
+            yield Finding(f"route {route.name}", "ok", "the provider's key is there")
+    for route in missing_default_routes(settings):
+        yield Finding(
+            f"route {route.name}",
+            "warning",
+            f"off, because {route.variable} is not set",
+            f"export {route.variable}=… before `headrace up`, or use the forward proxy.",
+        )
 
 
 def _policy(settings: Settings, _home: Home) -> Iterator[Finding]:
     from governance.policy import load_bundle
 
-    bundle = load_bundle(settings.policy.bundle)
+    bundle = load_bundle(Path(settings.policy.bundle))
     yield Finding("policy", "ok", f"{settings.policy.bundle} {bundle.content_hash}")
 
 

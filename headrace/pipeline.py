@@ -49,7 +49,7 @@ class Pipeline:
         batch_records: int,
     ) -> None:
         self._spool = spool
-        self._lake = lake
+        self.lake = lake
         self._governor = governor
         self._checkpoints = checkpoints
         self._assembly_key = assembly_key
@@ -69,7 +69,7 @@ class Pipeline:
         calls = [read_exchange(record) for record in batch.records if isinstance(record, Exchange)]
         feedback = [record for record in batch.records if isinstance(record, Feedback)]
         governed = self._governor().judge(assembler.assemble(calls, feedback))
-        self._lake.append(governed, app_id=self._checkpoint.application, version=number)
+        self.lake.append(governed, app_id=self._checkpoint.application, version=number)
         self._finish(
             Checkpoint(self._checkpoint.application, number, cursor, assembler.state.to_json())
         )

@@ -34,7 +34,7 @@ class PolicySettings(_Section):
     """Which policy bundle governs."""
 
     bundle: str = "default"
-    """Name of a shipped bundle, or a folder of policy documents."""
+    """Name of a shipped bundle (``default``), or a folder of policy documents."""
 
 
 class GovernSettings(_Section):
@@ -44,8 +44,8 @@ class GovernSettings(_Section):
     """Records that one batch (and so one set of commits) takes at most."""
     interval_seconds: float = Field(default=1.0, gt=0)
     """Pause between batches when the spool has little to take."""
-    quality_gate: bool = True
-    """Run the Great Expectations gate on each batch, as the policy's Quality documents say."""
+    maintenance_seconds: float = Field(default=900.0, gt=0)
+    """Pause between compaction, checkpoints and log clean-up of the lake."""
 
 
 class TrainSettings(_Section):

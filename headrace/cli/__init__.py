@@ -32,7 +32,7 @@ from headrace.cli import (
     trajectory,
     up,
 )
-from headrace.cli.common import Application
+from headrace.cli.common import Running
 from headrace.render import note
 from headrace.version import check_packages, headrace_version
 from trajectory.errors import HeadraceError
@@ -87,7 +87,7 @@ def root(
 ) -> None:
     """Options that stand before the command."""
     check_packages()
-    context.obj = Application(home_option=home, debug=debug)
+    context.obj = Running(home_option=home, debug=debug)
 
 
 def main() -> None:

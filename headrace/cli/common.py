@@ -21,7 +21,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @dataclass(frozen=True)
-class Application:
+class Running:
     """What a command works with: settings, home folder, secrets and the lake, opened when asked for."""
 
     home_option: Path | None
@@ -49,10 +49,10 @@ class Application:
 
         return Lake.open(self.settings.lake.path)
 
-
-def application(context: typer.Context) -> Application:
-    """Return the application that the root command made."""
-    return cast(Application, context.find_root().obj)
+    @classmethod
+    def of(cls, context: typer.Context) -> "Running":
+        """Return what the root command made."""
+        return cast(Running, context.find_root().obj)
 
 
 def confirm(question: str, *, yes: bool) -> None:

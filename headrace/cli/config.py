@@ -2,7 +2,7 @@
 
 import typer
 
-from headrace.cli.common import JsonOption, application
+from headrace.cli.common import JsonOption, Running
 from headrace.render import jsonable, print_rows
 from headrace.settings import environment_variable, explain_settings
 
@@ -19,6 +19,6 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
             "source": setting.source,
             "variable": environment_variable(setting.name),
         }
-        for setting in explain_settings(home=application(context).home_option)
+        for setting in explain_settings(home=Running.of(context).home_option)
     ]
     print_rows(rows, as_json=as_json)

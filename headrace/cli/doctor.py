@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common import JsonOption, application
+from headrace.cli.common import JsonOption, Running
 from headrace.render import console, jsonable, print_json
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "failure": "[red]failure[/]"}
@@ -23,7 +23,7 @@ def doctor(
     """Check environment, ports, authority, disk, permissions and versions; say how to mend each."""
     from headrace.doctor import examine
 
-    running = application(context)
+    running = Running.of(context)
     findings = examine(running.settings, running.home)
     if as_json:
         print_json([jsonable(finding) for finding in findings])

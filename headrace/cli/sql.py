@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common import Application, application
+from headrace.cli.common import Running
 from headrace.render import print_rows
 from trajectory.errors import ConfigurationError, HeadraceError
 
@@ -39,14 +39,14 @@ def sql(
     chosen = "json" if as_json else output_format
     if chosen not in FORMATS:
         raise ConfigurationError(f"unknown format {chosen!r}. Valid: {', '.join(FORMATS)}.")
-    running = application(context)
+    running = Running.of(context)
     if query is None:
         _interactive(running)
         return
     _write(running, query, chosen, output)
 
 
-def _write(running: Application, query: str, chosen: str, output: Path | None) -> None:
+def _write(running: Running, query: str, chosen: str, output: Path | None) -> None:
     result = running.lake.query(query)
     if chosen in ("table", "json") and output is None:
         print_rows(result.to_pylist(), as_json=chosen == "json", columns=result.column_names)
@@ -80,7 +80,7 @@ def _encode(result: object, chosen: str, target: object) -> None:
         frame.write_ipc(target)  # type: ignore[call-overload]
 
 
-def _interactive(running: Application) -> None:
+def _interactive(running: Running) -> None:
     if not sys.stdin.isatty():
         query = sys.stdin.read()
         if query.strip():
@@ -120,7 +120,7 @@ def _interactive(running: Application) -> None:
     history.chmod(0o600)
 
 
-def _words(running: Application) -> list[str]:
+def _words(running: Running) -> list[str]:
     result = running.lake.query("select table_name, column_name from information_schema.columns")
     names = {str(row[key]) for row in result.to_pylist() for key in ("table_name", "column_name")}
     return sorted(names | {"select", "from", "where", "group by", "order by", "limit", "join"})

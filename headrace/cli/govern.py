@@ -1,0 +1,43 @@
+"""``headrace govern``: carry what was captured through governance into the lake."""
+
+from typing import Annotated
+
+import typer
+
+from headrace.cli.common import JsonOption, Running
+from headrace.render import note, print_fields, progress
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(name="govern")(govern)
+
+
+def govern(
+    context: typer.Context,
+    once: Annotated[
+        bool, typer.Option("--once", help="Stop when the spool holds nothing finished any more.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Read the spool, rebuild trajectories, apply policy, and write the lake, until stopped."""
+    from headrace.governing import build_pipeline, govern_once, govern_until_stopped, only_one
+
+    running = Running.of(context)
+    home = running.home.create()
+    with only_one(home.state):
+        pipeline = build_pipeline(running.settings, home, running.secrets, note)
+        if not once:
+            govern_until_stopped(pipeline, running.settings, note)
+            return
+        totals: dict[str, int] = {"batches": 0, "records": 0, "signals": 0, "damaged": 0}
+        with progress("governing", quiet=as_json) as advance:
+            for report in govern_once(pipeline):
+                totals["batches"] += 1
+                totals["records"] += report.records
+                totals["signals"] += report.signals
+                totals["damaged"] += report.damaged
+                for name, count in report.dispositions.items():
+                    totals[name] = totals.get(name, 0) + count
+                advance(totals["records"])
+        print_fields(totals, as_json=as_json)

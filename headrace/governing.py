@@ -1,0 +1,151 @@
+"""The governing process: a pipeline with its policy, reloaded when the policy's files change."""
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from types import FrameType
+
+from governance.engine import Governor
+from governance.policy import load_bundle
+from governance.redact import build_redactor
+from headrace.checkpoint import CheckpointStore
+from headrace.home import Home
+from headrace.installation import gateway_config
+from headrace.master_key import Secrets
+from headrace.pipeline import BatchReport, Pipeline
+from headrace.settings import Settings
+from lakehouse.lake import Lake
+from lakehouse.maintenance import maintain
+from proxy.spool import SpoolReader
+from trajectory.errors import ConfigurationError, RetryableError
+
+type Report = Callable[[str], None]
+type Stamp = tuple[tuple[str, int, int], ...]
+
+_RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
+
+
+class GovernorSource:
+    """Gives the governor for the next batch.
+
+    When a policy file changes, the bundle is loaded anew; a broken one is reported and the old
+    one stays in force. At the start a broken bundle, or a detector that cannot load, is an error.
+    """
+
+    def __init__(self, bundle: Path, lake: Lake, secrets: Secrets, report: Report) -> None:
+        self._path = bundle
+        self._lake = lake
+        self._secrets = secrets
+        self._report = report
+        self._governor = self._build()
+        self._stamp = self._look()
+
+    def __call__(self) -> Governor:
+        """Return the governor in force."""
+        stamp = self._look()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._governor = self._build()
+            except ConfigurationError as error:
+                self._report(f"the changed policy is not in force, the old one stays: {error}")
+            else:
+                self._report("the changed policy is in force")
+        return self._governor
+
+    def _build(self) -> Governor:
+        bundle = load_bundle(self._path)
+        self._folder = bundle.path
+        pseudonym_key = self._secrets.derive(b"pseudonym")
+        redactor = build_redactor(
+            bundle.redaction.spec, pseudonym_key=pseudonym_key, folder=bundle.path
+        )
+        return Governor(
+            bundle,
+            redactor,
+            message_key=self._secrets.derive(b"message"),
+            pseudonym_key=pseudonym_key,
+            known=self._lake.known_content(),
+            consents=self._lake.consents(),
+        )
+
+    def _look(self) -> Stamp:
+        found = []
+        for path in sorted(self._folder.rglob("*")):
+            if path.is_file():
+                status = path.stat()
+                found.append((str(path), status.st_mtime_ns, status.st_size))
+        return tuple(found)
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Hold the lock of the governing process of this home.
+
+    Raises:
+        ConfigurationError: another process holds it.
+    """
+    descriptor = os.open(folder / "govern.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigurationError(
+                f"another process governs {folder.parent} already (is `headrace up` running?)"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def build_pipeline(settings: Settings, home: Home, secrets: Secrets, report: Report) -> Pipeline:
+    """Put the pipeline of an installation together."""
+    lake = Lake.open(settings.lake.path)
+    spool = gateway_config(settings, home).spool.directory
+    return Pipeline(
+        spool=SpoolReader(spool, secrets.derive(b"spool")),
+        lake=lake,
+        governor=GovernorSource(Path(settings.policy.bundle), lake, secrets, report),
+        checkpoints=CheckpointStore(home.state),
+        assembly_key=secrets.derive(b"assembly"),
+        batch_records=settings.govern.batch_records,
+    )
+
+
+def govern_once(pipeline: Pipeline) -> Iterator[BatchReport]:
+    """Carry batches until the spool has nothing finished left."""
+    while (report := pipeline.run_batch()) is not None:
+        yield report
+
+
+def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report) -> None:
+    """Carry batches as they come, and look after the tables, until SIGTERM or SIGINT."""
+    stop = Event()
+
+    def ask_to_stop(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask_to_stop)
+    failures = 0
+    maintained = time.monotonic()
+    while not stop.is_set():
+        try:
+            batch = pipeline.run_batch()
+        except RetryableError as error:
+            pause = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
+            failures += 1
+            report(f"batch not written, trying again in {pause:g} s: {error}")
+            stop.wait(pause)
+            continue
+        failures = 0
+        if batch is None or batch.records < settings.govern.batch_records // 2:
+            stop.wait(settings.govern.interval_seconds)
+        if time.monotonic() - maintained > settings.govern.maintenance_seconds:
+            maintain(pipeline.lake)
+            maintained = time.monotonic()

@@ -1,0 +1,87 @@
+"""An installation put together: the gateway's full configuration and the default routes."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from headrace.home import Home
+from headrace.settings import Settings
+from proxy.config import CredentialSource, GatewayConfig, Route
+
+
+class Address(NamedTuple):
+    """Where something listens."""
+
+    host: str
+    port: int
+
+    @property
+    def for_clients(self) -> str:
+        """``host:port`` as a client on this machine reaches it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared, not bound
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+
+class DefaultRoute(NamedTuple):
+    """A route that exists without a word in the settings, when its provider's key is there."""
+
+    name: str
+    upstream: str
+    variable: str
+    header: str
+
+
+DEFAULT_ROUTES = (
+    DefaultRoute("openai", "https://api.openai.com", "OPENAI_API_KEY", "authorization"),
+    DefaultRoute("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "x-api-key"),
+)
+
+
+def gateway_config(settings: Settings, home: Home) -> GatewayConfig:
+    """Return the gateway's configuration with its paths inside the home and default routes added.
+
+    Without routes in the settings, each default route whose provider key is in the environment is
+    on, and the forward proxy opens the hosts of all default routes.
+    """
+    gateway = settings.gateway
+    update: dict[str, object] = {
+        "authority": _inside(home.authority, gateway.authority, Path("ca")),
+        "keys": _inside(home.client_keys, gateway.keys, Path("keys.json")),
+        "spool": gateway.spool.model_copy(
+            update={"directory": _inside(home.spool, gateway.spool.directory, Path("spool"))}
+        ),
+    }
+    if not gateway.routes:
+        update["routes"] = tuple(
+            Route(
+                name=route.name,
+                upstream=route.upstream,
+                credential=CredentialSource(env=route.variable, header=route.header),
+            )
+            for route in DEFAULT_ROUTES
+            if os.environ.get(route.variable)
+        )
+        hosts = tuple(route.upstream.removeprefix("https://") for route in DEFAULT_ROUTES)
+        update["intercept_hosts"] = tuple(dict.fromkeys(gateway.intercept_hosts + hosts))
+    return gateway.model_copy(update=update)
+
+
+def missing_default_routes(settings: Settings) -> tuple[DefaultRoute, ...]:
+    """Return the default routes that are off because their provider's key is not set."""
+    if settings.gateway.routes:
+        return ()
+    return tuple(route for route in DEFAULT_ROUTES if not os.environ.get(route.variable))
+
+
+def addresses(config: GatewayConfig) -> dict[str, Address]:
+    """Return where the gateway listens: ``listen``, ``forward``, ``admin``, those that are on."""
+    places = {
+        "listen": (config.host, config.port),
+        "forward": (config.forward_host, config.forward_port),
+        "admin": (config.admin_host, config.admin_port),
+    }
+    return {name: Address(host, port) for name, (host, port) in places.items() if port is not None}
+
+
+def _inside(default: Path, chosen: Path, untouched: Path) -> Path:
+    return default if chosen == untouched else chosen

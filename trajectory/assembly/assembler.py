@@ -1,0 +1,402 @@
+"""From loose calls to trajectories, batch by batch, with a small memory between them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from trajectory.assembly.dispatches import find_asking_step, pending_calls, settle
+from trajectory.assembly.feedback import place_feedback
+from trajectory.assembly.fingerprint import (
+    CallPrint,
+    Fingerprinter,
+    lengthen,
+    shorten,
+)
+from trajectory.assembly.index import StateIndex
+from trajectory.assembly.parents import (
+    Question,
+    find_failed_attempt,
+    find_parent,
+    find_unseen_answer,
+)
+from trajectory.assembly.sessions import Identity, identify
+from trajectory.assembly.state import AssemblerState, StepNode, TrajectoryNode
+from trajectory.call import Call, CallKind
+from trajectory.dialects.wire import header
+from trajectory.exchange import ExchangeOutcome, Feedback
+from trajectory.message import Message
+from trajectory.placement import Assembly, PlacedCall, PlacedLink
+
+
+@dataclass(slots=True)
+class _Batch:
+    placed: list[PlacedCall] = field(default_factory=list)
+    unplaced: list[Call] = field(default_factory=list)
+    links: list[PlacedLink] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What was found out about a model call before its node is made."""
+
+    node: TrajectoryNode
+    parent: StepNode | None
+    key_source: str
+    repeats: StepNode | None
+    duplicate: StepNode | None
+    resumed: StepNode | None
+    """A step of another session whose history this one took over."""
+
+
+class Assembler:
+    """Places calls in trajectories.
+
+    Deterministic: the same state and the same calls, in any order and with repetitions, give
+    the same assembly. ``assemble`` moves the state on: save it together with the position of
+    the spool, and begin a repeated batch from the state that was saved. An exchange that the
+    state already holds is not placed again. Never blocks, holds no content.
+    """
+
+    def __init__(self, key: bytes, state: AssemblerState | None = None) -> None:
+        """Begin with ``state``, or with no memory; ``key`` makes all hashes and identifiers."""
+        self._make = Fingerprinter(key)
+        self._index = StateIndex(state if state is not None else AssemblerState())
+
+    @property
+    def state(self) -> AssemblerState:
+        """What to keep until the next batch; see :meth:`AssemblerState.to_json`."""
+        return self._index.state
+
+    def assemble(self, calls: Sequence[Call], feedback: Sequence[Feedback] = ()) -> Assembly:
+        """Place one batch of calls, then the feedback that came with it."""
+        unique = {call.exchange.exchange_id: call for call in calls}
+        ordered = sorted(
+            unique.values(), key=lambda call: (call.exchange.started_at, call.exchange.exchange_id)
+        )
+        batch = _Batch()
+        for call in ordered:
+            self._place(batch, call)
+        resolved = place_feedback(self._index, self._make, feedback)
+        self._index.forget_idle()
+        return Assembly(tuple(batch.placed), tuple(batch.unplaced), tuple(batch.links), resolved)
+
+    def _place(self, batch: _Batch, call: Call) -> None:
+        state = self._index.state
+        state.clock = max(state.clock, call.exchange.started_at.timestamp())
+        if call.kind is CallKind.MODEL:
+            self._place_model(batch, call)
+        elif call.kind is CallKind.TOOL and call.dispatch is not None:
+            self._place_dispatch(batch, call)
+        else:
+            batch.unplaced.append(call)
+
+    def _step_id(self, call: Call) -> str:
+        return self._make.identifier("step", call.exchange.exchange_id)
+
+    def _place_model(self, batch: _Batch, call: Call) -> None:
+        step_id = self._step_id(call)
+        if step_id in self._index.steps:
+            return
+        identity = identify(self._index, self._make, call)
+        prints = self._make.call(call, identity.scope)
+        place = self._find_place(call, identity, prints)
+        step = self._make_step(call, prints, identity, place)
+        keep, new = _difference(call, prints, place, step)
+        branch = place.node.roots if place.parent is None else place.parent.children
+        placed = PlacedCall(
+            call=call,
+            trajectory_id=place.node.trajectory_id,
+            step_id=step_id,
+            step_index=step.index,
+            parent_step_id=step.parent_id,
+            branch=branch,
+            role_in_graph=_role(call, place, step),
+            key_source=place.key_source,
+            context_keep=keep,
+            new_messages=new,
+            retry_of=None if place.repeats is None else place.repeats.step_id,
+            duplicate_of=None if place.duplicate is None else place.duplicate.step_id,
+            session_hint=identity.hint or place.node.hint,
+            group_id=identity.group or place.node.group,
+        )
+        batch.placed.append(placed)
+        self._remember(call, step, place)
+        self._link(batch, placed, place)
+
+    def _find_place(self, call: Call, identity: Identity, prints: CallPrint) -> _Place:
+        """Decide trajectory and parent, strongest evidence first."""
+        question = Question(
+            call=call,
+            print=prints,
+            started=call.exchange.started_at.timestamp(),
+            retry=_retry(call),
+            scope=identity.scope,
+            trajectory_id=None if identity.node is None else identity.node.trajectory_id,
+        )
+        named = identity.previous
+        if named is not None and not question.fits(named):
+            named = None
+        parent = named or find_parent(self._index, self._make, question)
+        source, resumed = identity.source, None
+        if (
+            parent is not None
+            and identity.node is None
+            and identity.is_stranger_to(self._index.state.trajectories[parent.trajectory_id])
+        ):
+            # The client itself says that this is another session: a resumed history.
+            parent, resumed = None, parent
+            question = replace(question, trajectory_id="")
+        failed = find_failed_attempt(self._index, question, parent)
+        response = self._response(call, identity)
+        answered = None
+        if failed is None:
+            answered = find_unseen_answer(self._index, question, parent, response)
+        repeats = failed or answered
+        node = identity.node
+        if node is None:
+            relative = parent or repeats
+            if relative is not None:
+                node = self._index.state.trajectories[relative.trajectory_id]
+                if source in ("none", "traceparent"):
+                    source = "previous_response_id" if named is not None else "prefix"
+            else:
+                node = self._begin(call, identity, prints)
+        duplicate = None
+        if answered is not None and prints.output is not None:
+            same = answered.output == shorten(prints.output.exact)
+            duplicate = answered if same else None
+        self._name(node, identity)
+        return _Place(node, parent, source, repeats, duplicate, resumed)
+
+    def _begin(self, call: Call, identity: Identity, prints: CallPrint | None) -> TrajectoryNode:
+        group = identity.group
+        if group is None and prints is not None and prints.task:
+            tenant = call.exchange.client.tenant_id
+            group = self._make.identifier("task", tenant, prints.task.hex())
+        node = TrajectoryNode(
+            trajectory_id=self._make.identifier("trajectory", call.exchange.exchange_id),
+            tenant=identity.tenant,
+            scope=identity.scope,
+            last_at=0.0,
+            roots=0,
+            has_tools=False,
+            group=group,
+            hint=identity.hint,
+            sessions=[],
+            servers=[],
+        )
+        self._index.add_trajectory(node)
+        return node
+
+    def _name(self, node: TrajectoryNode, identity: Identity) -> None:
+        for source, session in identity.sessions:
+            self._index.add_session(node, source, session)
+
+    def _response(self, call: Call, identity: Identity) -> str | None:
+        if call.response_id is None:
+            return None
+        return self._make.short("response", identity.tenant, call.response_id)
+
+    def _make_step(
+        self, call: Call, prints: CallPrint, identity: Identity, place: _Place
+    ) -> StepNode:
+        exchange = call.exchange
+        head_loose, head_exact, length, system = _heads(prints, identity, place)
+        conversation = exact_conversation = None
+        if prints.output is not None:
+            conversation = self._make.link(head_loose, prints.output.loose)
+            exact_conversation = self._make.link(head_exact, prints.output.exact)
+        failure = _failure(call)
+        scope = identity.scope
+        pending = [] if failure else pending_calls(self._make, call.output, scope)
+        context, exact = shorten(head_loose), shorten(head_exact)
+        parent = place.parent
+        return StepNode(
+            step_id=self._step_id(call),
+            parent_id=None if parent is None else parent.step_id,
+            index=0 if parent is None else parent.index + 1,
+            children=0,
+            system=system[0],
+            system_count=system[1],
+            length=length,
+            context=context,
+            exact_context=None if exact == context else exact,
+            conversation=conversation,
+            exact_conversation=None if exact_conversation == conversation else exact_conversation,
+            output="" if prints.output is None else shorten(prints.output.exact),
+            response=self._response(call, identity),
+            started=exchange.started_at.timestamp(),
+            ended=(exchange.ended_at or exchange.started_at).timestamp(),
+            retry=_retry(call),
+            failure=failure,
+            claimed=False,
+            calls=[item.call for item in pending],
+            pending=pending,
+            trajectory_id=place.node.trajectory_id,
+        )
+
+    def _remember(self, call: Call, step: StepNode, place: _Place) -> None:
+        node = place.node
+        node.last_at = max(node.last_at, step.started, step.ended)
+        node.has_tools = node.has_tools or bool(call.tools)
+        if place.repeats is not None:
+            place.repeats.claimed = True
+        if place.duplicate is not None:
+            return
+        if not step.failure:
+            if place.parent is not None:
+                place.parent.children += 1
+                settle(self._index, self._make, call, place.parent)
+            else:
+                node.roots += 1
+        self._index.add_step(node, step)
+
+    def _link(self, batch: _Batch, placed: PlacedCall, place: _Place) -> None:
+        if place.repeats is not None:
+            batch.links.append(_link_of(placed, "retry", place.repeats.step_id))
+        if place.resumed is not None:
+            batch.links.append(_link_of(placed, "prefix", place.resumed.step_id))
+        if placed.branch > 0 and placed.parent_step_id is not None and place.duplicate is None:
+            batch.links.append(_link_of(placed, "fork", placed.parent_step_id))
+
+    def _place_dispatch(self, batch: _Batch, call: Call) -> None:
+        dispatch = call.dispatch
+        if dispatch is None:
+            return
+        identity = identify(self._index, self._make, call)
+        served = self._index.by_server.get(identity.server or "", set())
+        asked = find_asking_step(
+            self._index,
+            self._make,
+            dispatch,
+            scope=identity.scope,
+            started=call.exchange.started_at.timestamp(),
+            trajectory_id=None if identity.node is None else identity.node.trajectory_id,
+            served=served,
+        )
+        node, source = identity.node, identity.source
+        if asked is not None:
+            node = self._index.state.trajectories[asked[0].trajectory_id]
+            source = source if identity.node is not None else "tool_call"
+            self._index.drop_pending(asked[0], [asked[1]])
+            if identity.server is not None:
+                self._index.add_server(node, identity.server)
+        elif node is None:
+            node, source = self._tool_session(call, identity)
+        self._name(node, identity)
+        ended = call.exchange.ended_at or call.exchange.started_at
+        node.last_at = max(node.last_at, ended.timestamp())
+        placed = PlacedCall(
+            call=call,
+            trajectory_id=node.trajectory_id,
+            step_id=self._step_id(call),
+            step_index=0 if asked is None else asked[0].index + 1,
+            parent_step_id=None if asked is None else asked[0].step_id,
+            branch=0,
+            role_in_graph="agent",
+            key_source=source,
+            context_keep=0,
+            new_messages=(),
+            session_hint=identity.hint or node.hint,
+            group_id=identity.group or node.group,
+        )
+        batch.placed.append(placed)
+        if asked is not None:
+            link = _link_of(placed, "tool_dispatch", asked[0].step_id, key_source="tool_call")
+            batch.links.append(link)
+
+    def _tool_session(self, call: Call, identity: Identity) -> tuple[TrajectoryNode, str]:
+        """Return the trajectory of a tool session that no model step asked through."""
+        if identity.server is not None:
+            known = self._index.session(identity.server)
+            source = "client:mcp-session-id"
+            if known is None:
+                known = self._begin(call, identity, None)
+                self._index.add_session(known, source, identity.server)
+            return known, source
+        return self._begin(call, identity, None), identity.source
+
+
+def _retry(call: Call) -> int:
+    said = header(call.exchange.request.headers, "x-stainless-retry-count")
+    return call.retry_count if said is not None or call.retry_count else -1
+
+
+def _failure(call: Call) -> str:
+    """Return how an attempt failed; empty when it has an answer to go on from."""
+    status = None if call.exchange.response is None else call.exchange.response.status
+    if status is not None and status >= 400:
+        return "error"
+    broken = call.exchange.outcome is not ExchangeOutcome.COMPLETE
+    if broken and call.finish_reason is None:
+        return "cut"
+    if call.output is None:
+        return "cut" if broken or status is None else "error"
+    if call.error is not None and call.finish_reason is None:
+        return "cut"
+    return ""
+
+
+def _role(call: Call, place: _Place, step: StepNode) -> str:
+    if step.failure:
+        return "discarded"
+    aside = place.parent is None and place.node.has_tools and not call.tools
+    return "auxiliary" if aside and place.key_source not in ("none", "prefix") else "agent"
+
+
+def _heads(
+    prints: CallPrint, identity: Identity, place: _Place
+) -> tuple[bytes, bytes, int, tuple[str, int]]:
+    """Return both chain heads over the context, its length, and hash and count of its system part."""
+    parent = place.parent
+    if parent is None or identity.previous is not parent:
+        system = (prints.system, prints.system_count)
+        return prints.loose[-1], prints.exact[-1], len(prints.messages), system
+    # Only the delta was sent: the chain goes on from the parent's conversation.
+    loose = lengthen(parent.conversation or parent.context)
+    exact = lengthen(parent.exact_conversation_hash() or parent.exact_context_hash())
+    length = parent.length + (parent.conversation is not None) + len(prints.messages)
+    return loose, exact, length, (parent.system, parent.system_count)
+
+
+def _difference(
+    call: Call, prints: CallPrint, place: _Place, step: StepNode
+) -> tuple[int, tuple[Message, ...]]:
+    """Return how much of the parent's conversation this call resends exactly, and the rest."""
+    parent = place.parent
+    if parent is None:
+        return 0, call.context
+    if step.length > len(prints.messages):
+        kept = parent.system_count + parent.length + (parent.conversation is not None)
+        skip = prints.system_count if prints.system == parent.system else 0
+        return kept, call.context[skip:]
+    if prints.system != parent.system or parent.length >= len(prints.exact):
+        return 0, call.context
+    if shorten(prints.exact[parent.length]) != parent.exact_context_hash():
+        return 0, call.context
+    keep = parent.system_count + parent.length
+    further = parent.length + 1
+    if (
+        further < len(prints.exact)
+        and shorten(prints.exact[further]) == parent.exact_conversation_hash()
+    ):
+        keep += 1
+    return keep, call.context[keep:]
+
+
+def _link_of(
+    placed: PlacedCall, kind: str, from_step_id: str, *, key_source: str | None = None
+) -> PlacedLink:
+    return PlacedLink(
+        tenant_id=placed.call.exchange.client.tenant_id,
+        kind=kind,
+        from_step_id=from_step_id,
+        to_step_id=placed.step_id,
+        trajectory_id=placed.trajectory_id,
+        recorded_at=_recorded_at(placed),
+        key_source=key_source or placed.key_source,
+    )
+
+
+def _recorded_at(placed: PlacedCall) -> datetime:
+    return placed.call.exchange.ended_at or placed.call.exchange.started_at

@@ -1,0 +1,209 @@
+"""Keyed hashes over messages: what lets a call be recognised as going on from an earlier one.
+
+Two hashes per message. The *loose* one ignores what clients change when they resend a message
+(reasoning, white space at the ends, spacing of arguments, unknown fields); it finds the parent.
+The *exact* one covers everything; it decides how much of the parent's conversation may be
+referred to instead of stored again.
+"""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from trajectory.call import Call
+from trajectory.canonical import JsonValue, canonical_json
+from trajectory.message import (
+    MediaPart,
+    Message,
+    OpaquePart,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+_SHORT_BYTES = 12
+_KEY_BYTES_LIMIT = 64
+_SYSTEM_ROLES = frozenset({"system", "developer"})
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDigest:
+    """Both hashes of one message."""
+
+    loose: bytes
+    exact: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CallPrint:
+    """The hashes of one call's conversation; index n covers the first n messages after the system's."""
+
+    system: str
+    """Exact hash of the leading system and developer messages; empty without any."""
+    system_count: int
+    messages: tuple[MessageDigest, ...]
+    """Digests of what follows the system messages."""
+    output: MessageDigest | None
+    loose: tuple[bytes, ...]
+    exact: tuple[bytes, ...]
+    """Chains from the scope's seed."""
+    task: bytes
+    """Chain over the user's opening messages, before the model's first turn."""
+
+
+class Fingerprinter:
+    """Makes all keyed hashes of the assembly; nobody without the key can test a guess against them."""
+
+    def __init__(self, key: bytes) -> None:
+        """Keep the key."""
+        self._key = key[:_KEY_BYTES_LIMIT]
+
+    def identifier(self, kind: str, *names: str) -> str:
+        """Return a public identifier, e.g. of a step, made from ``names``."""
+        data = "\0".join((kind, *names)).encode("utf-8", "surrogatepass")
+        return "b2:" + blake2b(data, digest_size=20, key=self._key).hexdigest()
+
+    def short(self, kind: str, *names: str) -> str:
+        """Return a short hash for the state, made from ``names``."""
+        return _shorten(self.digest("\0".join((kind, *names)).encode("utf-8", "surrogatepass")))
+
+    def short_json(self, kind: str, value: JsonValue, *names: str) -> str:
+        """Return a short hash of a JSON value within the scope of ``names``."""
+        lead = "\0".join((kind, *names, "")).encode("utf-8", "surrogatepass")
+        return _shorten(self.digest(lead + canonical_json(value)))
+
+    def digest(self, data: bytes) -> bytes:
+        """Return the keyed hash of bytes."""
+        return blake2b(data, digest_size=_SHORT_BYTES, key=self._key).digest()
+
+    def message(self, message: Message) -> MessageDigest:
+        """Return both hashes of a message."""
+        loose = self.digest(_loose_bytes(message))
+        extras = _extras(message)
+        return MessageDigest(
+            loose, self.digest(loose + canonical_json(extras)) if extras else loose
+        )
+
+    def call(self, call: Call, scope: str) -> CallPrint:
+        """Return the hashes of a model call's conversation within ``scope``."""
+        context = call.context
+        count = leading_system_count(context)
+        digests = tuple(self.message(message) for message in context[count:])
+        seed = self.digest(b"scope\0" + scope.encode())
+        opening = 0
+        while opening < len(digests) and context[count + opening].role != "assistant":
+            opening += 1
+        loose = self.chain(seed, (digest.loose for digest in digests))
+        return CallPrint(
+            system=self.system(context[:count]),
+            system_count=count,
+            messages=digests,
+            output=self.message(call.output) if call.output is not None else None,
+            loose=loose,
+            exact=self.chain(seed, (digest.exact for digest in digests)),
+            task=b"".join(digest.loose for digest in digests[:opening]),
+        )
+
+    def system(self, messages: Sequence[Message]) -> str:
+        """Return the hash of the system messages; empty without any."""
+        if not messages:
+            return ""
+        return _shorten(self.digest(b"".join(self.message(item).exact for item in messages)))
+
+    def chain(self, seed: bytes, digests: Iterable[bytes]) -> tuple[bytes, ...]:
+        """Return the hash chain that starts with ``seed``."""
+        chain = [seed]
+        for digest in digests:
+            chain.append(self.digest(chain[-1] + digest))
+        return tuple(chain)
+
+    def link(self, head: bytes, digest: bytes) -> str:
+        """Return the short form of the chain one message after ``head``."""
+        return _shorten(self.digest(head + digest))
+
+
+def leading_system_count(context: Sequence[Message]) -> int:
+    """Return how many system and developer messages lead the context."""
+    count = 0
+    while count < len(context) and context[count].role in _SYSTEM_ROLES:
+        count += 1
+    return count
+
+
+def _shorten(digest: bytes) -> str:
+    return urlsafe_b64encode(digest).decode("ascii")
+
+
+def shorten(digest: bytes) -> str:
+    """Return a digest in the form in which the state keeps it."""
+    return _shorten(digest)
+
+
+def lengthen(short: str) -> bytes:
+    """Return the digest that :func:`shorten` shortened."""
+    from base64 import urlsafe_b64decode
+
+    return urlsafe_b64decode(short)
+
+
+def _loose_bytes(message: Message) -> bytes:
+    pieces = [message.role]
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    pieces.append("\n".join(texts).strip())
+    for part in message.parts:
+        if isinstance(part, ToolCallPart):
+            pieces += ["c", part.call_id, part.name, _json_text(part.arguments)]
+        elif isinstance(part, ToolResultPart):
+            pieces += ["r", part.call_id, _result_text(part.content).strip()]
+        elif isinstance(part, MediaPart):
+            pieces += ["m", part.sha256 or part.url or ""]
+    return "\x1f".join(f"{len(piece)}:{piece}" for piece in pieces).encode("utf-8", "surrogatepass")
+
+
+def _json_text(value: JsonValue) -> str:
+    return canonical_json(value).decode("utf-8", "surrogatepass")
+
+
+def _result_text(content: JsonValue) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(
+        isinstance(block, dict) and isinstance(block.get("text"), str) for block in content
+    ):
+        return "\n".join(str(block["text"]) for block in content if isinstance(block, dict))
+    return _json_text(content)
+
+
+def _extras(message: Message) -> list[JsonValue]:
+    """Return what the loose hash leaves out, empty for most messages."""
+    extras: list[JsonValue] = []
+    texts: list[JsonValue] = []
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            texts.append(part.text)
+        elif isinstance(part, ReasoningPart):
+            extras.append(["reasoning", part.text, part.signature])
+        elif isinstance(part, OpaquePart):
+            extras.append(["opaque", part.value])
+        elif isinstance(part, ToolCallPart) and not part.arguments_valid:
+            extras.append(["invalid", part.call_id])
+        elif isinstance(part, ToolResultPart) and (
+            part.is_error
+            or not isinstance(part.content, str)
+            or part.content != part.content.strip()
+        ):
+            extras.append(["result", part.content, part.is_error])
+    if len(texts) > 1 or (texts and texts[0] != str(texts[0]).strip()):
+        extras.append(["texts", texts])
+    if message.name is not None:
+        extras.append(["name", message.name])
+    if len(message.parts) > 1:
+        kinds = [part.type for part in message.parts]
+        if kinds != sorted(kinds, key=_USUAL_ORDER.index):
+            extras.append(["order", list[JsonValue](kinds)])
+    return extras
+
+
+_USUAL_ORDER = ["reasoning", "text", "media", "tool_call", "tool_result", "opaque"]

@@ -63,7 +63,7 @@ class GovernorSource:
         self._folder = bundle.path
         pseudonym_key = self._secrets.derive(b"pseudonym")
         redactor = build_redactor(
-            bundle.redaction.spec, pseudonym_key=pseudonym_key, folder=bundle.path
+            bundle.redaction.spec, pseudonym_key=pseudonym_key, base=bundle.path
         )
         return Governor(
             bundle,

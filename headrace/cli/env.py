@@ -37,8 +37,8 @@ def env(
     if proxy:
         from proxy.authority import ensure_authority
 
-        authority = ensure_authority(config.authority)
-        variables = proxy_environment(config, client_key, authority.bundle)
+        bundle = ensure_authority(config.authority).bundle_path
+        variables = proxy_environment(config, client_key, bundle)
     else:
         variables = base_url_environment(config, client_key)
     if not variables:

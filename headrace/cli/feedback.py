@@ -1,0 +1,108 @@
+"""``headrace feedback``: a reward, label or comment from the command line, through the gateway's API."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+import typer
+
+from headrace.cli.common import JsonOption, Running
+from headrace.clients import local_client_key
+from headrace.installation import addresses, gateway_config
+from headrace.render import print_fields
+from proxy.identity import KeyRegistry
+from trajectory.errors import ConfigurationError, WorkError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(name="feedback")(feedback)
+
+
+def feedback(
+    context: typer.Context,
+    response: Annotated[
+        str | None, typer.Option(help="Id of a model response, as the client saw it.")
+    ] = None,
+    step: Annotated[str | None, typer.Option(help="Id of a step.")] = None,
+    trajectory: Annotated[str | None, typer.Option(help="Id of a trajectory.")] = None,
+    session: Annotated[str | None, typer.Option(help="The client's session name.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the signal.")] = "success",
+    value: Annotated[float | None, typer.Option(help="A number.")] = None,
+    label: Annotated[str | None, typer.Option(help="A word.")] = None,
+    rationale: Annotated[
+        str | None, typer.Option(help="Why; redacted before it is stored.")
+    ] = None,
+    source_kind: Annotated[
+        str, typer.Option(help="env, verifier, human_explicit, judge or rule.")
+    ] = "human_explicit",
+    source: Annotated[str, typer.Option(help="Who or what says so.")] = "headrace-cli",
+    file: Annotated[
+        Path | None, typer.Option(help="JSON-lines file with many, instead of the options.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Client key of the tenant; by default this machine's own.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send feedback to the running gateway; it is governed like everything else."""
+    running = Running.of(context)
+    if file is not None:
+        items = _from_file(file)
+    else:
+        targets = {
+            "response_id": response,
+            "step_id": step,
+            "trajectory_id": trajectory,
+            "session_id": session,
+        }
+        given = {target: text for target, text in targets.items() if text}
+        if len(given) != 1:
+            raise ConfigurationError("give one of --response, --step, --trajectory, --session.")
+        fields = {
+            "name": name,
+            "value": value,
+            "label": label,
+            "rationale": rationale,
+            "source_kind": source_kind,
+            "source": source,
+        }
+        items = [
+            {**given, **{field: entry for field, entry in fields.items() if entry is not None}}
+        ]
+    print_fields(_send(running, items, key), as_json=as_json)
+
+
+def _from_file(path: Path) -> list[dict[str, Any]]:
+    items = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if line.strip():
+            try:
+                items.append(json.loads(line))
+            except ValueError as error:
+                raise ConfigurationError(f"{path}:{number}: not JSON: {error}") from None
+    return items
+
+
+def _send(running: Running, items: list[dict[str, Any]], key: str | None) -> dict[str, Any]:
+    config = gateway_config(running.settings, running.home)
+    listen = addresses(config).get("listen")
+    if listen is None:
+        raise ConfigurationError("the gateway's base-URL port is off (gateway.port).")
+    client_key = key or local_client_key(running.home, KeyRegistry.load(config.keys))
+    try:
+        answer = httpx.post(
+            f"http://{listen.for_clients}/headrace/v1/feedback",
+            json=items,
+            headers={"authorization": f"Bearer {client_key}"},
+            trust_env=False,
+        )
+    except httpx.TransportError as error:
+        raise WorkError(
+            f"no gateway answers at {listen.for_clients} ({type(error).__name__}). Start `headrace up`."
+        ) from None
+    body = answer.json()
+    if answer.status_code != 202:
+        raise WorkError(f"the gateway refused the feedback: {body}")
+    return {str(name): value for name, value in body.items()}

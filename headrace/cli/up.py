@@ -1,0 +1,51 @@
+"""``headrace up``: everything on one machine, for a person's own agents."""
+
+import typer
+
+from headrace.cli.common import Running
+from headrace.clients import base_url_environment, local_client_key
+from headrace.installation import addresses, gateway_config, missing_default_routes
+from headrace.render import note
+from headrace.supervisor import Program, Supervisor
+from proxy.identity import KeyRegistry
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(name="up")(up)
+
+
+def up(context: typer.Context) -> None:
+    """Run the gateway and the governing process together until Ctrl-C.
+
+    Makes what is missing in the home folder: keys, a certificate authority, the lake.
+    """
+    from proxy.authority import ensure_authority
+
+    running = Running.of(context)
+    home = running.home.create()
+    _ = running.secrets
+    config = gateway_config(running.settings, home)
+    ensure_authority(config.authority)
+    key = local_client_key(home, KeyRegistry.load(config.keys))
+    arguments = ("--home", str(home.root))
+    programs = [
+        Program(
+            "gateway", (*arguments, "gateway"), home.logs / "gateway.log", config.drain_seconds + 10
+        ),
+        Program("govern", (*arguments, "govern"), home.logs / "govern.log"),
+    ]
+
+    def announce() -> None:
+        places = addresses(config)
+        for name, place in places.items():
+            note(f"{name:>8}  {place.for_clients}")
+        note(f"    home  {home.root}")
+        for route in missing_default_routes(running.settings):
+            note(f"          route {route.name} is off: set {route.variable} and start again")
+        if base_url_environment(config, key):
+            note('\nPoint an agent at it:     eval "$(headrace env)"')
+        note('Or through the proxy:     eval "$(headrace env --proxy)"')
+        note('Ask what it did:          headrace sql "select * from trajectories"')
+
+    Supervisor(programs, report=note).run(ready=announce)

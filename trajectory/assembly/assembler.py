@@ -118,6 +118,7 @@ class Assembler:
             duplicate_of=None if place.duplicate is None else place.duplicate.step_id,
             session_hint=identity.hint or place.node.hint,
             group_id=identity.group or place.node.group,
+            context_is_delta=place.parent is not None and identity.previous is place.parent,
         )
         batch.placed.append(placed)
         self._remember(call, step, place)

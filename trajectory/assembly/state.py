@@ -114,11 +114,13 @@ class AssemblerState:
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "AssemblerState":
-        """Build a state from :meth:`to_json`'s form.
+        """Build a state from :meth:`to_json`'s form; an empty object gives one with no memory.
 
         Raises:
             IntegrityError: the value is not such a state, or of another version.
         """
+        if not value:
+            return cls()
         if value.get("version") != STATE_VERSION:
             raise IntegrityError(
                 f"assembly state has version {value.get('version')!r}, this release reads"

@@ -55,7 +55,8 @@ def read_exchange(exchange: Exchange) -> Call:
     try:
         return dialect.read(exchange)
     except UnreadableError as error:
-        return _opaque(exchange, name, str(error.args[0]))
+        note = exchange.capture_note
+        return _opaque(exchange, name, f"capture:{note}" if note else str(error.args[0]))
     except Exception as error:  # noqa: BLE001 - hostile bytes must cost one row, never the batch
         return _opaque(exchange, name, f"dialect:{type(error).__name__}")
 

@@ -27,7 +27,11 @@ def list_trajectories(
 ) -> None:
     """List the latest trajectories."""
     query = f"select {_LISTED} from trajectories where $tenant is null or tenant_id = $tenant order by started_at desc limit $limit"  # noqa: S608 - fixed column list
-    rows = Running.of(context).lake.query(query, {"tenant": tenant, "limit": limit}).to_pylist()
+    rows = (
+        Running.of(context)
+        .lake.query(query, parameters={"tenant": tenant, "limit": limit})
+        .to_pylist()
+    )
     print_rows(rows, as_json=as_json, empty="no trajectories yet; point an agent at the gateway")
 
 
@@ -43,12 +47,12 @@ def show(
     transcript = lake.query(
         "select step_index, step_id, role_in_graph, is_output, role, parts, started_at "
         "from conversation where trajectory_id = $id order by started_at, step_index, position",
-        {"id": found},
+        parameters={"id": found},
     ).to_pylist()
     rewards = lake.query(
         "select name, value, label, source_kind, recorded_at from trajectory_rewards "
         "where trajectory_id = $id order by name",
-        {"id": found},
+        parameters={"id": found},
     ).to_pylist()
     for line in transcript:
         line["parts"] = json.loads(line["parts"]) if line["parts"] else []
@@ -103,7 +107,7 @@ def export(
 def _resolve(lake: Any, beginning: str) -> str:
     rows = lake.query(
         "select distinct trajectory_id from steps where starts_with(trajectory_id, $id) limit 2",
-        {"id": beginning},
+        parameters={"id": beginning},
     ).to_pylist()
     if not rows:
         raise ConfigurationError(f"no trajectory {beginning!r}. See `headrace trajectory list`.")

@@ -1,0 +1,116 @@
+"""``headrace substrate``: named, versioned selections of what may be learned from."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.common import JsonOption, Running
+from headrace.render import jsonable, print_fields, print_json, print_rows, progress
+from trajectory.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from train.substrate import SubstrateManifest
+
+app = typer.Typer(help="Selections of what may be learned from.", no_args_is_help=True)
+
+
+@app.command()
+def build(
+    context: typer.Context,
+    document: Annotated[Path, typer.Argument(help="YAML document of kind Substrate.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Build a substrate; the same lake and document give the same bytes."""
+    from train.substrate import build_substrate
+    from train.substrate_spec import load_substrate
+
+    running = Running.of(context)
+    spec = load_substrate(document)
+    with progress("building", quiet=as_json) as advance:
+        manifest = build_substrate(
+            running.lake,
+            spec,
+            out=running.home.create().substrates,
+            progress=lambda _stage, done, total: advance(done, total),
+        )
+    if as_json:
+        print_json(manifest.to_json() | {"path": manifest.path})
+        return
+    print_fields(
+        {
+            "substrate": f"{manifest.name}@{manifest.version}",
+            "items": len(manifest.item_ids),
+            **manifest.counts,
+            "folder": manifest.path,
+        },
+        as_json=False,
+    )
+    fallen = [
+        {"what": what, "reason": reason, "count": count}
+        for what, reasons in (("step", manifest.left_out_steps), ("item", manifest.left_out_items))
+        for reason, count in reasons.items()
+    ]
+    print_rows(fallen, as_json=False, title="left out", empty="nothing was left out")
+
+
+@app.command("list")
+def list_substrates(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the substrates that were built here, the latest last."""
+    rows = [
+        {
+            "name": manifest.name,
+            "version": manifest.version,
+            "items": len(manifest.item_ids),
+            "purposes": ", ".join(manifest.spec.purposes),
+            "folder": str(manifest.path),
+        }
+        for manifest in running_manifests(Running.of(context))
+    ]
+    print_rows(rows, as_json=as_json, empty="no substrates yet: `headrace substrate build FILE`")
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name, or name@version.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show one substrate's manifest, and whether it may still be trained on."""
+    from train.substrate import stale_items
+
+    running = Running.of(context)
+    manifest = find_manifest(running, name)
+    stale = stale_items(running.lake, manifest)
+    fields = jsonable(manifest.to_json()) | {"stale_items": len(stale)}
+    if not as_json:
+        fields["item_ids"] = f"{len(manifest.item_ids)} items (see --json)"
+    print_fields(fields, as_json=as_json)
+    if stale:
+        raise typer.Exit(1)
+
+
+def running_manifests(running: Running) -> list["SubstrateManifest"]:
+    """Return the manifests of all substrates in the home folder, by time of building."""
+    from train.substrate import load_manifest
+
+    folders = [path.parent for path in running.home.substrates.glob("*/*/manifest.json")]
+    folders.sort(key=lambda folder: (folder / "manifest.json").stat().st_mtime_ns)
+    return [load_manifest(folder) for folder in folders]
+
+
+def find_manifest(running: Running, name: str | None) -> "SubstrateManifest":
+    """Return a substrate by ``name`` or ``name@version``; without one, the latest.
+
+    Raises:
+        ConfigurationError: there is none; the text lists those that exist.
+    """
+    manifests = running_manifests(running)
+    wanted, _, version = (name or "").partition("@")
+    for manifest in reversed(manifests):
+        if (not wanted or manifest.name == wanted) and manifest.version.startswith(version):
+            return manifest
+    known = ", ".join(f"{m.name}@{m.version}" for m in manifests) or "none"
+    raise ConfigurationError(
+        f"no substrate {name or ''!r}; there are: {known}. Build one: `headrace substrate build FILE`."
+    )

@@ -1,0 +1,235 @@
+"""``headrace train``: plan, run, look at, promote and roll back."""
+
+import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.common import JsonOption, Running
+from headrace.cli.substrate import find_manifest
+from headrace.render import jsonable, note, print_fields, print_json, print_rows, progress
+from trajectory.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from train.registry import ModelRegistry
+
+app = typer.Typer(help="Fine-tuning runs and the models they make.", no_args_is_help=True)
+
+SubstrateOption = Annotated[
+    str | None, typer.Option("--substrate", help="name or name@version; by default the latest.")
+]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help="Name in the registry; by default train.model.")
+]
+
+
+@app.command()
+def plan(
+    context: typer.Context, substrate: SubstrateOption = None, as_json: JsonOption = False
+) -> None:
+    """Show what each recipe could use, why the rest falls away, what it costs, and the pick."""
+    from train.plan import plan_training
+
+    running = Running.of(context)
+    result = plan_training(find_manifest(running, substrate))
+    if as_json:
+        print_json(jsonable(result))
+        return
+    print_rows([jsonable(line) for line in result.recipes], as_json=False)
+    note(f"pick: {result.pick or 'none'} ({result.reason})")
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    recipe: Annotated[
+        Path, typer.Argument(help="YAML document of kind Recipe, or a shipped name.")
+    ],
+    substrate: SubstrateOption = None,
+    model: ModelOption = None,
+    base: Annotated[
+        Path | None, typer.Option(help="Model folder to start from; by default what serves now.")
+    ] = None,
+    resume: Annotated[str | None, typer.Option(help="Go on with this interrupted run.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a candidate, evaluate it beside its base, judge it, and register it.
+
+    Exit code 1 when the gate refused the candidate.
+    """
+    from train.recipes.settings import load_recipe, shipped_recipe
+    from train.run import RunPlaces, run_training
+
+    running = Running.of(context)
+    home = running.home.create()
+    name = _model_name(running, model)
+    models = registry(running)
+    start, label = _base(running, models, name, base)
+    document = (
+        load_recipe(recipe) if recipe.suffix in (".yaml", ".yml") else shipped_recipe(str(recipe))
+    )
+    with progress("training", quiet=as_json) as advance:
+        result = run_training(
+            running.lake,
+            recipe=document,
+            substrate=find_manifest(running, substrate),
+            base=start,
+            base_label=label,
+            name=name,
+            places=RunPlaces(home.runs, models),
+            run_id=resume,
+            resume=resume is not None,
+            progress=lambda _stage, done, total: advance(done, total),
+        )
+    if as_json:
+        print_json(_summary(result))
+    else:
+        print_fields(_summary(result), as_json=False)
+        print_rows(
+            [jsonable(finding) for finding in result.verdict.findings], as_json=False, title="gate"
+        )
+        if result.verdict.passed:
+            note(f"next: headrace train promote {result.model.name} {result.model.version}")
+    if not result.verdict.passed:
+        raise typer.Exit(1)
+
+
+def _summary(result: Any) -> dict[str, Any]:
+    comparison = result.comparison
+    return {
+        "run_id": result.run_id,
+        "folder": str(result.folder),
+        "model": result.model.label,
+        "version": result.model.version,
+        "passed": result.verdict.passed,
+        "rows": len(result.fit.rows),
+        "steps": result.fit.steps,
+        "seconds": round(result.fit.seconds, 1),
+        "tokens": result.fit.tokens,
+        "final_loss": result.fit.final_loss,
+        "comparison": jsonable(comparison) if comparison else None,
+    }
+
+
+@app.command("list")
+def list_models(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the registered models, oldest version first."""
+    models = registry(Running.of(context))
+    rows = [
+        {
+            "model": version.name,
+            "version": version.version,
+            "status": version.status,
+            "run": version.manifest.get("run_id"),
+            "registered": version.manifest.get("registered_at"),
+        }
+        for name in models.names()
+        for version in models.versions(name)
+    ]
+    print_rows(rows, as_json=as_json, empty="no models yet: `headrace train run RECIPE`")
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    run_id: Annotated[str, typer.Argument(help="As `headrace train run` printed it.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show a run: its manifest and its curves."""
+    from headrace.curves import draw, read_metrics
+
+    running = Running.of(context)
+    folder = running.home.runs / run_id
+    if not (folder / "manifest.json").is_file():
+        known = ", ".join(sorted(path.name for path in running.home.runs.glob("*"))) or "none"
+        raise ConfigurationError(f"no run {run_id!r}; there are: {known}.")
+    import json
+
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    metrics = read_metrics(folder / "metrics.jsonl")
+    if as_json:
+        print_json({"manifest": manifest, "metrics": metrics})
+        return
+    print_fields(
+        {name: value for name, value in manifest.items() if not isinstance(value, list)},
+        as_json=False,
+    )
+    draw(metrics)
+
+
+@app.command()
+def adopt(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="Model folder (safetensors and tokenizer).")],
+    model: ModelOption = None,
+) -> None:
+    """Register a model that was not trained here as the first version, and let it serve."""
+    running = Running.of(context)
+    adopted = registry(running).adopt(
+        _model_name(running, model), folder, actor=getpass.getuser(), reason="adopted"
+    )
+    typer.echo(f"{adopted.label} serves")
+
+
+@app.command()
+def promote(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(help="Name in the registry.")],
+    version: Annotated[str, typer.Argument(help="As `headrace train list` shows it.")],
+    override: Annotated[
+        str | None, typer.Option(help="Reason to promote what did not pass its gate; audited.")
+    ] = None,
+) -> None:
+    """Let a version serve; refused when it did not pass its gate."""
+    promoted = registry(Running.of(context)).promote(
+        model, version, actor=getpass.getuser(), override=override
+    )
+    typer.echo(f"{promoted.label} serves")
+
+
+@app.command()
+def rollback(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(help="Name in the registry.")],
+    reason: Annotated[str, typer.Option(help="Why; audited.")] = "rollback",
+) -> None:
+    """Let the version serve that served before."""
+    back = registry(Running.of(context)).rollback(model, actor=getpass.getuser(), reason=reason)
+    typer.echo(f"{back.label} serves")
+
+
+def registry(running: Running) -> "ModelRegistry":
+    """Return the model registry; every change of what serves goes to the audit log first."""
+    from train.registry import ModelRegistry
+
+    audit = running.audit
+    return ModelRegistry(
+        running.home.create().models,
+        source=running.lake,
+        audit=lambda action, subject, detail: audit.append(
+            actor=getpass.getuser(), action=action, subject=subject, detail=detail
+        ),
+    )
+
+
+def _model_name(running: Running, given: str | None) -> str:
+    name = given or running.settings.train.model
+    if not name:
+        raise ConfigurationError("give --model NAME, or set train.model (HEADRACE_TRAIN_MODEL).")
+    return name
+
+
+def _base(
+    running: Running, models: "ModelRegistry", name: str, given: Path | None
+) -> tuple[Path, str | None]:
+    if given is not None:
+        return given, None
+    live = models.live(name)
+    if live is not None:
+        return live.path, live.label
+    if running.settings.train.base_model:
+        return Path(running.settings.train.base_model), None
+    raise ConfigurationError(
+        f"no version of {name!r} serves yet: give --base FOLDER, or `headrace train adopt FOLDER`."
+    )

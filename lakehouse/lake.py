@@ -29,11 +29,17 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from governance.records import GovernedBatch
+from lakehouse import conversations
 from lakehouse.commits import append, commit_once, done_version, refresh
+from lakehouse.consents import LakeConsents
+from lakehouse.conversations import StepConversation
 from lakehouse.intents import Intent, Intents
+from lakehouse.known import LakeKnownContent
 from lakehouse.location import Location
 from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, LAKE_VERSION, LEDGER, TABLES, VERSION_PROPERTY
+from lakehouse.snapshot import AsOf, Files
+from lakehouse.sql import Session, Snapshot, connect, rows_of
 from trajectory.errors import ConfigurationError, IntegrityError
 
 
@@ -55,6 +61,10 @@ class Lake:
         self.location = location
         self._handles: dict[str, DeltaTable] = {}
         self._lock = threading.RLock()
+        self._files = Files(self)
+        self._session: Session | None = None
+        self._raw = connect()
+        self._reading = threading.RLock()
 
     @classmethod
     def open(
@@ -136,6 +146,84 @@ class Lake:
         with self._lock:
             return tuple(self._recover(None).values())
 
+    def query(
+        self,
+        sql: str,
+        *,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        as_of: AsOf | None = None,
+    ) -> pa.Table:
+        """Return the rows of one SQL statement over tables and views (trusted SQL only).
+
+        Args:
+            sql: DuckDB SQL.
+            parameters: values for ``?`` or ``$name``.
+            as_of: an earlier moment, or table versions from :meth:`versions`.
+
+        Raises:
+            QueryError: the SQL is wrong.
+            RetryableError: files went away while reading, or memory ran out.
+        """
+        if as_of is not None:
+            past = Session(self._files.at(as_of))
+            try:
+                return past.query(sql, parameters)
+            finally:
+                past.close()
+        with self._reading:
+            if self._session is None:
+                self._session = Session(self._files.now())
+            else:
+                self._session.bind(self._files.now())
+            return self._session.query(sql, parameters)
+
+    def conversation(self, trajectory_id: str) -> tuple[StepConversation, ...]:
+        """Return what each step of a trajectory saw and answered, in order."""
+        return tuple(self.conversations(trajectory_ids=[trajectory_id]).values())
+
+    def conversations(
+        self,
+        *,
+        step_ids: Sequence[str] | None = None,
+        trajectory_ids: Sequence[str] | None = None,
+    ) -> dict[str, StepConversation]:
+        """Return step id → whole conversation, for steps or for all steps of trajectories."""
+        with self._reading:
+            return conversations.load(
+                lambda sql, values: self.query(sql, parameters=values),
+                step_ids=step_ids,
+                trajectory_ids=trajectory_ids,
+            )
+
+    def known_content(self) -> LakeKnownContent:
+        """Return governance's view of what is stored already."""
+        return LakeKnownContent(self)
+
+    def consents(self) -> LakeConsents:
+        """Return governance's view of the consent registry."""
+        return LakeConsents(self)
+
+    def snapshot(self) -> Snapshot:
+        """Return the present files of every table."""
+        with self._reading:
+            return self._files.now()
+
+    def snapshot_of(self, table: str) -> tuple[str, ...]:
+        """Return the present files of one table."""
+        with self._reading:
+            return self._files.of(table)
+
+    def raw_query(self, sql: str, parameters: Sequence[Any]) -> pa.Table:
+        """Run SQL that names files itself, without tables and views."""
+        with self._reading:
+            return rows_of(self._raw, sql, parameters)
+
+    def fresh(self, name: str) -> DeltaTable:
+        """Return a handle of its own, which may be moved to another version."""
+        return DeltaTable(
+            self.location.table(name), storage_options=dict(self.location.options) or None
+        )
+
     @property
     def _intents(self) -> Intents:
         return Intents(self.location.folder / "_intents")
@@ -175,9 +263,7 @@ class Lake:
         if name not in TABLES:
             raise ConfigurationError(f"no table {name!r} in the lake; tables: {', '.join(TABLES)}")
         if name not in self._handles:
-            self._handles[name] = DeltaTable(
-                self.location.table(name), storage_options=dict(self.location.options) or None
-            )
+            self._handles[name] = self.fresh(name)
         return self._handles[name]
 
     def _ensure(self, name: str, create: bool) -> None:

@@ -1,0 +1,42 @@
+"""The consent registry in the lake: governance's ``ConsentLookup``, kept in memory between changes."""
+
+import threading
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from governance.consent import EVERY_SUBJECT, ConsentEntry
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+_COLUMNS = "tenant_id, subject, purpose, granted, recorded_at, reference"
+
+
+class LakeConsents:
+    """Answers from the table ``consents``; a new row is seen at the next question."""
+
+    def __init__(self, lake: "Lake") -> None:
+        self._lake = lake
+        self._files: tuple[str, ...] = ()
+        self._entries: dict[tuple[str, str], list[ConsentEntry]] = {}
+        self._lock = threading.Lock()
+
+    def entries(self, tenant_id: str, subjects: Collection[str]) -> Sequence[ConsentEntry]:
+        """Return all entries of these subjects and of everybody in the tenant."""
+        with self._lock:
+            self._refresh()
+            return [
+                entry
+                for subject in dict.fromkeys([*subjects, EVERY_SUBJECT])
+                for entry in self._entries.get((tenant_id, subject), ())
+            ]
+
+    def _refresh(self) -> None:
+        files = self._lake.snapshot_of("consents")
+        if files == self._files:
+            return
+        table = self._lake.query(f"SELECT {_COLUMNS} FROM consents")  # noqa: S608
+        entries: dict[tuple[str, str], list[ConsentEntry]] = {}
+        for row in table.to_pylist():
+            entries.setdefault((row["tenant_id"], row["subject"]), []).append(ConsentEntry(**row))
+        self._entries, self._files = entries, files

@@ -1,0 +1,82 @@
+"""Which files belong to which version of each table: now, at a moment, or at named versions."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from lakehouse.schema import TABLES
+from lakehouse.sql import Snapshot
+from trajectory.errors import ConfigurationError, IntegrityError
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+type AsOf = datetime | Mapping[str, int]
+"""A moment, or table versions as :meth:`lakehouse.lake.Lake.versions` returned them."""
+
+
+class Files:
+    """Remembers the file list of each table until its version changes."""
+
+    def __init__(self, lake: "Lake") -> None:
+        self._lake = lake
+        self._known: dict[str, tuple[int, tuple[str, ...]]] = {}
+
+    def now(self) -> Snapshot:
+        """Return the present files of every table."""
+        return Snapshot({name: self.of(name) for name in TABLES})
+
+    def of(self, name: str) -> tuple[str, ...]:
+        """Return the present files of one table."""
+        handle = self._lake.table(name)
+        version = int(handle.version())
+        if self._known.get(name, (-1, ()))[0] != version:
+            self._known[name] = (version, active_files(handle))
+        return self._known[name][1]
+
+    def at(self, as_of: AsOf) -> Snapshot:
+        """Return the files of an earlier state.
+
+        Raises:
+            ConfigurationError: a version does not exist (any more).
+        """
+        return Snapshot({name: self._files_at(name, as_of) for name in TABLES})
+
+    def _files_at(self, name: str, as_of: AsOf) -> tuple[str, ...]:
+        handle = self._lake.fresh(name)
+        try:
+            if isinstance(as_of, Mapping):
+                handle.load_as_version(int(as_of.get(name, handle.version())))
+            else:
+                moment = as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
+                if moment < _born(handle):
+                    return ()
+                handle.load_as_version(moment)
+        except (DeltaError, ValueError) as error:
+            raise ConfigurationError(
+                f"table {name} has no version for {as_of}: {error}. Its log keeps 30 days; "
+                "`headrace lake status` shows how far back it goes"
+            ) from error
+        return active_files(handle)
+
+
+def active_files(handle: DeltaTable) -> tuple[str, ...]:
+    """Return the addresses of a table's active files, refusing tables that hide deleted rows in them.
+
+    Raises:
+        IntegrityError: another writer turned deletion vectors or column mapping on.
+    """
+    if int(handle.protocol().min_reader_version) > 1:
+        raise IntegrityError(
+            f"{handle.table_uri} was raised to Delta reader version "
+            f"{handle.protocol().min_reader_version} by another writer; rewrite it at version 1"
+        )
+    return tuple(sorted(handle.file_uris()))
+
+
+def _born(handle: DeltaTable) -> datetime:
+    created = handle.metadata().created_time or 0
+    return datetime.fromtimestamp(created / 1000, tz=UTC)

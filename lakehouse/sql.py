@@ -1,0 +1,160 @@
+"""SQL over the lake: DuckDB reads the active files of each table, views are bound on top.
+
+The file list comes from the Delta log, so a query sees one version of each table, and costs what
+reading the bare Parquet files costs. ``Session`` is for trusted SQL of this process; SQL of
+strangers goes through :mod:`lakehouse.sandbox`, which runs the same session locked down.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from lakehouse.schema import TABLES, TableSpec
+from lakehouse.views import VIEWS
+from trajectory.errors import ConfigurationError, RetryableError, WorkError
+
+SETTINGS: dict[str, Any] = {
+    "python_enable_replacements": False,
+    "autoload_known_extensions": False,
+    "autoinstall_known_extensions": False,
+}
+
+
+class QueryError(ConfigurationError):
+    """The SQL is wrong; the text is DuckDB's own, with the place marked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The active files of one version of each table."""
+
+    files: Mapping[str, Sequence[str]]
+    """Per table; a table that is not named does not exist for the query."""
+
+
+class Session:
+    """One DuckDB connection on which tables and views of a snapshot are bound."""
+
+    def __init__(self, snapshot: Snapshot, *, settings: Mapping[str, Any] | None = None) -> None:
+        self._connection = connect(settings)
+        self._bound: dict[str, tuple[str, ...]] = {}
+        self.bind(snapshot)
+
+    def bind(self, snapshot: Snapshot) -> None:
+        """Point the tables at the files of ``snapshot``; what did not change stays as it is."""
+        first = not self._bound
+        for name, files in snapshot.files.items():
+            wanted = tuple(files)
+            if self._bound.get(name) != wanted:
+                self._connection.execute(_table_view(TABLES[name], wanted))
+                self._bound[name] = wanted
+        if first:
+            self._bind_views()
+
+    def _bind_views(self) -> None:
+        for view in VIEWS:
+            try:
+                self._connection.execute(f"CREATE OR REPLACE VIEW {view.name} AS {view.sql}")
+            except duckdb.CatalogException:
+                # The view asks for a table that this session may not see (a tenant's own door).
+                continue
+            self._connection.execute(f"COMMENT ON VIEW {view.name} IS {literal(view.comment)}")
+
+    def query(
+        self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None
+    ) -> pa.Table:
+        """Run one statement and return its rows.
+
+        Raises:
+            QueryError: the SQL is wrong.
+            RetryableError: files went away while reading (compaction and vacuum), or memory ran out.
+        """
+        try:
+            return rows_of(self._connection, sql, parameters)
+        except duckdb.OutOfMemoryException as error:
+            raise RetryableError(
+                f"the query needs more memory than it may use ({error}); "
+                "select fewer columns or rows, or raise the limit"
+            ) from error
+        except duckdb.IOException as error:
+            raise RetryableError(
+                f"a file of the lake could not be read ({error}); run the query again"
+            ) from error
+        except duckdb.InterruptException as error:
+            raise WorkError("the query was interrupted; nothing was changed") from error
+        except duckdb.Error as error:
+            raise QueryError(str(error)) from error
+
+    @property
+    def connection(self) -> Any:
+        """The DuckDB connection itself."""
+        return self._connection
+
+    def close(self) -> None:
+        """Give memory back."""
+        self._connection.close()
+
+
+def connect(settings: Mapping[str, Any] | None = None) -> Any:
+    """Return an empty DuckDB in memory that fetches no extensions and reads no Python variables."""
+    connection = duckdb.connect(config={**SETTINGS, **(settings or {})})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def rows_of(
+    connection: Any, sql: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None
+) -> pa.Table:
+    """Run one statement and return its rows; a statement without rows gives an empty table."""
+    relation = connection.sql(sql, params=parameters)
+    return pa.table({}) if relation is None else _stock_types(relation.to_arrow_table())
+
+
+def literal(text: str) -> str:
+    """Return ``text`` as an SQL string."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _table_view(spec: TableSpec, files: Sequence[str]) -> str:
+    if not files:
+        columns = ", ".join(f'NULL::{_duckdb_type(f.type)} AS "{f.name}"' for f in spec.arrow)
+        return f"CREATE OR REPLACE VIEW {spec.name} AS SELECT {columns} WHERE false"
+    columns = ", ".join(f'"{name}"' for name in spec.arrow.names)
+    listed = ", ".join(literal(file) for file in files)
+    kinds = {"tenant_id": "VARCHAR", "event_date": "DATE"}
+    hive = ", ".join(f"{name}: {kinds[name]}" for name in spec.partition_by)
+    partitions = f", hive_partitioning = true, hive_types = {{{hive}}}" if hive else ""
+    return (  # the names are the schema's own, the files are quoted
+        f"CREATE OR REPLACE VIEW {spec.name} AS "  # noqa: S608
+        f"SELECT {columns} FROM read_parquet([{listed}]{partitions})"
+    )
+
+
+def _duckdb_type(kind: pa.DataType) -> str:
+    if pa.types.is_map(kind):
+        return f"MAP({_duckdb_type(kind.key_type)}, {_duckdb_type(kind.item_type)})"
+    if pa.types.is_list(kind):
+        return f"{_duckdb_type(kind.value_type)}[]"
+    if pa.types.is_struct(kind):
+        inner = ", ".join(f'"{f.name}" {_duckdb_type(f.type)}' for f in kind)
+        return f"STRUCT({inner})"
+    names = {
+        "string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "double": "DOUBLE",
+        "bool": "BOOLEAN", "date32[day]": "DATE", "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
+    }  # fmt: skip
+    return names[str(kind)]
+
+
+def _stock_types(table: pa.Table) -> pa.Table:
+    """Return string views as plain strings, which every Arrow consumer reads."""
+    fields = [pa.field(f.name, _stock(f.type), f.nullable) for f in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def _stock(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return kind

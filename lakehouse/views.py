@@ -1,0 +1,328 @@
+"""The views of the lake, defined once and the same through every door.
+
+Each is plain SQL over the tables and over views that stand before it. They hold no state: a late
+reward, a withdrawn consent or an erasure is visible to the next query.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One view: its name, what it answers and its SQL."""
+
+    name: str
+    comment: str
+    sql: str
+
+
+_SIGNALS_PLACED = """
+-- Late feedback may name only the response; its step is known by now.
+SELECT g.tenant_id, g.signal_id, g.target_kind, g.target_id,
+       coalesce(g.trajectory_id, s.trajectory_id,
+                CASE WHEN g.target_kind = 'trajectory' THEN g.target_id END) AS trajectory_id,
+       coalesce(g.step_id, s.step_id) AS step_id,
+       g.name, g.value, g.label, g.rationale, g.source_kind, g.source, g.source_version,
+       g.confidence, g.observed_at, g.recorded_at, g.supersedes, g.is_gold
+FROM signals g
+LEFT JOIN (
+    SELECT tenant_id, response_id AS target_id, 'response' AS target_kind,
+           arg_min(step_id, started_at) AS step_id, arg_min(trajectory_id, started_at) AS trajectory_id
+    FROM steps
+    WHERE response_id IN (SELECT target_id FROM signals
+                          WHERE trajectory_id IS NULL AND target_kind = 'response')
+    GROUP BY tenant_id, response_id
+    UNION ALL
+    SELECT tenant_id, step_id, 'step', any_value(step_id), any_value(trajectory_id)
+    FROM steps
+    WHERE step_id IN (SELECT target_id FROM signals
+                      WHERE trajectory_id IS NULL AND target_kind IN ('step', 'token_span'))
+    GROUP BY tenant_id, step_id
+) s ON g.trajectory_id IS NULL AND g.tenant_id = s.tenant_id AND g.target_id = s.target_id
+   AND s.target_kind = CASE g.target_kind WHEN 'token_span' THEN 'step' ELSE g.target_kind END
+"""
+
+_REWARDS_LATEST = """
+SELECT * FROM signals_placed
+WHERE signal_id NOT IN (SELECT supersedes FROM signals WHERE supersedes IS NOT NULL)
+QUALIFY row_number() OVER (
+    PARTITION BY tenant_id, coalesce(step_id, trajectory_id, target_kind || ':' || target_id), name
+    ORDER BY recorded_at DESC, observed_at DESC, signal_id DESC
+) = 1
+"""
+
+_TRAJECTORY_REWARDS = """
+-- Signals about a whole trajectory, its session or group, and the last one about its steps.
+WITH placed AS (
+    SELECT r.tenant_id, r.trajectory_id, r.name, r.value, r.label, r.source_kind, r.is_gold,
+           r.target_kind, r.recorded_at, r.signal_id,
+           CASE WHEN r.step_id IS NULL THEN 0 ELSE 1 END AS distance
+    FROM rewards_latest r WHERE r.trajectory_id IS NOT NULL
+    UNION ALL
+    SELECT r.tenant_id, s.trajectory_id, r.name, r.value, r.label, r.source_kind, r.is_gold,
+           r.target_kind, r.recorded_at, r.signal_id, 2
+    FROM rewards_latest r
+    JOIN (SELECT DISTINCT tenant_id, trajectory_id, session_hint, group_id FROM steps
+          WHERE coalesce(session_hint, group_id) IS NOT NULL) s
+      ON r.tenant_id = s.tenant_id
+     AND r.target_id = CASE r.target_kind WHEN 'session' THEN s.session_hint ELSE s.group_id END
+    WHERE r.trajectory_id IS NULL AND r.target_kind IN ('session', 'group')
+)
+SELECT * EXCLUDE (distance) FROM placed
+QUALIFY row_number() OVER (
+    PARTITION BY tenant_id, trajectory_id, name
+    ORDER BY distance, recorded_at DESC, signal_id DESC
+) = 1
+"""
+
+_QUARANTINED = """
+SELECT * FROM quarantine
+QUALIFY row_number() OVER (
+    PARTITION BY tenant_id, quarantine_id ORDER BY recorded_at DESC, status
+) = 1
+"""
+
+_TOOL_EVENTS = """
+-- One row per tool call of a trajectory, whether seen on the wire, in the answer, or both.
+WITH asked AS (
+    SELECT tenant_id, trajectory_id, kind, step_id, started_at, latency_ms, http_status,
+           unnest(tool_calls) AS call FROM steps WHERE len(tool_calls) > 0
+), answered AS (
+    SELECT tenant_id, trajectory_id, kind, started_at, unnest(tool_results) AS result
+    FROM steps WHERE len(tool_results) > 0
+), events AS (
+    SELECT tenant_id, trajectory_id, call.call_id AS call_id, call.name AS tool, started_at,
+           NULL AS failed, kind = 'tool' AS on_wire,
+           CASE WHEN kind = 'tool' THEN latency_ms END AS latency_ms
+    FROM asked
+    UNION ALL
+    SELECT tenant_id, trajectory_id, result.call_id, NULL, started_at, result.is_error,
+           kind = 'tool', NULL
+    FROM answered
+)
+SELECT tenant_id, trajectory_id, call_id, min(tool) AS tool, min(started_at) AS started_at,
+       bool_or(failed) AS failed, bool_or(on_wire) AS on_wire, max(latency_ms) AS latency_ms
+FROM events GROUP BY tenant_id, trajectory_id, call_id
+"""
+
+_TOOL_FAILURES = """
+SELECT tenant_id, coalesce(tool, 'unknown') AS tool, count(*) AS calls,
+       count(*) FILTER (failed IS NOT NULL) AS answered,
+       count(*) FILTER (failed) AS failures,
+       count(*) FILTER (failed) / nullif(count(*) FILTER (failed IS NOT NULL), 0)::DOUBLE
+           AS failure_rate,
+       quantile_cont(latency_ms, 0.5) AS latency_ms_p50,
+       quantile_cont(latency_ms, 0.95) AS latency_ms_p95
+FROM tool_events GROUP BY ALL
+"""
+
+_TRAJECTORIES = """
+WITH summed AS (
+    SELECT tenant_id, trajectory_id,
+           min(app_id) AS app_id, min(environment) AS environment,
+           min(started_at) AS started_at, max(coalesce(ended_at, started_at)) AS ended_at,
+           count(*) AS steps,
+           count(*) FILTER (kind = 'model') AS model_steps,
+           count(*) FILTER (kind = 'tool') AS tool_steps,
+           count(*) FILTER (role_in_graph = 'discarded') AS discarded_steps,
+           count(*) FILTER (error IS NOT NULL OR http_status >= 400) AS failed_steps,
+           arg_max(model_served, started_at)
+               FILTER (kind = 'model' AND role_in_graph = 'agent') AS model_served,
+           list_sort(list(DISTINCT model_served) FILTER (model_served IS NOT NULL)) AS models,
+           coalesce(sum(input_tokens), 0)::BIGINT AS input_tokens,
+           coalesce(sum(output_tokens), 0)::BIGINT AS output_tokens,
+           min(key_source) AS key_source,
+           bool_or(key_source IN ('prefix', 'none')) AS inferred,
+           min(session_hint) AS session_hint, min(group_id) AS group_id,
+           min(harness_id) AS harness_id
+    FROM steps GROUP BY tenant_id, trajectory_id
+), tools AS (
+    SELECT tenant_id, trajectory_id, count(*) AS tool_calls,
+           count(*) FILTER (failed) AS tool_failures
+    FROM tool_events GROUP BY ALL
+), rewards AS (
+    SELECT tenant_id, trajectory_id,
+           max(value) FILTER (name = 'reward') AS reward,
+           max(value) FILTER (name = 'success') AS success,
+           max(lower(label)) FILTER (name = 'success') AS label,
+           count(*) AS signals
+    FROM trajectory_rewards GROUP BY ALL
+)
+SELECT t.*, coalesce(o.tool_calls, 0) AS tool_calls, coalesce(o.tool_failures, 0) AS tool_failures,
+       coalesce(r.reward, r.success) AS reward,
+       coalesce(r.success >= 0.5, r.label IN ('true', 'yes', 'pass', 'success'),
+                CASE WHEN r.label IS NOT NULL THEN false END) AS success,
+       coalesce(r.signals, 0) AS signals
+FROM summed t
+LEFT JOIN tools o ON t.tenant_id = o.tenant_id AND t.trajectory_id = o.trajectory_id
+LEFT JOIN rewards r ON t.tenant_id = r.tenant_id AND t.trajectory_id = r.trajectory_id
+"""
+
+_CONVERSATION = """
+-- The transcript: what each step added, then what it answered. `Lake.conversation` gives the
+-- whole context that a step saw.
+WITH said AS (
+    SELECT tenant_id, event_date, trajectory_id, step_id, step_index, branch, role_in_graph,
+           started_at, generate_subscripts(context_message_ids, 1) - 1 AS position,
+           unnest(context_message_ids) AS message_id, false AS is_output
+    FROM steps
+    UNION ALL
+    SELECT tenant_id, event_date, trajectory_id, step_id, step_index, branch, role_in_graph,
+           started_at, len(context_message_ids), output_message_id, true
+    FROM steps WHERE output_message_id IS NOT NULL
+)
+SELECT s.tenant_id, s.trajectory_id, s.step_index, s.step_id, s.branch, s.role_in_graph,
+       s.position, s.is_output, m.role, m.parts, s.message_id, s.started_at
+FROM said s
+LEFT JOIN (SELECT tenant_id, message_id, any_value(role) AS role, any_value(parts) AS parts
+           FROM messages GROUP BY tenant_id, message_id) m
+  ON s.tenant_id = m.tenant_id AND s.message_id = m.message_id
+"""
+
+_PERMISSIONS = """
+-- Per step: the decision that holds, and its purposes less what was withdrawn since.
+WITH latest AS (
+    SELECT * FROM governance
+    QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1
+), withdrawn AS (
+    SELECT tenant_id, subject, purpose FROM consents
+    QUALIFY row_number() OVER (
+        PARTITION BY tenant_id, subject, purpose ORDER BY recorded_at DESC, granted
+    ) = 1 AND NOT granted
+), people AS (
+    SELECT tenant_id, step_id, unnest(list_append(subjects, '*')) AS subject FROM latest
+    WHERE tenant_id IN (SELECT tenant_id FROM withdrawn UNION ALL SELECT tenant_id FROM erasures)
+), lost AS (
+    SELECT p.tenant_id, p.step_id, list(DISTINCT w.purpose) AS purposes
+    FROM people p JOIN withdrawn w ON p.tenant_id = w.tenant_id AND p.subject = w.subject
+    GROUP BY ALL
+), erased AS (
+    SELECT DISTINCT p.tenant_id, p.step_id
+    FROM people p JOIN erasures e ON p.tenant_id = e.tenant_id AND p.subject = e.subject
+), held AS (
+    SELECT DISTINCT tenant_id, step_id FROM quarantined WHERE status = 'held' AND step_id IS NOT NULL
+)
+SELECT g.tenant_id, g.step_id, g.trajectory_id, g.decision, g.reasons AS decision_reasons,
+       g.policy_hash, g.legal_basis, g.retention_class, g.expires_at, g.legal_hold, g.subjects,
+       g.data_classes,
+       CASE WHEN l.purposes IS NULL THEN g.purposes
+            ELSE list_filter(g.purposes, lambda p: NOT list_contains(l.purposes, p))
+       END AS purposes,
+       CASE WHEN e.step_id IS NOT NULL THEN 'erased'
+            WHEN h.step_id IS NOT NULL THEN 'quarantined'
+            WHEN g.decision NOT IN ('allow', 'redact') THEN 'decision:' || g.decision
+            WHEN g.expires_at <= now() THEN 'expired'
+            WHEN len(g.purposes) = 0 THEN 'no_purpose'
+            WHEN len(list_filter(g.purposes, lambda p:
+                     NOT list_contains(coalesce(l.purposes, []), p))) = 0 THEN 'consent_withdrawn'
+       END AS refusal
+FROM latest g
+LEFT JOIN lost l ON g.tenant_id = l.tenant_id AND g.step_id = l.step_id
+LEFT JOIN erased e ON g.tenant_id = e.tenant_id AND g.step_id = e.step_id
+LEFT JOIN held h ON g.tenant_id = h.tenant_id AND g.step_id = h.step_id
+"""
+
+_ELIGIBLE_STEPS = """
+SELECT s.*, p.purposes, p.subjects, p.policy_hash, p.decision, p.decision_reasons,
+       p.legal_basis, p.retention_class, p.expires_at, p.data_classes,
+       r.value AS step_reward, t.reward, t.success
+FROM steps s
+JOIN permissions p ON s.tenant_id = p.tenant_id AND s.step_id = p.step_id AND p.refusal IS NULL
+LEFT JOIN (
+    SELECT tenant_id, step_id,
+           coalesce(max(value) FILTER (name = 'reward'), max(value) FILTER (name = 'success'))
+               AS value
+    FROM rewards_latest WHERE step_id IS NOT NULL GROUP BY ALL
+) r ON s.tenant_id = r.tenant_id AND s.step_id = r.step_id
+LEFT JOIN (
+    SELECT tenant_id, trajectory_id,
+           coalesce(max(value) FILTER (name = 'reward'), max(value) FILTER (name = 'success'))
+               AS reward,
+           max(value) FILTER (name = 'success') >= 0.5 AS success
+    FROM trajectory_rewards GROUP BY ALL
+) t ON s.tenant_id = t.tenant_id AND s.trajectory_id = t.trajectory_id
+"""
+
+_SUCCESS_BY_MODEL = """
+-- Wilson's interval at 95 %: honest for few trajectories and for rates near 0 and 1.
+WITH counted AS (
+    SELECT tenant_id, model_served, count(*) AS trajectories,
+           count(success) AS judged, count(*) FILTER (success) AS successes,
+           avg(steps) AS steps_mean, sum(output_tokens)::BIGINT AS output_tokens
+    FROM trajectories WHERE model_served IS NOT NULL GROUP BY ALL
+), rated AS (
+    SELECT *, successes / nullif(judged, 0)::DOUBLE AS success_rate, 1.959963984540054 AS z
+    FROM counted
+)
+SELECT tenant_id, model_served, trajectories, judged, successes, success_rate,
+       greatest(0, (success_rate + z*z/(2*judged)
+        - z * sqrt(success_rate*(1-success_rate)/judged + z*z/(4*judged*judged)))
+        / (1 + z*z/judged)) AS rate_low,
+       least(1, (success_rate + z*z/(2*judged)
+        + z * sqrt(success_rate*(1-success_rate)/judged + z*z/(4*judged*judged)))
+        / (1 + z*z/judged)) AS rate_high,
+       steps_mean, output_tokens
+FROM rated
+"""
+
+_REDACTIONS_BY_TYPE = """
+WITH found AS (
+    SELECT tenant_id, step_id, unnest(map_entries(redaction_counts)) AS entry FROM governance
+)
+SELECT tenant_id, entry.key AS entity_type, sum(entry.value)::BIGINT AS redactions,
+       count(DISTINCT step_id) AS steps
+FROM found GROUP BY ALL
+"""
+
+_LEFT_OUT_BY_REASON = """
+-- Everything captured that is not stored, by why; an exchange with two reasons counts under both.
+WITH reasoned AS (
+    SELECT tenant_id, exchange_id, disposition,
+           unnest(CASE WHEN len(reasons) = 0 THEN ['-'] ELSE reasons END) AS reason
+    FROM exchanges WHERE disposition <> 'stored'
+)
+SELECT tenant_id, disposition, reason, count(*) AS exchanges FROM reasoned GROUP BY ALL
+"""
+
+_STEPS_REFUSED = """
+SELECT refusal, count(*) AS steps, count(DISTINCT trajectory_id) AS trajectories
+FROM permissions WHERE refusal IS NOT NULL GROUP BY ALL
+"""
+
+
+def _latest(table: str, keys: str) -> str:
+    return (
+        f"SELECT * FROM {table} QUALIFY row_number() OVER "  # noqa: S608 - fixed names
+        f"(PARTITION BY {keys} ORDER BY recorded_at DESC) = 1"
+    )
+
+
+VIEWS: tuple[View, ...] = (
+    View("signals_placed", "Signals with the step and trajectory that they are about",
+         _SIGNALS_PLACED),
+    View("rewards_latest", "The latest signal per target and name, superseded ones left out",
+         _REWARDS_LATEST),
+    View("trajectory_rewards", "The signal that holds for each trajectory and name",
+         _TRAJECTORY_REWARDS),
+    View("quarantined", "The present state of each quarantine case", _QUARANTINED),
+    View("tool_events", "One row per tool call, with whether it failed", _TOOL_EVENTS),
+    View("tool_failures", "Calls, failures and latency per tool", _TOOL_FAILURES),
+    View("trajectories", "One row per trajectory: times, steps, tokens, tools, reward, success",
+         _TRAJECTORIES),
+    View("conversation", "The messages of each trajectory in order, each once", _CONVERSATION),
+    View("permissions", "What holds for each step now: decision, purposes left, why refused",
+         _PERMISSIONS),
+    View("eligible_steps", "Steps that may be used, with purposes, subjects and rewards",
+         _ELIGIBLE_STEPS),
+    View("success_by_model", "Success rate per model version with a 95 % interval",
+         _SUCCESS_BY_MODEL),
+    View("redactions_by_type", "How much of which personal data was redacted",
+         _REDACTIONS_BY_TYPE),
+    View("left_out_by_reason", "Exchanges that are not stored, by reason", _LEFT_OUT_BY_REASON),
+    View("steps_refused", "Stored steps that may not be used, by reason", _STEPS_REFUSED),
+    View("substrates_latest", "The present state of each substrate version",
+         _latest("substrates", "name, version")),
+    View("runs_latest", "The present state of each training run", _latest("runs", "run_id")),
+    View("models_latest", "The present state of each model version",
+         _latest("models", "name, version")),
+)  # fmt: skip

@@ -1,0 +1,85 @@
+"""Queries see the present state, an earlier one on request, and work on an empty lake."""
+
+# ruff: noqa: S608 - the tests name tables of the schema
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from lakehouse.lake import Lake
+from lakehouse.schema import TABLES
+from lakehouse.sql import QueryError
+from lakehouse.views import VIEWS
+from tests.lakehouse import make
+from trajectory.errors import ConfigurationError, IntegrityError
+
+
+def test_everything_works_on_an_empty_lake(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    for name in [*TABLES, *(view.name for view in VIEWS)]:
+        assert lake.query(f"SELECT * FROM {name}").num_rows == 0
+
+
+def test_empty_and_filled_tables_have_the_same_types(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    names = [*TABLES, *(view.name for view in VIEWS)]
+    before = {name: lake.query(f"SELECT * FROM {name}").schema for name in names}
+    lake.append(make.batch("t1"), app_id="a", version=0)
+    for name in names:
+        assert lake.query(f"SELECT * FROM {name}").schema == before[name], name
+
+
+def test_a_query_sees_what_was_just_appended(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    for number in range(3):
+        lake.append(make.batch(f"t{number}"), app_id="a", version=number)
+        found = lake.query(
+            "SELECT count(*) AS n FROM steps WHERE tenant_id = ?", parameters=["acme"]
+        )
+        assert found["n"].to_pylist() == [2 * (number + 1)]
+
+
+def test_time_travel_by_moment_and_by_versions(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    lake.append(make.batch("t1"), app_id="a", version=0)
+    versions = lake.versions()
+    time.sleep(0.01)
+    moment = datetime.now(UTC)
+    time.sleep(0.01)
+    lake.append(make.batch("t2"), app_id="a", version=1)
+    count = "SELECT count(*) AS n FROM steps"
+    assert lake.query(count)["n"].to_pylist() == [4]
+    assert lake.query(count, as_of=moment)["n"].to_pylist() == [2]
+    assert lake.query(count, as_of=versions)["n"].to_pylist() == [2]
+    assert lake.query(count, as_of=datetime(2020, 1, 1, tzinfo=UTC))["n"].to_pylist() == [0]
+    with pytest.raises(ConfigurationError, match="table steps has no version"):
+        lake.query(count, as_of={"steps": 99})
+
+
+def test_wrong_sql_names_the_place(tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match="colour"):
+        Lake.open(str(tmp_path)).query("SELECT colour FROM steps")
+
+
+def test_tables_that_need_newer_readers_are_refused(tmp_path: Path) -> None:
+    from deltalake import TableFeatures
+
+    lake = Lake.open(str(tmp_path))
+    lake.table("steps").alter.add_feature(
+        TableFeatures.DeletionVectors, allow_protocol_versions_increase=True
+    )
+    with pytest.raises(IntegrityError, match="reader version 3"):
+        lake.query("SELECT 1 FROM steps")
+
+
+def test_tenant_names_survive_as_partitions(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    strange = "a b/ü='%20"
+    row = {
+        "tenant_id": strange, "subject": "p", "purpose": "eval", "granted": True, "source": "cli",
+        "recorded_at": make.NOON,
+    }  # fmt: skip
+    lake.append_rows("consents", [row])
+    assert lake.query("SELECT tenant_id FROM consents")["tenant_id"].to_pylist() == [strange]

@@ -1,5 +1,6 @@
 """What a detector gives back: a typed span with a score, never the value."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from governance.detect.view import TextView
@@ -16,8 +17,16 @@ class Finding(NamedTuple):
     detector: str
 
 
+class Unit(NamedTuple):
+    """One text to look at."""
+
+    view: TextView
+    keys: tuple[str, ...] = ()
+    """The last keys of its key path, list indices left out."""
+
+
 class Detector(Protocol):
-    """Finds spans in one text. Raises when it cannot tell; never passes silently."""
+    """Finds spans in texts. Raises when it cannot tell; never passes silently."""
 
     @property
     def name(self) -> str:
@@ -31,5 +40,5 @@ class Detector(Protocol):
     def entities(self) -> frozenset[str]:
         """The entity types that it can find."""
 
-    def find(self, view: TextView, context: tuple[str, ...]) -> list[Finding]:
-        """Return findings in ``view.original``; ``context`` are the words of the key path."""
+    def find(self, units: Sequence[Unit]) -> list[list[Finding]]:
+        """Return the findings of each unit, offsets in its ``view.original``."""

@@ -1,10 +1,9 @@
 """Names of people by rules: what stands around a name, and word lists of names."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from governance.detect.finding import Finding
-from governance.detect.view import TextView
+from governance.detect.finding import Finding, Unit
 from governance.names.words import everyday, first_names, last_names
 
 _VERSION = "rules-1"
@@ -56,11 +55,12 @@ _PERSON_KEY = re.compile(
     r"passenger|assignee|reviewer|author|owner_?name|signer|attendee|guest|user_?name|customer|contact|buyer|seller|manager|signed_?by|created_?by|"
     r"requested_?by|approved_?by|reported_?by|applicant|beneficiary|caller|requester|who|to_?name|from_?name)s?(?:_?name)?$"
 )
-_PERSONAL = frozenset(
-    "customer client contact person user patient employee recipient sender passenger author owner "
-    "member student teacher guest attendee profile buyer seller applicant candidate holder "
-    "cardholder signer manager caller requester subscriber beneficiary individual people".split()
-)
+_PERSONAL_WORDS = """
+    customer client contact person user patient employee recipient sender passenger author owner
+    member student teacher guest attendee profile buyer seller applicant candidate holder
+    cardholder signer manager caller requester subscriber beneficiary individual people
+    """
+_PERSONAL = frozenset(_PERSONAL_WORDS.split())
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -95,8 +95,12 @@ class NameRules:
         self._last = last_names()
         self._everyday = everyday()
 
-    def find(self, view: TextView, context: tuple[str, ...]) -> list[Finding]:
-        """Return names with scores; ``context`` is the key path's last keys."""
+    def find(self, units: Sequence[Unit]) -> list[list[Finding]]:
+        """Return names with scores."""
+        return [self._found(unit) for unit in units]
+
+    def _found(self, unit: Unit) -> list[Finding]:
+        view, context = unit
         text = view.text
         spans = dict.fromkeys(self._spans(text))
         if context and names_a_person(context):

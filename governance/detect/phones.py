@@ -70,12 +70,8 @@ class PhoneRunner:
     def _judged(self, gate: Gate, start: int, end: int, keys: tuple[str, ...]) -> Hit | None:
         text = gate.view.text
         value = text[start:end]
-        if start and (text[start - 1].isalnum() or text[start - 1] in "_.#$€£%="):
-            if not (text[start - 1] in "=." and value[0] == "+"):
-                near = supported(keys, CONTEXT) or supported(gate.words_before(start), CONTEXT)
-                if not near:
-                    return None
         spoken = supported(gate.words_before(start), CONTEXT) or supported(keys, CONTEXT)
-        if value.isdigit() and not spoken:
+        glued = bool(start) and (text[start - 1].isalnum() or text[start - 1] in "_.#$€£%=")
+        if not spoken and (value.isdigit() or (glued and value[0] != "+")):
             return None
         return Hit("PHONE_NUMBER", start, end, _SCORE + (CONTEXT_BOOST if spoken else 0), "phone")

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from governance.detect.finding import Finding
+from governance.detect.finding import Finding, Unit
+from governance.detect.names import key_words
 from governance.detect.phones import PhoneRunner
 from governance.detect.quiet import load
 from governance.detect.rules import RULES, VERSION, Rule
-from governance.detect.runners import Gate, Hit, Runner
-from governance.detect.view import TextView
-from trajectory.errors import ConfigurationError, WorkError
+from governance.detect.runners import Gate, Hit, Runner, compiled
+from governance.detect.view import TextView, view_of
+from trajectory.errors import ConfigurationError
 
 _presidio = load("presidio_analyzer")
 _predefined = load("presidio_analyzer.predefined_recognizers")
@@ -71,17 +72,17 @@ class WordNlpEngine(_presidio.nlp_engine.NlpEngine):  # type: ignore[misc, name-
         )
 
     def process_batch(
-        self, texts: Iterable[str], language: str, batch_size: int = 1, n_process: int = 1, **_: Any
+        self, texts: Iterable[str], language: str, *_: Any, **__: Any
     ) -> Iterator[tuple[str, Any]]:
         """Process texts one by one."""
         for text in texts:
             yield text, self.process_text(text, language)
 
-    def is_stopword(self, word: str, language: str) -> bool:
+    def is_stopword(self, word: str, language: str) -> bool:  # noqa: ARG002 - Presidio's
         """No word is."""
         return False
 
-    def is_punct(self, word: str, language: str) -> bool:
+    def is_punct(self, word: str, language: str) -> bool:  # noqa: ARG002 - Presidio's
         """Whether there is no letter or digit in it."""
         return not any(char.isalnum() for char in word)
 
@@ -107,12 +108,8 @@ class RuleRecognizer(_presidio.PatternRecognizer):  # type: ignore[misc, name-de
             version=VERSION,
         )
 
-    def analyze(
-        self, text: str, entities: list[str], nlp_artifacts: Any = None, regex_flags: Any = None
-    ) -> list[Any]:
+    def analyze(self, text: str, *_: Any, **__: Any) -> list[Any]:
         """Find with RE2 on the normalised view; offsets are those of ``text``."""
-        from governance.detect.view import view_of
-
         view = view_of(text)
         return [
             _presidio.RecognizerResult(
@@ -173,8 +170,6 @@ class _StockRunner:
         self._slow: Any = None
         self._runner: Runner | None = None
         try:
-            from governance.detect.runners import compiled
-
             found = compiled(pattern.regex, ignore_case=self._ignore_case)
             self._runner = Runner(self._rule, found, None, None, self._spans)
         except (re2.error, UnicodeEncodeError):
@@ -231,26 +226,28 @@ class PresidioDetector:
         self.entities = frozenset(supported | ({"PHONE_NUMBER"} & entities))
         self.version = f"{VERSION}+{_presidio_version()}"
 
-    def find(self, view: TextView, context: tuple[str, ...]) -> list[Finding]:
+    def find(self, units: Sequence[Unit]) -> list[list[Finding]]:
         """Return scored findings, thresholds not applied yet.
 
         Raises:
-            WorkError: a recogniser failed or ran out of time on this text.
+            TimeoutError: a recogniser's pattern, one that RE2 cannot run, took too long.
         """
+        return [self._found(unit) for unit in units]
+
+    def _found(self, unit: Unit) -> list[Finding]:
+        view, keys = unit
         gate = Gate(view)
+        words = tuple(word for key in key_words(keys) for word in key.split("_"))
         out: list[Finding] = []
-        try:
-            for runner in self._runners:
-                for hit in runner.run(gate, context):
-                    start, end = view.span(hit.start, hit.end)
-                    out.append(Finding(hit.entity, start, end, hit.score, hit.source))
-        except TimeoutError as error:
-            raise WorkError("a recogniser ran out of time; simplify its pattern for RE2") from error
+        for runner in self._runners:
+            for hit in runner.run(gate, words):
+                start, end = view.span(hit.start, hit.end)
+                out.append(Finding(hit.entity, start, end, hit.score, hit.source))
         if self._others:
-            out.extend(self._asked(view, context))
+            out.extend(self._asked(view))
         return out
 
-    def _asked(self, view: TextView, context: tuple[str, ...]) -> Iterator[Finding]:
+    def _asked(self, view: TextView) -> Iterator[Finding]:
         artifacts = self._nlp.process_text(view.text, _LANGUAGE)
         for recognizer in self._others:
             wanted = list(recognizer.supported_entities)

@@ -39,8 +39,7 @@ class Rule:
     """Characters that may not follow it."""
 
 
-_KEY_END = r"[A-Za-z0-9_\-]"
-_SECRET_NAME = (
+_NAMED = (
     r"(?:pass(?:word|wd|phrase|code)|pwd|_pass\b|\bpass\b|secret|token|api[_\- ]?key|access[_\- ]?key|"
     r"auth[_\- ]?key|private[_\- ]?key|client[_\- ]?secret|account[_\- ]?key|signature|credentials?)"
 )
@@ -251,7 +250,7 @@ SECRETS = (
     Rule(
         "quoted_secret",
         "PASSWORD",
-        _SECRET_NAME
+        _NAMED
         + r"[\w.\-]{0,30}(?:\\?[\"'])?\s{0,3}(?::=|=>|==?|:)\s{0,3}(?:[bru]{0,2})\\?[\"']([^\"'\s\\]{4,})\\?[\"']",
         0.9,
         1,
@@ -261,8 +260,7 @@ SECRETS = (
     Rule(
         "assigned_secret",
         "PASSWORD",
-        _SECRET_NAME
-        + r"[\w.\-]{0,30}(?:\\?[\"'])?\s{0,3}(?::=|=>|=|:)\s{0,3}([^\s\"',;<>&|\\]{4,})",
+        _NAMED + r"[\w.\-]{0,30}(?:\\?[\"'])?\s{0,3}(?::=|=>|=|:)\s{0,3}([^\s\"',;<>&|\\]{4,})",
         0.9,
         1,
         needs=_SECRET_NEEDS,

@@ -132,9 +132,10 @@ class Runner:
         if verdict is False:
             return 0.0
         score = 1.0 if verdict is True and rule.score < 1 else rule.score
-        if score < 1 and rule.context:
-            if supported(gate.words_before(start), rule.context) or supported(keys, rule.context):
-                score = min(1.0, max(score + CONTEXT_BOOST, CONTEXT_FLOOR))
+        if score == 1 or not rule.context:
+            return score
+        if supported(gate.words_before(start), rule.context) or supported(keys, rule.context):
+            return min(1.0, max(score + CONTEXT_BOOST, CONTEXT_FLOOR))
         return score
 
 

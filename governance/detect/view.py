@@ -17,10 +17,10 @@ _ODD = re.compile(
     r"[^\x00-\x7f]"
     r"|%[2-7][0-9A-Fa-f]"
     r"|&(?:\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});"
-    r"|\\u[0-9A-Fa-f]{4}|\\x[2-7][0-9A-Fa-f]|\\[nrt]"
+    r"|\\u[0-9A-Fa-f]{4}|\\x[2-7][0-9A-Fa-f]|\\[nrt\"'/]"
 )
 _MAYBE_ODD = re.compile(r"[^\x00-\x24\x27-\x5b\x5d-\x7f]")
-_CONTROL_ESCAPES = {r"\n": "\n", r"\r": "\n", r"\t": " "}
+_SHORT_ESCAPES = {r"\n": "\n", r"\r": "\n", r"\t": " ", r"\"": '"', r"\'": "'", r"\/": "/"}
 _UPPER, _LOWER, _OTHER = b"\xc0", b"\xe0", b"\xa6"
 
 
@@ -61,10 +61,10 @@ def _decoded(piece: str) -> str:
         return chr(int(piece[1:], 16))
     if piece[0] == "&":
         char = html.unescape(piece)
-    elif piece in _CONTROL_ESCAPES:
-        return _CONTROL_ESCAPES[piece]
+    elif piece in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[piece]
     else:
-        char = chr(int(piece[2:], 16))
+        char = chr(int(piece[2:], 16))  # noqa: FURB166 - the piece begins with a backslash
     if len(char) != 1 or unicodedata.category(char) == "Cs":
         return piece
     return char if char.isascii() else _folded(char)

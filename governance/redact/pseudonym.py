@@ -8,10 +8,11 @@ from governance.policy.redaction import SECRET_ENTITIES, Operator
 
 _SPACES = re.compile(r"\s+")
 _NOT_ALNUM = re.compile(r"[\W_]+")
-_NUMBERS = frozenset(
-    "PHONE_NUMBER CREDIT_CARD US_SSN US_ITIN US_BANK_NUMBER US_PASSPORT BANK_ACCOUNT UK_NHS "
-    "IBAN_CODE MAC_ADDRESS".split()
-)
+_NUMBER_TYPES = """
+    PHONE_NUMBER CREDIT_CARD US_SSN US_ITIN US_BANK_NUMBER US_PASSPORT BANK_ACCOUNT UK_NHS
+    IBAN_CODE MAC_ADDRESS
+    """
+_NUMBERS = frozenset(_NUMBER_TYPES.split())
 MARK = re.compile(r"<[A-Z][A-Z0-9_]{1,40}(?:_[0-9a-f]{6,32}|:[0-9a-f]{16})?>|\*{4}")
 """What redaction itself writes; it is never redacted again."""
 

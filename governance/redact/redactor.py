@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
-from governance.detect.finding import Detector, Finding
+from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.view import view_of
 from governance.policy.redaction import RedactionSpec
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
@@ -50,6 +50,7 @@ DEFAULT_THRESHOLDS = {
     "US_ITIN": 0.4,
 }
 _CACHE_ENTRIES = 50_000
+_BATCH = 64
 _NUMBER_ENTITIES = frozenset(
     {"CREDIT_CARD", "PHONE_NUMBER", "US_SSN", "BANK_ACCOUNT", "US_BANK_NUMBER", "IBAN_CODE"}
 )
@@ -65,6 +66,7 @@ class _Work:
 
     scope: RedactionScope
     deadline: float
+    texts: dict[tuple[Path, str], None] = field(default_factory=dict, repr=False)
     known: Known = field(default_factory=Known)
 
 
@@ -86,6 +88,16 @@ class _Report:
         used = {place.detector.partition(".")[0] for place in self.places}
         versions = {name: self._versions.get(name, self._versions["presidio"]) for name in used}
         return RedactionReport(self.counts, tuple(self.places), versions)
+
+
+def _keys(path: Path) -> Path:
+    """Return the part of a key path that detection depends on."""
+    return tuple(key for key in path[-4:] if not key.isdigit())[-3:]
+
+
+def _digest(keys: Path, text: str) -> bytes:
+    data = "\x1f".join((*keys, text)).encode("utf-8", "surrogatepass")
+    return blake2b(data, digest_size=16).digest()
 
 
 class Redactor:
@@ -128,9 +140,9 @@ class Redactor:
             RedactionError: a detector failed or time ran out; nothing may be kept.
         """
         work = self._begin(scope)
-        for place, message in enumerate(messages):
-            self._message(message, (str(place),), self._seeing(work))
-        work.known.close()
+        for message in messages:
+            self._message(message, (), self._gathering(work))
+        self._look(work)
         out: list[Redacted] = []
         for message in messages:
             report = _Report(self._versions)
@@ -148,8 +160,8 @@ class Redactor:
         """
         work = self._begin(scope)
         at = tuple(part for part in path.split("/") if part)
-        rewritten(value, at, self._seeing(work))
-        work.known.close()
+        rewritten(value, at, self._gathering(work))
+        self._look(work)
         report = _Report(self._versions)
         clean = rewritten(value, at, self._replacing(work, report))
         return RedactedJson(clean, report.done(), tuple(report.subjects))
@@ -170,16 +182,27 @@ class Redactor:
     def _begin(self, scope: RedactionScope) -> _Work:
         return _Work(scope, self._clock() + self._spec.timeout_seconds)
 
-    # What the two walks do: the first sees, the second replaces.
+    # What the two walks do: the first gathers texts to look at, the second replaces.
 
-    def _seeing(self, work: _Work) -> Visitor:
-        def see(text: str, path: Path) -> str:
-            for span in resolved(self._findings(text, path, work)):
-                if self._spec.names.propagate or span.entity != "PERSON":
-                    work.known.learn(span.entity, view_of(text[span.start : span.end]).text)
+    @staticmethod
+    def _gathering(work: _Work) -> Visitor:
+        def gather(text: str, path: Path) -> str:
+            work.texts[(_keys(path), text)] = None
             return text
 
-        return Visitor(see, lambda number, path: False, lambda size, path: None)
+        def ignore(*_: object) -> None:
+            return None
+
+        return Visitor(gather, lambda *_: False, ignore)
+
+    def _look(self, work: _Work) -> None:
+        """Find in everything that was gathered, and learn what to look for elsewhere."""
+        self._detect(list(work.texts), work)
+        for keys, text in work.texts:
+            for span in resolved(self._findings(text, keys, work)):
+                if self._spec.names.propagate or span.entity != "PERSON":
+                    work.known.learn(span.entity, view_of(text[span.start : span.end]).text)
+        work.known.close()
 
     def _replacing(self, work: _Work, report: _Report) -> Visitor:
         spec = self._spec
@@ -188,7 +211,7 @@ class Redactor:
             scope += "\x1f" + work.scope.trajectory_id
 
         def put(text: str, path: Path) -> str:
-            found = list(self._findings(text, path, work))
+            found = list(self._findings(text, _keys(path), work))
             stands_for = {}
             for finding, value in work.known.find(text):
                 if self._free(text, finding):
@@ -231,48 +254,59 @@ class Redactor:
         told = any(word in key for word in _NUMBER_KEYS)
         if not told and len(digits) not in (15, 16):
             return None
-        for finding in self._findings(digits, path, work):
+        for finding in self._findings(digits, _keys(path), work):
             if finding.entity in _NUMBER_ENTITIES and finding.end - finding.start == len(digits):
                 return finding.entity
         return None
 
     # Detection.
 
-    def _findings(self, text: str, path: Path, work: _Work) -> tuple[Finding, ...]:
-        if self._clock() > work.deadline:
-            raise RedactionError(
-                f"redaction ran longer than {self._spec.timeout_seconds} s; the rows are held "
-                "back. Raise spec.timeout_seconds or look for a hostile input."
-            )
-        keys = tuple(key for key in path[-3:] if not key.isdigit())
-        name = blake2b(
-            "\x1f".join((*keys, text)).encode("utf-8", "surrogatepass"), digest_size=16
-        ).digest()
-        found = self._cache.get(name)
-        if found is None:
-            found = self._detected(text, keys)
-            self._cache[name] = found
-            if len(self._cache) > _CACHE_ENTRIES:
-                self._cache.popitem(last=False)
-        else:
-            self._cache.move_to_end(name)
-        return found
+    def _findings(self, text: str, keys: Path, work: _Work) -> tuple[Finding, ...]:
+        """Return what is in one text, from memory or by looking now."""
+        name = _digest(keys, text)
+        if name not in self._cache:
+            self._detect([(keys, text)], work)
+        self._cache.move_to_end(name)
+        return self._cache[name]
 
-    def _detected(self, text: str, keys: Path) -> tuple[Finding, ...]:
-        view = view_of(text)
-        found: list[Finding] = []
+    def _detect(self, texts: list[tuple[Path, str]], work: _Work) -> None:
+        """Look into texts that are not in memory, a batch at a time."""
+        names = {_digest(keys, text): (keys, text) for keys, text in texts}
+        fresh = [(name, *item) for name, item in names.items() if name not in self._cache]
+        for at in range(0, len(fresh), _BATCH):
+            if self._clock() > work.deadline:
+                raise RedactionError(
+                    f"redaction ran longer than {self._spec.timeout_seconds} s; the rows are held "
+                    "back. Raise spec.timeout_seconds or look for a hostile input."
+                )
+            batch = fresh[at : at + _BATCH]
+            units = [Unit(view_of(text), keys) for _, keys, text in batch]
+            for (name, _, text), found in zip(batch, self._asked(units), strict=True):
+                self._cache[name] = tuple(f for f in found if self._counts(text, f))
+        while len(self._cache) > max(_CACHE_ENTRIES, len(names)):
+            self._cache.popitem(last=False)
+
+    def _asked(self, units: list[Unit]) -> list[list[Finding]]:
+        """Ask all detectors; the failure of one is the failure of all."""
+        out: list[list[Finding]] = [[] for _ in units]
         for detector in self._detectors:
             try:
-                found.extend(detector.find(view, keys))
-            except Exception as error:  # noqa: BLE001 - any failure holds the row back, and the
+                for found, more in zip(out, detector.find(units), strict=True):
+                    found.extend(more)
+            except Exception as error:  # noqa: BLE001 - any failure holds the rows back, and the
                 # error's own text may quote what it was reading.
                 raise RedactionError(
                     f"detector {detector.name} failed ({type(error).__name__}); the rows are "
                     "held back"
                 ) from None
-        wanted = [f for f in found if f.entity in self._operators and self._sure(f)]
-        return tuple(
-            f for f in wanted if text[f.start : f.end] not in self._allow and self._free(text, f)
+        return out
+
+    def _counts(self, text: str, finding: Finding) -> bool:
+        return (
+            finding.entity in self._operators
+            and self._sure(finding)
+            and text[finding.start : finding.end] not in self._allow
+            and self._free(text, finding)
         )
 
     def _sure(self, finding: Finding) -> bool:

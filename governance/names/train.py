@@ -1,0 +1,111 @@
+"""Trains the embedded names model: a small spaCy pipeline, from open labelled text.
+
+``python -m governance.names.train --data FOLDER --out governance/names/model`` takes about six
+minutes of one core. ``--data`` holds the sets that ATTRIBUTION.md names.
+"""
+
+import argparse
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from governance.detect.quiet import load
+from governance.names.corpus import Example, gathered
+
+_WIDTH = 96
+_CONFIG = {
+    "nlp": {"lang": "en", "pipeline": ["tok2vec", "ner"]},
+    "components": {
+        "tok2vec": {
+            "factory": "tok2vec",
+            "model": {
+                "@architectures": "spacy.Tok2Vec.v2",
+                "embed": {
+                    "@architectures": "spacy.MultiHashEmbed.v2",
+                    "width": _WIDTH,
+                    "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
+                    "rows": [4000, 1000, 2000, 1000],
+                    "include_static_vectors": False,
+                },
+                "encode": {
+                    "@architectures": "spacy.MaxoutWindowEncoder.v2",
+                    "width": _WIDTH,
+                    "depth": 4,
+                    "window_size": 1,
+                    "maxout_pieces": 3,
+                },
+            },
+        },
+        "ner": {
+            "factory": "ner",
+            "model": {
+                "@architectures": "spacy.TransitionBasedParser.v2",
+                "state_type": "ner",
+                "extra_state_tokens": False,
+                "hidden_width": 64,
+                "maxout_pieces": 2,
+                "use_upper": True,
+                "tok2vec": {"@architectures": "spacy.Tok2VecListener.v1", "width": _WIDTH},
+            },
+        },
+    },
+}
+
+
+def examples(nlp: Any, gathered_examples: list[Example]) -> list[Any]:
+    """Turn texts and spans into what spaCy trains on; spans that cut a word are left out."""
+    from spacy.training import Example as SpacyExample
+
+    out = []
+    for text, spans in gathered_examples:
+        doc = nlp.make_doc(text)
+        found = [
+            doc.char_span(start, end, label, alignment_mode="expand") for start, end, label in spans
+        ]
+        reference = doc.copy()
+        from spacy.util import filter_spans
+
+        reference.set_ents(filter_spans([span for span in found if span is not None]))
+        out.append(SpacyExample(doc, reference))
+    return out
+
+
+def train(data: Path, out: Path, *, epochs: int = 12, seed: int = 1) -> None:
+    """Train and write the pipeline to ``out``, reporting the loss of each epoch."""
+    spacy = load("spacy")
+    spacy.util.fix_random_seed(seed)
+    nlp = spacy.util.load_model_from_config(_CONFIG, auto_fill=True)
+    rows = examples(nlp, gathered(data, seed=seed))
+    nlp.initialize(lambda: rows[:2000])
+    optimizer = nlp.resume_training()
+    optimizer.learn_rate = 0.001
+    draw = random.Random(seed)  # noqa: S311 - reproducible, not secret
+    average_at = None
+    for epoch in range(epochs):
+        draw.shuffle(rows)
+        losses: dict[str, float] = {}
+        optimizer.learn_rate = 0.001 * (1 - 0.8 * epoch / max(1, epochs - 1))
+        for batch in spacy.util.minibatch(rows, size=48):
+            nlp.update(batch, sgd=optimizer, drop=0.2, losses=losses)
+        sys.stderr.write(f"epoch {epoch + 1}/{epochs} loss {losses.get('ner', 0):.0f}\n")
+        with nlp.use_params(optimizer.averages):
+            nlp.to_disk(out, exclude=["lookups"])
+        average_at = epoch
+    if average_at is None:
+        raise SystemExit("nothing was trained: --epochs must be at least 1")
+
+
+def main() -> None:
+    """Read the arguments and train."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder of labelled files")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write the model to")
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    train(options.data, options.out, epochs=options.epochs, seed=options.seed)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 import policies
 from governance.errors import PolicyError
@@ -26,7 +26,7 @@ def load_bundle(path: Path | None = None) -> PolicyBundle:
     """
     folder = _folder(path)
     problems: list[str] = []
-    found: dict[str, BaseModel] = {}
+    found: dict[str, Any] = {}
     places: dict[str, str] = {}
     for file in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         if file.name.endswith((".test.yaml", ".test.yml")):
@@ -46,9 +46,8 @@ def load_bundle(path: Path | None = None) -> PolicyBundle:
         )
     if problems:
         raise PolicyError("\n".join(problems))
-    return PolicyBundle.model_construct(
-        **{kind.lower(): document for kind, document in found.items()}, path=folder
-    )
+    documents: dict[str, Any] = {kind.lower(): document for kind, document in found.items()}
+    return PolicyBundle(path=folder, **documents)
 
 
 def _folder(path: Path | None) -> Path:
@@ -74,7 +73,7 @@ def _shown(path: Path) -> str:
         return str(path)
 
 
-def _take(source: SourceDocument, found: dict[str, BaseModel], places: dict[str, str]) -> list[str]:
+def _take(source: SourceDocument, found: dict[str, Any], places: dict[str, str]) -> list[str]:
     """Check one document and put it in its place; return what is wrong with it."""
     if not isinstance(source.value, dict):
         return [source.error((), f"not a mapping. Valid: apiVersion: {API_VERSION}, kind, …")]

@@ -111,18 +111,22 @@ type Expectation = Annotated[
 ]
 
 
+class Leftover(StrEnum):
+    """What the second pass can look for, with patterns of its own."""
+
+    API_KEY = "API_KEY"
+    CONNECTION_STRING = "CONNECTION_STRING"
+    CREDIT_CARD = "CREDIT_CARD"
+    EMAIL_ADDRESS = "EMAIL_ADDRESS"
+    JWT = "JWT"
+    PRIVATE_KEY = "PRIVATE_KEY"
+
+
 class Leftovers(Spec):
     """The second pass over what redaction gave."""
 
-    entities: tuple[str, ...] = Field(
-        default=(
-            "API_KEY",
-            "CREDIT_CARD",
-            "EMAIL_ADDRESS",
-            "JWT",
-            "PRIVATE_KEY",
-            "CONNECTION_STRING",
-        ),
+    entities: tuple[Leftover, ...] = Field(
+        default=tuple(Leftover),
         description="Entity types that may not be found in redacted output.",
     )
 

@@ -94,6 +94,6 @@ def _build(node: yaml.Node, shown: str) -> SourceDocument:
             return out
         if isinstance(current, yaml.SequenceNode):
             return [walk(item, (*path, index)) for index, item in enumerate(current.value)]
-        return constructor.construct_object(current)  # type: ignore[no-untyped-call]
+        return constructor.construct_object(current)
 
     return SourceDocument(shown, walk(node, ()), lines)

@@ -1,0 +1,133 @@
+"""The rows of one batch as they come together, and where each exchange ended up."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from governance.judged import Judged, found_in
+from governance.records import (
+    Decision,
+    Disposition,
+    GovernanceRecord,
+    GovernedBatch,
+    LedgerRecord,
+    QuarantineRecord,
+)
+from governance.rows import Draft
+from governance.verdicts import Clerk
+from governance.vocabulary import reason_word
+from trajectory.call import Call
+from trajectory.placement import PlacedCall
+from trajectory.step import Harness, Link, Signal, Step, StoredMessage, Tokens
+
+
+@dataclass(slots=True)
+class BatchRows:
+    """Collects rows; each of its methods gives one exchange its one line in the ledger."""
+
+    clerk: Clerk
+    exchanges: list[LedgerRecord] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    tokens: list[Tokens] = field(default_factory=list)
+    governance: list[GovernanceRecord] = field(default_factory=list)
+    quarantine: list[QuarantineRecord] = field(default_factory=list)
+    messages: list[StoredMessage] = field(default_factory=list)
+    harnesses: list[Harness] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    signals: list[Signal] = field(default_factory=list)
+    not_stored: set[str] = field(default_factory=set)
+    """Steps of this batch that are not in the lake: neither may be what hangs on them."""
+    left_out_trajectories: set[str] = field(default_factory=set)
+    """Trajectories of which policy left out a step of this batch."""
+    replaced: dict[str, str] = field(default_factory=dict)
+    """Repeated step → the step that it repeats."""
+
+    def follow(self, step_id: str) -> str:
+        """Return the step under which the content of ``step_id`` is stored."""
+        for _ in range(len(self.replaced)):
+            if step_id not in self.replaced:
+                break
+            step_id = self.replaced[step_id]
+        return step_id
+
+    def control(self, call: Call, reason: str, placed: PlacedCall | None = None) -> None:
+        """Write down an exchange without content."""
+        self._line(call, Disposition.CONTROL, (reason,), placed)
+        if placed is not None:
+            self.not_stored.add(placed.step_id)
+
+    def hold(self, call: Call, stage: str, reason: str, placed: PlacedCall | None = None) -> None:
+        """Hold back a call that cannot be judged; nothing of its content is kept."""
+        word = reason_word(reason)
+        self._line(call, Disposition.QUARANTINED, (word,), placed)
+        self.quarantine.append(self.clerk.quarantine(call, stage, word, placed))
+        if placed is not None:
+            self.not_stored.add(placed.step_id)
+
+    def hold_judged(self, one: Judged, stage: str, reasons: Iterable[str]) -> None:
+        """Hold back an admitted call."""
+        why = tuple(reasons)
+        call, placed = one.placed.call, one.placed
+        self._line(call, Disposition.QUARANTINED, why, placed)
+        row = self.clerk.quarantine(call, stage, why[0], placed, reasons=[*why])
+        self.quarantine.append(row)
+        self._decide(one, Decision.QUARANTINE, (*one.admission.reasons, *why))
+        self.not_stored.add(one.step_id)
+
+    def leave_out(self, one: Judged) -> None:
+        """Keep nothing of a call but this line and the decision."""
+        self._line(one.placed.call, Disposition.LEFT_OUT, one.admission.reasons, one.placed)
+        self._decide(one, Decision.DROP, one.admission.reasons)
+        self.not_stored.add(one.step_id)
+        self.left_out_trajectories.add(one.placed.trajectory_id)
+
+    def repeat(self, one: Judged, original: str, reason: str) -> None:
+        """Leave out a call that says nothing new."""
+        self._line(one.placed.call, Disposition.DUPLICATE, (reason,), one.placed)
+        self.replaced[one.step_id] = original
+
+    def store(self, one: Judged, draft: Draft) -> None:
+        """Store a step with its tokens and the decision; messages and harnesses come as a set."""
+        keep = draft.step.context_keep
+        found = found_in(draft.clean, draft.clean.context[keep:], first=keep)
+        report = found.report
+        counts = [f"pii:{entity}×{count}" for entity, count in sorted(report.counts.items())]
+        self._line(one.placed.call, Disposition.STORED, one.admission.reasons, one.placed)
+        self.steps.append(draft.step)
+        self.tokens += [draft.tokens] if draft.tokens else []
+        self.governance.append(
+            self.clerk.governance(
+                one.placed,
+                one.admission,
+                Decision.REDACT if report.changed else Decision.ALLOW,
+                (*one.admission.reasons, *counts),
+                report=report,
+                subjects=(*([one.end_user] if one.end_user else []), *found.subjects),
+            )
+        )
+
+    def finish(self) -> GovernedBatch:
+        """Return all rows as one value."""
+        return GovernedBatch(
+            exchanges=tuple(self.exchanges),
+            messages=tuple(self.messages),
+            steps=tuple(self.steps),
+            tokens=tuple(self.tokens),
+            signals=tuple(self.signals),
+            links=tuple(self.links),
+            harnesses=tuple(self.harnesses),
+            governance=tuple(self.governance),
+            quarantine=tuple(self.quarantine),
+        )
+
+    def _line(
+        self,
+        call: Call,
+        disposition: Disposition,
+        reasons: Iterable[str],
+        placed: PlacedCall | None,
+    ) -> None:
+        self.exchanges.append(self.clerk.ledger(call, disposition, reasons, placed))
+
+    def _decide(self, one: Judged, decision: Decision, reasons: Iterable[str]) -> None:
+        row = self.clerk.governance(one.placed, one.admission, decision, reasons)
+        self.governance.append(row)

@@ -1,0 +1,201 @@
+"""Consent: which purposes a call may serve; grants add up, whatever takes away wins, unknown means no."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from governance.policy.consent import TRAINING, ConsentSpec, Grant, Purpose
+from governance.policy.selector import Facts
+from trajectory.exchange import Headers
+
+EVERY_SUBJECT = "*"
+"""Stands in the registry for all subjects of a tenant."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentEntry:
+    """One grant or withdrawal in the registry; the latest of a subject and purpose counts."""
+
+    tenant_id: str
+    subject: str
+    """Keyed pseudonym of a person, or :data:`EVERY_SUBJECT`."""
+    purpose: str
+    granted: bool
+    recorded_at: datetime
+    reference: str | None = None
+    """Where the proof lies; no personal data."""
+
+
+class ConsentLookup(Protocol):
+    """The registry of consent; the lakehouse ships the durable implementation."""
+
+    def entries(self, tenant_id: str, subjects: Collection[str]) -> Sequence[ConsentEntry]:
+        """Return all entries of these subjects and of :data:`EVERY_SUBJECT`, in any order."""
+        ...
+
+
+class MemoryConsents:
+    """A registry in memory; for tests, dry runs and policies tried by hand."""
+
+    def __init__(self, entries: Sequence[ConsentEntry] = ()) -> None:
+        """Start with ``entries``."""
+        self._entries = list(entries)
+
+    def add(self, entry: ConsentEntry) -> None:
+        """Append a grant or withdrawal."""
+        self._entries.append(entry)
+
+    def entries(self, tenant_id: str, subjects: Collection[str]) -> Sequence[ConsentEntry]:
+        """See :class:`ConsentLookup`."""
+        asked = {*subjects, EVERY_SUBJECT}
+        return [e for e in self._entries if e.tenant_id == tenant_id and e.subject in asked]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentVerdict:
+    """What a call may be used for, and why."""
+
+    purposes: tuple[str, ...]
+    """Empty: nothing of the call may be kept."""
+    legal_basis: str
+    reference: str | None
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentQuestion:
+    """What consent is judged by."""
+
+    facts: Facts
+    key_purposes: tuple[str, ...]
+    headers: Headers
+    end_user: str | None
+    """Keyed pseudonym of the person who used the application, where the client named one."""
+    subjects: tuple[str, ...] = ()
+    """Keyed pseudonyms of people that the content names."""
+
+
+def judge_consent(
+    spec: ConsentSpec, lookup: ConsentLookup, question: ConsentQuestion
+) -> ConsentVerdict:
+    """Return the purposes that are granted and that nothing takes away."""
+    reasons: list[str] = []
+    people = [*question.subjects, *([question.end_user] if question.end_user else [])]
+    latest = _latest(lookup.entries(question.facts.tenant, people))
+    grants = [grant for grant in spec.grants if grant.match.fits(question.facts)]
+    granted = _granted(spec, question, grants, latest, reasons)
+    for taken, reason in _taken(spec, question, people, latest):
+        if granted & taken:
+            reasons.append(reason)
+            granted -= taken
+    if not granted:
+        reasons.append("consent:no-purpose")
+    proof = next((grant for grant in grants if granted & set(grant.purposes)), None)
+    return ConsentVerdict(
+        purposes=tuple(purpose.value for purpose in Purpose if purpose in granted),
+        legal_basis=(proof.legal_basis if proof else spec.key_legal_basis).value
+        if granted
+        else "none",
+        reference=proof.reference if proof else _reference(question, granted, latest),
+        reasons=tuple(reasons),
+    )
+
+
+type _Latest = dict[tuple[str, str], ConsentEntry]
+
+
+def _latest(entries: Sequence[ConsentEntry]) -> _Latest:
+    """Return the entry that counts for each subject and purpose; at one moment, the withdrawal."""
+    ordered = sorted(entries, key=lambda entry: (entry.recorded_at, not entry.granted))
+    return {(entry.subject, entry.purpose): entry for entry in ordered}
+
+
+def _granted(
+    spec: ConsentSpec,
+    question: ConsentQuestion,
+    grants: Sequence[Grant],
+    latest: _Latest,
+    reasons: list[str],
+) -> set[Purpose]:
+    granted: set[Purpose] = set()
+    if spec.key_purposes and (by_key := _known(question.key_purposes)):
+        granted |= by_key
+        reasons.append("consent:key")
+    for grant in grants:
+        granted |= set(grant.purposes)
+        reasons.append(f"consent:grant:{grant.name}")
+    by_registry = {
+        purpose
+        for purpose in Purpose
+        if (entry := latest.get((EVERY_SUBJECT, purpose))) and entry.granted
+    }
+    if by_registry - granted:
+        reasons.append("consent:registry")
+    return granted | by_registry
+
+
+def _taken(
+    spec: ConsentSpec, question: ConsentQuestion, people: Sequence[str], latest: _Latest
+) -> list[tuple[set[Purpose], str]]:
+    """Return what takes purposes away, each with its reason."""
+    taken = [
+        (set(limit.never), f"consent:limit:{limit.name}")
+        for limit in spec.limits
+        if limit.match.fits(question.facts)
+    ]
+    taken += _taken_by_headers(spec, question.headers)
+    for person in dict.fromkeys((EVERY_SUBJECT, *people)):
+        withdrawn = {
+            purpose
+            for purpose in Purpose
+            if (entry := latest.get((person, purpose))) and not entry.granted
+        }
+        whose = "tenant" if person == EVERY_SUBJECT else "subject"
+        taken += [({purpose}, f"consent:withdrawn:{whose}:{purpose}") for purpose in withdrawn]
+    for purpose in spec.subject_grant_required:
+        entry = latest.get((question.end_user or "", purpose))
+        if entry is None or not entry.granted:
+            taken.append(({purpose}, f"consent:subject-unknown:{purpose}"))
+    return taken
+
+
+def _taken_by_headers(spec: ConsentSpec, headers: Headers) -> list[tuple[set[Purpose], str]]:
+    taken: list[tuple[set[Purpose], str]] = []
+    for name, value in headers:
+        words = [word.strip().lower() for word in value.split(",") if word.strip()]
+        if name == spec.headers.purposes.lower():
+            taken.append((set(Purpose) - _known(words), "consent:header:purposes"))
+        elif name == spec.headers.opt_out.lower() and words:
+            taken.append((_opted_out(words), "consent:header:opt-out"))
+        elif name == "sec-gpc" and words == ["1"] and spec.headers.global_privacy_control:
+            taken.append(
+                (set(spec.headers.global_privacy_control), "consent:global-privacy-control")
+            )
+    return taken
+
+
+def _opted_out(words: Sequence[str]) -> set[Purpose]:
+    """Return what an opt-out takes away; a word that nobody knows takes everything."""
+    taken: set[Purpose] = set()
+    for word in words:
+        if word == "train":
+            taken |= set(TRAINING)
+        elif word in Purpose:
+            taken.add(Purpose(word))
+        else:
+            return set(Purpose)
+    return taken
+
+
+def _known(words: Collection[str]) -> set[Purpose]:
+    return {Purpose(word) for word in words if word in Purpose}
+
+
+def _reference(question: ConsentQuestion, granted: set[Purpose], latest: _Latest) -> str | None:
+    for subject in (question.end_user, EVERY_SUBJECT):
+        for purpose in Purpose:
+            entry = latest.get((subject or "", purpose))
+            if purpose in granted and entry is not None and entry.granted and entry.reference:
+                return entry.reference
+    return None

@@ -1,0 +1,28 @@
+"""Classes of personal data, from the entity types that redaction found."""
+
+from collections.abc import Iterable
+
+_CLASSES: dict[str, tuple[str, ...]] = {
+    "identity": ("PERSON", "USERNAME", "DATE_OF_BIRTH", "ORGANIZATION"),
+    "contact": ("EMAIL_ADDRESS", "PHONE_NUMBER", "STREET_ADDRESS", "URL"),
+    "financial": ("CREDIT_CARD", "IBAN_CODE", "BANK_ACCOUNT", "US_BANK_NUMBER", "CRYPTO"),
+    "government_id": ("US_SSN", "US_ITIN", "US_PASSPORT", "US_DRIVER_LICENSE"),
+    "health": ("UK_NHS", "MEDICAL_LICENSE", "MEDICAL_RECORD"),
+    "network": ("IP_ADDRESS", "MAC_ADDRESS"),
+    "location": ("LOCATION", "ADDRESS"),
+    "credential": (
+        "API_KEY",
+        "PASSWORD",
+        "JWT",
+        "PRIVATE_KEY",
+        "CONNECTION_STRING",
+        "URL_CREDENTIALS",
+    ),
+    "opaque": ("OPAQUE_DATA",),
+}
+_CLASS_OF = {entity: name for name, entities in _CLASSES.items() for entity in entities}
+
+
+def data_classes(entities: Iterable[str]) -> tuple[str, ...]:
+    """Return the classes of these entity types, sorted; an unknown type counts as ``personal``."""
+    return tuple(sorted({_CLASS_OF.get(entity, "personal") for entity in entities}))

@@ -1,0 +1,231 @@
+"""The governor: raw calls in their places go in, rows that may be stored come out.
+
+Every call is judged in the same order: capture, consent and retention before anybody looks at
+its content; then redaction, with its whole trajectory; consent again, with the people that were
+found; repetitions; the quality gate. Whatever cannot be judged is held back, never passed.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from governance.admission import admit
+from governance.batch import BatchRows
+from governance.consent import ConsentLookup
+from governance.data_classes import data_classes
+from governance.feedback import FeedbackJudge
+from governance.judged import Judged, found_in
+from governance.known import KnownContent
+from governance.naming import Namer
+from governance.policy.documents import PolicyBundle
+from governance.quality import QualityGate, RowGate, build_gate
+from governance.quality.leftovers import LeftoverCheck
+from governance.records import GovernedBatch
+from governance.redact.pseudonym import subject_id
+from governance.redact.values import RedactionScope
+from governance.redacting import Redactor, TrajectoryRedaction
+from governance.repetition import find_repetitions
+from governance.selection import Selection
+from governance.verdicts import Clerk
+from trajectory.call import Call, CallKind
+from trajectory.exchange import ExchangeOutcome
+from trajectory.placement import Assembly, PlacedCall, PlacedLink
+from trajectory.step import Link
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Governor:
+    """Judges batches under one policy; a changed policy needs a new governor.
+
+    Promises: every exchange of a batch gives exactly one line in the ledger; a call that nobody
+    granted a purpose leaves nothing but that line and the decision; an error while one call is
+    judged holds back that call and no other; no string of a client is stored that has not been
+    through the redactor, unless it is a fixed word, a number or a keyed hash.
+    """
+
+    def __init__(
+        self,
+        bundle: PolicyBundle,
+        redactor: Redactor,
+        *,
+        message_key: bytes,
+        pseudonym_key: bytes,
+        known: KnownContent,
+        consents: ConsentLookup,
+        clock: Callable[[], datetime] = _now,
+        gate: QualityGate | None = None,
+    ) -> None:
+        """Judge under ``bundle``.
+
+        Args:
+            bundle: the policy.
+            redactor: built from the bundle's Redaction document.
+            message_key: names content; equal content of two tenants gets different names.
+            pseudonym_key: names people.
+            known: what the lake already holds.
+            consents: the registry of grants and withdrawals.
+            clock: the moment of decisions.
+            gate: the quality gate; without one, the one that the bundle asks for.
+        """
+        self._bundle = bundle
+        self._redactor = redactor
+        self._namer = Namer(message_key)
+        self._pseudonym_key = pseudonym_key
+        self._known = known
+        self._consents = consents
+        self._clock = clock
+        quality = bundle.quality.spec
+        self._selection = Selection(
+            gate=gate or build_gate(quality),
+            cascade=RowGate(quality),
+            leftovers=LeftoverCheck(quality.leftovers.entities, bundle.redaction.spec.allow),
+            known=known,
+            namer=self._namer,
+        )
+        self._feedback = FeedbackJudge(bundle, redactor, self._namer, consents, known)
+
+    def judge(self, assembly: Assembly) -> GovernedBatch:
+        """Return all rows that a batch adds to the lake."""
+        now = self._clock()
+        rows = BatchRows(Clerk(self._bundle.content_hash, now, self._namer))
+        for call in assembly.unplaced:
+            _judge_unplaced(call, rows)
+        admitted = [one for placed in assembly.placed for one in self._admit(placed, rows, now)]
+        redacted = self._redact(admitted, rows)
+        self._store([one for each in redacted for one in self._reconsider(each, rows, now)], rows)
+        rows.links += self._links(assembly.links, rows)
+        self._feedback.judge(assembly.feedback, rows, now)
+        return rows.finish()
+
+    def _admit(self, placed: PlacedCall, rows: BatchRows, now: datetime) -> Iterable[Judged]:
+        """Yield the call when its content may be looked at, else write down why not."""
+        call = placed.call
+        if call.exchange.outcome is ExchangeOutcome.REFUSED:
+            rows.control(call, "refused", placed)
+            return
+        try:
+            end_user = self._end_user(call)
+            admission = admit(self._bundle, self._consents, call, end_user=end_user, now=now)
+        except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
+            rows.hold(call, "policy", f"error:{type(error).__name__}", placed)
+            return
+        one = Judged(placed, admission, end_user)
+        if admission.kept:
+            yield one
+        else:
+            rows.leave_out(one)
+
+    def _end_user(self, call: Call) -> str | None:
+        if not call.end_user:
+            return None
+        return subject_id(self._pseudonym_key, call.exchange.client.tenant_id, call.end_user)
+
+    def _redact(self, admitted: Sequence[Judged], rows: BatchRows) -> list[Judged]:
+        """Return the calls with every string redacted, in their order."""
+        groups: dict[RedactionScope, list[Judged]] = defaultdict(list)
+        for one in admitted:
+            groups[RedactionScope(one.tenant_id, one.placed.trajectory_id)].append(one)
+        clean: dict[str, Judged] = {}
+        for scope, group in groups.items():
+            together = self._redact_together(scope, group)
+            for one in group:
+                try:
+                    redaction = together or self._redaction_of(scope, [one])
+                    content = redaction.clean(one.placed.call, one.admission.without)
+                    clean[one.step_id] = replace(one, redaction=redaction, clean=content)
+                except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
+                    rows.hold_judged(one, "redact", [f"redaction:{type(error).__name__}"])
+        return [clean[one.step_id] for one in admitted if one.step_id in clean]
+
+    def _redact_together(
+        self, scope: RedactionScope, group: Sequence[Judged]
+    ) -> TrajectoryRedaction | None:
+        """Redact a trajectory at once; None when that fails, so that one call holds back only itself."""
+        try:
+            return self._redaction_of(scope, group)
+        except Exception:  # noqa: BLE001 (fail closed: each call is tried, and held, on its own)
+            return None
+
+    def _redaction_of(self, scope: RedactionScope, group: Sequence[Judged]) -> TrajectoryRedaction:
+        redaction = TrajectoryRedaction(self._redactor, self._namer, scope)
+        redaction.prepare(one.placed.call for one in group)
+        return redaction
+
+    def _reconsider(self, one: Judged, rows: BatchRows, now: datetime) -> Iterable[Judged]:
+        """Ask again with the people and classes of data that redaction found in the call."""
+        try:
+            judged = self._with_findings(one, now)
+        except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
+            rows.hold_judged(one, "policy", [f"error:{type(error).__name__}"])
+            return
+        if judged.admission.kept:
+            yield judged
+        else:
+            rows.leave_out(judged)
+
+    def _with_findings(self, one: Judged, now: datetime) -> Judged:
+        call, redaction = one.placed.call, one.redaction
+        if one.clean is None or redaction is None:
+            raise ValueError("a call must be redacted before it is judged by what was found in it")
+        found = found_in(one.clean, one.clean.context)
+        admission = admit(
+            self._bundle,
+            self._consents,
+            call,
+            end_user=one.end_user,
+            now=now,
+            subjects=found.subjects,
+            data_classes=data_classes(found.report.counts),
+        )
+        return replace(one, admission=admission, clean=redaction.clean(call, admission.without))
+
+    def _store(self, judged: Sequence[Judged], rows: BatchRows) -> None:
+        """Leave out repetitions, ask the gate, and write the rows of what it lets through."""
+        repeated = find_repetitions(self._bundle.dedup.spec, judged, self._known)
+        for one, original, reason in repeated:
+            rows.repeat(one, original, reason)
+        kept = {one.step_id: one for one in judged if one.step_id not in rows.replaced}
+        selected = self._selection.select(list(kept.values()), rows.follow)
+        for step_id, names in selected.held.items():
+            rows.hold_judged(kept[step_id], "quality", [f"quality:{name}" for name in names])
+        for draft in selected.drafts:
+            rows.store(kept[draft.step.step_id], draft)
+        rows.messages += selected.messages
+        rows.harnesses += selected.harnesses
+
+    def _links(self, links: Sequence[PlacedLink], rows: BatchRows) -> list[Link]:
+        """Return the links between steps that are both stored."""
+        stored = {step.step_id for step in rows.steps}
+        asked: dict[str, set[str]] = defaultdict(set)
+        for link in links:
+            ends = {rows.follow(link.from_step_id), rows.follow(link.to_step_id)}
+            asked[link.tenant_id] |= ends - stored - rows.not_stored
+        for tenant, steps in asked.items():
+            stored |= self._known.known_steps(tenant, steps)
+        kept = [
+            Link(
+                tenant_id=link.tenant_id,
+                kind=link.kind,
+                from_step_id=rows.follow(link.from_step_id),
+                to_step_id=rows.follow(link.to_step_id),
+                trajectory_id=link.trajectory_id,
+                recorded_at=link.recorded_at,
+                key_source=link.key_source,
+            )
+            for link in links
+            if {rows.follow(link.from_step_id), rows.follow(link.to_step_id)} <= stored
+        ]
+        return [link for link in kept if link.from_step_id != link.to_step_id]
+
+
+def _judge_unplaced(call: Call, rows: BatchRows) -> None:
+    if call.exchange.outcome is ExchangeOutcome.REFUSED:
+        rows.control(call, "refused")
+    elif call.kind is CallKind.OPAQUE:
+        rows.hold(call, "read", call.problem or "not-understood")
+    else:
+        rows.control(call, "control")

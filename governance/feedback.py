@@ -1,0 +1,135 @@
+"""Feedback judged: signals of those whose steps may be kept; the rest is counted as left out."""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+
+from governance.batch import BatchRows
+from governance.consent import ConsentLookup, ConsentQuestion, ConsentVerdict, judge_consent
+from governance.known import KnownContent
+from governance.naming import Namer
+from governance.policy.capture import CaptureField, CaptureLevel
+from governance.policy.documents import PolicyBundle
+from governance.policy.selector import Facts
+from governance.records import Decision, GovernanceRecord
+from governance.redact.values import RedactionReport
+from governance.redacting import Redactor
+from governance.retention import judge_retention
+from governance.signals import signal_id, signal_of
+from trajectory.placement import PlacedFeedback
+from trajectory.step import Signal
+
+
+class FeedbackJudge:
+    """Turns feedback into signals; what is left out leaves a decision without content."""
+
+    def __init__(
+        self,
+        bundle: PolicyBundle,
+        redactor: Redactor,
+        namer: Namer,
+        consents: ConsentLookup,
+        known: KnownContent,
+    ) -> None:
+        """Judge under ``bundle``."""
+        self._bundle = bundle
+        self._redactor = redactor
+        self._namer = namer
+        self._consents = consents
+        self._known = known
+
+    def judge(self, feedback: Sequence[PlacedFeedback], rows: BatchRows, now: datetime) -> None:
+        """Add the signals of a batch, or the reasons why they are left out."""
+        stored = self._stored_targets(feedback, rows)
+        for placed in feedback:
+            try:
+                reason, consent = self._refusal(placed, rows, stored)
+                if reason is None:
+                    rows.signals.append(self._signal(placed, rows))
+                    continue
+            except Exception as error:  # noqa: BLE001 (fail closed: leave the feedback out)
+                reason, consent = f"error:{type(error).__name__}", None
+            rows.governance.append(self._left_out(placed, rows, reason, consent, now))
+
+    def _stored_targets(self, feedback: Sequence[PlacedFeedback], rows: BatchRows) -> set[str]:
+        here = {step.step_id for step in rows.steps}
+        asked: dict[str, set[str]] = defaultdict(set)
+        for placed in feedback:
+            if placed.step_id is not None and rows.follow(placed.step_id) not in here:
+                asked[placed.feedback.client.tenant_id].add(rows.follow(placed.step_id))
+        for tenant, steps in asked.items():
+            here |= self._known.known_steps(tenant, steps - rows.not_stored)
+        return here
+
+    def _refusal(
+        self, placed: PlacedFeedback, rows: BatchRows, stored: set[str]
+    ) -> tuple[str | None, ConsentVerdict | None]:
+        """Return why a signal may not be kept, None when it may."""
+        client = placed.feedback.client
+        facts = _facts(placed)
+        question = ConsentQuestion(facts, client.purposes, headers=(), end_user=None)
+        consent = judge_consent(self._bundle.consent.spec, self._consents, question)
+        capture = self._bundle.capture.spec
+        levels = {capture.level, *(rule.level for rule in capture.matching(facts))}
+        if not consent.purposes:
+            return "consent:no-purpose", consent
+        if CaptureLevel.METADATA in levels:
+            return "capture:metadata-only", consent
+        if placed.step_id is not None and rows.follow(placed.step_id) not in stored:
+            return "signal:step-not-stored", consent
+        kept_here = any(step.trajectory_id == placed.trajectory_id for step in rows.steps)
+        if placed.trajectory_id in rows.left_out_trajectories and not kept_here:
+            return "signal:trajectory-left-out", consent
+        return None, consent
+
+    def _signal(self, placed: PlacedFeedback, rows: BatchRows) -> Signal:
+        capture = self._bundle.capture.spec
+        without = {*capture.without}
+        for rule in capture.matching(_facts(placed)):
+            without |= {*rule.without}
+        return signal_of(
+            placed,
+            redactor=self._redactor,
+            namer=self._namer,
+            follow=rows.follow,
+            keep_rationale=CaptureField.RATIONALE not in without,
+        )
+
+    def _left_out(
+        self,
+        placed: PlacedFeedback,
+        rows: BatchRows,
+        reason: str,
+        consent: ConsentVerdict | None,
+        now: datetime,
+    ) -> GovernanceRecord:
+        feedback = placed.feedback
+        tenant = feedback.client.tenant_id
+        retention = judge_retention(
+            self._bundle.retention.spec, _facts(placed), feedback.received_at
+        )
+        return GovernanceRecord(
+            tenant_id=tenant,
+            step_id=placed.step_id or signal_id(self._namer, tenant, feedback.feedback_id),
+            trajectory_id=placed.trajectory_id or "",
+            decided_at=now,
+            started_at=feedback.received_at,
+            policy_hash=rows.clerk.policy_hash,
+            decision=Decision.DROP.value,
+            reasons=("signal:left-out", reason),
+            subjects=(),
+            data_classes=(),
+            legal_basis=consent.legal_basis if consent else "none",
+            purposes=(),
+            consent_reference=None,
+            retention_class=retention.retention_class,
+            expires_at=retention.expires_at,
+            legal_hold=retention.legal_hold,
+            redaction_report=json.dumps(RedactionReport().to_json(), sort_keys=True),
+        )
+
+
+def _facts(placed: PlacedFeedback) -> Facts:
+    client = placed.feedback.client
+    return Facts(tenant=client.tenant_id, app=client.app_id, environment=client.environment)

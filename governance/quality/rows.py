@@ -1,0 +1,52 @@
+"""Expectations checked row by row in plain Python, with the meaning that Great Expectations gives them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from governance.policy.quality import (
+    Between,
+    Expectation,
+    InSet,
+    NotInSet,
+    NotNull,
+    Null,
+    PairEqual,
+    Unique,
+)
+from governance.quality.facts import StepFacts
+
+
+def failing_rows(expectation: Expectation, rows: Sequence[StepFacts]) -> list[str]:
+    """Return the step ids that do not meet an expectation."""
+    chosen = [row for row in rows if _is_meant(expectation, row)]
+    if isinstance(expectation, PairEqual):
+        pairs = [
+            (row, getattr(row, expectation.column_A), getattr(row, expectation.column_B))
+            for row in chosen
+        ]
+        return [row.step_id for row, a, b in pairs if a is not None and b is not None and a != b]
+    values = [(row, getattr(row, expectation.column)) for row in chosen]
+    if isinstance(expectation, Unique):
+        times = Counter(value for _, value in values)
+        return [row.step_id for row, value in values if value is not None and times[value] > 1]
+    return [row.step_id for row, value in values if not _holds(expectation, value)]
+
+
+def _is_meant(expectation: Expectation, row: StepFacts) -> bool:
+    return all(getattr(row, column) in wanted for column, wanted in expectation.where.items())
+
+
+def _holds(expectation: NotNull | Null | Between | InSet | NotInSet, value: Any) -> bool:
+    if isinstance(expectation, NotNull):
+        return value is not None
+    if isinstance(expectation, Null):
+        return value is None
+    if value is None:
+        return True
+    if isinstance(expectation, Between):
+        low, high = expectation.min_value, expectation.max_value
+        return (low is None or value >= low) and (high is None or value <= high)
+    if isinstance(expectation, InSet):
+        return value in expectation.value_set
+    return value not in expectation.value_set

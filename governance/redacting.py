@@ -1,0 +1,208 @@
+"""Redaction of whole trajectories: every string of a call goes through the redactor, once."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from governance.naming import Namer
+from governance.policy.capture import CaptureField
+from governance.redact.values import (
+    Redacted,
+    RedactedText,
+    RedactionError,
+    RedactionReport,
+    RedactionScope,
+)
+from governance.vocabulary import looks_like_an_id
+from trajectory.call import Call
+from trajectory.canonical import JsonObject, JsonValue, canonical_json
+from trajectory.message import Message, OpaquePart, ReasoningPart
+
+
+class Redactor(Protocol):
+    """What governance asks of redaction; raises when it cannot vouch for its output."""
+
+    def redact_messages(
+        self, messages: Sequence[Message], *, scope: RedactionScope
+    ) -> list[Redacted]:
+        """Redact messages of one trajectory; a name found in one of them goes from all."""
+        ...
+
+    def redact_text(self, text: str, *, scope: RedactionScope, path: str = "") -> RedactedText:
+        """Redact one text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CleanMessage:
+    """A redacted message with its name."""
+
+    message_id: str
+    message: Message
+    parts: str
+    """Canonical JSON of its parts."""
+    report: RedactionReport
+    subjects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CleanFields:
+    """What a call holds beside its messages, redacted."""
+
+    tools: JsonValue
+    sampling: JsonValue
+    ext: JsonValue
+    arguments: JsonValue
+    result: JsonValue
+    tool_name: str
+    tool_server: str
+    error: str | None
+    model_requested: str | None
+    model_served: str | None
+    response_id: str | None
+    report: RedactionReport
+    subjects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CleanCall:
+    """A call whose every string is redacted."""
+
+    context: tuple[CleanMessage, ...]
+    output: CleanMessage | None
+    fields: CleanFields
+
+
+class TrajectoryRedaction:
+    """Redacts the calls of one trajectory in one batch.
+
+    All messages, and all fields beside them, are redacted together, so that what one of them
+    gives away is gone from all of them; a message that is resent is redacted once.
+    """
+
+    def __init__(self, redactor: Redactor, namer: Namer, scope: RedactionScope) -> None:
+        """Work on one trajectory."""
+        self._redactor = redactor
+        self._namer = namer
+        self._scope = scope
+        self._clean: dict[bytes, Redacted] = {}
+
+    def prepare(self, calls: Iterable[Call]) -> None:
+        """Redact everything that these calls say, at once."""
+        fresh: dict[bytes, Message] = {}
+        for call in calls:
+            for message in (*_messages(call), _fields_as_message(call)):
+                key = _raw_key(message)
+                if key not in self._clean:
+                    fresh.setdefault(key, message)
+        redacted = self._redactor.redact_messages(list(fresh.values()), scope=self._scope)
+        self._clean.update(zip(fresh, redacted, strict=True))
+
+    def clean(self, call: Call, without: frozenset[CaptureField]) -> CleanCall:
+        """Return the call with every string redacted and less what policy leaves out.
+
+        The call must have been prepared.
+        """
+        messages = [
+            self._named(self._clean[_raw_key(message)], without) for message in _messages(call)
+        ]
+        output = messages.pop() if call.output is not None else None
+        return CleanCall(tuple(messages), output, self._fields(call, without))
+
+    def _named(self, redacted: Redacted, without: frozenset[CaptureField]) -> CleanMessage:
+        message = redacted.message
+        if CaptureField.REASONING in without:
+            kept = (part for part in message.parts if not isinstance(part, ReasoningPart))
+            message = replace(message, parts=tuple(kept))
+        parts = canonical_json(message.to_json()["parts"]).decode("utf-8", "replace")
+        named: JsonValue = {"role": message.role, "parts": json.loads(parts)}
+        return CleanMessage(
+            message_id=self._namer.message_id(self._scope.tenant_id, named),
+            message=message,
+            parts=parts,
+            report=redacted.report,
+            subjects=redacted.subjects,
+        )
+
+    def _fields(self, call: Call, without: frozenset[CaptureField]) -> CleanFields:
+        redacted = self._clean[_raw_key(_fields_as_message(call))]
+        part = redacted.message.parts[0]
+        if not isinstance(part, OpaquePart) or not isinstance(part.value, dict):
+            raise RedactionError("redaction changed the shape of a call; it is held back")
+        values = part.value
+
+        def field(name: str, left_out: CaptureField | None = None) -> JsonValue:
+            return None if left_out in without else values.get(name)
+
+        def text(name: str, left_out: CaptureField | None = None) -> str | None:
+            value = field(name, left_out)
+            return None if value is None else str(value)
+
+        response_id = None if CaptureField.RESPONSE_ID in without else call.response_id
+        return CleanFields(
+            tools=field("tools", CaptureField.TOOLS) or [],
+            sampling=field("sampling", CaptureField.SAMPLING) or {},
+            ext=field("ext", CaptureField.EXT) or {},
+            arguments=field("arguments"),
+            result=field("result"),
+            tool_name=text("tool") or "",
+            tool_server=text("server") or "",
+            error=text("error", CaptureField.ERROR),
+            model_requested=text("model_requested"),
+            model_served=text("model_served"),
+            response_id=public_id(self._redactor, self._namer, self._scope.tenant_id, response_id),
+            report=_under_fields(redacted.report),
+            subjects=redacted.subjects,
+        )
+
+
+def public_id(redactor: Redactor, namer: Namer, tenant_id: str, value: str | None) -> str | None:
+    """Return an id of an API as it is where nothing can hide in it, else its keyed hash.
+
+    A step's ``response_id`` and the target of feedback that names it come out equal.
+    """
+    if value is None:
+        return None
+    if looks_like_an_id(value):
+        scope = RedactionScope(tenant_id=tenant_id, trajectory_id="")
+        if redactor.redact_text(value, scope=scope, path="/response_id").text == value:
+            return value
+    return namer.name(tenant_id, "id", value)
+
+
+def _messages(call: Call) -> list[Message]:
+    return [*call.context, *([call.output] if call.output is not None else [])]
+
+
+def _fields_as_message(call: Call) -> Message:
+    """Return what a call holds beside its messages in a message's shape, to be redacted with them."""
+    dispatch = call.dispatch
+    fields: dict[str, JsonValue] = {
+        "tools": list(call.tools),
+        "sampling": call.sampling,
+        "ext": call.ext,
+        "error": call.error,
+        "model_requested": call.model_requested,
+        "model_served": call.model_served,
+    }
+    if dispatch is not None:
+        fields["tool"], fields["server"] = dispatch.name, dispatch.server
+        fields["arguments"], fields["result"] = dispatch.arguments, dispatch.result
+    said: JsonObject = {n: value for n, value in fields.items() if value not in (None, [], {}, "")}
+    return Message("call", (OpaquePart(said),))
+
+
+def _under_fields(report: RedactionReport) -> RedactionReport:
+    """Return the report with places named as the call's own fields."""
+    places = tuple(
+        place._replace(path=place.path.removeprefix(_WRAPPER)) for place in report.places
+    )
+    return RedactionReport(report.counts, places, report.versions)
+
+
+_WRAPPER = "/parts/0/value"
+
+
+def _raw_key(message: Message) -> bytes:
+    return canonical_json(message.to_json())

@@ -1,0 +1,263 @@
+"""Rows of the lake from redacted calls: steps, messages, tokens and harnesses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from governance.naming import Namer
+from governance.policy.capture import CaptureField
+from governance.redacting import CleanCall, CleanMessage
+from governance.vocabulary import finish_reason, reason_word
+from trajectory.call import Call, CallKind
+from trajectory.canonical import JsonValue, canonical_json
+from trajectory.message import ToolCallPart, ToolResultPart
+from trajectory.placement import PlacedCall
+from trajectory.step import Harness, Step, StoredMessage, StoredToolCall, StoredToolResult, Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The rows that one call would add, before the quality gate has seen them."""
+
+    placed: PlacedCall
+    clean: CleanCall
+    step: Step
+    messages: tuple[StoredMessage, ...]
+    """All messages that the step names itself, known to the lake or not."""
+    harness: Harness | None
+    tokens: Tokens | None
+    context_ids: tuple[str, ...]
+    """The whole conversation that the step saw."""
+
+    @property
+    def conversation(self) -> tuple[str, ...]:
+        """What a child of this step builds on: its whole context and its output."""
+        output = self.step.output_message_id
+        return (*self.context_ids, output) if output else self.context_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a step's conversation can be stored against."""
+
+    parent_step_id: str | None
+    keep: int
+
+
+def base_on(
+    placed: PlacedCall,
+    clean: CleanCall,
+    parent_step_id: str | None,
+    parent: Draft | None,
+    *,
+    stored: bool,
+) -> Base:
+    """Return how much of the parent's conversation a step can lean on.
+
+    A parent in the same batch is compared message by message; one in the lake is trusted as
+    assembly placed it; without a stored parent the whole conversation is stored again.
+    """
+    if parent is not None:
+        keep = 0
+        for mine, theirs in zip(clean.context, parent.conversation, strict=False):
+            if mine.message_id != theirs:
+                break
+            keep += 1
+        return Base(parent_step_id, keep)
+    if parent_step_id is not None and stored:
+        return Base(parent_step_id, min(placed.context_keep, len(clean.context)))
+    return Base(parent_step_id, 0)
+
+
+def draft(
+    placed: PlacedCall,
+    clean: CleanCall,
+    base: Base,
+    *,
+    without: frozenset[CaptureField],
+    namer: Namer,
+) -> Draft:
+    """Return the rows of one call."""
+    call = placed.call
+    tenant = call.exchange.client.tenant_id
+    new = clean.context[base.keep :]
+    tokens = _tokens(placed, clean, without)
+    harness = None if CaptureField.TOOLS in without else _harness(call, clean, namer)
+    context_ids = tuple(message.message_id for message in clean.context)
+    step = _step(
+        placed, clean, base, new, tokens, harness, namer.name(tenant, "state", [*context_ids])
+    )
+    written = (*new, *([clean.output] if clean.output else ()))
+    messages = {one.message_id: _stored(tenant, one, call.exchange.started_at) for one in written}
+    return Draft(placed, clean, step, tuple(messages.values()), harness, tokens, context_ids)
+
+
+def _stored(tenant: str, clean: CleanMessage, seen_at: datetime) -> StoredMessage:
+    return StoredMessage(
+        tenant_id=tenant,
+        message_id=clean.message_id,
+        role=clean.message.role,
+        parts=clean.parts,
+        characters=len(clean.parts),
+        first_seen_at=seen_at,
+    )
+
+
+def _step(
+    placed: PlacedCall,
+    clean: CleanCall,
+    base: Base,
+    new: Sequence[CleanMessage],
+    tokens: Tokens | None,
+    harness: Harness | None,
+    state_hash: str,
+) -> Step:
+    call, exchange, fields = placed.call, placed.call.exchange, clean.fields
+    started, first, ended = exchange.started_at, exchange.first_byte_at, exchange.ended_at
+    return Step(
+        tenant_id=exchange.client.tenant_id,
+        app_id=exchange.client.app_id,
+        environment=exchange.client.environment,
+        trajectory_id=placed.trajectory_id,
+        step_id=placed.step_id,
+        step_index=placed.step_index,
+        parent_step_id=base.parent_step_id,
+        branch=placed.branch,
+        kind=call.kind.value,
+        role_in_graph=reason_word(placed.role_in_graph),
+        key_source=reason_word(placed.key_source),
+        exchange_id=exchange.exchange_id,
+        route=exchange.route,
+        dialect=call.dialect,
+        started_at=started,
+        ended_at=ended,
+        context_keep=base.keep,
+        context_message_ids=tuple(message.message_id for message in new),
+        output_message_id=clean.output.message_id if clean.output else None,
+        tool_calls=_tool_calls(placed, clean),
+        tool_results=_tool_results(placed, clean, new),
+        model_requested=fields.model_requested,
+        model_served=fields.model_served,
+        harness_id=harness.harness_id if harness else None,
+        sampling=_json(fields.sampling),
+        response_id=fields.response_id,
+        finish_reason=finish_reason(call.finish_reason),
+        http_status=exchange.response.status if exchange.response else None,
+        error=fields.error,
+        streamed=call.streamed,
+        retry_of=placed.retry_of,
+        input_tokens=call.usage.input_tokens,
+        output_tokens=call.usage.output_tokens,
+        cached_input_tokens=call.usage.cached_input_tokens,
+        latency_ms=(ended - started).total_seconds() * 1000 if ended else None,
+        time_to_first_token_ms=(first - started).total_seconds() * 1000 if first else None,
+        state_hash=state_hash,
+        capture_level="tokens" if tokens else "text",
+        replay_class=_replay_class(call),
+        session_hint=placed.session_hint,
+        group_id=placed.group_id,
+        ext=_json(_ext(clean)),
+    )
+
+
+def _ext(clean: CleanCall) -> JsonValue:
+    """Return the fields that the protocol does not know, and the server of a dispatched tool."""
+    ext = clean.fields.ext
+    if clean.fields.tool_server and isinstance(ext, dict):
+        return {**ext, "tool_server": clean.fields.tool_server}
+    return ext
+
+
+def _tool_calls(placed: PlacedCall, clean: CleanCall) -> tuple[StoredToolCall, ...]:
+    if placed.call.dispatch is not None:
+        arguments = _json(clean.fields.arguments)
+        return (StoredToolCall(placed.step_id, clean.fields.tool_name, arguments),)
+    parts = clean.output.message.parts if clean.output else ()
+    return tuple(
+        StoredToolCall(part.call_id, part.name, _json(part.arguments), part.arguments_valid)
+        for part in parts
+        if isinstance(part, ToolCallPart)
+    )
+
+
+def _tool_results(
+    placed: PlacedCall, clean: CleanCall, new: Sequence[CleanMessage]
+) -> tuple[StoredToolResult, ...]:
+    if (dispatch := placed.call.dispatch) is not None:
+        result = _json(clean.fields.result)
+        return (StoredToolResult(placed.step_id, result, dispatch.is_error),)
+    return tuple(
+        StoredToolResult(part.call_id, _json(part.content), part.is_error)
+        for one in new
+        for part in one.message.parts
+        if isinstance(part, ToolResultPart)
+    )
+
+
+def _replay_class(call: Call) -> str:
+    """Return whether the same call could be made again with a similar answer."""
+    fixed = call.sampling.get("seed") is not None or call.sampling.get("temperature") == 0
+    return "approximate" if call.kind is CallKind.MODEL and fixed else "none"
+
+
+def _harness(call: Call, clean: CleanCall, namer: Namer) -> Harness | None:
+    prompts: list[str] = []
+    for one in clean.context:
+        if one.message.role not in ("system", "developer"):
+            break
+        prompts.append(one.message.text())
+    if not prompts and not clean.fields.tools:
+        return None
+    prompt, tools = "\n\n".join(prompts), clean.fields.tools
+    tenant = call.exchange.client.tenant_id
+    return Harness(
+        tenant_id=tenant,
+        harness_id=namer.name(tenant, "harness", [prompt, tools, clean.fields.sampling]),
+        system_prompt=prompt,
+        tools=_json(tools),
+        sampling=_json(clean.fields.sampling),
+        first_seen_at=call.exchange.started_at,
+    )
+
+
+def _tokens(
+    placed: PlacedCall, clean: CleanCall, without: frozenset[CaptureField]
+) -> Tokens | None:
+    """Return the exact tokens that redaction left true; token ids decode to text.
+
+    A changed answer takes all tokens away. A changed context takes the prompt's tokens away: what
+    stays is the answer, with its context masked.
+    """
+    call, captured = placed.call, placed.call.tokens
+    output = clean.output
+    hidden = CaptureField.REASONING in without and call.output is not None
+    if captured is None or CaptureField.TOKENS in without or hidden:
+        return None
+    if output is None or output.report.changed:
+        return None
+    context_clean = not any(one.report.changed for one in clean.context) and not _tools_changed(
+        clean
+    )
+    prompt = captured.prompt_token_ids if context_clean else None
+    return Tokens(
+        tenant_id=call.exchange.client.tenant_id,
+        trajectory_id=placed.trajectory_id,
+        step_id=placed.step_id,
+        started_at=call.exchange.started_at,
+        tokenizer_id=None,
+        prompt_token_ids=prompt,
+        completion_token_ids=captured.completion_token_ids,
+        logprobs=captured.logprobs,
+        loss_mask=None,
+        model_served=clean.fields.model_served,
+        token_fidelity="exact" if context_clean else "span_masked",
+    )
+
+
+def _tools_changed(clean: CleanCall) -> bool:
+    """Return whether redaction found anything in the definitions that the prompt also holds."""
+    return any(place.path.startswith("/tools") for place in clean.fields.report.places)
+
+
+def _json(value: JsonValue) -> str:
+    return canonical_json(value).decode("utf-8", "replace")

@@ -1,0 +1,173 @@
+"""Selection: which redacted calls become steps, after the gate and with nothing left hanging."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from governance.judged import Judged
+from governance.known import KnownContent
+from governance.naming import Namer
+from governance.quality import QualityGate, RowGate, StepFacts
+from governance.quality.facts import step_facts
+from governance.quality.leftovers import LeftoverCheck
+from governance.rows import Draft, base_on, draft
+from trajectory.step import Harness, StoredMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What the gate let through, and what it held."""
+
+    drafts: tuple[Draft, ...]
+    held: dict[str, tuple[str, ...]]
+    """step_id → expectations that it does not meet."""
+    messages: tuple[StoredMessage, ...]
+    """New to the lake, each once."""
+    harnesses: tuple[Harness, ...]
+
+
+class Selection:
+    """Builds rows, asks the gate, and builds again what leaned on a step that was held.
+
+    A step whose parent is not stored carries its whole conversation itself.
+    """
+
+    def __init__(
+        self,
+        *,
+        gate: QualityGate,
+        cascade: RowGate,
+        leftovers: LeftoverCheck,
+        known: KnownContent,
+        namer: Namer,
+    ) -> None:
+        """Select with ``gate``.
+
+        Args:
+            gate: decides over each whole batch.
+            cascade: the same expectations, for steps rebuilt because their parent was held.
+            leftovers: the second pass over redacted text.
+            known: what the lake already holds.
+            namer: names content.
+        """
+        self._gate = gate
+        self._cascade = cascade
+        self._leftovers = leftovers
+        self._known = known
+        self._namer = namer
+
+    def select(self, judged: Sequence[Judged], follow: Callable[[str], str]) -> Selected:
+        """Return the rows of those calls that the gate lets through, in their order."""
+        run = _Run(judged, follow, self._known_parents(judged, follow), self._namer)
+        run.build(list(run.judged))
+        while failures := self._gate.failures(self._facts(run, run.drafts.values())):
+            changed = run.hold(failures)
+            while changed:
+                run.build(changed)
+                facts = self._facts(run, [run.drafts[step_id] for step_id in changed])
+                changed = run.hold(self._cascade.failures(facts))
+        drafts = tuple(run.drafts[step_id] for step_id in run.judged if step_id in run.drafts)
+        return Selected(drafts, run.held, self._new_messages(drafts), self._new_harnesses(drafts))
+
+    def _facts(self, run: "_Run", drafts: Iterable[Draft]) -> list[StepFacts]:
+        here = {row.message_id for one in run.drafts.values() for row in one.messages}
+        parents = run.known_parents | run.drafts.keys()
+        return [
+            step_facts(one, leftovers=self._leftovers, messages=here, parents=parents)
+            for one in drafts
+        ]
+
+    def _known_parents(
+        self, judged: Sequence[Judged], follow: Callable[[str], str]
+    ) -> Collection[str]:
+        here = {one.step_id for one in judged}
+        asked: dict[str, set[str]] = defaultdict(set)
+        for one in judged:
+            if (
+                one.placed.parent_step_id
+                and (parent := follow(one.placed.parent_step_id)) not in here
+            ):
+                asked[one.tenant_id].add(parent)
+        return {
+            step
+            for tenant, steps in asked.items()
+            for step in self._known.known_steps(tenant, steps)
+        }
+
+    def _new_messages(self, drafts: Sequence[Draft]) -> tuple[StoredMessage, ...]:
+        rows: dict[str, dict[str, StoredMessage]] = defaultdict(dict)
+        for one in drafts:
+            for row in one.messages:
+                rows[row.tenant_id].setdefault(row.message_id, row)
+        return tuple(
+            row
+            for tenant, found in rows.items()
+            for known in [self._known.known_messages(tenant, found.keys())]
+            for row in found.values()
+            if row.message_id not in known
+        )
+
+    def _new_harnesses(self, drafts: Sequence[Draft]) -> tuple[Harness, ...]:
+        rows: dict[str, dict[str, Harness]] = defaultdict(dict)
+        for one in drafts:
+            if one.harness is not None:
+                rows[one.harness.tenant_id].setdefault(one.harness.harness_id, one.harness)
+        return tuple(
+            row
+            for tenant, found in rows.items()
+            for known in [self._known.known_harnesses(tenant, found.keys())]
+            for row in found.values()
+            if row.harness_id not in known
+        )
+
+
+class _Run:
+    """The drafts of one batch while the gate works on them."""
+
+    def __init__(
+        self,
+        judged: Sequence[Judged],
+        follow: Callable[[str], str],
+        known_parents: Collection[str],
+        namer: Namer,
+    ) -> None:
+        self.judged = {one.step_id: one for one in judged}
+        self.drafts: dict[str, Draft] = {}
+        self.held: dict[str, tuple[str, ...]] = {}
+        self.known_parents = set(known_parents)
+        self._follow = follow
+        self._namer = namer
+
+    def build(self, step_ids: Iterable[str]) -> None:
+        """(Re)build drafts, parents first as the order of start times gives them."""
+        for step_id in step_ids:
+            one = self.judged[step_id]
+            if one.clean is None:
+                continue
+            parent = self._parent(one)
+            base = base_on(
+                one.placed,
+                one.clean,
+                parent,
+                self.drafts.get(parent or ""),
+                stored=parent in self.known_parents,
+            )
+            without = one.admission.without
+            self.drafts[step_id] = draft(
+                one.placed, one.clean, base, without=without, namer=self._namer
+            )
+
+    def hold(self, failures: dict[str, tuple[str, ...]]) -> list[str]:
+        """Take failing steps out; return the steps that leaned on them."""
+        self.held |= failures
+        for step_id in failures:
+            self.drafts.pop(step_id, None)
+        return [
+            step_id
+            for step_id in self.drafts
+            if (self._parent(self.judged[step_id]) or "") in failures
+        ]
+
+    def _parent(self, one: Judged) -> str | None:
+        parent = one.placed.parent_step_id
+        return self._follow(parent) if parent is not None else None

@@ -22,7 +22,7 @@ WITH judged AS (
     SELECT s.*, e.step_id IS NOT NULL AND coalesce(e.purposed, false) AS permitted,
            e.policy_hash AS decided_under,
            CASE WHEN s.kind <> 'model' THEN 'tool_step'
-                WHEN e.step_id IS NULL THEN 'not_eligible'
+                WHEN e.step_id IS NULL THEN 'not_eligible:' || coalesce(p.refusal, 'no_decision')
                 WHEN NOT coalesce(e.purposed, false) THEN 'purpose_not_allowed'
                 WHEN NOT coalesce(e.chosen, false) THEN 'where'
                 WHEN s.role_in_graph <> 'agent' THEN 'role_' || s.role_in_graph
@@ -34,6 +34,7 @@ WITH judged AS (
                ({where}) AS chosen
         FROM eligible_steps
     ) e ON s.tenant_id = e.tenant_id AND s.step_id = e.step_id
+    LEFT JOIN permissions p ON s.tenant_id = p.tenant_id AND s.step_id = p.step_id
 )
 """
 
@@ -68,13 +69,16 @@ class SelectedStep(NamedTuple):
     exchange_id: str
 
 
-def steps_of(source: LearningSource, spec: SubstrateSpec) -> Iterator[SelectedStep]:
+def steps_of(
+    source: LearningSource, spec: SubstrateSpec, *, as_of: Mapping[str, int]
+) -> Iterator[SelectedStep]:
     """Yield every model step of each trajectory that has something to learn from, in order."""
     table = source.query(
         f"{_judged(spec)} SELECT {_STEP_COLUMNS} FROM judged "  # noqa: S608
         "WHERE kind = 'model' AND trajectory_id IN "
         "(SELECT trajectory_id FROM judged WHERE refusal IS NULL) "
-        "ORDER BY tenant_id, trajectory_id, step_index, step_id"
+        "ORDER BY tenant_id, trajectory_id, step_index, step_id",
+        as_of=as_of,
     )
     for batch in table.to_batches(max_chunksize=4096):
         for row in batch.to_pylist():
@@ -83,12 +87,15 @@ def steps_of(source: LearningSource, spec: SubstrateSpec) -> Iterator[SelectedSt
             yield SelectedStep(StepRow(**row), policy_hash, exchange_id)
 
 
-def refusals_elsewhere(source: LearningSource, spec: SubstrateSpec) -> Counter[str]:
+def refusals_elsewhere(
+    source: LearningSource, spec: SubstrateSpec, *, as_of: Mapping[str, int]
+) -> Counter[str]:
     """Count by reason the steps that :func:`steps_of` does not yield."""
     table = source.query(
         _judged(spec) + "SELECT refusal, count(*) AS steps FROM judged WHERE refusal IS NOT NULL "  # noqa: S608
         "AND (kind <> 'model' OR trajectory_id NOT IN "
-        "(SELECT trajectory_id FROM judged WHERE refusal IS NULL)) GROUP BY refusal"
+        "(SELECT trajectory_id FROM judged WHERE refusal IS NULL)) GROUP BY refusal",
+        as_of=as_of,
     )
     return Counter({row["refusal"]: row["steps"] for row in table.to_pylist()})
 
@@ -119,12 +126,15 @@ class Rewards:
     """(tenant, trajectory, session or group) → signals, oldest first."""
 
     @classmethod
-    def read(cls, source: LearningSource, spec: RewardSpec) -> "Rewards":
+    def read(
+        cls, source: LearningSource, spec: RewardSpec, *, as_of: Mapping[str, int]
+    ) -> "Rewards":
         """Read the signals that the spec names from the view ``rewards_latest``."""
         table = source.query(
             "SELECT tenant_id, target_kind, target_id, trajectory_id, step_id, name, value, "  # noqa: S608
             f"observed_at, signal_id FROM rewards_latest WHERE list_contains({_list(tuple(spec.signals))}, name) "
-            "AND value IS NOT NULL ORDER BY observed_at, signal_id"
+            "AND value IS NOT NULL ORDER BY observed_at, signal_id",
+            as_of=as_of,
         )
         signals: dict[tuple[str, str], list[_Seen]] = {}
         for row in table.to_pylist():

@@ -16,11 +16,17 @@ def silent(stage: str, done: int, total: int | None) -> None:
 class LearningSource(Protocol):
     """A lake as training sees it; ``lakehouse.lake.Lake`` is the one that ships."""
 
-    def query(self, sql: str, *, parameters: Sequence[Any] | None = None) -> pa.Table:
-        """Return the rows of one SQL statement over the lake's tables and views."""
+    def query(
+        self,
+        sql: str,
+        *,
+        parameters: Sequence[Any] | None = None,
+        as_of: Mapping[str, int] | None = None,
+    ) -> pa.Table:
+        """Return the rows of one SQL statement, at the present or at given table versions."""
         ...
 
-    def append_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> Any:
+    def append_rows(self, table: str, rows: Sequence[Any]) -> int:
         """Append rows to a table."""
         ...
 

@@ -130,10 +130,10 @@ def build_substrate(
     spec = substrate.spec
     versions = source.versions()
     progress("select", 0, None)
-    left_out_steps = refusals_elsewhere(source, spec)
-    items, origins = _walk(source, spec, left_out_steps)
+    left_out_steps = refusals_elsewhere(source, spec, as_of=versions)
+    items, origins = _walk(source, spec, versions, left_out_steps)
     progress("score", 0, len(items))
-    scored, left_out_items = _score(items, Rewards.read(source, spec.reward), spec)
+    scored, left_out_items = _score(items, Rewards.read(source, spec.reward, as_of=versions), spec)
     progress("write", 0, len(scored))
     used = {origins[step].policy_hash for entry in scored for step in entry.item.step_ids}
     manifest = _write(
@@ -160,13 +160,16 @@ def build_substrate(
 
 
 def _walk(
-    source: LearningSource, spec: SubstrateSpec, left_out: Counter[str]
+    source: LearningSource,
+    spec: SubstrateSpec,
+    versions: Mapping[str, int],
+    left_out: Counter[str],
 ) -> tuple[list[Item], dict[str, SelectedStep]]:
     """Return the items and, for their steps, where each came from."""
     origins: dict[str, SelectedStep] = {}
 
     def rows() -> Iterator[StepRow]:
-        for selected in steps_of(source, spec):
+        for selected in steps_of(source, spec, as_of=versions):
             if selected.step.refusal is None:
                 origins[selected.step.step_id] = selected
             yield selected.step
@@ -200,7 +203,7 @@ def _score(
         )
     for keep in (_without_duplicates, _decontaminated, _capped):
         scored = keep(scored, spec, left_out)
-    return sorted(scored, key=lambda entry: entry.item.item_id), left_out
+    return sorted(scored, key=lambda entry: entry.item.item_id), +left_out
 
 
 def _without_duplicates(

@@ -92,7 +92,9 @@ turns = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(turns=turns, data=st.data())
 def test_property_learned_text_is_exactly_the_chosen_turns(
     tokenizer: Any, turns: list[dict[str, Any]], data: st.DataObject

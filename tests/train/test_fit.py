@@ -1,0 +1,136 @@
+"""Training is reproducible, counts its rows, and leaves nothing behind but its results."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from train.documents import merge
+from train.errors import TrainingError
+from train.fit import FitResult, fit
+from train.recipes.base import Rows
+from train.recipes.settings import Recipe, RecipeSpec, shipped_recipe
+from train.rows import Masker
+from trajectory.errors import ConfigurationError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def spec(**training: Any) -> RecipeSpec:
+    """The shipped sft recipe with small settings."""
+    small = {"epochs": 2, "batch_size": 4, "learning_rate": 0.01, "threads": 1, "log_steps": 1}
+    document = shipped_recipe("sft").model_dump(mode="json")
+    changed = merge(document, {"spec": {"training": {**small, **training}}})
+    return Recipe.model_validate(changed).spec
+
+
+def rows(tokenizer: Any, count: int = 8) -> Rows:
+    columns: dict[str, list[Any]] = {"input_ids": [], "labels": []}
+    for number in range(count):
+        ask = {"role": "user", "content": f"Say {number}{'!' * number}"}
+        answer = {"role": "assistant", "content": f"{number}"}
+        (row,) = Masker(tokenizer).mask([ask, answer], [1]).rows
+        columns["input_ids"].append(row.input_ids)
+        columns["labels"].append(row.labels)
+    return Rows(columns, Counter(), tuple(f"i{number}" for number in range(count)))
+
+
+def weights(result: FitResult) -> bytes:
+    return (result.model / "model.safetensors").read_bytes()
+
+
+def tensors(model: Path) -> dict[str, Any]:
+    from safetensors.torch import load_file
+
+    return dict(load_file(model / "model.safetensors"))
+
+
+def test_same_seed_same_weights_and_another_seed_others(tiny_model: Path, tmp_path: Path) -> None:
+    results = [
+        fit(spec(seed=seed), base=tiny_model, make_rows=rows, out=tmp_path / str(number))
+        for number, seed in enumerate((3, 3, 4))
+    ]
+    assert weights(results[0]) == weights(results[1])
+    assert weights(results[0]) != weights(results[2])
+
+
+def test_one_by_four_accumulated_equals_four_at_once(tiny_model: Path, tmp_path: Path) -> None:
+    import torch
+
+    plain = {"group_by_length": False, "epochs": 1, "schedule": "constant", "learning_rate": 0.001}
+    at_once = fit(
+        spec(batch_size=4, accumulation=1, **plain),
+        base=tiny_model,
+        make_rows=rows,
+        out=tmp_path / "a",
+    )
+    accumulated = fit(
+        spec(batch_size=1, accumulation=4, **plain),
+        base=tiny_model,
+        make_rows=rows,
+        out=tmp_path / "b",
+    )
+    assert at_once.steps == accumulated.steps == 2
+    for name, tensor in tensors(at_once.model).items():
+        torch.testing.assert_close(tensor, tensors(accumulated.model)[name], atol=2e-5, rtol=1e-4)
+
+
+def test_resume_gives_what_no_interruption_gives(tiny_model: Path, tmp_path: Path) -> None:
+    whole = fit(spec(), base=tiny_model, make_rows=rows, out=tmp_path / "whole")
+    fit(spec(save_steps=2, epochs=2), base=tiny_model, make_rows=rows, out=tmp_path / "cut")
+    # What a kill after step 2 leaves: the checkpoint, no later one and no model.
+    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "checkpoint-4")
+    shutil.rmtree(tmp_path / "cut" / "model")
+    resumed = fit(
+        spec(save_steps=2), base=tiny_model, make_rows=rows, out=tmp_path / "cut", resume=True
+    )
+    assert weights(resumed) == weights(whole)
+
+
+def test_run_leaves_curves_and_model_but_no_rows(tiny_model: Path, tmp_path: Path) -> None:
+    stages: list[str] = []
+    result = fit(
+        spec(),
+        base=tiny_model,
+        make_rows=rows,
+        out=tmp_path,
+        progress=lambda stage, done, total: stages.append(stage),
+    )
+    assert {path.name for path in tmp_path.iterdir()} <= {
+        "model",
+        "metrics.jsonl",
+        "tensorboard",
+        "checkpoints",
+    }
+    assert (tmp_path / "metrics.jsonl").read_text().count("loss") >= 4
+    assert list((tmp_path / "tensorboard").iterdir())
+    assert result.steps == 4
+    assert result.tokens == 2 * result.rows.tokens
+    assert {"rows", "train", "save"} <= set(stages)
+
+
+def test_adapter_is_merged_and_kept(tiny_model: Path, tmp_path: Path) -> None:
+    lora = RecipeSpec.model_validate({**spec().model_dump(), "adapter": {"rank": 2, "alpha": 4}})
+    result = fit(lora, base=tiny_model, make_rows=rows, out=tmp_path)
+    assert (result.model / "adapter" / "adapter_model.safetensors").exists()
+    assert set(tensors(result.model)) == set(tensors(tiny_model))
+
+
+def test_loss_that_is_not_finite_ends_with_an_error(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"the loss became .*lower the learning rate"):
+        fit(
+            spec(learning_rate=1e30, gradient_norm=1e30, warmup_share=0, schedule="constant"),
+            base=tiny_model,
+            make_rows=rows,
+            out=tmp_path,
+        )
+
+
+def test_base_without_chat_template_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(tiny_model, bare)
+    (bare / "chat_template.jinja").unlink()
+    with pytest.raises(ConfigurationError, match="no chat template"):
+        fit(spec(), base=bare, make_rows=rows, out=tmp_path / "run")

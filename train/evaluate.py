@@ -1,0 +1,236 @@
+"""Evaluates models with the user's own command and compares two on the same tasks.
+
+The command is called as ``… --model PATH --report FILE --tasks N --seed S`` and writes one JSON
+object per line: ``{"task_id", "attempt", "success", "reward", "slice"?}``.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from train.errors import EvaluationError
+from train.intervals import Interval, newcombe, paired_bootstrap, wilson
+from train.recipes.settings import EvaluationSettings
+from train.source import Progress, silent
+
+_TAIL = 400
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a model did at one attempt at one task."""
+
+    task_id: str
+    attempt: int
+    success: bool
+    reward: float
+    slice: str | None = None
+    """A part of the tasks that is judged on its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceComparison:
+    """Base and candidate on some tasks."""
+
+    tasks: int
+    base: float
+    """Success rate."""
+    candidate: float
+    gain: Interval
+    """Of the success rate, candidate minus base, on the same tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Base and candidate on the same tasks, as a whole and slice by slice."""
+
+    tasks: int
+    attempts: int
+    """Attempts of each model at all tasks."""
+    base: Interval
+    candidate: Interval
+    gain: Interval
+    reward_gain: Interval
+    slices: Mapping[str, SliceComparison]
+    confidence: float
+
+
+def evaluate(
+    settings: EvaluationSettings, model: Path, *, report: Path, progress: Progress = silent
+) -> list[TaskResult]:
+    """Run the evaluator on a model and return its report.
+
+    Raises:
+        EvaluationError: the command failed, took too long, or wrote something unreadable.
+    """
+    progress("evaluate", 0, settings.tasks)
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.unlink(missing_ok=True)
+    command = [_program(settings.command[0]), *settings.command[1:]]
+    options = ["--model", str(model), "--report", str(report)]
+    numbers = ["--tasks", str(settings.tasks), "--seed", str(settings.seed)]
+    # The evaluator's words may hold content: they go to a file that is deleted, not to our log.
+    with tempfile.TemporaryFile(dir=report.parent) as errors:
+        try:
+            done = subprocess.run(
+                [*command, *options, *numbers],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                timeout=settings.timeout_seconds,
+                check=False,
+                env=os.environ,
+            )
+        except OSError as error:
+            raise EvaluationError(
+                f"evaluation.command: {settings.command[0]!r} cannot be started ({error.strerror})"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise EvaluationError(
+                f"the evaluator took longer than {settings.timeout_seconds:g} s; "
+                "raise evaluation.timeout_seconds or lower evaluation.tasks"
+            ) from None
+        if done.returncode != 0:
+            raise EvaluationError(
+                f"the evaluator ended with code {done.returncode}; its last words: {_last_words(errors)}"
+            )
+    return read_report(report)
+
+
+def _program(name: str) -> str:
+    """``python`` means the interpreter that runs us, so that a recipe works in any environment."""
+    return sys.executable if name == "python" else name
+
+
+def _last_words(errors: Any) -> str:
+    errors.seek(0)
+    return str(errors.read().decode("utf-8", "replace").strip()[-_TAIL:])
+
+
+def read_report(path: Path) -> list[TaskResult]:
+    """Read an evaluator's report.
+
+    Raises:
+        EvaluationError: naming the line and what is wrong with it.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        raise EvaluationError(f"{path}: the evaluator wrote no report") from None
+    results = [_result(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not results:
+        raise EvaluationError(f"{path}: the report is empty; the evaluator must try some tasks")
+    keys = {(result.task_id, result.attempt) for result in results}
+    if len(keys) != len(results):
+        raise EvaluationError(f"{path}: a task and attempt stands there twice; number the attempts")
+    return results
+
+
+def _result(path: Path, number: int, line: str) -> TaskResult:
+    try:
+        value = json.loads(line)
+        return TaskResult(
+            task_id=str(value["task_id"]),
+            attempt=int(value.get("attempt", 0)),
+            success=bool(value["success"]),
+            reward=float(value.get("reward", value["success"])),
+            slice=None if value.get("slice") is None else str(value["slice"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise EvaluationError(
+            f"{path}:{number}: not a result ({type(error).__name__}); a line is "
+            '{"task_id": "…", "attempt": 0, "success": true, "reward": 1.0, "slice": "…"}'
+        ) from None
+
+
+def compare(
+    base: Sequence[TaskResult], candidate: Sequence[TaskResult], settings: EvaluationSettings
+) -> Comparison:
+    """Compare two models on the same tasks and attempts.
+
+    Raises:
+        EvaluationError: the reports are not about the same tasks.
+    """
+    base = sorted(base, key=lambda result: (result.task_id, result.attempt))
+    candidate = sorted(candidate, key=lambda result: (result.task_id, result.attempt))
+    keys = [[(result.task_id, result.attempt) for result in side] for side in (base, candidate)]
+    if keys[0] != keys[1]:
+        raise EvaluationError(
+            "base and candidate were not tried at the same tasks; "
+            "the evaluator must choose tasks from --tasks and --seed alone"
+        )
+    whole = _on(base, candidate, settings)
+    if whole.tasks < 2:
+        raise EvaluationError("one task tells nothing; the evaluator must try at least two")
+    names = sorted({result.slice for result in base if result.slice is not None})
+    slices = {name: _on(*_only(name, base, candidate), settings) for name in names}
+    rewards = [[result.reward for result in side] for side in (candidate, base)]
+    return Comparison(
+        tasks=whole.tasks,
+        attempts=len(base),
+        base=wilson(sum(r.success for r in base), len(base), settings.confidence),
+        candidate=wilson(sum(r.success for r in candidate), len(base), settings.confidence),
+        gain=whole.gain,
+        reward_gain=_bootstrap(base, rewards[0], rewards[1], settings),
+        slices=slices,
+        confidence=settings.confidence,
+    )
+
+
+def _only(
+    name: str, base: Sequence[TaskResult], candidate: Sequence[TaskResult]
+) -> tuple[list[TaskResult], list[TaskResult]]:
+    pairs = [(b, c) for b, c in zip(base, candidate, strict=True) if b.slice == name]
+    return [b for b, _ in pairs], [c for _, c in pairs]
+
+
+def _on(
+    base: Sequence[TaskResult], candidate: Sequence[TaskResult], settings: EvaluationSettings
+) -> SliceComparison:
+    tasks = len({result.task_id for result in base})
+    outcomes = [(c.success, b.success) for b, c in zip(base, candidate, strict=True)]
+    if tasks == len(base):
+        gain = newcombe(
+            both=outcomes.count((True, True)),
+            first=outcomes.count((True, False)),
+            second=outcomes.count((False, True)),
+            neither=outcomes.count((False, False)),
+            confidence=settings.confidence,
+        )
+    else:
+        first, second = [float(c) for c, _ in outcomes], [float(b) for _, b in outcomes]
+        gain = _bootstrap(base, first, second, settings)
+    return SliceComparison(
+        tasks=tasks,
+        base=sum(b for _, b in outcomes) / len(outcomes),
+        candidate=sum(c for c, _ in outcomes) / len(outcomes),
+        gain=gain,
+    )
+
+
+def _bootstrap(
+    results: Sequence[TaskResult],
+    first: Sequence[float],
+    second: Sequence[float],
+    settings: EvaluationSettings,
+) -> Interval:
+    """Bootstrap over tasks: the attempts at one task are not independent, so they stay together."""
+    sums: dict[str, list[float]] = {}
+    for result, one, two in zip(results, first, second, strict=True):
+        task = sums.setdefault(result.task_id, [0.0, 0.0, 0.0])
+        task[0] += one
+        task[1] += two
+        task[2] += 1
+    return paired_bootstrap(
+        [one / count for one, _, count in sums.values()],
+        [two / count for _, two, count in sums.values()],
+        confidence=settings.confidence,
+        resamples=settings.resamples,
+        seed=settings.seed,
+    )

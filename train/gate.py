@@ -1,0 +1,58 @@
+"""The gate: rules in YAML that a candidate must meet before it may be promoted."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from train.canaries import CanaryReport
+from train.evaluate import Comparison
+from train.recipes.settings import GateSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one rule found."""
+
+    rule: str
+    """minimum_gain | largest_slice_loss:<slice> | minimum_success | canaries | evaluated"""
+    passed: bool
+    measured: float | None
+    required: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gate says of a candidate."""
+
+    passed: bool
+    findings: tuple[Finding, ...]
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """The rules that were not met."""
+        return tuple(finding for finding in self.findings if not finding.passed)
+
+
+def judge(
+    settings: GateSettings, comparison: Comparison | None, canaries: CanaryReport | None = None
+) -> Verdict:
+    """Hold a candidate against the rules; one that was not evaluated does not pass."""
+    if comparison is None:
+        findings = [Finding("evaluated", False, None, None)]
+    else:
+        findings = list(_compared(settings, comparison))
+    if canaries is not None and settings.canaries == "forbid":
+        findings.append(Finding("canaries", canaries.leaked == 0, float(canaries.leaked), 0.0))
+    return Verdict(all(finding.passed for finding in findings), tuple(findings))
+
+
+def _compared(settings: GateSettings, comparison: Comparison) -> Iterator[Finding]:
+    low = comparison.gain.low
+    yield Finding("minimum_gain", low > settings.minimum_gain, low, settings.minimum_gain)
+    reached = comparison.candidate.estimate
+    enough = reached >= settings.minimum_success
+    yield Finding("minimum_success", enough, reached, settings.minimum_success)
+    for name, found in comparison.slices.items():
+        if found.tasks >= settings.minimum_slice_tasks:
+            least = -settings.largest_slice_loss
+            gain = found.gain.estimate
+            yield Finding(f"largest_slice_loss:{name}", gain >= least, gain, least)

@@ -1,0 +1,120 @@
+"""What stands beside a model: its card for people and its bill of materials for machines."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from train.card import table
+
+
+def model_card(manifest: Mapping[str, Any]) -> str:
+    """Return the model card (Markdown) from the manifest of a model version."""
+    label = f"{manifest['name']}@{manifest['version']}"
+    if manifest.get("origin") == "adopted":
+        return f"# {label}\n\nAdopted as it was; not trained here.\n"
+    data, training = manifest["data"], manifest["training"]
+    return f"""# {label}
+
+Recipe `{manifest["recipe"]["metadata"]["name"]}` on base `{manifest["base"]}`, run `{manifest["run_id"]}`.
+Gate: {"passed" if manifest["gate_passed"] else "not passed"}.
+
+## Evaluation
+{_evaluation(manifest.get("evaluation"))}
+
+## Data
+Substrate `{data["substrate"]}` version `{data["substrate_version"]}` (`{data["content_hash"]}`).
+
+{table(data["rows"], first="rows", second="count")}
+
+Rows dropped by reason: {_reasons(data["dropped"])}.
+Items not used by reason: {_reasons(data["fallen"])}.
+
+## Training
+{table(training, first="fact", second="value")}
+
+## Intended use and limits
+The agent whose traffic it learned from, on tasks like those it was evaluated on. It learned only
+from steps whose governance allowed it at the time of the run; `manifest.json` names table
+versions and policies, `items.parquet` the items.
+"""
+
+
+def _evaluation(evaluation: Mapping[str, Any] | None) -> str:
+    if evaluation is None:
+        return "Not evaluated."
+    gain, percent = evaluation["gain"], round(100 * evaluation["confidence"])
+    lines = [
+        f"{evaluation['tasks']} tasks, {evaluation['attempts']} attempts per model. Success "
+        f"{evaluation['base']['estimate']:.3f} → {evaluation['candidate']['estimate']:.3f}; gain "
+        f"{gain['estimate']:+.3f}, {percent} % interval {gain['low']:+.3f} to {gain['high']:+.3f} "
+        f"({gain['method']}, paired by task)."
+    ]
+    rows = {
+        name: f"{found['base']:.3f} → {found['candidate']:.3f}"
+        for name, found in evaluation["slices"].items()
+    }
+    if rows:
+        lines.append(table(rows, first="slice", second="success"))
+    return "\n\n".join(lines)
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in counts.items()) or "none"
+
+
+def bill_of_materials(manifest: Mapping[str, Any]) -> str:
+    """Return a CycloneDX 1.6 ML-BOM of a model version."""
+    label = f"{manifest['name']}@{manifest['version']}"
+    components = [_data_component(manifest["data"])] if "data" in manifest else []
+    libraries = manifest.get("code", {}).get("libraries", {})
+    components += [
+        {"type": "library", "name": name, "version": version, "purl": f"pkg:pypi/{name}@{version}"}
+        for name, version in sorted(libraries.items())
+        if version
+    ]
+    document = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid5(NAMESPACE_URL, manifest['weights_hash'] + label)}",
+        "version": 1,
+        "metadata": {
+            "timestamp": manifest["registered_at"],
+            "component": {
+                "type": "machine-learning-model",
+                "bom-ref": label,
+                "name": manifest["name"],
+                "version": manifest["version"],
+                "modelCard": {"modelParameters": _parameters(manifest)},
+                "properties": [
+                    {"name": "headrace:weights_hash", "value": manifest["weights_hash"]},
+                    {"name": "headrace:base", "value": str(manifest.get("base", "-"))},
+                    {"name": "headrace:run", "value": str(manifest.get("run_id", "-"))},
+                ],
+            },
+        },
+        "components": components,
+    }
+    return json.dumps(document, indent=2, sort_keys=True) + "\n"
+
+
+def _parameters(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    parameters: dict[str, Any] = {"task": "text-generation"}
+    if "data" in manifest:
+        parameters["datasets"] = [{"ref": _data_reference(manifest["data"])}]
+    return parameters
+
+
+def _data_reference(data: Mapping[str, Any]) -> str:
+    return f"substrate:{data['substrate']}@{data['substrate_version']}"
+
+
+def _data_component(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "data",
+        "bom-ref": _data_reference(data),
+        "name": data["substrate"],
+        "version": data["substrate_version"],
+        "data": [{"type": "dataset", "name": data["substrate"]}],
+        "properties": [{"name": "headrace:content_hash", "value": data["content_hash"]}],
+    }

@@ -1,0 +1,296 @@
+"""One training run from substrate to registered candidate, with everything that proves it."""
+
+import json
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from train.canaries import CanaryReport, probe
+from train.content import ContentStore
+from train.errors import EmptyRunError
+from train.evaluate import Comparison, compare, evaluate
+from train.fit import FitResult, fit
+from train.gate import Verdict, judge
+from train.hardware import code_facts, machine_facts
+from train.recipes import recipe_module
+from train.recipes.base import Rows, Selection
+from train.recipes.settings import Recipe
+from train.registry import ModelRegistry, ModelVersion
+from train.rows import Masker
+from train.source import LearningSource, Progress, silent
+from train.substrate import SubstrateManifest, load_items, require_fresh
+from trajectory.canonical import canonical_json
+from trajectory.errors import ConfigurationError, HeadraceError
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run did; all of it stands in the run's manifest too."""
+
+    run_id: str
+    folder: Path
+    """``metrics.jsonl``, ``tensorboard/``, ``manifest.json``, evaluation reports."""
+    fit: FitResult
+    comparison: Comparison | None
+    """None when the recipe names no evaluator."""
+    canaries: CanaryReport | None
+    verdict: Verdict
+    model: ModelVersion
+    """The registered candidate, or a refused version."""
+    manifest: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlaces:
+    """Where a run reads and writes."""
+
+    runs: Path
+    """Folder that gets one folder per run."""
+    registry: ModelRegistry
+
+
+def run_training(
+    source: LearningSource,
+    *,
+    recipe: Recipe,
+    substrate: SubstrateManifest,
+    base: Path,
+    name: str,
+    places: RunPlaces,
+    base_label: str | None = None,
+    run_id: str | None = None,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> RunResult:
+    """Train a candidate from a substrate, evaluate it beside its base, judge and register it.
+
+    Args:
+        source: the lake.
+        recipe: how to learn, evaluate and judge.
+        substrate: what to learn from; refused when anything in it may no longer be learned from.
+        base: model folder that training begins with.
+        name: of the model in the registry.
+        places: folders and registry.
+        base_label: ``name@version`` of the base; its folder's name when None.
+        run_id: of a run to go on with, together with ``resume``.
+        resume: go on from the last checkpoint.
+        progress: called with stage, done and total.
+
+    Raises:
+        StaleSubstrateError: consent was withdrawn, or something was erased, since it was built.
+        EmptyRunError: too few usable items or rows; the text counts why each fell away.
+        TrainingError: the trainer failed.
+        EvaluationError: the evaluator failed; the run's folder keeps the trained model.
+    """
+    require_fresh(source, substrate)
+    selection = usable(recipe, substrate)
+    started = datetime.now(UTC)
+    run_id = run_id or _run_id(recipe, started)
+    folder = places.runs / run_id
+    run = _Run(source, recipe, substrate, base, base_label or base.name, run_id, folder, started)
+    run.record("running")
+    try:
+        result = run.carry_out(selection, name, places.registry, resume=resume, progress=progress)
+    except HeadraceError as error:
+        run.record("failed", {"error": str(error)})
+        raise
+    except BaseException as error:
+        run.record("failed", {"error": type(error).__name__})
+        raise
+    run.record("done", result.manifest)
+    return result
+
+
+def usable(recipe: Recipe, substrate: SubstrateManifest) -> Selection:
+    """Return what a recipe would use of a substrate.
+
+    Raises:
+        ConfigurationError: the substrate does not require the purpose that the recipe needs.
+        EmptyRunError: less than ``data.minimum_items``.
+    """
+    module = recipe_module(recipe.spec.recipe)
+    if module.purpose not in substrate.spec.purposes:
+        raise ConfigurationError(
+            f"recipe {module.name} needs the purpose {module.purpose}, but substrate {substrate.name} "
+            f"only asked for {', '.join(substrate.spec.purposes)}; add it to the substrate's purposes"
+        )
+    selection = module.select(load_items(substrate), recipe.spec)
+    if len(selection.units) < recipe.spec.data.minimum_items:
+        raise EmptyRunError(
+            f"recipe {module.name} can use {len(selection.units)} of {len(substrate.item_ids)} items of "
+            f"{substrate.name} {substrate.version}, fewer than data.minimum_items "
+            f"{recipe.spec.data.minimum_items}; not used: {_reasons(selection.fallen)}; items fell away: "
+            f"{_reasons(substrate.left_out_items)}; steps: {_reasons(substrate.left_out_steps)}"
+        )
+    return selection
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in counts.items()) or "none"
+
+
+def _run_id(recipe: Recipe, started: datetime) -> str:
+    return f"{started:%Y%m%dT%H%M%S}-{recipe.metadata.name}-{secrets.token_hex(3)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The facts of one run while it goes on."""
+
+    source: LearningSource
+    recipe: Recipe
+    substrate: SubstrateManifest
+    base: Path
+    base_label: str
+    run_id: str
+    folder: Path
+    started: datetime
+
+    def carry_out(
+        self,
+        selection: Selection,
+        name: str,
+        registry: ModelRegistry,
+        *,
+        resume: bool,
+        progress: Progress,
+    ) -> RunResult:
+        began = time.monotonic()
+        fitted = fit(
+            self.recipe.spec,
+            base=self.base,
+            make_rows=lambda tokenizer: self._rows(selection, tokenizer),
+            out=self.folder,
+            resume=resume,
+            progress=progress,
+        )
+        comparison, canaries = self._evaluate(fitted.model, progress)
+        verdict = judge(self.recipe.spec.gate, comparison, canaries)
+        manifest = self._manifest(selection, fitted, comparison, canaries, verdict)
+        manifest["seconds"] = round(time.monotonic() - began, 3)
+        # The folder may have moved, been erased or lost its consent while we trained.
+        require_fresh(self.source, self.substrate)
+        _write_items(fitted.model / "items.parquet", selection)
+        model = registry.register(name, fitted.model, manifest, passed=verdict.passed)
+        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+        manifest = {**manifest, "model": model.label}
+        (self.folder / "manifest.json").write_bytes(canonical_json(manifest))
+        progress("done", 1, 1)
+        return RunResult(
+            run_id=self.run_id,
+            folder=self.folder,
+            fit=replace(fitted, model=model.path),
+            comparison=comparison,
+            canaries=canaries,
+            verdict=verdict,
+            model=model,
+            manifest=manifest,
+        )
+
+    def _rows(self, selection: Selection, tokenizer: Any) -> Rows:
+        content = ContentStore.read(self.source, [entry.item for entry in selection.items])
+        masker = Masker(tokenizer, max_length=self.recipe.spec.data.max_length)
+        module = recipe_module(self.recipe.spec.recipe)
+        rows = module.rows(selection, content, masker, self.recipe.spec)
+        if len(rows) < self.recipe.spec.data.minimum_items:
+            raise EmptyRunError(
+                f"only {len(rows)} rows could be made of {len(selection.units)} usable items, fewer than "
+                f"data.minimum_items {self.recipe.spec.data.minimum_items}; dropped: {_reasons(rows.dropped)}"
+            )
+        return rows
+
+    def _evaluate(
+        self, model: Path, progress: Progress
+    ) -> tuple[Comparison | None, CanaryReport | None]:
+        settings, canaries = self.recipe.spec.evaluation, self.recipe.spec.canaries
+        comparison = None
+        if settings is not None:
+            reports = self.folder / "evaluation"
+            base = evaluate(settings, self.base, report=reports / "base.jsonl", progress=progress)
+            candidate = evaluate(
+                settings, model, report=reports / "candidate.jsonl", progress=progress
+            )
+            comparison = compare(base, candidate, settings)
+        return comparison, None if canaries is None else probe(model, canaries)
+
+    def _manifest(
+        self,
+        selection: Selection,
+        fitted: FitResult,
+        comparison: Comparison | None,
+        canaries: CanaryReport | None,
+        verdict: Verdict,
+    ) -> dict[str, Any]:
+        rows = fitted.rows
+        return {
+            "run_id": self.run_id,
+            "started_at": self.started.isoformat(),
+            "base": self.base_label,
+            "recipe": self.recipe.model_dump(mode="json"),
+            "data": {
+                "substrate": self.substrate.name,
+                "substrate_version": self.substrate.version,
+                "content_hash": self.substrate.content_hash,
+                "table_versions": dict(self.substrate.table_versions),
+                "policy_hashes": list(self.substrate.policy_hashes),
+                "rows": {"items": len(selection.items), "rows": len(rows), "tokens": rows.tokens},
+                "dropped": dict(rows.dropped),
+                "fallen": dict(selection.fallen),
+            },
+            "training": {
+                "steps": fitted.steps,
+                "seconds": round(fitted.seconds, 3),
+                "tokens": fitted.tokens,
+                "tokens_per_second": round(fitted.tokens / max(fitted.seconds, 1e-9), 1),
+                "final_loss": fitted.final_loss,
+                "peak_memory_mib": round(fitted.peak_memory_mib, 1),
+                "device": fitted.device,
+                "parameters": fitted.parameters,
+                "seed": self.recipe.spec.training.seed,
+            },
+            "evaluation": None if comparison is None else asdict(comparison),
+            "canaries": None if canaries is None else asdict(canaries),
+            "gate": asdict(verdict),
+            "code": code_facts(),
+            "machine": machine_facts(),
+        }
+
+    def record(self, status: str, manifest: Mapping[str, Any] | None = None) -> None:
+        """Append the run's state to the table ``runs``; the latest row holds."""
+        facts = manifest or {}
+        now = datetime.now(UTC)
+        row = {
+            "run_id": self.run_id,
+            "recorded_at": now,
+            "recipe": self.recipe.spec.recipe,
+            "substrate": self.substrate.name,
+            "substrate_version": self.substrate.version,
+            "base_model": self.base_label,
+            "started_at": self.started,
+            "ended_at": None if status == "running" else now,
+            "status": status,
+            "seed": self.recipe.spec.training.seed,
+            "metrics": json.dumps(facts.get("training", {}), sort_keys=True),
+            "manifest": json.dumps(facts, sort_keys=True),
+        }
+        self.source.append_rows("runs", [row])
+
+
+def _write_items(path: Path, selection: Selection) -> None:
+    """Write down which items a model learned from: ids only."""
+    items = [entry.item for entry in selection.items]
+    columns = {
+        "item_id": [item.item_id for item in items],
+        "tenant_id": [item.tenant_id for item in items],
+        "trajectory_id": [item.trajectory_id for item in items],
+        "step_ids": [list(item.step_ids) for item in items],
+    }
+    pq.write_table(pa.table(columns), path, compression="zstd")

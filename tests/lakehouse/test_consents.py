@@ -1,0 +1,23 @@
+"""The consent registry answers with every entry of the people asked for, fresh after each change."""
+
+from pathlib import Path
+
+from lakehouse.lake import Lake
+from tests.lakehouse import make
+
+
+def test_entries_of_subjects_and_of_everybody(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    consents = lake.consents()
+    assert consents.entries("acme", ["p1"]) == []
+    for subject, granted in (("p1", True), ("p1", False), ("p2", True), ("*", True)):
+        lake.append_rows("consents", [{
+            "tenant_id": "acme", "subject": subject, "purpose": "eval", "granted": granted,
+            "source": "cli", "recorded_at": make.NOON, "reference": "T-1",
+        }])  # fmt: skip
+    found = consents.entries("acme", ["p1", "p1"])
+    assert sorted((entry.subject, entry.granted) for entry in found) == [
+        ("*", True), ("p1", False), ("p1", True),
+    ]  # fmt: skip
+    assert found[0].reference == "T-1"
+    assert consents.entries("other", ["p1"]) == []

@@ -1,0 +1,243 @@
+"""The views answer what a person asks: rewards, success, tools, eligibility, reasons."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from governance.records import GovernedBatch
+from lakehouse.lake import Lake
+from lakehouse.views import VIEWS
+from tests.lakehouse import make
+from trajectory.step import StoredToolCall, StoredToolResult
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.open(str(tmp_path))
+
+
+def put(lake: Lake, *batches: GovernedBatch) -> None:
+    for one in batches:
+        lake.append(one, app_id="t", version=lake.committed_version("t") + 1)
+
+
+def rows(lake: Lake, sql: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = lake.query(sql).to_pylist()
+    return found
+
+
+def test_every_view_has_a_comment_and_a_name_of_its_own() -> None:
+    assert len({view.name for view in VIEWS}) == len(VIEWS)
+    assert all(view.comment for view in VIEWS)
+
+
+def test_trajectories_have_steps_tokens_models_and_reward(lake: Lake) -> None:
+    put(
+        lake, make.batch("t1", steps=3), make.batch("t2", reward=0.0), make.batch("t3", reward=None)
+    )
+    found = rows(lake, "SELECT * FROM trajectories ORDER BY trajectory_id")
+    assert [(r["steps"], r["reward"], r["success"]) for r in found] == [
+        (3, 1.0, True), (2, 0.0, False), (2, None, None),
+    ]  # fmt: skip
+    assert found[0]["model_served"] == "m@1"
+    assert (found[0]["input_tokens"], found[0]["output_tokens"]) == (30, 15)
+
+
+def test_the_latest_signal_holds_and_superseded_ones_go(lake: Lake) -> None:
+    later = make.NOON + timedelta(hours=1)
+    put(
+        lake,
+        make.batch("t1", reward=1.0),
+        GovernedBatch(signals=(make.signal("t1", 0.0, recorded_at=later),)),
+    )
+    assert [r["value"] for r in rows(lake, "SELECT value FROM rewards_latest")] == [0.0]
+    # A correction takes the later value back: what it replaced earlier holds no more either.
+    withdrawal = make.signal(
+        "t1", 0.5, recorded_at=make.NOON, supersedes="sig-t1-0.0", signal_id="corrected"
+    )
+    put(lake, GovernedBatch(signals=(withdrawal,)))
+    assert [r["value"] for r in rows(lake, "SELECT value FROM rewards_latest")] == [1.0]
+    assert rows(lake, "SELECT reward FROM trajectories") == [{"reward": 1.0}]
+
+
+def test_a_repeated_signal_counts_once(lake: Lake) -> None:
+    put(lake, make.batch("t1"), GovernedBatch(signals=(make.signal("t1", 1.0),)))
+    assert len(rows(lake, "SELECT * FROM rewards_latest")) == 1
+
+
+def test_late_feedback_on_a_response_finds_its_step(lake: Lake) -> None:
+    late = make.signal(
+        "t1", 1.0, target_kind="response", target_id="chatcmpl-t1-1", trajectory_id=None
+    )
+    put(lake, GovernedBatch(signals=(late,)))
+    assert rows(lake, "SELECT step_id FROM rewards_latest") == [{"step_id": None}]
+    put(lake, make.batch("t1", reward=None))
+    assert rows(lake, "SELECT step_id, trajectory_id FROM rewards_latest") == [
+        {"step_id": "t1-s1", "trajectory_id": "t1"}
+    ]
+    assert rows(lake, "SELECT success FROM trajectories") == [{"success": True}]
+
+
+@pytest.mark.parametrize(("kind", "target"), [("session", "hint"), ("group", "g-t1")])
+def test_signals_on_sessions_and_groups_reach_their_trajectories(
+    lake: Lake, kind: str, target: str
+) -> None:
+    one = make.batch("t1", reward=None)
+    one = replace(one, steps=tuple(replace(step, session_hint="hint") for step in one.steps))
+    aimed = make.signal("t1", 1.0, target_kind=kind, target_id=target, trajectory_id=None)
+    put(lake, one, GovernedBatch(signals=(aimed,)), make.batch("t2", reward=None))
+    found = rows(lake, "SELECT trajectory_id, success FROM trajectories ORDER BY ALL")
+    assert found == [
+        {"trajectory_id": "t1", "success": True}, {"trajectory_id": "t2", "success": None},
+    ]  # fmt: skip
+
+
+def test_tool_failures_count_each_call_once(lake: Lake) -> None:
+    asked = make.step("t1", 0, tool_calls=(StoredToolCall("c1", "lookup", "{}"),))
+    wire = make.tool_step("t1", 1, failed=True)
+    told = make.step("t1", 2, tool_results=(StoredToolResult("c1", '"no"', True),))
+    alone = make.step("t2", 0, tool_calls=(StoredToolCall("c1", "lookup", "{}"),))
+    put(lake, GovernedBatch(steps=(asked, wire, told, alone)))
+    found = rows(lake, "SELECT tool, calls, answered, failures, failure_rate FROM tool_failures")
+    assert found == [
+        {"tool": "lookup", "calls": 2, "answered": 1, "failures": 1, "failure_rate": 1.0}
+    ]
+    assert rows(
+        lake, "SELECT tool_calls, tool_failures FROM trajectories WHERE trajectory_id = 't1'"
+    ) == [{"tool_calls": 1, "tool_failures": 1}]
+
+
+def test_success_by_model_has_wilsons_interval(lake: Lake) -> None:
+    put(lake, *(make.batch(f"t{i}", steps=1, reward=float(i < 8)) for i in range(10)))
+    (found,) = rows(lake, "SELECT * FROM success_by_model")
+    assert (found["judged"], found["successes"], found["success_rate"]) == (10, 8, 0.8)
+    assert found["rate_low"] == pytest.approx(0.49016, abs=1e-4)
+    assert found["rate_high"] == pytest.approx(0.94332, abs=1e-4)
+
+
+def test_eligible_steps_honour_decision_expiry_quarantine_and_purpose(lake: Lake) -> None:
+    made = [make.step(f"t{i}", 0) for i in range(6)]
+    hold = make.batch("x").quarantine[0]
+    put(
+        lake,
+        GovernedBatch(
+            steps=tuple(made),
+            governance=(
+                make.governed(made[0]),
+                make.governed(made[1], decision="quarantine"),
+                make.governed(made[2], expires_at=make.NOON - timedelta(days=900)),
+                make.governed(made[3]),
+                make.governed(made[4], purposes=()),
+            ),
+            quarantine=(replace(hold, step_id="t3-s0"),),
+            signals=(make.signal("t0", 1.0),),
+        ),
+    )
+    (found,) = rows(lake, "SELECT step_id, purposes, reward, success FROM eligible_steps")
+    assert found == {
+        "step_id": "t0-s0", "purposes": ["train_sft", "debug"], "reward": 1.0, "success": True,
+    }  # fmt: skip
+    refused = {r["refusal"]: r["steps"] for r in rows(lake, "SELECT * FROM steps_refused")}
+    assert refused == {"decision:quarantine": 1, "expired": 1, "quarantined": 1, "no_purpose": 1}
+    released = replace(
+        hold, step_id="t3-s0", status="released", recorded_at=hold.recorded_at + timedelta(1)
+    )
+    put(lake, GovernedBatch(quarantine=(released,)))
+    assert len(rows(lake, "SELECT * FROM eligible_steps")) == 2
+
+
+def test_withdrawn_consent_takes_purposes_away_and_a_grant_gives_them_back(lake: Lake) -> None:
+    one, other = make.step("t1", 0), make.step("t2", 0)
+    put(
+        lake,
+        GovernedBatch(
+            steps=(one, other),
+            governance=(make.governed(one, subjects=("p1",)), make.governed(other)),
+        ),
+    )
+
+    def consent(subject: str, purpose: str, granted: bool, minutes: int) -> None:
+        moment = make.NOON + timedelta(minutes=minutes)
+        lake.append_rows("consents", [{
+            "tenant_id": "acme", "subject": subject, "purpose": purpose, "granted": granted,
+            "source": "cli", "recorded_at": moment,
+        }])  # fmt: skip
+
+    def purposes() -> dict[str, list[str]]:
+        found = rows(lake, "SELECT step_id, purposes FROM eligible_steps")
+        return {r["step_id"]: r["purposes"] for r in found}
+
+    consent("p1", "train_sft", False, 1)
+    assert purposes() == {"t1-s0": ["debug"], "t2-s0": ["train_sft", "debug"]}
+    consent("p1", "debug", False, 2)
+    assert purposes() == {"t2-s0": ["train_sft", "debug"]}
+    consent("p1", "debug", True, 3)
+    consent("p1", "train_sft", True, 3)
+    consent("p1", "eval", True, 3)
+    assert purposes()["t1-s0"] == ["train_sft", "debug"]
+    consent("*", "train_sft", False, 4)
+    assert purposes() == {"t1-s0": ["debug"], "t2-s0": ["debug"]}
+
+
+def test_a_requested_erasure_blocks_at_once(lake: Lake) -> None:
+    one = make.step("t1", 0)
+    put(lake, GovernedBatch(steps=(one,), governance=(make.governed(one, subjects=("p1",)),)))
+    lake.append_rows("erasures", [{
+        "tenant_id": "acme", "erasure_id": "e1", "subject": "p1", "status": "requested",
+        "recorded_at": make.NOON, "report": "{}",
+    }])  # fmt: skip
+    assert rows(lake, "SELECT * FROM eligible_steps") == []
+    assert rows(lake, "SELECT refusal FROM permissions") == [{"refusal": "erased"}]
+
+
+def test_one_step_never_appears_twice_among_the_eligible(lake: Lake) -> None:
+    one = make.step("t1", 0)
+    again = make.governed(one, decided_at=one.started_at + timedelta(1), purposes=("eval",))
+    put(
+        lake,
+        GovernedBatch(
+            steps=(one,),
+            governance=(make.governed(one), again),
+            signals=(
+                make.signal("t1", 1.0),
+                make.signal("t1", 0.0, target_kind="step", target_id="t1-s0", step_id="t1-s0"),
+            ),
+        ),
+    )
+    (found,) = rows(lake, "SELECT purposes, reward, step_reward FROM eligible_steps")
+    assert found == {"purposes": ["eval"], "reward": 1.0, "step_reward": 0.0}
+
+
+def test_reasons_and_redactions_are_counted(lake: Lake) -> None:
+    one = make.step("t1", 0)
+    put(
+        lake,
+        make.batch("t0"),
+        GovernedBatch(
+            exchanges=(
+                make.ledger(one, disposition="left_out", reasons=("consent:no-purpose",)),
+                make.ledger(make.step("t1", 1), disposition="control"),
+            )
+        ),
+    )
+    left = rows(lake, "SELECT disposition, reason, exchanges FROM left_out_by_reason ORDER BY ALL")
+    assert [tuple(r.values()) for r in left] == [
+        ("control", "-", 1), ("left_out", "consent:no-purpose", 1),
+    ]  # fmt: skip
+    (found,) = rows(lake, "SELECT entity_type, redactions, steps FROM redactions_by_type")
+    assert found == {"entity_type": "EMAIL_ADDRESS", "redactions": 2, "steps": 2}
+
+
+def test_conversation_gives_each_message_once_in_order(lake: Lake) -> None:
+    put(lake, make.batch("t1", steps=2))
+    found = rows(
+        lake,
+        "SELECT role, step_index FROM conversation WHERE trajectory_id = 't1' "
+        "ORDER BY step_index, position",
+    )
+    assert [(r["role"], r["step_index"]) for r in found] == [
+        ("user", 0), ("assistant", 0), ("user", 1), ("assistant", 1),
+    ]  # fmt: skip

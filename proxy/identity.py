@@ -133,6 +133,12 @@ class KeyRegistry:
             return None
         return key.identity
 
+    def valid(self, key_id: str) -> bool:
+        """Tell whether a key that was accepted before still is one."""
+        self._refresh()
+        key = self._keys.get(key_id)
+        return key is not None and key.revoked_at is None
+
     def list(self) -> tuple[ClientKey, ...]:
         """Return all keys, revoked ones too, oldest first."""
         self._read()

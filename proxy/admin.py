@@ -1,0 +1,65 @@
+"""Health, readiness and metrics, on a port of their own."""
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import Callable
+
+from proxy.counters import Counters, prometheus
+
+_MAX_HEAD = 16_384
+
+
+class Admin:
+    """A tiny HTTP server: one request per connection, GET only."""
+
+    def __init__(
+        self,
+        counters: Counters,
+        *,
+        gauges: Callable[[], dict[str, float]],
+        ready: Callable[[], bool],
+    ) -> None:
+        self._counters = counters
+        self._gauges = gauges
+        self._ready = ready
+        self._server: asyncio.Server | None = None
+
+    async def start(self, listener: socket.socket) -> None:
+        """Serve on a bound socket."""
+        self._server = await asyncio.start_server(self._serve, sock=listener)
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError, TimeoutError):
+            async with asyncio.timeout(10):
+                head = await reader.readuntil(b"\r\n\r\n")
+                words = head[:_MAX_HEAD].split(b"\r\n", 1)[0].split(b" ")
+                status, kind, body = self._page(words[0], words[1] if len(words) > 1 else b"")
+                writer.write(
+                    f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n"
+                    f"content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
+                    + body
+                )
+                await writer.drain()
+        writer.close()
+
+    def _page(self, method: bytes, path: bytes) -> tuple[str, str, bytes]:
+        if method != b"GET":
+            return "405 Method Not Allowed", "text/plain", b"GET only\n"
+        match path.partition(b"?")[0]:
+            case b"/metrics":
+                text = prometheus(self._counters, self._gauges())
+                return "200 OK", "text/plain; version=0.0.4", text.encode()
+            case b"/health":
+                return "200 OK", "application/json", b'{"status":"ok"}'
+            case b"/ready":
+                ready = self._ready()
+                body = json.dumps({"ready": ready}).encode()
+                return ("200 OK" if ready else "503 Service Unavailable"), "application/json", body
+        return "404 Not Found", "text/plain", b"/health, /ready, /metrics\n"

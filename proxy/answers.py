@@ -1,0 +1,114 @@
+"""What the gateway answers itself, in the shape that the client's own provider would use."""
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trajectory.canonical import JsonValue
+
+
+class Shape(StrEnum):
+    """Whose error format an answer has."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+    GOOGLE = "google"
+    JSONRPC = "jsonrpc"
+
+
+class Reason(StrEnum):
+    """Why the gateway answers itself; also the value of a metric's label."""
+
+    NO_KEY = "no_key"
+    NO_ROUTE = "no_route"
+    SPOOL_FULL = "spool_full"
+    RATE = "rate"
+    UNREACHABLE = "unreachable"
+    BAD_REQUEST = "bad_request"
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status, headers and body of an answer of the gateway's own."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+
+
+_TEXTS = {
+    Reason.NO_KEY: (401, "invalid_api_key", "Headrace: missing, wrong or revoked client key."),
+    Reason.NO_ROUTE: (404, "not_found", "Headrace: no route of this gateway fits the path."),
+    Reason.SPOOL_FULL: (503, "overloaded", "Headrace: capture is mandatory and has no room now."),
+    Reason.RATE: (429, "rate_limit_exceeded", "Headrace: this key has reached its limit."),
+    Reason.UNREACHABLE: (502, "upstream_error", "Headrace: the upstream did not answer."),
+    Reason.BAD_REQUEST: (400, "invalid_request", "Headrace: the request is not valid HTTP."),
+    Reason.FAULT: (500, "gateway_error", "Headrace: the gateway could not admit this request."),
+}
+_OPENAI_TYPES = {
+    400: "invalid_request_error",
+    401: "invalid_request_error",
+    404: "invalid_request_error",
+    429: "requests",
+}
+_ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+_GOOGLE_STATUS = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+}
+
+
+def status_of(reason: Reason) -> int:
+    """Return the status with which a reason is answered."""
+    return _TEXTS[reason][0]
+
+
+def answer(reason: Reason, shape: Shape, *, status: int | None = None) -> Answer:
+    """Return the answer for a reason; ``status`` overrides the usual one."""
+    usual, code, text = _TEXTS[reason]
+    status = usual if status is None else status
+    body = json.dumps(_body(shape, status, code, text)).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    if status in (429, 503):
+        headers.append((b"retry-after", b"1"))
+    return Answer(status, tuple(headers), body)
+
+
+def _body(shape: Shape, status: int, code: str, text: str) -> JsonValue:
+    match shape:
+        case Shape.ANTHROPIC:
+            kind = _ANTHROPIC_TYPES.get(status, "api_error")
+            return {"type": "error", "error": {"type": kind, "message": text}}
+        case Shape.GOOGLE:
+            name = _GOOGLE_STATUS.get(status, "INTERNAL")
+            return {"error": {"code": status, "message": text, "status": name}}
+        case Shape.JSONRPC:
+            return {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": text}}
+        case Shape.OPENAI:
+            kind = _OPENAI_TYPES.get(status, "server_error")
+            return {"error": {"message": text, "type": kind, "param": None, "code": code}}
+
+
+def shape_of(configured: str, kind: str, path: bytes, header_names: frozenset[bytes]) -> Shape:
+    """Return the shape for a request: as configured, else told from its path and headers."""
+    if configured != "auto":
+        return Shape(configured)
+    if b"anthropic-version" in header_names or b"/v1/messages" in path:
+        return Shape.ANTHROPIC
+    if b"x-goog-api-key" in header_names or b"enerateContent" in path:
+        return Shape.GOOGLE
+    if kind == "tool" or b"mcp-protocol-version" in header_names:
+        return Shape.JSONRPC
+    return Shape.OPENAI

@@ -1,0 +1,180 @@
+"""The certificate authority of the intercepting proxy: made once, never replaced silently."""
+
+import os
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from trajectory.errors import ConfigurationError
+
+KEY_FILE = "ca.key"
+CERTIFICATE_FILE = "ca.pem"
+BUNDLE_FILE = "bundle.pem"
+_VALID = timedelta(days=3650)
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate authority, its key in memory."""
+
+    directory: Path
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    def __repr__(self) -> str:
+        return f"Authority({self.directory})"
+
+    @property
+    def certificate_path(self) -> Path:
+        """Return the file that holds the certificate alone."""
+        return self.directory / CERTIFICATE_FILE
+
+    @property
+    def bundle_path(self) -> Path:
+        """Return the file for clients: the system's roots and this certificate."""
+        return self.directory / BUNDLE_FILE
+
+    @property
+    def expires_at(self) -> datetime:
+        """Return when the certificate ends."""
+        return self.certificate.not_valid_after_utc
+
+
+def ensure_authority(directory: Path) -> Authority:
+    """Load the authority of this folder; make one only where there is nothing of one yet.
+
+    Raises:
+        ConfigurationError: the authority is incomplete, unreadable or expired.
+    """
+    if not (directory / KEY_FILE).exists() and not (directory / CERTIFICATE_FILE).exists():
+        return create_authority(directory)
+    return load_authority(directory)
+
+
+def create_authority(directory: Path) -> Authority:
+    """Make a new authority (EC P-256) and write key, certificate and bundle.
+
+    Raises:
+        ConfigurationError: the folder already holds one; clients trust it, so it stays.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _self_signed(key)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    try:
+        _write_new(directory / KEY_FILE, pem, 0o600)
+        _write_new(
+            directory / CERTIFICATE_FILE,
+            certificate.public_bytes(serialization.Encoding.PEM),
+            0o644,
+        )
+    except FileExistsError as error:
+        raise ConfigurationError(
+            f"{error.filename}: there is an authority already; it is never overwritten"
+        ) from None
+    authority = Authority(directory, certificate, key)
+    write_bundle(authority)
+    return authority
+
+
+def load_authority(directory: Path) -> Authority:
+    """Load an authority.
+
+    Raises:
+        ConfigurationError: a file is missing or unreadable, key and certificate do not belong
+            together, or the certificate has expired.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate((directory / CERTIFICATE_FILE).read_bytes())
+        key = serialization.load_pem_private_key((directory / KEY_FILE).read_bytes(), None)
+    except FileNotFoundError as error:
+        raise ConfigurationError(
+            f"{error.filename}: missing beside the rest of the authority; restore it, or move "
+            f"{directory} away to have a new one made (clients must then trust the new one)"
+        ) from None
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigurationError(
+            f"{directory}: the authority cannot be read ({type(error).__name__}); restore it"
+        ) from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ConfigurationError(f"{directory / KEY_FILE}: the key must be an EC key (P-256)")
+    if key.public_key() != certificate.public_key():
+        raise ConfigurationError(f"{directory}: {KEY_FILE} does not belong to {CERTIFICATE_FILE}")
+    if certificate.not_valid_after_utc <= datetime.now(UTC):
+        raise ConfigurationError(
+            f"{directory / CERTIFICATE_FILE}: expired; move {directory} away to have a new "
+            "authority made, and give clients its bundle"
+        )
+    authority = Authority(directory, certificate, key)
+    if not authority.bundle_path.exists():
+        write_bundle(authority)
+    return authority
+
+
+def write_bundle(authority: Authority) -> Path:
+    """Write the bundle for clients: the system's roots and this authority; return its path."""
+    pem = authority.certificate.public_bytes(serialization.Encoding.PEM)
+    temporary = authority.bundle_path.with_suffix(".tmp")
+    temporary.write_bytes(system_roots().rstrip() + b"\n" + pem)
+    temporary.chmod(0o644)
+    return temporary.replace(authority.bundle_path)
+
+
+def system_roots() -> bytes:
+    """Return the root certificates that this system trusts, as PEM; certifi's where it has none."""
+    path = ssl.get_default_verify_paths().cafile
+    if path is not None and Path(path).is_file():
+        return Path(path).read_bytes()
+    import certifi
+
+    return Path(certifi.where()).read_bytes()
+
+
+def _write_new(path: Path, data: bytes, mode: int) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(data)
+
+
+def _self_signed(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    now = datetime.now(UTC)
+    name = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Headrace"),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"Headrace authority {now:%Y-%m-%d}"),
+        ]
+    )
+    usage = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=2))
+        .not_valid_after(now + _VALID)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )

@@ -1,0 +1,87 @@
+"""What the gateway counts: numbers and fixed words only, never anything a client sent."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counts since the process started."""
+
+    exchanges: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """By route, mode and outcome."""
+    statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """By route and status class."""
+    refusals: Counter[str] = field(default_factory=Counter)
+    """By reason."""
+    uncaptured: Counter[str] = field(default_factory=Counter)
+    """Exchanges that passed without a full capture, by reason."""
+    feedback: int = 0
+    tunnels: int = 0
+    """Connections passed on undecrypted."""
+    tls_failures: int = 0
+    """Handshakes with clients that failed; usually a client that does not trust the authority."""
+    faults: int = 0
+    """Errors of the gateway's own code; each is a bug, and none reaches a client's bytes."""
+    noise: int = 0
+    """Warnings of mitmproxy; their text is not kept, because it may hold content."""
+    request_bytes: int = 0
+    response_bytes: int = 0
+    durations: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    duration_sum: float = 0.0
+    loop_lag: float = 0.0
+    """Seconds by which the event loop was late when last looked at."""
+
+    def observe(self, seconds: float) -> None:
+        """Count one exchange's duration."""
+        self.duration_sum += seconds
+        for index, edge in enumerate(BUCKETS):
+            if seconds <= edge:
+                self.durations[index] += 1
+                return
+        self.durations[-1] += 1
+
+
+def _line(name: str, labels: dict[str, object], value: float) -> str:
+    inner = ",".join(f'{key}="{text}"' for key, text in labels.items())
+    return f"headrace_{name}{{{inner}}} {value}" if inner else f"headrace_{name} {value}"
+
+
+def prometheus(counters: Counters, gauges: dict[str, float]) -> str:
+    """Return all counts in Prometheus' text format."""
+    lines = ["# TYPE headrace_exchanges_total counter"]
+    for (route, mode, outcome), count in sorted(counters.exchanges.items()):
+        labels: dict[str, object] = {"route": route, "mode": mode, "outcome": outcome}
+        lines.append(_line("exchanges_total", labels, count))
+    lines.append("# TYPE headrace_responses_total counter")
+    for (route, status), count in sorted(counters.statuses.items()):
+        lines.append(_line("responses_total", {"route": route, "status": f"{status}xx"}, count))
+    lines.append("# TYPE headrace_refusals_total counter")
+    for reason, count in sorted(counters.refusals.items()):
+        lines.append(_line("refusals_total", {"reason": reason}, count))
+    lines.append("# TYPE headrace_uncaptured_total counter")
+    for reason, count in sorted(counters.uncaptured.items()):
+        lines.append(_line("uncaptured_total", {"reason": reason}, count))
+    for name in (
+        "feedback",
+        "tunnels",
+        "tls_failures",
+        "faults",
+        "noise",
+        "request_bytes",
+        "response_bytes",
+    ):
+        lines.append(f"# TYPE headrace_{name}_total counter")
+        lines.append(_line(f"{name}_total", {}, getattr(counters, name)))
+    lines.append("# TYPE headrace_exchange_seconds histogram")
+    total = 0
+    for edge, count in zip((*BUCKETS, "+Inf"), counters.durations, strict=True):
+        total += count
+        lines.append(_line("exchange_seconds_bucket", {"le": edge}, total))
+    lines.append(_line("exchange_seconds_sum", {}, counters.duration_sum))
+    lines.append(_line("exchange_seconds_count", {}, total))
+    for name, value in {"loop_lag_seconds": counters.loop_lag, **gauges}.items():
+        lines += [f"# TYPE headrace_{name} gauge", _line(name, {}, value)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,72 @@
+"""Credentials in requests: which headers carry them, and the fingerprints that stand for them."""
+
+import re
+from functools import lru_cache
+from hashlib import blake2b
+
+CREDENTIAL_HEADERS = frozenset(
+    {
+        b"authorization",
+        b"proxy-authorization",
+        b"x-api-key",
+        b"api-key",
+        b"x-goog-api-key",
+        b"x-headrace-key",
+        b"x-amz-security-token",
+        b"cookie",
+        b"set-cookie",
+    }
+)
+"""Headers whose values never reach the spool."""
+KEY_HEADERS = (b"x-headrace-key", b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
+"""Headers in which a client of the base-URL gateway may send its Headrace key."""
+
+_QUERY = re.compile(
+    rb"((?:^|&)(?:key|api[-_]key|access_token|token|sig|signature|code)=)([^&]+)", re.IGNORECASE
+)
+
+type RawFields = tuple[tuple[bytes, bytes], ...]
+
+
+class Fingerprints:
+    """Replaces credentials by keyed fingerprints: equal ones stay equal, none can be guessed."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self.of = lru_cache(1024)(self._of)
+
+    def _of(self, value: bytes) -> bytes:
+        return b"fp:" + blake2b(value, digest_size=8, key=self._key).hexdigest().encode()
+
+    def headers(self, fields: RawFields) -> list[tuple[bytes, bytes]]:
+        """Return the headers with lower-case names and without any credential."""
+        of = self.of
+        kept = []
+        for name, value in fields:
+            lower = name.lower()
+            kept.append((lower, of(value) if lower in CREDENTIAL_HEADERS else value))
+        return kept
+
+    def query(self, query: bytes) -> bytes:
+        """Return a query without the values of parameters that carry credentials."""
+        if not query:
+            return query
+        return _QUERY.sub(lambda found: found[1] + self.of(found[2]), query)
+
+
+def presented_key(fields: RawFields) -> tuple[str | None, bytes | None]:
+    """Return the Headrace key that a request carries, and the header that it stood in."""
+    found: dict[bytes, str] = {}
+    for name, value in fields:
+        lower = name.lower()
+        if lower in KEY_HEADERS:
+            text = value.decode("latin-1").strip()
+            scheme, _, rest = text.partition(" ")
+            if rest and scheme.lower() == "bearer":
+                text = rest.strip()
+            if text.startswith("hr_"):
+                found[lower] = text
+    for header in KEY_HEADERS:
+        if header in found:
+            return found[header], header
+    return None, None

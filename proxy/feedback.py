@@ -1,0 +1,128 @@
+"""The feedback API's input: one object or a list, each checked, each with a stable name."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from trajectory.canonical import JsonObject, JsonValue, content_hash
+from trajectory.errors import ConfigurationError
+
+TARGETS = ("response_id", "step_id", "trajectory_id", "session_id", "group_id")
+SOURCE_KINDS = ("env", "verifier", "human_explicit", "human_implicit", "judge", "rule")
+MAX_ITEMS = 1000
+
+_TEXTS = ("name", "label", "rationale", "source_kind", "source", "source_version", "supersedes")
+_FIELDS = {*TARGETS, *_TEXTS, "value", "confidence", "observed_at", "idempotency_key", "is_gold"}
+_MAX_TEXT = 65_536
+
+
+class FeedbackError(ConfigurationError):
+    """An item of feedback is not valid; the text says which one and which field."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackItem:
+    """One valid piece of feedback."""
+
+    feedback_id: str
+    target_kind: str
+    target_id: str
+    body: JsonObject
+
+
+def read_feedback_items(raw: bytes, *, tenant_id: str) -> Sequence[FeedbackItem]:
+    """Read a request body of the feedback API.
+
+    Raises:
+        FeedbackError: it is not JSON, or an item is not valid; then no item is taken.
+    """
+    try:
+        value: JsonValue = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise FeedbackError("the body is not JSON; send one object or a list of objects") from None
+    items = value if isinstance(value, list) else [value]
+    if not 0 < len(items) <= MAX_ITEMS:
+        raise FeedbackError(f"a request carries 1 to {MAX_ITEMS} items")
+    return [_item(item, index, tenant_id) for index, item in enumerate(items)]
+
+
+def _item(value: JsonValue, index: int, tenant_id: str) -> FeedbackItem:
+    if not isinstance(value, dict):
+        raise FeedbackError(f"item {index}: not an object")
+    for name in value:
+        if name not in _FIELDS:
+            shown = repr(name) if name.isidentifier() and len(name) < 40 else "a name"
+            raise FeedbackError(
+                f"item {index}: {shown} is not a known field; known: {', '.join(sorted(_FIELDS))}"
+            )
+    targets = [name for name in TARGETS if value.get(name) is not None]
+    if len(targets) != 1:
+        raise FeedbackError(f"item {index}: exactly one of {', '.join(TARGETS)} is needed")
+    target = _text(value, targets[0], index)
+    if not target:
+        raise FeedbackError(f"item {index}: {targets[0]} is empty")
+    body = _body(value, index)
+    kind = targets[0].removesuffix("_id")
+    key = _text(value, "idempotency_key", index)
+    if key is None:
+        key = content_hash({"tenant": tenant_id, "kind": kind, "id": target, "body": body})
+    return FeedbackItem(key, kind, target, body)
+
+
+def _body(value: JsonObject, index: int) -> JsonObject:
+    body: JsonObject = {}
+    for name in _TEXTS:
+        text = _text(value, name, index)
+        if text is not None:
+            body[name] = text
+    for name in ("value", "confidence"):
+        number = value.get(name)
+        if number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise FeedbackError(f"item {index}: {name} must be a number")
+        if not math.isfinite(number) or (name == "confidence" and not 0 <= number <= 1):
+            raise FeedbackError(f"item {index}: {name} is out of range")
+        body[name] = number
+    if "name" not in body:
+        raise FeedbackError(f"item {index}: name is missing")
+    if "value" not in body and "label" not in body and "rationale" not in body:
+        raise FeedbackError(f"item {index}: one of value, label, rationale is needed")
+    kind = body.setdefault("source_kind", "human_explicit")
+    if kind not in SOURCE_KINDS:
+        raise FeedbackError(f"item {index}: source_kind must be one of {', '.join(SOURCE_KINDS)}")
+    body.setdefault("source", "api")
+    observed = _text(value, "observed_at", index)
+    if observed is not None:
+        body["observed_at"] = _time(observed, index)
+    gold = value.get("is_gold")
+    if gold is not None:
+        if not isinstance(gold, bool):
+            raise FeedbackError(f"item {index}: is_gold must be true or false")
+        body["is_gold"] = gold
+    return body
+
+
+def _text(value: JsonObject, name: str, index: int) -> str | None:
+    text = value.get(name)
+    if text is None:
+        return None
+    if not isinstance(text, str) or len(text) > _MAX_TEXT:
+        raise FeedbackError(
+            f"item {index}: {name} must be a string of at most {_MAX_TEXT} characters"
+        )
+    return text
+
+
+def _time(text: str, index: int) -> str:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise FeedbackError(f"item {index}: observed_at must be an ISO 8601 time") from None
+    if when.tzinfo is None:
+        raise FeedbackError(
+            f"item {index}: observed_at needs a time zone, like 2026-01-31T12:00:00Z"
+        )
+    return when.isoformat()

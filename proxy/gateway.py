@@ -1,0 +1,306 @@
+"""The gateway: mitmproxy embedded, both modes in one process, from start to drained end."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mitmproxy import options
+from mitmproxy.addons.next_layer import NextLayer
+from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.master import Master
+from mitmproxy.proxy import mode_servers
+
+from proxy import fastpath, logs, wire
+from proxy.admin import Admin
+from proxy.admission import Gate
+from proxy.authority import ensure_authority
+from proxy.capture import Recorder
+from proxy.config import GatewayConfig
+from proxy.counters import Counters
+from proxy.credentials import Fingerprints
+from proxy.identity import KeyRegistry
+from proxy.interception import Interception, Tunnels
+from proxy.routing import Router
+from proxy.spool import SpoolWriter
+from proxy.spool.writer import SpoolState
+from trajectory.errors import ConfigurationError
+
+_log = logging.getLogger(__name__)
+_BACKLOG = 2048
+_LAG_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where a running gateway listens; None for what is switched off."""
+
+    base_url: tuple[str, int] | None
+    forward: tuple[str, int] | None
+    admin: tuple[str, int] | None
+
+
+def serve(
+    config: GatewayConfig,
+    *,
+    spool_key: bytes,
+    fingerprint_key: bytes,
+    ready: Callable[[Addresses], None] | None = None,
+) -> None:
+    """Run one worker until SIGTERM or SIGINT, then finish the calls in flight and return.
+
+    Args:
+        config: the settings.
+        spool_key: 32 bytes that seal the spool.
+        fingerprint_key: up to 64 bytes for the fingerprints of credentials.
+        ready: called once, from the event loop, when all ports are open.
+
+    Raises:
+        ConfigurationError: a port is taken, a credential is missing, the authority is unusable.
+    """
+    with asyncio.Runner(loop_factory=fastpath.new_event_loop(config.fastpath)) as runner:
+        runner.run(_serve(config, spool_key, fingerprint_key, ready))
+
+
+async def _serve(
+    config: GatewayConfig,
+    spool_key: bytes,
+    fingerprint_key: bytes,
+    ready: Callable[[Addresses], None] | None,
+) -> None:
+    gateway = Gateway(config, spool_key=spool_key, fingerprint_key=fingerprint_key)
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(ValueError, RuntimeError):  # not the main thread
+            loop.add_signal_handler(number, stop.set)
+    try:
+        addresses = await gateway.start()
+        if ready is not None:
+            ready(addresses)
+        await stop.wait()
+        await gateway.drain()
+    finally:
+        await gateway.close()
+
+
+class Gateway:
+    """One worker of the gateway inside a running event loop; one per process at a time."""
+
+    def __init__(self, config: GatewayConfig, *, spool_key: bytes, fingerprint_key: bytes) -> None:
+        self._config = config
+        self.counters = Counters()
+        self._router = Router(config)
+        self._sockets: dict[str, socket.socket] = {}
+        self._spool: SpoolWriter | None = None
+        self._recorder: Recorder | None = None
+        self._spool_key = spool_key
+        self._fingerprints = Fingerprints(fingerprint_key)
+        self._draining = False
+        self._master: Master | None = None
+        self._gate: Gate | None = None
+        self._servers: Proxyserver | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._admin = Admin(
+            self.counters,
+            gauges=self._gauges,
+            ready=lambda: self._servers is not None and not self._draining and self._can_record(),
+        )
+
+    async def start(self) -> Addresses:
+        """Open the ports.
+
+        Raises:
+            ConfigurationError: a port is taken, a credential is missing, the authority is unusable.
+        """
+        config = self._config
+        registry = KeyRegistry.load(config.keys)
+        authority = ensure_authority(config.authority) if config.forward_port is not None else None
+        addresses = Addresses(
+            base_url=self._bind("base_url", config.host, config.port),
+            forward=self._bind("forward", config.forward_host, config.forward_port),
+            admin=self._bind("admin", config.admin_host, config.admin_port),
+        )
+        if config.capture:
+            self._spool = SpoolWriter(
+                config.spool.directory,
+                self._spool_key,
+                segment_bytes=config.spool.segment_bytes,
+                max_bytes=config.spool.max_bytes,
+                sync_seconds=config.spool.sync_seconds,
+            )
+            self._recorder = Recorder(self._spool, self.counters)
+        logs.muffle(self.counters)
+        wire.install()
+        self._gate = Gate(
+            config,
+            router=self._router,
+            registry=registry,
+            recorder=self._recorder,
+            counters=self.counters,
+            fingerprints=self._fingerprints,
+        )
+        await self._start_master(addresses, Interception(authority, self.counters))
+        if addresses.admin is not None:
+            await self._admin.start(self._sockets["admin"])
+        self._watch = asyncio.create_task(self._watch_loop())
+        return addresses
+
+    async def _start_master(self, addresses: Addresses, interception: Interception) -> None:
+        config = self._config
+        opts = options.Options()
+        self._master = master = Master(opts, event_loop=asyncio.get_running_loop())
+        master._legacy_log_events.uninstall()
+        self._servers = Proxyserver()  # type: ignore[no-untyped-call]
+        add: Callable[..., None] = master.addons.add
+        add(
+            self._servers,
+            Tunnels(self._router, self.counters),
+            NextLayer(),
+            interception,
+            self._gate,
+        )
+        modes = []
+        if addresses.base_url is not None:
+            modes.append(_mode("reverse:http://headrace.invalid:80", addresses.base_url))
+        if addresses.forward is not None:
+            modes.append(_mode("regular", addresses.forward))
+        update: Callable[..., None] = opts.update
+        update(
+            mode=modes,
+            connection_strategy="lazy",
+            upstream_cert=False,
+            http2=False,
+            keep_host_header=True,
+            tcp_timeout=config.idle_seconds,
+            validate_inbound_headers=True,
+        )
+        if config.upstream_ca is not None:
+            update(ssl_verify_upstream_trusted_ca=str(config.upstream_ca))
+        fastpath.apply(master, enabled=config.fastpath)
+        _set(mode_servers.AsyncioServerInstance, "listen", self._listen())
+        if not await self._servers.setup_servers():
+            raise ConfigurationError("the gateway could not listen on its ports; see the log")
+        await master.running()
+
+    def _bind(self, name: str, host: str, port: int | None) -> tuple[str, int] | None:
+        """Bind a socket; several workers may bind the same port."""
+        if port is None:
+            return None
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self._config.workers > 1 and name != "admin":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            bound.bind((host, port))
+        except OSError as error:
+            bound.close()
+            self._close_sockets()
+            raise ConfigurationError(
+                f"cannot listen on {host}:{port}: {error.strerror}; stop what listens there or "
+                f"choose another port for {name.replace('_', '-')}"
+            ) from None
+        bound.setblocking(False)
+        self._sockets[name] = bound
+        name_, port_, *_ = bound.getsockname()
+        return str(name_), int(port_)
+
+    def _listen(self) -> Callable[..., Any]:
+        """Return what mitmproxy's servers call to listen: they serve on the sockets bound before."""
+        sockets = self._sockets
+
+        async def listen(instance: Any, _host: str, _port: int) -> list[asyncio.Server]:
+            name = "forward" if instance.mode.type_name == "regular" else "base_url"
+            return [
+                await asyncio.start_server(
+                    instance.handle_stream, sock=sockets[name], backlog=_BACKLOG
+                )
+            ]
+
+        return listen
+
+    def _can_record(self) -> bool:
+        if self._spool is None or self._config.spool.when_full != "refuse":
+            return True
+        return self._spool.state is SpoolState.OPEN
+
+    def _gauges(self) -> dict[str, float]:
+        gauges: dict[str, float] = {
+            "flows": len(self._gate.live) if self._gate else 0,
+            "connections": len(self._servers.connections) if self._servers else 0,
+            "draining": float(self._draining),
+        }
+        if self._spool is not None:
+            gauges["spool_bytes"] = self._spool.bytes_on_disk
+            gauges["spool_open"] = float(self._spool.state is SpoolState.OPEN)
+            gauges["spool_failures"] = self._spool.failures
+        return gauges
+
+    async def _watch_loop(self) -> None:
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(_LAG_SECONDS)
+            self.counters.loop_lag = max(0.0, time.monotonic() - before - _LAG_SECONDS)
+
+    async def drain(self) -> None:
+        """Stop listening and wait for the calls in flight, for ``drain_seconds`` at most."""
+        self._draining = True
+        if self._servers is None or self._gate is None:
+            return
+        await self._servers.servers.update([])
+        deadline = time.monotonic() + self._config.drain_seconds
+        while self._gate.live and time.monotonic() < deadline:  # noqa: ASYNC110 - once, at the end
+            await asyncio.sleep(0.02)
+        if self._gate.live:
+            _log.warning("drain: %d calls were still in flight", len(self._gate.live))
+
+    async def close(self) -> None:
+        """Close everything; the spool last."""
+        self._draining = True
+        if self._watch is not None:
+            self._watch.cancel()
+        self._admin.close()
+        if self._servers is not None:
+            await self._servers.servers.update([])
+            await self._close_connections(self._servers)
+        if self._master is not None:
+            await self._master.done()
+        if self._spool is not None:
+            self._spool.close()
+        self._close_sockets()
+        fastpath.revert()
+        logs.unmuffle()
+
+    async def _close_connections(self, servers: Proxyserver) -> None:
+        tasks = []
+        for handler in list(servers.connections.values()):
+            for transport in list(handler.transports.values()):
+                if transport.handler is not None:
+                    transport.handler.cancel("gateway closes")
+                    tasks.append(transport.handler)
+        if tasks:
+            await asyncio.wait(tasks, timeout=5)
+        deadline = time.monotonic() + 5
+        while servers.connections and time.monotonic() < deadline:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+
+    def _close_sockets(self) -> None:
+        for bound in self._sockets.values():
+            bound.close()
+        self._sockets.clear()
+
+
+def _set(owner: object, name: str, value: object) -> None:
+    """Replace an attribute of mitmproxy's."""
+    setattr(owner, name, value)
+
+
+def _mode(spec: str, address: tuple[str, int]) -> str:
+    host, port = address
+    return f"{spec}@{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,0 +1,1 @@
+"""Wire traffic of official SDKs, recorded once; ``record.py`` makes it again."""

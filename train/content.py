@@ -76,3 +76,16 @@ def _rows(
             parameters=[list(ids[start : start + _BATCH])],
         )
         yield from found.to_pylist()
+
+
+def message_sizes(source: LearningSource, items: Sequence[Item]) -> dict[str, int]:
+    """Return item id → characters of its conversation, without reading content."""
+    message_ids = sorted({name for item in items for name in item.message_ids})
+    sizes = {
+        (row["tenant_id"], row["message_id"]): int(row["characters"])
+        for row in _rows(source, "messages", "message_id", "characters", message_ids)
+    }
+    return {
+        item.item_id: sum(sizes.get((item.tenant_id, name), 0) for name in item.message_ids)
+        for item in items
+    }

@@ -1,0 +1,156 @@
+"""A run goes from substrate to registered candidate, and refuses what would be empty or forbidden."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakehouse.lake import Lake
+from tests.train.lakes import Session, lake_of
+from tests.train.test_substrate import build, withdraw
+from train.documents import merge
+from train.errors import EmptyRunError, GateRefusedError, StaleSubstrateError
+from train.lineage import lineage_of_exchange, lineage_of_model, lineage_of_step
+from train.plan import plan_training
+from train.recipes.settings import Recipe, shipped_recipe
+from train.registry import ModelRegistry
+from train.run import RunPlaces, RunResult, run_training
+from train.substrate import SubstrateManifest
+from trajectory.errors import ConfigurationError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+EVALUATION = {"command": ["python", "-m", "tests.train.evaluator"], "tasks": 30, "seed": 1}
+
+
+def recipe(**spec: Any) -> Recipe:
+    training = {"epochs": 3, "learning_rate": 0.01, "threads": 1, "log_steps": 1}
+    document = merge(
+        shipped_recipe("sft").model_dump(mode="json"), {"spec": {"training": training}}
+    )
+    return Recipe.model_validate(merge(document, {"spec": spec}))
+
+
+def sessions(count: int = 24) -> list[Session]:
+    return [Session(n, reward=float(n % 4 != 0)) for n in range(count)]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return lake_of(tmp_path / "lake", *sessions())
+
+
+@pytest.fixture
+def substrate(lake: Lake, tmp_path: Path) -> SubstrateManifest:
+    return build(lake, tmp_path / "substrates")
+
+
+def run(
+    lake: Lake, substrate: SubstrateManifest, base: Path, home: Path, used: Recipe
+) -> tuple[RunResult, ModelRegistry]:
+    registry = ModelRegistry(home / "models", source=lake)
+    result = run_training(
+        lake,
+        recipe=used,
+        substrate=substrate,
+        base=base,
+        name="shop",
+        places=RunPlaces(runs=home / "runs", registry=registry),
+    )
+    return result, registry
+
+
+def test_run_makes_a_candidate_that_passed_with_all_its_papers(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    result, registry = run(lake, substrate, tiny_model, tmp_path, recipe(evaluation=EVALUATION))
+    assert result.comparison is not None
+    assert result.comparison.gain.low > 0
+    assert set(result.comparison.slices) == {"even", "odd"}
+    assert (result.verdict.passed, result.model.status) == (True, "candidate")
+    files = {path.name for path in result.model.path.iterdir()}
+    expected = {"README.md", "bom.json", "items.parquet", "manifest.json", "model.safetensors"}
+    assert expected <= files
+    assert json.loads((result.model.path / "bom.json").read_text())["bomFormat"] == "CycloneDX"
+    left = {path.name for path in result.folder.iterdir()}
+    assert left == {"evaluation", "manifest.json", "metrics.jsonl", "tensorboard"}
+    rows = lake.query("SELECT status, substrate_version FROM runs_latest").to_pylist()
+    assert rows == [{"status": "done", "substrate_version": substrate.version}]
+
+    promoted = registry.promote("shop", result.model.version, actor="test")
+    assert promoted.status == "live"
+    models = lake.query("SELECT version, status FROM models_latest").to_pylist()
+    assert models == [{"version": "0001", "status": "live"}]
+
+    lineage = lineage_of_model(lake, "shop", "0001", models=tmp_path / "models")
+    assert len(lineage.rows) == 2 * result.manifest["data"]["rows"]["items"]
+    assert lineage.subjects == ("b2:subject-1",)
+    row = lineage.rows[0]
+    assert lineage_of_exchange(lake, str(row.exchange_id)) == (row.step_id,)
+    step = lineage_of_step(lake, row.step_id, models=tmp_path / "models")
+    assert [use.learned for use in step.models] == [True]
+    assert str(row.exchange_id) in step.line()
+    assert "shop@0001 [live]" in step.line()
+
+
+def test_only_rewarded_items_are_learned_and_the_rest_is_counted(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    result, _ = run(lake, substrate, tiny_model, tmp_path, recipe())
+    data = result.manifest["data"]
+    assert data["rows"]["items"] == substrate.counts["rewarded_train"]
+    fallen = data["fallen"]
+    assert fallen["held_out"] == substrate.counts["holdout"]
+    assert data["rows"]["items"] + sum(fallen.values()) == len(substrate.item_ids)
+
+
+def test_model_that_was_not_evaluated_is_refused_unless_overridden(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    result, registry = run(lake, substrate, tiny_model, tmp_path, recipe())
+    assert result.model.status == "refused"
+    with pytest.raises(GateRefusedError, match="evaluated"):
+        registry.promote("shop", "0001", actor="test")
+    assert registry.promote("shop", "0001", actor="test", override="a trial").status == "live"
+
+
+def test_stale_substrate_is_not_trained_on(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    withdraw(lake, "b2:subject-1")
+    with pytest.raises(StaleSubstrateError):
+        run(lake, substrate, tiny_model, tmp_path, recipe())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_empty_run_says_why(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(EmptyRunError, match=r"fewer than data.minimum_items 99; .*not_rewarded"):
+        run(lake, substrate, tiny_model, tmp_path, recipe(data={"minimum_items": 99}))
+
+
+def test_rows_that_cannot_be_made_are_counted_and_refused(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(EmptyRunError, match="dropped: too_long"):
+        run(lake, substrate, tiny_model, tmp_path, recipe(data={"max_length": 8}))
+    states = lake.query("SELECT status FROM runs_latest").to_pylist()
+    assert states == [{"status": "failed"}]
+
+
+def test_recipe_needs_its_purpose(lake: Lake, tiny_model: Path, tmp_path: Path) -> None:
+    other = build(lake, tmp_path / "substrates", purposes=["train_rl"])
+    with pytest.raises(ConfigurationError, match="needs the purpose train_sft"):
+        run(lake, other, tiny_model, tmp_path, recipe())
+
+
+def test_plan_counts_and_picks(lake: Lake, substrate: SubstrateManifest, tiny_model: Path) -> None:
+    found = plan_training(lake, substrate, base=tiny_model)
+    entries = {entry.recipe: entry for entry in found.recipes}
+    assert found.pick == "sft"
+    assert entries["sft"].usable == substrate.counts["rewarded_train"]
+    assert entries["sft"].cost.tokens > 0
+    assert entries["sft"].cost.flops is not None
+    assert not entries["dpo"].runnable

@@ -1,0 +1,203 @@
+"""Plans a night: what each recipe could use, why the rest falls away, what it costs, which to run."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from train.content import message_sizes
+from train.recipes import recipe_module
+from train.recipes.settings import RECIPES, Recipe, shipped_recipe
+from train.source import LearningSource
+from train.substrate import SubstrateManifest, load_items, stale_items
+
+LADDER = ("sft", "awr", "grpo_replay", "dpo", "kto")
+"""The order in which the planner picks: what improved models in trials first.
+
+Learning from rewarded steps improved every model that was tried; preferences mined from logs
+mostly harmed them, so they come last and only where nothing else has data.
+"""
+
+_CHARACTERS_PER_TOKEN = 3.5
+"""Rough, for English and JSON; a run's manifest has the exact number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a run would take, estimated without reading content."""
+
+    tokens: int
+    """Of all epochs."""
+    optimizer_steps: int
+    flops: float | None
+    """6 × parameters × tokens; None without a base model."""
+    seconds: float | None
+    """By the speed of the last finished run of this recipe on this base; None when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecipePlan:
+    """What one recipe could do with a substrate."""
+
+    recipe: str
+    usable: int
+    """Units: items (sft, awr, kto), pairs (dpo), groups of attempts (grpo_replay)."""
+    items: int
+    fallen: Mapping[str, int]
+    """Reason → items that it would not use."""
+    obstacles: tuple[str, ...]
+    """Why it cannot run at all; empty when it can."""
+    cost: Cost
+
+    @property
+    def runnable(self) -> bool:
+        """Whether it would be more than an empty or degenerate run."""
+        return not self.obstacles
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What could be learned from a substrate now."""
+
+    substrate: str
+    version: str
+    items: int
+    stale: int
+    """Items that may no longer be learned from: any, and every run is refused."""
+    left_out_steps: Mapping[str, int]
+    left_out_items: Mapping[str, int]
+    recipes: tuple[RecipePlan, ...]
+    pick: str | None
+    """The recipe to run; None when none can."""
+    reason: str
+    """Why this one, or why none."""
+
+
+def plan_training(
+    source: LearningSource,
+    substrate: SubstrateManifest,
+    *,
+    recipes: Sequence[Recipe] | None = None,
+    base: Path | None = None,
+) -> Plan:
+    """Return what each recipe could use of a substrate, and which one to run.
+
+    Args:
+        source: the lake.
+        substrate: what to learn from.
+        recipes: the user's own documents; a recipe that is not among them is planned as shipped.
+        base: model folder, for the cost in FLOPs.
+    """
+    own: dict[str, Recipe] = {recipe.spec.recipe: recipe for recipe in recipes or ()}
+    stale = len(stale_items(source, substrate))
+    plans = tuple(
+        _plan_recipe(source, substrate, own.get(name) or shipped_recipe(name), stale, base)
+        for name in RECIPES
+    )
+    pick, reason = _pick(plans)
+    return Plan(
+        substrate=substrate.name,
+        version=substrate.version,
+        items=len(substrate.item_ids),
+        stale=stale,
+        left_out_steps=substrate.left_out_steps,
+        left_out_items=substrate.left_out_items,
+        recipes=plans,
+        pick=pick,
+        reason=reason,
+    )
+
+
+def _plan_recipe(
+    source: LearningSource,
+    substrate: SubstrateManifest,
+    recipe: Recipe,
+    stale: int,
+    base: Path | None,
+) -> RecipePlan:
+    spec = recipe.spec
+    module = recipe_module(spec.recipe)
+    selection = module.select(load_items(substrate), spec)
+    obstacles = []
+    if stale:
+        obstacles.append(f"stale: {stale} items may no longer be learned from; build it again")
+    if module.purpose not in substrate.spec.purposes:
+        obstacles.append(f"purpose {module.purpose} is not among the substrate's purposes")
+    if len(selection.units) < spec.data.minimum_items:
+        obstacles.append(
+            f"{len(selection.units)} usable, fewer than data.minimum_items {spec.data.minimum_items}"
+        )
+    if _last_gate_refused(source, spec.recipe, substrate.name):
+        obstacles.append("the gate refused what this recipe made of this substrate last time")
+    items = [entry.item for entry in selection.items]
+    characters = sum(message_sizes(source, items).values())
+    training = spec.training
+    per_step = training.batch_size * training.accumulation
+    steps = math.ceil(len(selection.units) / per_step) * training.epochs
+    tokens = characters / _CHARACTERS_PER_TOKEN * training.epochs
+    if training.maximum_steps is not None and steps > 0:
+        tokens *= min(1.0, training.maximum_steps / steps)
+        steps = training.maximum_steps
+    parameters = None if base is None else _parameters(base)
+    speed = _last_speed(source, spec.recipe, base)
+    return RecipePlan(
+        recipe=spec.recipe,
+        usable=len(selection.units),
+        items=len(items),
+        fallen=selection.fallen,
+        obstacles=tuple(obstacles),
+        cost=Cost(
+            tokens=round(tokens),
+            optimizer_steps=math.ceil(steps),
+            flops=None if parameters is None else 6.0 * parameters * tokens,
+            seconds=None if not speed else tokens / speed,
+        ),
+    )
+
+
+def _pick(plans: Sequence[RecipePlan]) -> tuple[str | None, str]:
+    by_name = {entry.recipe: entry for entry in plans}
+    passed_over: list[str] = []
+    for name in LADDER:
+        entry = by_name[name]
+        if entry.runnable:
+            before = f"; passed over: {'; '.join(passed_over)}" if passed_over else ""
+            return name, f"{name} can use {entry.usable}{before}"
+        passed_over.append(f"{name} ({', '.join(entry.obstacles)})")
+    return None, "; ".join(passed_over)
+
+
+def _last_gate_refused(source: LearningSource, recipe: str, substrate: str) -> bool:
+    found = source.query(
+        "SELECT m.status FROM models_latest m JOIN runs_latest r ON m.run_id = r.run_id "
+        "WHERE r.recipe = ? AND r.substrate = ? ORDER BY r.started_at DESC LIMIT 1",
+        parameters=[recipe, substrate],
+    )
+    return [row["status"] for row in found.to_pylist()] == ["refused"]
+
+
+def _last_speed(source: LearningSource, recipe: str, base: Path | None) -> float | None:
+    """Return tokens per second of the last finished run of a recipe on a model of this size."""
+    found = source.query(
+        "SELECT metrics FROM runs_latest WHERE status = 'done' AND recipe = ? "
+        "ORDER BY started_at DESC LIMIT 20",
+        parameters=[recipe],
+    )
+    size = None if base is None else _parameters(base)
+    for row in found.to_pylist():
+        metrics = json.loads(row["metrics"])
+        if size is None or metrics.get("parameters") == size:
+            speed = metrics.get("tokens_per_second")
+            return None if speed is None else float(speed)
+    return None
+
+
+def _parameters(base: Path) -> int:
+    """Count the parameters of a model folder from the headers of its weight files."""
+    total = 0
+    for path in base.glob("*.safetensors"):
+        with path.open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        total += sum(math.prod(t["shape"]) for n, t in header.items() if n != "__metadata__")
+    return total

@@ -70,7 +70,10 @@ class GreatExpectationsGate:
                 name = result.expectation_config.meta["name"]
                 for step_id in _step_ids(result.result):
                     found.setdefault(step_id, []).append(name)
-        return {step_id: tuple(dict.fromkeys(names)) for step_id, names in found.items()}
+        return {
+            step_id: tuple(name for name in dict.fromkeys(self._names) if name in names)
+            for step_id, names in found.items()
+        }
 
     def report(self, rows: Sequence[StepFacts]) -> Any:
         """Return Great Expectations' own validation result, for Data Docs and records."""

@@ -1,0 +1,198 @@
+"""The audit log: JSON lines in a hash chain, so that no edit, gap or reordering goes unnoticed.
+
+Each entry's hash is keyed and covers the entry and the hash before it. A log that was cut at its
+end still verifies as far as it goes: compare its head with one that was noted elsewhere
+(:meth:`AuditLog.head`, an *anchor*) to notice that too.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from governance.records import AuditRecord
+from trajectory.canonical import JsonValue, content_hash
+from trajectory.errors import IntegrityError
+
+GENESIS = "b2:" + "0" * 40
+"""What the first entry names as the hash before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditHead:
+    """The end of a log; noted elsewhere, it proves that nothing before it was cut off."""
+
+    sequence: int
+    """Entries so far."""
+    entry_hash: str
+
+
+class AuditLog:
+    """Appends to one file; several processes may, one after the other.
+
+    Promise: an entry is on disk when :meth:`append` returns.
+    """
+
+    def __init__(
+        self, path: Path, key: bytes, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        """Use the log at ``path``, which need not exist yet.
+
+        Args:
+            path: the file of JSON lines.
+            key: keys the hashes; without it nobody can forge a chain.
+            clock: the moment of an entry.
+        """
+        self._path = path
+        self._key = key
+        self._clock = clock
+
+    def append(
+        self,
+        *,
+        actor: str,
+        action: str,
+        subject: str,
+        detail: Mapping[str, JsonValue] | None = None,
+    ) -> AuditRecord:
+        """Append one entry and return it.
+
+        Args:
+            actor: who did it: a user, a service, a key id.
+            action: what was done, e.g. ``policy.changed``.
+            subject: what it was done to: a hash, a version, a keyed pseudonym; no personal data.
+            detail: counts and names; no personal data.
+
+        Raises:
+            IntegrityError: the last entry of the log is not intact.
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            head = self._last(file)
+            record = _sealed(
+                AuditRecord(
+                    sequence=head.sequence + 1,
+                    recorded_at=self._clock(),
+                    actor=actor,
+                    action=action,
+                    subject=subject,
+                    detail=json.dumps(dict(detail or {}), sort_keys=True, ensure_ascii=False),
+                    previous_hash=head.entry_hash,
+                    entry_hash="",
+                ),
+                self._key,
+            )
+            file.write(_line(record))
+            file.flush()
+            os.fsync(file.fileno())
+        return record
+
+    def entries(self) -> Iterator[AuditRecord]:
+        """Yield the entries as they are written, unverified.
+
+        Raises:
+            IntegrityError: a line is not an entry.
+        """
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                yield _parsed(line, number, self._path.name)
+
+    def head(self) -> AuditHead:
+        """Return the end of the log."""
+        head = AuditHead(0, GENESIS)
+        for record in self.entries():
+            head = AuditHead(record.sequence, record.entry_hash)
+        return head
+
+    def verify(self, anchor: AuditHead | None = None) -> AuditHead:
+        """Check the whole chain and return its end.
+
+        Args:
+            anchor: an end that was noted earlier; the log must still contain it.
+
+        Raises:
+            IntegrityError: an entry was changed, removed, inserted or moved, or the log was cut
+                before the anchor; the text names the first entry that is wrong.
+        """
+        head = AuditHead(0, GENESIS)
+        anchored = anchor is None or anchor == head
+        for number, record in enumerate(self.entries(), start=1):
+            self._check(record, head, number)
+            head = AuditHead(record.sequence, record.entry_hash)
+            anchored = anchored or head == anchor
+        if not anchored and anchor is not None:
+            raise IntegrityError(
+                f"{self._path.name}: entry {anchor.sequence} of the anchor is not in the log: it "
+                "was cut off or written anew. Restore it from a backup and compare."
+            )
+        return head
+
+    def _check(self, record: AuditRecord, before: AuditHead, number: int) -> None:
+        problem = ""
+        if record.sequence != before.sequence + 1:
+            problem = f"has sequence {record.sequence}, expected {before.sequence + 1}"
+        elif record.previous_hash != before.entry_hash:
+            problem = "does not follow the entry before it"
+        elif _sealed(record, self._key).entry_hash != record.entry_hash:
+            problem = "was changed after it was written"
+        if problem:
+            raise IntegrityError(
+                f"{self._path.name}:{number}: the entry {problem}. The log is not intact from "
+                "here on; restore it from a backup and compare."
+            )
+
+    def _last(self, file: IO[bytes]) -> AuditHead:
+        """Return the end of an open log by reading its last line only."""
+        size = file.seek(0, os.SEEK_END)
+        if size == 0:
+            return AuditHead(0, GENESIS)
+        tail, start = b"", size
+        while start > 0 and tail.rstrip(b"\n").count(b"\n") == 0:
+            start = max(0, start - 65536)
+            file.seek(start)
+            tail = file.read(size - start)
+        if not tail.endswith(b"\n"):
+            raise IntegrityError(
+                f"{self._path.name}: the last entry is cut. Move its line away, then "
+                "`headrace audit verify`."
+            )
+        record = _parsed(tail.splitlines()[-1], -1, self._path.name)
+        if _sealed(record, self._key).entry_hash != record.entry_hash:
+            raise IntegrityError(
+                f"{self._path.name}: the last entry was changed, so nothing may follow it. "
+                "See `headrace audit verify`."
+            )
+        return AuditHead(record.sequence, record.entry_hash)
+
+
+def _sealed(record: AuditRecord, key: bytes) -> AuditRecord:
+    said = _as_json(record)
+    said.pop("entry_hash")
+    return AuditRecord(**{**asdict(record), "entry_hash": content_hash(said, key=key[:64])})
+
+
+def _as_json(record: AuditRecord) -> dict[str, JsonValue]:
+    return {**asdict(record), "recorded_at": record.recorded_at.isoformat()}
+
+
+def _line(record: AuditRecord) -> bytes:
+    return json.dumps(_as_json(record), ensure_ascii=False, sort_keys=True).encode() + b"\n"
+
+
+def _parsed(line: bytes, number: int, name: str) -> AuditRecord:
+    try:
+        said = json.loads(line)
+        return AuditRecord(**{**said, "recorded_at": datetime.fromisoformat(said["recorded_at"])})
+    except (ValueError, TypeError, KeyError):
+        where = f"{name}:{number}" if number > 0 else name
+        raise IntegrityError(
+            f"{where}: not an audit entry. The log is not intact; restore it from a backup."
+        ) from None

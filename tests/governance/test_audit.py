@@ -1,0 +1,112 @@
+"""The audit log: appends, survives restarts, and notices every kind of tampering."""
+
+import json
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from governance.audit import GENESIS, AuditHead, AuditLog
+from trajectory.errors import IntegrityError
+
+KEY = b"a" * 32
+
+
+def filled(path: Path, count: int = 5) -> AuditLog:
+    log = AuditLog(path, KEY)
+    for number in range(count):
+        log.append(
+            actor="me", action="policy.changed", subject=f"b2:{number}", detail={"n": number}
+        )
+    return log
+
+
+def test_entries_chain_and_verify(tmp_path: Path) -> None:
+    log = filled(tmp_path / "audit.jsonl")
+    entries = list(log.entries())
+    assert [entry.sequence for entry in entries] == [1, 2, 3, 4, 5]
+    assert entries[0].previous_hash == GENESIS
+    assert [e.previous_hash for e in entries[1:]] == [e.entry_hash for e in entries[:-1]]
+    assert log.verify() == log.head() == AuditHead(5, entries[-1].entry_hash)
+
+
+def test_a_missing_log_is_empty(tmp_path: Path) -> None:
+    assert AuditLog(tmp_path / "none.jsonl", KEY).verify() == AuditHead(0, GENESIS)
+
+
+def test_another_process_goes_on_where_one_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    filled(path, 2)
+    filled(path, 2)
+    assert AuditLog(path, KEY).verify().sequence == 4
+
+
+@pytest.mark.parametrize(
+    ("tamper", "problem"),
+    [
+        (lambda lines: [lines[0], *lines[2:]], "audit.jsonl:2"),
+        (lambda lines: [lines[1], lines[0], *lines[2:]], "audit.jsonl:1"),
+        (lambda lines: [*lines[:2], lines[1], *lines[2:]], "audit.jsonl:3"),
+        (lambda lines: [lines[0].replace('"me"', '"you"'), *lines[1:]], "audit.jsonl:1"),
+        (lambda lines: [*lines[:3], "garbage", *lines[3:]], "audit.jsonl:4"),
+    ],
+)
+def test_tampering_is_noticed(
+    tmp_path: Path, tamper: Callable[[list[str]], list[str]], problem: str
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = filled(path)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(tamper(lines)) + "\n")
+    with pytest.raises(IntegrityError, match=problem):
+        log.verify()
+
+
+def test_a_forged_chain_needs_the_key(tmp_path: Path) -> None:
+    filled(tmp_path / "audit.jsonl")
+    with pytest.raises(IntegrityError, match="changed"):
+        AuditLog(tmp_path / "audit.jsonl", b"b" * 32).verify()
+
+
+def test_a_cut_log_is_noticed_by_an_anchor(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = filled(path)
+    anchor = log.head()
+    log.append(actor="me", action="x", subject="y")
+    assert log.verify(anchor).sequence == 6
+    path.write_text("\n".join(path.read_text().splitlines()[:3]) + "\n")
+    assert log.verify().sequence == 3
+    with pytest.raises(IntegrityError, match="anchor"):
+        log.verify(anchor)
+
+
+def test_nothing_is_appended_to_a_broken_end(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = filled(path, 2)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(IntegrityError, match="cut"):
+        log.append(actor="me", action="x", subject="y")
+    last = json.loads(filled(tmp_path / "other.jsonl", 1)._path.read_text())
+    (tmp_path / "other.jsonl").write_text(json.dumps({**last, "actor": "you"}) + "\n")
+    with pytest.raises(IntegrityError, match="changed"):
+        AuditLog(tmp_path / "other.jsonl", KEY).append(actor="me", action="x", subject="y")
+
+
+def _write(path: str) -> None:
+    filled(Path(path), 20)
+
+
+def test_processes_share_a_log(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    workers = [get_context("spawn").Process(target=_write, args=(str(path),)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert AuditLog(path, KEY).verify().sequence == 40
+
+
+def test_the_file_is_private(tmp_path: Path) -> None:
+    filled(tmp_path / "audit.jsonl", 1)
+    assert (tmp_path / "audit.jsonl").stat().st_mode & 0o077 == 0

@@ -1,0 +1,151 @@
+"""The gate: Great Expectations and the plain row checks say the same, and results hold no values."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+from governance.policy import load_bundle
+from governance.policy.quality import Column, QualitySpec
+from governance.quality import RowGate, StepFacts
+from governance.quality.great_expectations import GateError, GreatExpectationsGate
+from tests.governance.building import assembly, call, governor, placed, user
+from trajectory.exchange import ExchangeOutcome
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+GOOD = StepFacts(
+    step_id="s0",
+    tenant_id="acme",
+    kind="model",
+    role_in_graph="agent",
+    dialect="openai.chat",
+    key_source="prefix",
+    outcome="complete",
+    http_status=200,
+    step_index=0,
+    finished=1,
+    context_messages=2,
+    output_parts=1,
+    output_characters=5,
+    tool_calls=0,
+    invalid_tool_arguments=0,
+    unanswered_tool_results=0,
+    leftover_findings=0,
+    missing_messages=0,
+    parent_missing=0,
+    completion_tokens=3,
+    logprobs=3,
+    highest_logprob=-0.1,
+    latency_ms=10.0,
+    time_reversed=0,
+)
+
+
+@pytest.fixture(scope="module")
+def gate() -> GreatExpectationsGate:
+    return GreatExpectationsGate(load_bundle().quality.spec)
+
+
+def test_the_projection_has_the_columns_that_policy_may_name() -> None:
+    assert {column.value for column in Column} == {*StepFacts.__dataclass_fields__}
+
+
+def test_good_rows_pass(gate: GreatExpectationsGate) -> None:
+    assert gate.failures([GOOD, replace(GOOD, step_id="s1")]) == {}
+    assert gate.failures([]) == {}
+
+
+def test_failing_rows_are_named_with_all_their_reasons(gate: GreatExpectationsGate) -> None:
+    rows = [
+        GOOD,
+        replace(GOOD, step_id="s1", finished=0, leftover_findings=2),
+        replace(GOOD, step_id="s2", logprobs=2),
+        replace(GOOD, step_id="s3", logprobs=None, completion_tokens=None, highest_logprob=None),
+        replace(GOOD, step_id="s4", role_in_graph="discarded", finished=0, output_parts=None),
+    ]
+    assert gate.failures(rows) == {
+        "s1": ("nothing-personal-left", "answer-not-cut"),
+        "s2": ("logprobs-aligned",),
+    }
+
+
+def test_a_step_id_that_comes_twice_fails(gate: GreatExpectationsGate) -> None:
+    assert gate.failures([GOOD, GOOD]) == {"s0": ("step-once",)}
+
+
+def test_row_gate_and_great_expectations_agree(gate: GreatExpectationsGate) -> None:
+    dice = random.Random(7)  # noqa: S311 (a fixed seed on purpose)
+    rows = [
+        replace(
+            GOOD,
+            step_id=f"s{number}",
+            kind=dice.choice(["model", "tool"]),
+            role_in_graph=dice.choice(["agent", "auxiliary", "discarded", "compaction"]),
+            finished=dice.choice([0, 1, 1]),
+            output_parts=dice.choice([None, 0, 1, 3]),
+            invalid_tool_arguments=dice.choice([0, 0, 1]),
+            leftover_findings=dice.choice([0, 0, 0, 2]),
+            parent_missing=dice.choice([0, 0, 0, 1]),
+            completion_tokens=dice.choice([None, 0, 2, 3]),
+            logprobs=dice.choice([None, 0, 2, 3]),
+            highest_logprob=dice.choice([None, -1.0, 0.0, 0.5, float("inf")]),
+            time_reversed=dice.choice([0, 0, 0, 1]),
+        )
+        for number in range(200)
+    ]
+    expected = RowGate(load_bundle().quality.spec).failures(rows)
+    assert 50 < len(expected) < 200
+    assert gate.failures(rows) == expected
+
+
+def test_every_kind_of_expectation_means_the_same_in_both() -> None:
+    spec = QualitySpec.model_validate(
+        {
+            "expectations": [
+                {"name": "a", "expectation": "expect_column_values_to_not_be_null", "column": "http_status"},
+                {"name": "b", "expectation": "expect_column_values_to_be_null", "column": "logprobs"},
+                {"name": "c", "expectation": "expect_column_values_to_not_be_in_set", "column": "dialect", "value_set": ["mcp"]},
+                {"name": "d", "expectation": "expect_column_values_to_be_unique", "column": "step_index", "where": {"kind": ["model"]}},
+                {"name": "e", "expectation": "expect_column_values_to_be_between", "column": "latency_ms", "min_value": 1, "max_value": 100},
+                {"name": "f", "expectation": "expect_column_values_to_be_in_set", "column": "http_status", "value_set": [200]},
+            ]
+        }
+    )  # fmt: skip
+    rows = [
+        replace(GOOD, step_id="s1", http_status=None, logprobs=None),
+        replace(GOOD, step_id="s2", dialect="mcp", step_index=4, latency_ms=None),
+        replace(GOOD, step_id="s3", step_index=4, latency_ms=500.0, http_status=404),
+        replace(GOOD, step_id="s4", step_index=4, kind="tool", logprobs=None),
+    ]
+    expected = RowGate(spec).failures(rows)
+    assert expected["s1"] == ("a",)
+    assert expected["s3"] == ("b", "d", "e", "f")
+    assert GreatExpectationsGate(spec).failures(rows) == expected
+
+
+def test_results_hold_no_values(gate: GreatExpectationsGate) -> None:
+    bad = replace(GOOD, step_id="s1", dialect="openai.chat", logprobs=987654)
+    report = json.dumps(gate.report([bad]).to_json_dict())
+    assert "987654" not in report
+    assert "s1" in report
+
+
+def test_an_expectation_that_cannot_be_evaluated_stops_the_batch() -> None:
+    spec = QualitySpec.model_validate(
+        {"expectations": [{"name": "odd", "expectation": "expect_column_values_to_be_between", "column": "dialect", "min_value": 1}]}
+    )  # fmt: skip
+    with pytest.raises(GateError, match="odd"):
+        GreatExpectationsGate(spec).failures([GOOD])
+
+
+def test_the_governor_runs_the_real_gate(gate: GreatExpectationsGate) -> None:
+    cut = placed(call(1, finish_reason=None, outcome=ExchangeOutcome.CLIENT_ABORT))
+    fine = placed(call(2, [user("x")]), trajectory="t2")
+    batch = governor(gate=gate).judge(assembly(cut, fine))
+    assert [row.reason for row in batch.quarantine] == ["quality:answer-not-cut"]
+    assert [row.step_id for row in batch.steps] == ["step2"]

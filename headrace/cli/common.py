@@ -12,6 +12,7 @@ from headrace.master_key import Secrets, load_secrets
 from headrace.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from governance.audit import AuditLog
     from lakehouse.lake import Lake
 
 JsonOption = Annotated[
@@ -48,6 +49,13 @@ class Running:
         from lakehouse.lake import Lake
 
         return Lake.open(self.settings.lake.path)
+
+    @cached_property
+    def audit(self) -> "AuditLog":
+        """The hash-chained audit log."""
+        from governance.audit import AuditLog
+
+        return AuditLog(self.home.audit / "audit.jsonl", self.secrets.derive(b"audit"))
 
     @classmethod
     def of(cls, context: typer.Context) -> "Running":

@@ -1,10 +1,8 @@
 """``headrace lake``: the state of the tables and their upkeep."""
 
-from typing import Annotated
-
 import typer
 
-from headrace.cli.common import JsonOption, Running, YesOption, confirm
+from headrace.cli.common import JsonOption, Running
 from headrace.render import jsonable, print_fields, print_json, print_rows
 
 app = typer.Typer(help="The tables: status and upkeep.", no_args_is_help=True)

@@ -32,7 +32,7 @@ def plan(
     from train.plan import plan_training
 
     running = Running.of(context)
-    result = plan_training(find_manifest(running, substrate))
+    result = plan_training(running.lake, find_manifest(running, substrate))
     if as_json:
         print_json(jsonable(result))
         return

@@ -1,0 +1,113 @@
+"""``headrace audit``: is the audit log intact, and does a value rest anywhere it must not."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.common import JsonOption, Running
+from headrace.render import jsonable, print_fields, print_json, print_rows, progress
+from trajectory.errors import ConfigurationError
+
+app = typer.Typer(help="Proofs: the audit log, and scans for values.", no_args_is_help=True)
+
+
+@app.command()
+def verify(
+    context: typer.Context,
+    anchor: Annotated[
+        str | None, typer.Option(help="SEQUENCE:HASH that an earlier verify printed.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the hash chain of the audit log; print its head, to be noted elsewhere as an anchor."""
+    from governance.audit import AuditHead
+
+    known = None
+    if anchor is not None:
+        sequence, _, entry_hash = anchor.partition(":")
+        if not sequence.isdigit() or not entry_hash:
+            raise ConfigurationError(
+                "an anchor looks like 12:b2:4f0c…, as `audit verify` prints it."
+            )
+        known = AuditHead(int(sequence), entry_hash)
+    head = Running.of(context).audit.verify(known)
+    print_fields(
+        {"entries": head.sequence, "anchor": f"{head.sequence}:{head.entry_hash}", "intact": True},
+        as_json=as_json,
+    )
+
+
+@app.command("list")
+def list_entries(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, the latest last.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List the latest entries of the audit log."""
+    entries = list(Running.of(context).audit.entries())[-limit:]
+    columns = ("sequence", "recorded_at", "actor", "action", "subject", "detail")
+    print_rows(
+        [jsonable(entry) for entry in entries],
+        as_json=as_json,
+        columns=columns,
+        empty="no entries yet",
+    )
+
+
+@app.command()
+def scan(
+    context: typer.Context,
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(help="Values to look for; - reads them from standard input."),
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="File with one value per line.")] = None,
+    include_spool: Annotated[bool, typer.Option(help="Scan the sealed spool's bytes too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Scan every file at rest for values: raw, escaped, encoded and compressed. Exit 1 when found."""
+    from lakehouse.scan import scan as scan_files
+
+    running = Running.of(context)
+    wanted = _values(values or [], file)
+    spool = running.home.spool
+    with progress("scanning", quiet=as_json) as advance:
+        report = scan_files(
+            [running.home.root],
+            wanted,
+            skip=None if include_spool else lambda path: path == spool,
+            progress=advance,
+        )
+    if as_json:
+        print_json(jsonable(report) | {"values": len(wanted), "values_found": report.values_found})
+    else:
+        print_fields(
+            {
+                "values": len(wanted),
+                "found": report.values_found,
+                "files": report.files,
+                "bytes": report.bytes_read,
+                "unreadable": len(report.unreadable),
+            },
+            as_json=False,
+        )
+        print_rows(
+            [jsonable(hit) for hit in report.hits[:50]], as_json=False, empty="not found anywhere"
+        )
+    if report.hits:
+        raise typer.Exit(1)
+
+
+def _values(given: list[str], file: Path | None) -> list[str]:
+    lines = list(given)
+    if "-" in lines:
+        lines.remove("-")
+        lines += sys.stdin.read().splitlines()
+    if file is not None:
+        lines += file.read_text(encoding="utf-8").splitlines()
+    wanted = [line for line in lines if line]
+    if not wanted:
+        raise ConfigurationError("give values, --file FILE, or - for standard input.")
+    return wanted

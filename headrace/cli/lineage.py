@@ -1,0 +1,45 @@
+"""``headrace lineage``: where a model's rows came from, and where a row went."""
+
+from typing import Annotated
+
+import typer
+
+from headrace.cli.common import JsonOption, Running
+from headrace.render import console, jsonable, print_json, print_rows
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(name="lineage")(lineage)
+
+
+def lineage(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="A step id, an exchange id, or MODEL@VERSION.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Trace a training row back to its exchange and on to models, or a model back to its rows."""
+    from train.lineage import lineage_of_exchange, lineage_of_model, lineage_of_step
+
+    running = Running.of(context)
+    models = running.home.models
+    if "@" in what:
+        name, _, version = what.partition("@")
+        of_model = lineage_of_model(running.lake, name, version, models=models)
+        if as_json:
+            print_json(jsonable(of_model))
+            return
+        console().print(
+            f"[bold]{what}[/] ← run {of_model.run_id} ({of_model.recipe}) ← substrate "
+            f"{of_model.substrate}@{of_model.substrate_version} ← {len(of_model.rows)} rows of "
+            f"{len(of_model.subjects)} subjects"
+        )
+        print_rows([jsonable(row) for row in of_model.rows], as_json=False)
+        return
+    steps = lineage_of_exchange(running.lake, what) or (what,)
+    found = [lineage_of_step(running.lake, step, models=models) for step in steps]
+    if as_json:
+        print_json([jsonable(step) for step in found])
+        return
+    for step in found:
+        console().print(step.line(), markup=False)

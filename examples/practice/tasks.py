@@ -31,6 +31,8 @@ class Task:
     task_id: str
     prompt: str = field(repr=False)
     planted: tuple[Planted, ...] = field(repr=False)
+    order: str
+    """The sentence of the prompt that says what is wanted, without any personal data."""
     account: str
     item: str
     quantity: int
@@ -68,9 +70,17 @@ def make_task(seed: int, split: str, index: int) -> Task:
     draw = generator(seed, split, index)
     account, item, quantity = _order(draw, "train" if split == "demonstration" else split)
     text = _Text(draw, seed, _FIRST_SLOT[split] + 2 * index)
-    prompt = text.write(_ask(draw, account, item, quantity))
-    planted = tuple(text.planted)
-    return Task(f"practice-{seed}-{split}-{index}", prompt, planted, account, item, quantity)
+    ask = _ask(draw, account, item, quantity)
+    prompt = text.write(ask)
+    return Task(
+        task_id=f"practice-{seed}-{split}-{index}",
+        prompt=prompt,
+        planted=tuple(text.planted),
+        order=ask,
+        account=account,
+        item=item,
+        quantity=quantity,
+    )
 
 
 def make_tasks(seed: int, split: str, count: int, *, start: int = 0) -> tuple[Task, ...]:
@@ -126,7 +136,7 @@ def _order(draw: random.Random, split: str) -> tuple[str, str, int]:
 def _ask(draw: random.Random, account: str, item: str, quantity: int) -> str:
     return draw.choice(
         (
-            f"{account.capitalize()} account, {quantity} {item}.",
+            f"Account type {account}, {quantity} {item}.",
             f"Please quote {quantity} {item} for our {account} account.",
             f"We have a {account} account and need {quantity} {item}.",
             f"What do {quantity} {item} cost? It is a {account} account.",

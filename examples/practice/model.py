@@ -1,0 +1,222 @@
+"""Makes the practice model: a one-million-parameter Llama trained here from random weights.
+
+``python -m examples.practice.model --folder DIR [--seed N]`` prints the model's folder. It is made
+once per code and seed and found again by their hash.
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from examples.practice.demonstrations import demonstrate, redacted
+from examples.practice.planted import generator
+from examples.practice.prompts import SYSTEM_PROMPT
+from examples.practice.tasks import make_task
+from examples.practice.tokenizer import END, render, train_tokenizer
+from examples.practice.tools import BUSY, error_text
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+STEPS = 440
+PLAIN_STEPS = 60
+"""First steps see the bare order only: the model learns the format before it learns to look."""
+BATCH = 16
+POOL = 8
+"""Batches that are drawn together and sorted by length, so that little is padded."""
+MATRIX_RATE, VECTOR_RATE = 0.02, 3e-3
+WARM_UP, COOL_DOWN = 20, 0.5
+
+_SOURCES = (
+    "model",
+    "demonstrations",
+    "tokenizer",
+    "tasks",
+    "planted",
+    "prompts",
+    "shop",
+    "names",
+    "tools",
+)
+
+type Row = tuple[list[int], list[int]]
+"""Token ids and labels."""
+
+
+def ensure_model(folder: Path, *, seed: int = 0, progress: bool = False) -> Path:
+    """Return the model's folder below ``folder``, making it when it is not there."""
+    target = folder / f"base-{_fingerprint(seed)}"
+    if target.is_dir():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=".making-", dir=folder))
+    try:
+        tokenizer = train_tokenizer(_texts())
+        tokenizer.save_pretrained(scratch)
+        pretrain(tokenizer, seed=seed, progress=progress).save_pretrained(scratch)
+        scratch.chmod(0o755)
+        scratch.rename(target)
+    except OSError:
+        # Somebody else made the same model meanwhile; theirs is as good.
+        if not target.is_dir():
+            raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return target
+
+
+def pretrain(
+    tokenizer: "PreTrainedTokenizerFast", *, seed: int, steps: int = STEPS, progress: bool = False
+) -> "LlamaForCausalLM":
+    """Train from random weights; the same seed gives the same weights on the same machine."""
+    import torch
+
+    torch.manual_seed(seed)
+    model = _new_model(tokenizer)
+    optimizers = _optimizers(model)
+    rates = [[group["lr"] for group in o.param_groups] for o in optimizers]
+    batches = _batches(tokenizer, seed)
+    model.train()
+    for step in range(steps):
+        scale = min(1, (step + 1) / WARM_UP, (1 - step / steps) / COOL_DOWN + 0.02)
+        for optimizer, base in zip(optimizers, rates, strict=True):
+            for group, rate in zip(optimizer.param_groups, base, strict=True):
+                group["lr"] = rate * scale
+        loss = _loss(model, next(batches))
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        if progress and (step + 1) % 40 == 0:
+            print(f"step {step + 1} of {steps}: loss {loss.item():.3f}", file=sys.stderr)
+    return model.eval()
+
+
+def label(tokenizer: "PreTrainedTokenizerFast", messages: list[dict[str, Any]]) -> Row:
+    """Return a conversation's tokens, labelled where the assistant speaks (end of turn included)."""
+    ids = render(tokenizer, messages, ask=False)
+    assistant = tokenizer.convert_tokens_to_ids("<|assistant|>")
+    end = tokenizer.convert_tokens_to_ids(END)
+    labels, speaking = [], False
+    for token in ids:
+        labels.append(token if speaking else -100)
+        speaking = token == assistant or (speaking and token != end)
+    return ids, labels
+
+
+def _fingerprint(seed: int) -> str:
+    here = Path(__file__).parent
+    code = b"".join((here / f"{name}.py").read_bytes() for name in _SOURCES)
+    return hashlib.sha256(code + str(seed).encode()).hexdigest()[:16]
+
+
+def _texts() -> Iterator[str]:
+    """Yield what the vocabulary is learnt from: no planted value is among it."""
+    draw = generator("texts")
+    for index in range(1500):
+        task = make_task(0, "demonstration", index)
+        yield SYSTEM_PROMPT
+        yield redacted(task.prompt, task.planted, draw)
+        for message in demonstrate(0, index, plain=True).messages[3:]:
+            yield str(message["content"])
+        yield error_text(BUSY)
+        yield f' quote {{"item": "{task.item}", "price_list": "retail", "quantity": 7}} "trade'
+
+
+def _new_model(tokenizer: "PreTrainedTokenizerFast") -> "LlamaForCausalLM":
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=1024,
+        initializer_range=0.05,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return LlamaForCausalLM(config)
+
+
+def _optimizers(model: "LlamaForCausalLM") -> "list[Any]":
+    """Muon for the matrices inside, AdamW for embeddings and norms: a third of the steps."""
+    import torch
+
+    inner: list[Any] = []
+    outer: list[Any] = []
+    for name, weight in model.named_parameters():
+        is_inner = weight.ndim == 2 and "embed" not in name and "lm_head" not in name
+        (inner if is_inner else outer).append(weight)
+    return [
+        torch.optim.Muon(inner, lr=MATRIX_RATE, weight_decay=0.0),
+        torch.optim.AdamW(outer, lr=VECTOR_RATE, weight_decay=0.0, betas=(0.9, 0.98)),
+    ]
+
+
+def _batches(tokenizer: "PreTrainedTokenizerFast", seed: int) -> "Iterator[tuple[Tensor, Tensor]]":
+    order = random.Random(seed)  # noqa: S311 - reproducible, not secret
+    made = 0
+    while True:
+        plain = made < PLAIN_STEPS * BATCH
+        count = BATCH * (1 if plain else POOL)
+        rows = [
+            label(tokenizer, demonstrate(seed + 1, made + i, plain=plain).messages)
+            for i in range(count)
+        ]
+        made += count
+        rows.sort(key=lambda row: len(row[0]))
+        pool = [rows[start : start + BATCH] for start in range(0, count, BATCH)]
+        order.shuffle(pool)
+        yield from (_padded(batch, int(tokenizer.pad_token_id)) for batch in pool)
+
+
+def _padded(rows: list[Row], pad: int) -> "tuple[Tensor, Tensor]":
+    import torch
+
+    longest = max(len(ids) for ids, _ in rows)
+    ids = [ids + [pad] * (longest - len(ids)) for ids, _ in rows]
+    labels = [labels + [-100] * (longest - len(labels)) for _, labels in rows]
+    return torch.tensor(ids), torch.tensor(labels)
+
+
+def _loss(model: "LlamaForCausalLM", batch: "tuple[Tensor, Tensor]") -> "Tensor":
+    """Cross entropy of the labelled tokens; padding is on the right and so never looked at."""
+    import torch
+
+    ids, labels = batch
+    hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]
+    wanted = labels[:, 1:]
+    spoken = wanted != -100
+    logits = model.lm_head(hidden[spoken])
+    loss: Tensor = torch.nn.functional.cross_entropy(logits, wanted[spoken])
+    return loss
+
+
+def main() -> None:
+    """Make the model and print its folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quiet", action="store_true")
+    options = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads starve other work
+    print(ensure_model(options.folder, seed=options.seed, progress=not options.quiet))
+
+
+if __name__ == "__main__":
+    main()

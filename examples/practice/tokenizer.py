@@ -1,0 +1,80 @@
+"""The practice model's tokenizer: byte-level BPE with single digits, and its chat template.
+
+The vocabulary is learnt from texts whose planted values are replaced by placeholders, so that no
+name is a token. Tool tags are ordinary added tokens (decoding keeps them), the end of a turn is
+the end-of-sequence token, and every conversation's rendering begins with the rendering of its
+first messages, so that one step's tokens are a prefix of the next step's.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+ROLES = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
+END = "<|end|>"
+PAD = "<|pad|>"
+CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
+VOCABULARY = 1024
+
+CHAT_TEMPLATE = """\
+{%- for message in messages -%}
+{%- set role = 'system' if message.role == 'developer' else message.role -%}
+<|{{ role }}|>
+{%- if message.content is string -%}{{ message.content }}
+{%- elif message.content -%}
+{%- for part in message.content -%}{{ part.text }}{%- endfor -%}
+{%- endif -%}
+{%- for call in message.tool_calls or [] -%}
+{%- set function = call.function or call -%}
+<tool_call>{{ function.name }} {{ function.arguments if function.arguments is string else \
+function.arguments | tojson(sort_keys=true) }}</tool_call>
+{%- endfor -%}
+<|end|>
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}
+"""
+
+
+def train_tokenizer(texts: Iterable[str]) -> "PreTrainedTokenizerFast":
+    """Learn a vocabulary from texts; the same texts give the same vocabulary."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE(byte_fallback=False))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY - 2,
+        special_tokens=[PAD, END, *ROLES],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_tokens([CALL_OPEN, CALL_CLOSE])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=END,
+        pad_token=PAD,
+        additional_special_tokens=list(ROLES),
+        clean_up_tokenization_spaces=False,
+        model_max_length=1024,
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def render(
+    tokenizer: "PreTrainedTokenizerFast", messages: list[dict[str, Any]], *, ask: bool
+) -> list[int]:
+    """Return the token ids of a conversation; with ``ask`` the assistant's turn is opened."""
+    ids = tokenizer.apply_chat_template(
+        messages, tokenize=True, add_generation_prompt=ask, return_dict=False
+    )
+    return [int(token) for token in ids]

@@ -1,0 +1,94 @@
+"""The intercepting proxy: opens configured hosts, passes everything else on undecrypted."""
+
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from tests.proxy.conftest import Tls
+from tests.proxy.provider import provider
+from tests.proxy.running import Running
+from tests.proxy.upstream import Upstream
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream(provider) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def secure(tls: Tls) -> Iterator[Upstream]:
+    with Upstream(provider, tls=tls.context) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def other(tls: Tls) -> Iterator[Upstream]:
+    with Upstream(provider, tls=tls.context) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def proxy(
+    secure: Upstream, tls: Tls, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    home = tmp_path_factory.mktemp("forward")
+    settings = {
+        "routes": [{"name": "openai", "upstream": secure.url}],
+        "upstream_ca": str(tls.roots),
+    }
+    with Running(home, settings) as running:
+        yield running
+
+
+def test_sdk_through_the_proxy(proxy: Running, secure: Upstream) -> None:
+    context = ssl.create_default_context(cafile=proxy.bundle)
+    http_client = openai.DefaultHttpxClient(proxy=proxy.forward, verify=context)
+    with openai.OpenAI(
+        base_url=f"{secure.url}/v1", api_key="sk-own", http_client=http_client, max_retries=0
+    ) as client:
+        messages: Any = [{"role": "user", "content": "hello"}]
+        deltas = client.chat.completions.create(model="m", messages=messages, stream=True)
+        assert "".join(d.choices[0].delta.content or "" for d in deltas) == "Hello"
+    assert secure.seen[-1].header("authorization") == "Bearer sk-own"
+    assert secure.seen[-1].header("proxy-authorization") is None
+    exchange = proxy.exchange()
+    assert (exchange.route, exchange.mode) == ("openai", "forward")
+    assert exchange.upstream == f"https://localhost:{secure.port}"
+    assert exchange.client.app_id == "tests"
+    assert dict(exchange.request.headers)["authorization"].startswith("fp:")
+
+
+def test_other_hosts_are_tunnelled_undecrypted(proxy: Running, other: Upstream, tls: Tls) -> None:
+    context = ssl.create_default_context(cafile=str(tls.roots))
+    with httpx.Client(proxy=proxy.forward, verify=context) as client:
+        response = client.post(f"{other.url}/echo", content=b"private")
+    assert response.content == b"private"
+    assert proxy.records(1, seconds=0.2) == []
+
+
+def test_plain_http_is_forwarded(proxy: Running, upstream: Upstream) -> None:
+    with httpx.Client(proxy=proxy.forward) as client:
+        assert client.post(f"{upstream.url}/echo", content=b"x").content == b"x"
+    assert upstream.seen[-1].target == "/echo"
+    assert upstream.seen[-1].header("proxy-authorization") is None
+
+
+def test_without_a_key_nothing_passes(proxy: Running, secure: Upstream) -> None:
+    before = secure.connections
+    address = f"http://127.0.0.1:{proxy.forward_port}"
+    context = ssl.create_default_context(cafile=proxy.bundle)
+    with (
+        httpx.Client(proxy=address, verify=context) as client,
+        pytest.raises(httpx.ProxyError, match="407"),
+    ):
+        client.post(f"{secure.url}/echo", content=b"x")
+    with httpx.Client(proxy=address) as client:
+        response = client.post(f"http://localhost:{secure.port}/echo", content=b"x")
+    assert response.status_code == 407
+    assert secure.connections == before
+    proxy.records(1)

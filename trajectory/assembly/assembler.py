@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from trajectory.assembly.dispatches import find_asking_step, pending_calls, settle
+from trajectory.assembly.echoes import Echo, EchoKind, find_echo, opening_texts, sketch
 from trajectory.assembly.feedback import place_feedback
 from trajectory.assembly.fingerprint import (
     CallPrint,
@@ -46,6 +47,8 @@ class _Place:
     duplicate: StepNode | None
     resumed: StepNode | None
     """A step of another session whose history this one took over."""
+    echo: Echo | None
+    """What this root quotes, when that is all that tells where it belongs."""
 
 
 class Assembler:
@@ -139,11 +142,7 @@ class Assembler:
             named = None
         parent = named or find_parent(self._index, self._make, question)
         source, resumed = identity.source, None
-        if (
-            parent is not None
-            and identity.node is None
-            and identity.is_stranger_to(self._index.state.trajectories[parent.trajectory_id])
-        ):
+        if parent is not None and identity.node is None and self._is_stranger(identity, parent):
             # The client itself says that this is another session: a resumed history.
             parent, resumed = None, parent
             question = replace(question, trajectory_id="")
@@ -153,21 +152,40 @@ class Assembler:
         if failed is None:
             answered = find_unseen_answer(self._index, question, parent, response)
         repeats = failed or answered
-        node = identity.node
+        if repeats is not None and identity.node is None and self._is_stranger(identity, repeats):
+            repeats = answered = None
+        node, echo = identity.node, None
+        relative = parent or repeats
+        if node is None and relative is not None:
+            node = self._index.state.trajectories[relative.trajectory_id]
+            if source in ("none", "traceparent"):
+                source = "previous_response_id" if named is not None else "prefix"
+        elif node is None and identity.is_nameless:
+            echo = self._find_echo(call, prints, question)
+            if echo is not None:
+                node, source = echo.node, "prefix"
         if node is None:
-            relative = parent or repeats
-            if relative is not None:
-                node = self._index.state.trajectories[relative.trajectory_id]
-                if source in ("none", "traceparent"):
-                    source = "previous_response_id" if named is not None else "prefix"
-            else:
-                node = self._begin(call, identity, prints)
+            node = self._begin(call, identity, prints)
         duplicate = None
         if answered is not None and prints.output is not None:
             same = answered.output == shorten(prints.output.exact)
             duplicate = answered if same else None
         self._name(node, identity)
-        return _Place(node, parent, source, repeats, duplicate, resumed)
+        return _Place(node, parent, source, repeats, duplicate, resumed, echo)
+
+    def _is_stranger(self, identity: Identity, step: StepNode) -> bool:
+        return identity.is_stranger_to(self._index.state.trajectories[step.trajectory_id])
+
+    def _find_echo(self, call: Call, prints: CallPrint, question: Question) -> Echo | None:
+        return find_echo(
+            self._index,
+            self._make,
+            call.context,
+            scope=question.scope,
+            system=prints.system,
+            has_tools=bool(call.tools),
+            started=question.started,
+        )
 
     def _begin(self, call: Call, identity: Identity, prints: CallPrint | None) -> TrajectoryNode:
         group = identity.group
@@ -185,6 +203,9 @@ class Assembler:
             hint=identity.hint,
             sessions=[],
             servers=[],
+            started=call.exchange.started_at.timestamp(),
+            system="" if prints is None else prints.system,
+            opening=sketch(self._make, identity.scope, "\n".join(opening_texts(call.context))),
         )
         self._index.add_trajectory(node)
         return node
@@ -231,10 +252,16 @@ class Assembler:
             retry=_retry(call),
             failure=failure,
             claimed=False,
+            answer=self._answer(call, scope, failure),
             calls=[item.call for item in pending],
             pending=pending,
             trajectory_id=place.node.trajectory_id,
         )
+
+    def _answer(self, call: Call, scope: str, failure: str) -> list[str]:
+        if failure or call.output is None or call.output.tool_calls():
+            return []
+        return sketch(self._make, scope, call.output.text())
 
     def _remember(self, call: Call, step: StepNode, place: _Place) -> None:
         node = place.node
@@ -247,6 +274,7 @@ class Assembler:
         if not step.failure:
             if place.parent is not None:
                 place.parent.children += 1
+                self._index.drop_answer(place.parent)
                 settle(self._index, self._make, call, place.parent)
             else:
                 node.roots += 1
@@ -255,10 +283,25 @@ class Assembler:
     def _link(self, batch: _Batch, placed: PlacedCall, place: _Place) -> None:
         if place.repeats is not None:
             batch.links.append(_link_of(placed, "retry", place.repeats.step_id))
+        if place.echo is not None:
+            self._link_echo(batch, placed, place.echo)
         if place.resumed is not None:
             batch.links.append(_link_of(placed, "prefix", place.resumed.step_id))
         if placed.branch > 0 and placed.parent_step_id is not None and place.duplicate is None:
             batch.links.append(_link_of(placed, "fork", placed.parent_step_id))
+
+    def _link_echo(self, batch: _Batch, placed: PlacedCall, echo: Echo) -> None:
+        """Link the quotation; correct the role of a call of this batch that it explains."""
+        if echo.step is not None:
+            batch.links.append(_link_of(placed, echo.kind.value, echo.step.step_id))
+        explained, role = "", ""
+        if echo.kind is EchoKind.COMPACTION and echo.step is not None:
+            explained, role = echo.step.step_id, "compaction"
+        elif echo.opening_is_auxiliary and echo.node.steps:
+            explained, role = echo.node.steps[0].step_id, "auxiliary"
+        for position, item in enumerate(batch.placed):
+            if item.step_id == explained and item.role_in_graph == "agent":
+                batch.placed[position] = replace(item, role_in_graph=role)
 
     def _place_dispatch(self, batch: _Batch, call: Call) -> None:
         dispatch = call.dispatch
@@ -341,6 +384,9 @@ def _failure(call: Call) -> str:
 def _role(call: Call, place: _Place, step: StepNode) -> str:
     if step.failure:
         return "discarded"
+    if place.echo is not None:
+        beside = place.echo.kind is EchoKind.AUXILIARY and not place.echo.opening_is_auxiliary
+        return "auxiliary" if beside else "agent"
     aside = place.parent is None and place.node.has_tools and not call.tools
     return "auxiliary" if aside and place.key_source not in ("none", "prefix") else "agent"
 

@@ -1,5 +1,6 @@
 """Joining a tool's execution, seen on the wire, to the model step that asked for it."""
 
+from trajectory.assembly.echoes import argument_text, sketch
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.assembly.index import StateIndex
 from trajectory.assembly.state import PendingCall, StepNode
@@ -26,6 +27,7 @@ def _pending(maker: Fingerprinter, part: ToolCallPart, scope: str) -> PendingCal
         call=maker.short("call", scope, part.call_id),
         arguments=maker.short_json("arguments", part.arguments, scope),
         names=[maker.short("tool", scope, name) for name in _endings(part.name)],
+        orders=sketch(maker, scope, argument_text(part.arguments)),
     )
 
 

@@ -19,17 +19,24 @@ class StateIndex:
         self.by_arguments: dict[str, list[tuple[StepNode, PendingCall]]] = {}
         self.by_session: dict[str, list[TrajectoryNode]] = {}
         self.by_server: dict[str, set[str]] = {}
+        self.by_orders: dict[str, list[tuple[StepNode, PendingCall]]] = {}
+        self.by_answer: dict[str, list[StepNode]] = {}
+        self.by_opening: dict[str, list[TrajectoryNode]] = {}
         for node in state.trajectories.values():
             for _, session in node.sessions:
                 self.by_session.setdefault(session, []).append(node)
             for server in node.servers:
                 self.by_server.setdefault(server, set()).add(node.trajectory_id)
+            for name in node.opening:
+                self.by_opening.setdefault(name, []).append(node)
             for step in node.steps:
                 self._add(step)
 
     def add_trajectory(self, node: TrajectoryNode) -> None:
         """Begin a trajectory."""
         self.state.trajectories[node.trajectory_id] = node
+        for name in node.opening:
+            self.by_opening.setdefault(name, []).append(node)
 
     def add_session(self, node: TrajectoryNode, source: str, session: str) -> None:
         """Name a trajectory by a session."""
@@ -59,8 +66,24 @@ class StateIndex:
         """Forget asked tool calls: their dispatch was seen, or their result came without one."""
         for pending in list(unwanted):
             step.pending.remove(pending)
-            entries = self.by_arguments.get(pending.arguments, [])
-            _discard(self.by_arguments, pending.arguments, entries, (step, pending))
+            self._remove_pending(step, pending)
+
+    def drop_orders(self, step: StepNode, pending: PendingCall) -> None:
+        """Forget what a sub-agent was told: it has begun."""
+        for name in pending.orders:
+            _discard(self.by_orders, name, (step, pending))
+        pending.orders = []
+
+    def drop_answer(self, step: StepNode) -> None:
+        """Forget the sketch of an answer: its own conversation went on."""
+        for name in step.answer:
+            _discard(self.by_answer, name, step)
+        step.answer = []
+
+    def _remove_pending(self, step: StepNode, pending: PendingCall) -> None:
+        _discard(self.by_arguments, pending.arguments, (step, pending))
+        for name in pending.orders:
+            _discard(self.by_orders, name, (step, pending))
 
     def forget_idle(self) -> None:
         """Let trajectories fall out that rested too long, then the oldest beyond the limit."""
@@ -76,12 +99,14 @@ class StateIndex:
     def _forget(self, node: TrajectoryNode) -> None:
         del self.state.trajectories[node.trajectory_id]
         for _, session in node.sessions:
-            _discard(self.by_session, session, self.by_session.get(session, []), node)
+            _discard(self.by_session, session, node)
         for server in node.servers:
             members = self.by_server.get(server, set())
             members.discard(node.trajectory_id)
             if not members:
                 self.by_server.pop(server, None)
+        for name in node.opening:
+            _discard(self.by_opening, name, node)
         for step in node.steps:
             self._remove(step)
 
@@ -91,14 +116,15 @@ class StateIndex:
             index.setdefault(name, []).append(step)
         for pending in step.pending:
             self.by_arguments.setdefault(pending.arguments, []).append((step, pending))
+            for name in pending.orders:
+                self.by_orders.setdefault(name, []).append((step, pending))
 
     def _remove(self, step: StepNode) -> None:
         self.steps.pop(step.step_id, None)
         for index, name in self._names(step):
-            _discard(index, name, index.get(name, []), step)
+            _discard(index, name, step)
         for pending in step.pending:
-            entries = self.by_arguments.get(pending.arguments, [])
-            _discard(self.by_arguments, pending.arguments, entries, (step, pending))
+            self._remove_pending(step, pending)
 
     def _names(self, step: StepNode) -> list[tuple[dict[str, list[StepNode]], str]]:
         names = [(self.by_context, step.context)]
@@ -107,15 +133,13 @@ class StateIndex:
         if step.response is not None:
             names.append((self.by_response, step.response))
         names.extend((self.by_call, call) for call in step.calls)
+        names.extend((self.by_answer, name) for name in step.answer)
         return names
 
 
-def _discard[Entry](
-    index: dict[str, list[Entry]], name: str, entries: list[Entry], entry: Entry
-) -> None:
-    for position, candidate in enumerate(entries):
-        if candidate == entry:
-            del entries[position]
-            break
+def _discard[Entry](index: dict[str, list[Entry]], name: str, entry: Entry) -> None:
+    entries = index.get(name, [])
+    if entry in entries:
+        entries.remove(entry)
     if not entries:
         index.pop(name, None)

@@ -34,6 +34,11 @@ class Identity:
     group: str | None
     """Public keyed hash of the group or task that the client named."""
 
+    @property
+    def is_nameless(self) -> bool:
+        """Tell whether the client names no session (a trace alone is no name)."""
+        return all(source == _TRACE for source, _ in self.sessions)
+
     def is_stranger_to(self, node: TrajectoryNode) -> bool:
         """Tell whether the client names a session, and the trajectory has another name for it."""
         for source, session in self.sessions:

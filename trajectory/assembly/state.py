@@ -23,6 +23,8 @@ class PendingCall:
     """Short hash of the canonical arguments within the scope."""
     names: list[str]
     """Short hashes of the tool's name and of its endings after a separator."""
+    orders: list[str] = field(default_factory=list)
+    """Sketch of the longest text in the arguments: what a sub-agent may be told."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +57,8 @@ class StepNode:
     """Empty, ``cut`` (the stream or connection broke) or ``error`` (the provider refused)."""
     claimed: bool
     """A retry of this failed attempt has been found."""
+    answer: list[str]
+    """Sketch of an output without tool calls, while nothing goes on from it."""
     calls: list[str]
     """Short hashes of the ids of the tool calls in the output."""
     pending: list[PendingCall]
@@ -87,6 +91,13 @@ class TrajectoryNode:
     """Pairs of a session name's source and its short hash."""
     servers: list[str]
     """Short hashes of the tool sessions whose dispatches were joined here."""
+    started: float = 0.0
+    system: str = ""
+    """Hash of the system prompt of the agent's first call."""
+    opening: list[str] = field(default_factory=list)
+    """Sketch of the user's opening words."""
+    asides: list[str] = field(default_factory=list)
+    """System prompts of the auxiliary calls that quoted the opening."""
     steps: list[StepNode] = field(default_factory=list)
 
 
@@ -155,7 +166,10 @@ def _trajectory_row(node: TrajectoryNode) -> list[JsonValue]:
 
 def _step_row(step: StepNode) -> list[JsonValue]:
     row: list[JsonValue] = [getattr(step, name) for name in _STEP_FIELDS]
-    row[-1] = [[item.call, item.arguments, list[JsonValue](item.names)] for item in step.pending]
+    row[-1] = [
+        [item.call, item.arguments, list[JsonValue](item.names), list[JsonValue](item.orders)]
+        for item in step.pending
+    ]
     return row
 
 
@@ -163,6 +177,7 @@ def _trajectory_of(row: list[Any]) -> TrajectoryNode:
     node = TrajectoryNode(*row[:-1])
     node.sessions = [list(pair) for pair in node.sessions]
     node.servers = list(node.servers)
+    node.opening, node.asides = list(node.opening), list(node.asides)
     node.steps = [_step_of(values, node.trajectory_id) for values in row[-1]]
     return node
 
@@ -171,6 +186,8 @@ def _step_of(values: list[Any], trajectory_id: str) -> StepNode:
     named = dict(zip(_STEP_FIELDS, values, strict=True))
     named["calls"] = list(named["calls"])
     named["pending"] = [
-        PendingCall(call, arguments, list(names)) for call, arguments, names in named["pending"]
+        PendingCall(call, arguments, list(names), list(orders))
+        for call, arguments, names, orders in named["pending"]
     ]
+    named["answer"] = list(named["answer"])
     return StepNode(**named, trajectory_id=trajectory_id)

@@ -260,7 +260,7 @@ SECRETS = (
     Rule(
         "assigned_secret",
         "PASSWORD",
-        _NAMED + r"[\w.\-]{0,30}(?:\\?[\"'])?\s{0,3}(?::=|=>|=|:)\s{0,3}([^\s\"',;<>&|\\]{4,})",
+        _NAMED + r"[\w.\-]{0,30}(?:\\?[\"'])?\s{0,3}(?::=|=>|=|:)\s{0,3}([^\s\"',;<>|\\]{4,})",
         0.9,
         1,
         needs=_SECRET_NEEDS,
@@ -299,7 +299,7 @@ IDENTIFIERS = (
     Rule(
         "card",
         "CREDIT_CARD",
-        r"\d(?:[ \-.]?\d){11,18}",
+        r"\d(?:[ \-.]?\d){11,}",
         0.3,
         digits=True,
         context=(

@@ -139,18 +139,33 @@ class Runner:
         return score
 
 
+_GROUP = re.compile(r"\d+")
+_MOST_CARD_DIGITS = 19
+
+
 def _card_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
-    """Find the card number within a run of digit groups, which may hold other numbers beside it."""
-    value = text[start:end]
-    verdict = checks.card(value)
-    if verdict is not True:
-        cuts = [place for place, char in enumerate(value) if not char.isdigit()]
-        for begin in (0, *(cut + 1 for cut in cuts)):
-            for stop in (len(value), *reversed(cuts)):
-                if stop - begin >= 12 and checks.card(value[begin:stop]):
-                    yield start + begin, start + stop, True
-                    return
-    yield start, end, verdict
+    """Find card numbers within a run of digit groups, which may hold other numbers beside them."""
+    groups = [match.span() for match in _GROUP.finditer(text, start, end)]
+    first = 0
+    sure = False
+    while first < len(groups):
+        digits, last = 0, first
+        stop = None
+        while last < len(groups):
+            digits += groups[last][1] - groups[last][0]
+            if digits > _MOST_CARD_DIGITS:
+                break
+            last += 1
+            if digits >= 12 and checks.card(text[groups[first][0] : groups[last - 1][1]]):
+                stop = last
+        if stop is None:
+            first += 1
+            continue
+        yield groups[first][0], groups[stop - 1][1], True
+        sure = True
+        first = stop
+    if not sure:
+        yield start, end, checks.card(text[start:end])
 
 
 def _iban_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
@@ -169,7 +184,21 @@ def _key_block_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int
         yield start, len(text), True
 
 
+_NEXT_FIELD = re.compile(r"&[\w.\-\[\]]{1,40}=|[.,;:)\]}]+$")
+
+
+def _value_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    """Take a secret up to the next field of a query string and without the sentence's own marks."""
+    value = text[start:end]
+    following = _NEXT_FIELD.search(value)
+    if following is not None and following.start() >= 4:
+        value = value[: following.start()]
+    yield start, start + len(value), checks.secret_value(value)
+
+
 _SPANS = {
+    "assigned_secret": _value_spans,
+    "told_secret": _value_spans,
     "card": _card_spans,
     "iban": _iban_spans,
     "private_key": _key_block_spans,

@@ -7,6 +7,9 @@ from governance.policy.redaction import RedactionSpec
 from governance.redact.redactor import Redactor, known_entities
 from trajectory.errors import ConfigurationError
 
+NAME_ENTITIES = frozenset({"PERSON", "LOCATION", "ORGANIZATION", "NRP"})
+"""What a names model may be asked for."""
+
 
 def build_redactor(
     spec: RedactionSpec, *, pseudonym_key: bytes, base: Path | None = None
@@ -23,15 +26,20 @@ def build_redactor(
     """
     if not 16 <= len(pseudonym_key) <= 64:
         raise ConfigurationError("the pseudonym key must have 16 to 64 bytes")
+    from governance.detect.keys import KeyPaths
     from governance.detect.presidio import PresidioDetector, registry
 
     entities = frozenset(spec.operators())
     files = [(base or Path()) / name for name in spec.recognizers]
-    detectors: list[Detector] = [PresidioDetector(registry(entities, files), entities)]
+    detectors: list[Detector] = [PresidioDetector(registry(entities, files), entities), KeyPaths()]
     if "PERSON" in entities and spec.names.rules:
         from governance.detect.names import NameRules
 
         detectors.append(NameRules())
+    if spec.names.model is not None and entities & NAME_ENTITIES:
+        from governance.detect.names_model import NamesModel
+
+        detectors.append(NamesModel.load(spec.names.model, entities))
     missing = sorted(entities - known_entities(detectors))
     if missing:
         raise ConfigurationError(

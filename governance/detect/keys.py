@@ -1,0 +1,114 @@
+"""Values whose key says what they are: ``{"password": "…"}``, ``{"date_of_birth": "…"}``."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from governance.detect import checks
+from governance.detect.finding import Finding, Unit
+from governance.detect.names import key_words
+
+_CONSTANT = re.compile(r"[A-Z][A-Z0-9_]*\Z")
+_TYPE_WORD = re.compile(
+    r"(?i)(?:string|str|text|number|integer|int|boolean|bool|object|array|null|none|any)\Z"
+)
+_DATE = re.compile(
+    r"\d{1,4}[/.\- ]\d{1,2}[/.\- ]\d{1,4}|[A-Za-z]{3,9}\.? \d{1,2}|\d{1,2} [A-Za-z]{3,9}"
+)
+
+
+def _secret(value: str) -> bool:
+    return (
+        4 <= len(value) <= 4000
+        and not _CONSTANT.match(value)
+        and not _TYPE_WORD.match(value)
+        and "<" not in value
+        and "{" not in value
+        and value.count(" ") < 4
+    )
+
+
+def _random_token(value: str) -> bool:
+    return " " not in value and checks.long_token(value)
+
+
+def _identifier(value: str) -> bool:
+    return 3 <= len(value) <= 40 and any(char.isdigit() for char in value) and value.count(" ") < 3
+
+
+def _account(value: str) -> bool:
+    return 6 <= sum(char.isdigit() for char in value) <= 20 and len(value) <= 30
+
+
+def _user(value: str) -> bool:
+    return (
+        3 <= len(value) <= 60
+        and " " not in value
+        and not _CONSTANT.match(value)
+        and (any(char.isdigit() for char in value) or any(char in "._" for char in value))
+        and value.replace(".", "").replace("_", "").replace("-", "").isalnum()
+        and any(char.isalpha() for char in value)
+    )
+
+
+def _birth(value: str) -> bool:
+    return len(value) <= 40 and _DATE.search(value) is not None
+
+
+def _address(value: str) -> bool:
+    return (
+        6 <= len(value) <= 200
+        and any(c.isdigit() for c in value)
+        and " " in value
+        and "@" not in value
+    )
+
+
+class _Key(NamedTuple):
+    entity: str
+    pattern: re.Pattern[str]
+    accepts: Callable[[str], bool]
+
+
+def _key(entity: str, pattern: str, accepts: Callable[[str], bool]) -> _Key:
+    return _Key(entity, re.compile(rf"(?:^|_)(?:{pattern})$"), accepts)
+
+
+_KEYS = (
+    _key("PASSWORD", r"pass|password|passwd|pwd|passphrase|passcode|secret|client_?secret|secret_?key|pin_?code|otp|cvv|cvc|security_?code|pin", _secret),
+    _key("API_KEY", r"api_?key|access_?key|auth_?token|access_?token|refresh_?token|id_?token|bearer|private_?key|secret_?access_?key|session_?token|authorization|credential", _secret),
+    _key("API_KEY", r"token|key|cookie|session|session_?id|auth", _random_token),
+    _key("DATE_OF_BIRTH", r"dob|birth|birthday|date_?of_?birth|birth_?date|born", _birth),
+    _key("MEDICAL_RECORD", r"mrn|medical_?record(?:_?(?:number|no|id))?|patient_?(?:id|number|no)|health_?(?:id|number)", _identifier),
+    _key("US_PASSPORT", r"passport(?:_?(?:number|no|id))?", _identifier),
+    _key("US_DRIVER_LICENSE", r"(?:driver'?s?_?)?licen[cs]e_?(?:number|no|id)|driving_?licen[cs]e", _identifier),
+    _key("US_SSN", r"ssn|social_?security(?:_?(?:number|no))?|tax_?id|national_?id|nino|sin", _identifier),
+    _key("BANK_ACCOUNT", r"(?:bank_?)?account_?(?:number|no|num)|acct(?:_?(?:number|no))?|routing_?(?:number|no)|sort_?code|bban", _account),
+    _key("CREDIT_CARD", r"card_?(?:number|no|num)|cc_?(?:number|num|no)|pan|credit_?card", _account),
+    _key("USERNAME", r"user|user_?name|login|screen_?name|handle|user_?id|account_?name", _user),
+    _key("STREET_ADDRESS", r"address|street|street_?address|address_?line_?\d?|addr|home_?address|billing_?address|shipping_?address", _address),
+)  # fmt: skip
+
+
+class KeyPaths:
+    """Judges whole values by the last word of their key path."""
+
+    name = "key_paths"
+    version = "keys-1"
+    entities = frozenset(key.entity for key in _KEYS)
+
+    def find(self, units: Sequence[Unit]) -> list[list[Finding]]:
+        """Return at most one finding a unit: all of its text."""
+        return [self._found(unit) for unit in units]
+
+    def _found(self, unit: Unit) -> list[Finding]:
+        keys = key_words(unit.keys)
+        text = unit.view.original
+        if not keys or len(text) > 4000:
+            return []
+        value = text.strip()
+        start = text.find(value)
+        for entity, pattern, accepts in _KEYS:
+            if pattern.search(keys[-1]) and accepts(value):
+                return [Finding(entity, start, start + len(value), 0.9, self.name)]
+        return []

@@ -1,0 +1,156 @@
+"""Names by a spaCy pipeline: the embedded small one, or any that is installed and policy names."""
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from governance.detect.finding import Finding, Unit
+from governance.detect.quiet import load
+from governance.names.words import everyday
+from trajectory.errors import ConfigurationError
+
+EMBEDDED = Path(__file__).parent.parent / "names" / "model"
+_ENTITIES = {
+    "PERSON": "PERSON",
+    "PER": "PERSON",
+    "GPE": "LOCATION",
+    "LOC": "LOCATION",
+    "LOCATION": "LOCATION",
+    "FAC": "LOCATION",
+    "ORG": "ORGANIZATION",
+    "ORGANIZATION": "ORGANIZATION",
+    "NORP": "NRP",
+}
+_SCORE = 0.6
+_CAPITALISED = re.compile(
+    r"(?<![\w.@/\\#$-])[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f][\w'-]+(?![\w(\[=])"
+)
+_SEGMENT = 320
+_CACHE_ENTRIES = 50_000
+_NOT_A_NAME = re.compile(r"[\d_(){}\[\]=/\\|<>@#$%^*;:\"`~+]")
+
+
+class _Segment(NamedTuple):
+    unit: int
+    start: int
+    text: str
+
+
+def segments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield pieces of a text at line ends or spaces, with their offsets, none much over 320 long."""
+    at, size = 0, len(text)
+    while at < size:
+        end = min(size, at + _SEGMENT)
+        if end < size:
+            cut = text.rfind("\n", at + _SEGMENT // 3, end)
+            if cut < 0:
+                cut = text.rfind(" ", at + _SEGMENT // 2, end)
+            end = cut + 1 if cut > 0 else end
+        yield at, text[at:end]
+        at = end
+
+
+class NamesModel:
+    """Asks a spaCy pipeline about those pieces of text in which a name could be."""
+
+    name = "names_model"
+
+    def __init__(self, nlp: Any, entities: frozenset[str], *, version: str) -> None:
+        self._nlp = nlp
+        self.version = version
+        labels = {_ENTITIES.get(label, label) for label in nlp.pipe_labels.get("ner", ())}
+        self.entities = frozenset(labels)
+        self._wanted = frozenset(labels & entities)
+        self._everyday = everyday()
+        self._cache: OrderedDict[bytes, tuple[tuple[str, int, int], ...]] = OrderedDict()
+
+    @classmethod
+    def load(cls, model: str, entities: frozenset[str]) -> "NamesModel":
+        """Load ``embedded``, or an installed pipeline by its name or folder.
+
+        Raises:
+            ConfigurationError: it is not there, does not load, or knows no names.
+        """
+        spacy = load("spacy")
+        source = EMBEDDED if model == "embedded" else model
+        try:
+            nlp = spacy.load(source, exclude=["lemmatizer", "attribute_ruler", "parser", "senter"])
+        except (OSError, ValueError, ImportError, KeyError) as error:
+            raise ConfigurationError(
+                f"names.model {model!r} cannot be loaded ({type(error).__name__}). Install the "
+                "spaCy pipeline, or set names.model to 'embedded' or null."
+            ) from error
+        if "ner" not in nlp.pipe_names:
+            raise ConfigurationError(
+                f"names.model {model!r} has no named entity recogniser (its parts: "
+                f"{', '.join(nlp.pipe_names)}); choose another."
+            )
+        meta = nlp.meta
+        return cls(nlp, entities, version=f"{meta.get('name', model)}-{meta.get('version', '0')}")
+
+    def find(self, units: Sequence[Unit]) -> list[list[Finding]]:
+        """Return names of the wanted types."""
+        out: list[list[Finding]] = [[] for _ in units]
+        if not self._wanted:
+            return out
+        asked = [
+            _Segment(place, start, text)
+            for place, unit in enumerate(units)
+            for start, text in segments(unit.view.text)
+            if self._may_name(text)
+        ]
+        self._ask({_digest(segment.text): segment.text for segment in asked})
+        for segment in asked:
+            view = units[segment.unit].view
+            for entity, start, end in self._cache[_digest(segment.text)]:
+                span = view.span(segment.start + start, segment.start + end)
+                out[segment.unit].append(Finding(entity, *span, _SCORE, self.name))
+        while len(self._cache) > _CACHE_ENTRIES:
+            self._cache.popitem(last=False)
+        return out
+
+    def _may_name(self, text: str) -> bool:
+        """Whether there is a capitalised word that is not an everyday one."""
+        return any(
+            match.group().lower() not in self._everyday for match in _CAPITALISED.finditer(text)
+        )
+
+    def _ask(self, texts: dict[bytes, str]) -> None:
+        fresh = [(name, text) for name, text in texts.items() if name not in self._cache]
+        docs = self._nlp.pipe((text for _, text in fresh), batch_size=128)
+        for (name, text), doc in zip(fresh, docs, strict=True):
+            spans = (
+                (_ENTITIES.get(ent.label_, ent.label_), ent.start_char, ent.end_char)
+                for ent in doc.ents
+            )
+            self._cache[name] = tuple(kept for span in spans for kept in self._kept(text, *span))
+
+    def _kept(self, text: str, entity: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
+        """Yield the span without what cannot belong to a name; nothing when no name is left."""
+        if entity not in self._wanted:
+            return
+        value = text[start:end]
+        line = value.split("\n")[0] if "\n" in value.strip() else value
+        stripped = line.strip(" \t\n\r.,;:!?'\"()-")
+        start = text.find(stripped, start) if stripped else start
+        words = stripped.split()
+        if not words or len(stripped) < 2 or _NOT_A_NAME.search(stripped):
+            return
+        if all(word.strip(".'").lower() in self._everyday for word in words):
+            return
+        if entity == "PERSON" and not any(word[0].isupper() for word in words):
+            return
+        follows = text[start + len(stripped) : start + len(stripped) + 1]
+        before = text[start - 1 : start] if start else ""
+        if len(words) == 1 and (
+            follows in ("(", "[", "=", "_", "/") or before in ("_", ".", "/", "$", "#")
+        ):
+            return
+        yield entity, start, start + len(stripped)
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -1,0 +1,74 @@
+"""Names by what stands around them."""
+
+import pytest
+
+from governance.detect.names import names_a_person
+from tests.governance.redaction_support import text, value
+
+
+@pytest.mark.parametrize(
+    ("sentence", "name"),
+    [
+        ("Hello, my name is {}.", "Thandiwe Mbeki"),
+        ("Hi, this is {} again.", "Zoltán Szabó"),
+        ("Regards,\n{}", "Łukasz Błaszczyk"),
+        ("Thank you\n{}", "Xuefei Qin"),
+        ("Best wishes, {}", "Zoë Müller"),
+        ("{} asked me to order this.", "Ruaridh Quispe"),
+        ("Deliver to {}.", "Xi Vandenberg"),
+        ("The invoice goes to {}.", "Saoirse O'Brien"),
+        ("{} will sign for it.", "Ngozi Okonkwo"),
+        ("Customer: {}\nOrder: 12", "Adaeze Tkachenko"),
+        ("Contact person: {}", "Renée Sjöberg"),
+        ("Dear Mr. {}, thanks", "Abernathy"),
+        ("From: {} <x@example.com>", "Brunhilde Katz"),
+        ("I met Dr. {} yesterday", "J. R. Haverford"),
+        ("cc {}", "María de la Cruz"),
+    ],
+)
+def test_names_in_context(sentence: str, name: str) -> None:
+    clean = text(sentence.format(name))
+    assert "<PERSON_" in clean
+    for part in name.split():
+        if len(part) > 3:
+            assert part not in clean
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Good morning,\nPlease quote 12 lamps for our Premium account.",
+        "Dear Team, hello World",
+        "This is Python code.",
+        "Order: 5 Desk Lamps, Gold account.",
+        "I am Sure. Thank You",
+        "From: Monday To: Friday",
+        "Contact Support or call Sales.",
+        '{"name": "get_quote", "item": "Lamp"}',
+    ],
+)
+def test_what_is_no_name_stays(sentence: str) -> None:
+    assert text(sentence) == sentence
+
+
+def test_key_paths_name_people() -> None:
+    clean = value({"customer": {"name": "lin xu"}, "item": {"name": "Desk Lamp"}})
+    assert isinstance(clean, dict)
+    assert clean["customer"] != {"name": "lin xu"}
+    assert clean["item"] == {"name": "Desk Lamp"}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (("customer", "name"), True),
+        (("customerName",), True),
+        (("first_name",), True),
+        (("tool", "name"), False),
+        (("item", "name"), False),
+        (("name",), False),
+        (("filename",), False),
+    ],
+)
+def test_which_keys_name_people(path: tuple[str, ...], expected: bool) -> None:
+    assert names_a_person(path) is expected

@@ -1,0 +1,308 @@
+"""The redactor over messages, JSON and text: nothing planted survives, everything else does."""
+
+import base64
+import json
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.planting import KINDS, PLACES, Planter, planted, spellings
+from governance.detect.finding import Finding, Unit
+from governance.policy.redaction import RedactionSpec
+from governance.redact import RedactionError, RedactionScope, Redactor, subject_id
+from tests.governance.redaction_support import KEY, SCOPE, made, redactor, text, value
+from trajectory.message import (
+    MediaPart,
+    Message,
+    OpaquePart,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def shape(item: object) -> object:
+    """Return the types of a JSON value, strings and keys forgotten."""
+    if isinstance(item, dict):
+        return [shape(inner) for inner in item.values()]
+    if isinstance(item, list):
+        return [shape(inner) for inner in item]
+    return type(item)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_kind_in_every_place_is_gone(place: str) -> None:
+    planter = Planter(7)
+    for kind in KINDS:
+        secret = planter.one(kind)
+        (clean,) = redactor().redact_messages([PLACES[place](secret)], scope=SCOPE)
+        stored = json.dumps(clean.message.to_json(), ensure_ascii=False).encode()
+        assert not any(form in stored for form in spellings(secret) if len(form) > 5), kind
+
+
+def test_reports_hold_no_values() -> None:
+    for secret, _, message in planted(3, 200):
+        (clean,) = redactor().redact_messages([message], scope=SCOPE)
+        report = json.dumps(clean.report.to_json())
+        assert secret.value not in report
+        assert clean.report.changed
+        assert all(clean.report.versions.values())
+
+
+def test_places_tell_where_it_was() -> None:
+    message = Message("assistant", (ToolCallPart("c", "f", {"a": ["x", "mail bob@example.com"]}),))
+    (clean,) = redactor().redact_messages([message], scope=SCOPE)
+    (place,) = clean.report.places
+    assert (place.entity, place.path) == ("EMAIL_ADDRESS", "/parts/0/arguments/a/1")
+    assert (place.start, place.end) == (5, 20)
+
+
+@given(json_values)
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_types_stay_types(given_value: object) -> None:
+    assert shape(value(given_value)) == shape(given_value)  # type: ignore[arg-type]
+
+
+@given(json_values, st.sampled_from(KINDS), st.integers(0, 10**6), st.sampled_from([None, 1, 2]))
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_json_in_strings_stays_json(
+    beside: object, kind: str, seed: int, indent: int | None
+) -> None:
+    secret = Planter(seed).one(kind)
+    inner = json.dumps({"beside": beside, "note": secret.sentence}, indent=indent)
+    clean = text(inner)
+    again = json.loads(clean)
+    assert shape(again) == shape(json.loads(inner))
+    assert json.dumps(secret.value)[1:-1] not in clean
+
+
+@given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=4), st.integers(0, 10**6))
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_redacting_twice_changes_nothing_more(kinds: list[str], seed: int) -> None:
+    planter = Planter(seed)
+    once = text("\n".join(planter.one(kind).sentence for kind in kinds))
+    assert text(once) == once
+
+
+@given(st.text(max_size=200))
+@settings(deadline=None, max_examples=100)
+def test_any_text_is_taken_and_twice_is_once(any_text: str) -> None:
+    once = text(any_text)
+    assert text(once) == once
+
+
+def test_white_space_numbers_and_order_of_inner_json_stay() -> None:
+    given_text = '{ "b": 1.50, "a" : 1e5,\n "mail": "bob@example.com", "z": [] }'
+    clean = text(given_text)
+    assert clean.startswith('{ "b": 1.50, "a" : 1e5,\n "mail": "<EMAIL_ADDRESS_')
+    assert clean.endswith('", "z": [] }')
+
+
+def test_duplicate_keys_of_inner_json_hide_nothing() -> None:
+    assert "bob@" not in text('{"a": "bob@example.com", "a": "x"}')
+
+
+def test_keys_of_objects_are_redacted_too() -> None:
+    clean = value({"bob@example.com": {"n": 1}, "rob@example.com": {"n": 2}})
+    assert isinstance(clean, dict)
+    assert len(clean) == 2
+    assert not any("@" in key for key in clean)
+
+
+def test_numbers_go_where_their_key_or_checksum_tells() -> None:
+    clean = value({"card": 4242424242424242, "phone": 2125550123, "count": 2125550123, "x": 1.5})
+    assert clean == {"card": 0, "phone": 0, "count": 2125550123, "x": 1.5}
+
+
+def test_pseudonyms_agree_within_a_tenant_and_differ_between_tenants() -> None:
+    here = text("mail bob@example.com")
+    assert here == text("mail BOB@example.com")
+    other = RedactionScope("other", "t-1")
+    assert redactor().redact_text("mail bob@example.com", scope=other).text != here
+
+
+def test_trajectory_scope_separates_trajectories() -> None:
+    narrow = made(scope="trajectory")
+    first, second = (
+        narrow.redact_text("mail bob@example.com", scope=RedactionScope("acme", name)).text
+        for name in ("t-1", "t-2")
+    )
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [
+        ("keep", "mail bob@example.com"),
+        ("drop", "mail <EMAIL_ADDRESS>"),
+        ("mask", "mail ****"),
+    ],
+)
+def test_operators(operator: str, expected: str) -> None:
+    done = made(entities={"EMAIL_ADDRESS": operator}).redact_text("mail bob@example.com", scope=SCOPE)
+    assert done.text == expected
+    assert done.report.counts == {"EMAIL_ADDRESS": 1}
+
+
+def test_a_hash_is_long_enough_to_join_on() -> None:
+    done = made(entities={"EMAIL_ADDRESS": "hash"}).redact_text("mail bob@example.com", scope=SCOPE)
+    assert len(done.text) == len("mail <EMAIL_ADDRESS:0123456789abcdef>")
+
+
+def test_secrets_cannot_be_pseudonymised() -> None:
+    with pytest.raises(ValueError, match="API_KEY is a secret"):
+        RedactionSpec.model_validate({"entities": {"API_KEY": "pseudonym"}})
+
+
+def test_allowed_values_stay() -> None:
+    allowing = made(allow=["help@example.com"])
+    clean = allowing.redact_text("help@example.com or bob@example.com", scope=SCOPE).text
+    assert clean.startswith("help@example.com or <EMAIL_ADDRESS_")
+
+
+def test_a_name_found_once_is_gone_everywhere() -> None:
+    messages = [
+        Message("user", (TextPart("My name is Brunhilde Tkachenko."),)),
+        Message("assistant", (TextPart("Hello Brunhilde! I wrote to tkachenko, Ms. Tkachenko."),)),
+        Message("assistant", (ToolCallPart("c", "find", {"slug": "brunhilde-tkachenko"}),)),
+    ]
+    clean = redactor().redact_messages(messages, scope=SCOPE)
+    stored = json.dumps([one.message.to_json() for one in clean])
+    assert "runhilde" not in stored
+    assert "Tkachenko" not in stored
+    first = clean[0].message.text().removeprefix("My name is ").rstrip(".")
+    assert clean[1].message.text().startswith(f"Hello {first}!")
+    assert first in json.dumps(clean[2].message.to_json())
+
+
+def test_a_secret_found_once_is_gone_everywhere() -> None:
+    messages = [
+        Message("user", (TextPart("the password is correct7horse"),)),
+        Message("assistant", (TextPart("I typed correct7horse and it worked"),)),
+    ]
+    clean = redactor().redact_messages(messages, scope=SCOPE)
+    assert clean[1].message.text() == "I typed <PASSWORD> and it worked"
+
+
+def test_subjects_are_keyed_and_found_again_by_value() -> None:
+    done = redactor().redact_text("mail bob@example.com", scope=SCOPE)
+    assert done.subjects == (subject_id(KEY, "acme", "Bob@Example.com"),)
+    assert done.subjects == (redactor().subject("acme", "bob@example.com "),)
+    assert redactor().subject("acme", "+1 212 555 0123") == redactor().subject("acme", "1-212-5550123")
+
+
+def test_base64_is_looked_into() -> None:
+    blob = base64.b64encode(b"write to bob@example.com please").decode()
+    clean = text(f"file {blob} end")
+    inner = clean.removeprefix("file ").removesuffix(" end")
+    assert base64.b64decode(inner).decode().startswith("write to <EMAIL_ADDRESS_")
+
+
+def test_what_nobody_can_look_into_is_dropped() -> None:
+    blob = base64.b64encode(bytes(range(256)) * 3).decode()
+    assert text(f"data:image/png;base64,{blob}") == "data:image/png;base64,<OPAQUE_DATA>"
+    kept = made(opaque_data="keep").redact_text(f"data:image/png;base64,{blob}", scope=SCOPE)
+    assert blob in kept.text
+
+
+def test_all_parts_of_messages() -> None:
+    mail = "bob@example.com"
+    message = Message(
+        "user",
+        (
+            TextPart(mail),
+            ReasoningPart(mail, mail),
+            ToolCallPart("call_1", "look_up", {"q": mail}, True),
+            ToolCallPart("call_2", "look_up", f"not json {mail}", False),
+            ToolResultPart("call_1", [{"type": "text", "text": mail}], True),
+            MediaPart("image/png", None, 3, f"https://x.example/{mail}"),
+            OpaquePart({"deep": [mail]}),
+        ),
+        name=mail,
+    )
+    (clean,) = redactor().redact_messages([message], scope=SCOPE)
+    assert mail not in json.dumps(clean.message.to_json())
+    assert [type(part) for part in clean.message.parts] == [type(part) for part in message.parts]
+    assert clean.report.counts == {"EMAIL_ADDRESS": 9}
+
+
+def test_call_ids_and_tool_names_stay() -> None:
+    message = Message("assistant", (ToolCallPart("call_Ab12Cd34Ef56Gh78", "get_quote", {"n": 3}),))
+    (clean,) = redactor().redact_messages([message], scope=SCOPE)
+    assert clean.message == message
+    assert not clean.report.changed
+
+
+class Failing:
+    """A detector that breaks, with the text in its error."""
+
+    name = "failing"
+    version = "1"
+    entities = frozenset({"PERSON"})
+
+    def find(self, units: Sequence[Unit]) -> list[list[Finding]]:
+        raise ValueError(units[0].view.text)
+
+
+def test_a_failing_detector_raises_and_tells_no_text() -> None:
+    broken = Redactor(RedactionSpec(), [Failing()], pseudonym_key=KEY)
+    with pytest.raises(RedactionError, match=r"failing failed \(ValueError\)") as caught:
+        broken.redact_text("confidential words", scope=SCOPE)
+    assert "confidential" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_running_out_of_time_raises() -> None:
+    ticks = iter(range(0, 10_000, 30))
+    slow = Redactor(RedactionSpec(), [], pseudonym_key=KEY, clock=lambda: float(next(ticks)))
+    with pytest.raises(RedactionError, match="longer than"):
+        slow.redact_text("some words", scope=SCOPE)
+
+
+HOSTILE = {
+    "dots": "." * 8000,
+    "a.": "a." * 8000,
+    "at signs": "a@" * 8000,
+    "digits": "1" * 16000,
+    "spaced digits": "1 " * 8000,
+    "dashed digits": "12-" * 6000,
+    "colons": ":" * 8000,
+    "hex colons": "ab:" * 6000,
+    "capitals": "Aa " * 6000,
+    "quotes": '"' * 8000,
+    "brackets": "[" * 8000,
+    "backslashes": "\\" * 8000,
+    "percent": "%41" * 4000,
+    "key": "password" * 2000,
+    "key=": "password=" * 1800,
+    "slashes": "://" * 5000,
+    "base64": "QUJDRA" * 2500,
+    "pem": "-----BEGIN PRIVATE KEY-----" * 600,
+    "newlines": "\n" * 12000,
+    "regards": "Regards,\n" * 1500,
+    "jwt": "eyJaaaaaaaa." * 1300,
+    "phones": "+1 212 555 " * 1300,
+    "mixed": "Aa1-.@:/ " * 1700,
+    "unicode": "\u0660\u200b" * 6000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_input_costs_bounded_time(name: str) -> None:
+    import time
+
+    given_text = HOSTILE[name]
+    redactor().redact_text("warm up", scope=SCOPE)
+    start = time.process_time()
+    redactor().redact_text(given_text, scope=SCOPE)
+    per_kilobyte = (time.process_time() - start) / (len(given_text) / 1000)
+    assert per_kilobyte < 0.02

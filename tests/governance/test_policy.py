@@ -1,0 +1,148 @@
+"""Policy documents: what is refused and how, what the hash covers, and the published schema."""
+
+import re
+import shutil
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from governance.policy import KINDS, PolicyError, json_schema, load_bundle
+from governance.policy.bundle import SHIPPED
+from governance.policy.selector import Facts, Match
+
+BUNDLES = ("default", "strict", "gdpr")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for file in (SHIPPED / "default").glob("*.yaml"):
+        shutil.copy(file, tmp_path)
+    return tmp_path
+
+
+def change(folder: Path, kind: str, old: str, new: str) -> None:
+    file = folder / f"{kind}.yaml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def problem(folder: Path) -> str:
+    with pytest.raises(PolicyError) as caught:
+        load_bundle(folder)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_shipped_bundles_load_by_name_and_fit_the_schema(name: str) -> None:
+    bundle = load_bundle(Path(name))
+    assert re.fullmatch(r"b2:[0-9a-f]{40}", bundle.content_hash)
+    schema = json_schema()
+    for file in bundle.path.glob("*.yaml"):
+        jsonschema.validate(yaml.safe_load(file.read_text()), schema)
+
+
+def test_the_default_bundle_is_the_default() -> None:
+    assert load_bundle().content_hash == load_bundle(Path("default")).content_hash
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "expected"),
+    [
+        ("dedup", "identical_retries", "identical_retry", "dedup.yaml:7: spec.identical_retry: unknown field. Valid: identical_retries, "),
+        ("dedup", ": leave_out", ": leave", "dedup.yaml:7: spec.identical_retries: unknown value. Valid: 'leave_out' or 'keep'"),
+        ("consent", "grants: []", "grants: [{name: a, purposes: [debgu]}]", "spec.grants.0.purposes.0: unknown value. Valid: 'debug', 'eval'"),
+        ("consent", "grants: []", "grants: [{name: a, match: {tenent: b}, purposes: [debug]}]", "spec.grants.0.match.tenent: unknown field. Valid: app, "),
+        ("retention", "default: standard", "default: long", "retention.yaml:6: spec: default: no retention class 'long'. Valid: short, standard"),
+        ("quality", "column: leftover_findings", "column: leftovers", "quality.yaml:13: spec.expectations.0.column: unknown value. Valid: 'step_id'"),
+        ("quality", "expectation: expect_column_values_to_be_unique", "expectation: expect_uniqueness", "quality.yaml:16: spec.expectations.1: unknown 'expectation'. Valid: 'expect_"),
+        ("quality", "      max_value: 0.0001\n", "      max_valu: 0.0001\n", "unknown field. Valid: column, expectation, max_value, min_value, name, where"),
+        ("capture", "kind: Capture", "kind: Captur", "capture.yaml:2: kind: unknown kind 'Captur'. Valid: Capture, Redaction"),
+        ("capture", "apiVersion: headrace/v1", "apiVersion: v2", "capture.yaml:1: apiVersion: unknown value. Valid: 'headrace/v1'"),
+        ("capture", "  rules: []", "  rules: []\n  level: metadata", "capture.yaml:10: spec: level twice"),
+        ("capture", "  rules: []", "  rules: [", "document: not YAML"),
+        ("capture", "  rules: []", "  rules: []\n  # sk-abcdefghijklmnop1234", "capture.yaml:10: document: looks like a secret"),
+        ("capture", "level: content", "level: &a content", ""),
+    ],
+)  # fmt: skip
+def test_errors_name_file_line_field_and_valid_values(
+    folder: Path, kind: str, old: str, new: str, expected: str
+) -> None:
+    change(folder, kind, old, new)
+    if expected:
+        assert expected in problem(folder)
+    else:
+        load_bundle(folder)
+
+
+def test_every_problem_is_told_at_once(folder: Path) -> None:
+    change(folder, "dedup", "identical_retries", "a")
+    change(folder, "retention", "legal_holds", "b")
+    assert len(problem(folder).splitlines()) == 2
+
+
+def test_an_error_does_not_repeat_a_secret(folder: Path) -> None:
+    change(folder, "capture", "level: content", "level: sk-abcdefghijklmnop1234")
+    assert "abcdefgh" not in problem(folder)
+
+
+def test_aliases_are_refused(folder: Path) -> None:
+    change(folder, "capture", "rules: []", "rules: [&x {name: a}, *x]")
+    assert "write it out" in problem(folder)
+
+
+def test_a_bundle_needs_each_kind_once(folder: Path) -> None:
+    shutil.copy(folder / "dedup.yaml", folder / "dedup2.yaml")
+    assert "a second Dedup; the first is at" in problem(folder)
+    (folder / "dedup2.yaml").unlink()
+    (folder / "redaction.yaml").unlink()
+    assert "no document of kind Redaction. A bundle has one of each" in problem(folder)
+
+
+def test_a_missing_folder_names_the_shipped_bundles() -> None:
+    with pytest.raises(PolicyError, match=r"Shipped bundles: default.*gdpr.*strict"):
+        load_bundle(Path("nowhere"))
+
+
+def test_the_hash_is_of_what_is_said(folder: Path, tmp_path: Path) -> None:
+    before = load_bundle(folder).content_hash
+    text = (folder / "dedup.yaml").read_text()
+    (folder / "dedup.yaml").unlink()
+    (folder / "other.yaml").write_text(
+        "# a comment\n\n" + text.replace(": leave_out", ':  "leave_out"')
+    )
+    assert load_bundle(folder).content_hash == before
+    (folder / "other.yaml").write_text(
+        text.replace("identical_retries: leave_out", "identical_retries: keep")
+    )
+    assert load_bundle(folder).content_hash != before
+
+
+def test_several_documents_may_share_a_file(folder: Path) -> None:
+    before = load_bundle(folder).content_hash
+    texts = [file.read_text() for file in sorted(folder.glob("*.yaml"))]
+    for file in folder.glob("*.yaml"):
+        file.unlink()
+    (folder / "all.yaml").write_text("---\n".join(texts))
+    assert load_bundle(folder).content_hash == before
+
+
+def test_the_schema_refuses_what_the_loader_refuses() -> None:
+    validator = jsonschema.Draft202012Validator(json_schema())
+    document = {"apiVersion": "headrace/v1", "kind": "Dedup", "metadata": {"name": "x"}, "spec": {}}
+    assert validator.is_valid(document)
+    assert not validator.is_valid({**document, "spec": {"nope": 1}})
+    assert not validator.is_valid({**document, "kind": "Nope"})
+    assert {*KINDS} == {"Capture", "Redaction", "Consent", "Retention", "Dedup", "Quality"}
+
+
+def test_selectors_need_every_field_to_fit() -> None:
+    facts = Facts(tenant="acme", app="shop-eu", tools=("refund", "search"), model="m-1")
+    assert Match().fits(facts)
+    assert Match(tenant=("acme", "other"), app=("shop-*",)).fits(facts)
+    assert Match(tool=("ref*",)).fits(facts)
+    assert not Match(tenant=("acme",), app=("crm",)).fits(facts)
+    assert not Match(data_class=("health",)).fits(facts)
+    assert Match.model_validate({"tenant": "ac?e"}).fits(facts)

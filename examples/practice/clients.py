@@ -191,7 +191,8 @@ class MessagesConversation:
             "system": SYSTEM_PROMPT,
             "tools": anthropic_tools(tools),
             "max_tokens": style.max_tokens,
-            **_temperature(style),
+            # The SDK no longer names sampling parameters; the API takes them all the same.
+            "extra_body": _temperature(style),
         }
 
     async def ask(self) -> Turn:

@@ -2,9 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from trajectory.assembly.dispatches import find_asking_step, pending_calls, settle
+from trajectory.assembly.dispatches import (
+    find_asking_step,
+    pending_calls,
+    settle,
+    told_results,
+)
 from trajectory.assembly.echoes import Echo, EchoKind, find_echo, opening_texts, sketch
 from trajectory.assembly.feedback import place_feedback
 from trajectory.assembly.fingerprint import (
@@ -20,7 +25,7 @@ from trajectory.assembly.parents import (
     find_parent,
     find_unseen_answer,
 )
-from trajectory.assembly.sessions import Identity, identify
+from trajectory.assembly.sessions import Identity, identify, scope_name
 from trajectory.assembly.state import AssemblerState, StepNode, TrajectoryNode
 from trajectory.call import Call, CallKind
 from trajectory.dialects.wire import header
@@ -28,9 +33,13 @@ from trajectory.exchange import ExchangeOutcome, Feedback
 from trajectory.message import Message
 from trajectory.placement import Assembly, PlacedCall, PlacedLink
 
+_ASIDE_DELAY = timedelta(seconds=2)
+
 
 @dataclass(slots=True)
 class _Batch:
+    told: dict[str, str]
+    """What models of this batch were told by their tools."""
     placed: list[PlacedCall] = field(default_factory=list)
     unplaced: list[Call] = field(default_factory=list)
     links: list[PlacedLink] = field(default_factory=list)
@@ -73,12 +82,12 @@ class Assembler:
     def assemble(self, calls: Sequence[Call], feedback: Sequence[Feedback] = ()) -> Assembly:
         """Place one batch of calls, then the feedback that came with it."""
         unique = {call.exchange.exchange_id: call for call in calls}
-        ordered = sorted(
-            unique.values(), key=lambda call: (call.exchange.started_at, call.exchange.exchange_id)
-        )
-        batch = _Batch()
+        ordered = sorted(unique.values(), key=_turn)
+        models = (call for call in ordered if call.kind is CallKind.MODEL)
+        batch = _Batch(told_results(self._make, models, lambda call: scope_name(self._make, call)))
         for call in ordered:
             self._place(batch, call)
+        batch.placed.sort(key=lambda item: _order(item.call))
         resolved = place_feedback(self._index, self._make, feedback)
         self._index.forget_idle()
         return Assembly(tuple(batch.placed), tuple(batch.unplaced), tuple(batch.links), resolved)
@@ -192,6 +201,7 @@ class Assembler:
         if group is None and prints is not None and prints.task:
             tenant = call.exchange.client.tenant_id
             group = self._make.identifier("task", tenant, prints.task.hex())
+        opening = "\n".join(opening_texts(call.context))
         node = TrajectoryNode(
             trajectory_id=self._make.identifier("trajectory", call.exchange.exchange_id),
             tenant=identity.tenant,
@@ -205,7 +215,8 @@ class Assembler:
             servers=[],
             started=call.exchange.started_at.timestamp(),
             system="" if prints is None else prints.system,
-            opening=sketch(self._make, identity.scope, "\n".join(opening_texts(call.context))),
+            opening=sketch(self._make, identity.scope, opening),
+            words=len(opening.split()),
         )
         self._index.add_trajectory(node)
         return node
@@ -317,6 +328,7 @@ class Assembler:
             started=call.exchange.started_at.timestamp(),
             trajectory_id=None if identity.node is None else identity.node.trajectory_id,
             served=served,
+            told=batch.told,
         )
         node, source = identity.node, identity.source
         if asked is not None:
@@ -359,6 +371,24 @@ class Assembler:
                 self._index.add_session(known, source, identity.server)
             return known, source
         return self._begin(call, identity, None), identity.source
+
+
+def _order(call: Call) -> tuple[datetime, str]:
+    return call.exchange.started_at, call.exchange.exchange_id
+
+
+def _turn(call: Call) -> tuple[datetime, str]:
+    """Return when a call is placed: at its start, or a little later when it may be auxiliary.
+
+    A title maker often starts a moment before the call whose opening it quotes. Nothing can go
+    on from a call before it has ended, so waiting until then changes nothing else.
+    """
+    exchange = call.exchange
+    opens = call.kind is CallKind.MODEL and not call.tools
+    if not opens or any(message.role == "assistant" for message in call.context):
+        return _order(call)
+    ended = max(exchange.ended_at or exchange.started_at, exchange.started_at)
+    return min(ended, exchange.started_at + _ASIDE_DELAY), exchange.exchange_id
 
 
 def _retry(call: Call) -> int:

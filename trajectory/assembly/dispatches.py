@@ -1,10 +1,13 @@
 """Joining a tool's execution, seen on the wire, to the model step that asked for it."""
 
+from collections.abc import Callable, Iterable, Mapping
+
 from trajectory.assembly.echoes import argument_text, sketch
-from trajectory.assembly.fingerprint import Fingerprinter
+from trajectory.assembly.fingerprint import Fingerprinter, result_text
 from trajectory.assembly.index import StateIndex
 from trajectory.assembly.state import PendingCall, StepNode
 from trajectory.call import Call, ToolDispatch
+from trajectory.canonical import JsonValue
 from trajectory.message import Message, ToolCallPart, ToolResultPart
 
 ASK_WINDOW_SECONDS = 3600.0
@@ -49,6 +52,7 @@ def find_asking_step(
     started: float,
     trajectory_id: str | None,
     served: set[str],
+    told: Mapping[str, str],
 ) -> tuple[StepNode, PendingCall] | None:
     """Return the latest step that asked for this tool with these arguments and waits for it.
 
@@ -60,6 +64,7 @@ def find_asking_step(
         started: when the dispatch started.
         trajectory_id: the only trajectory to look in; None looks in all of the scope.
         served: trajectories that this tool session served before; they go first.
+        told: what this batch's models were told later, hash of the result by hash of the call id.
     """
     arguments = maker.short_json("arguments", dispatch.arguments, scope)
     name = maker.short("tool", scope, dispatch.name)
@@ -71,11 +76,51 @@ def find_asking_step(
         and step.ended - _CLOCK_TOLERANCE_SECONDS <= started
         and started - step.ended <= ASK_WINDOW_SECONDS
     ]
-    return max(
-        candidates,
-        key=lambda item: (item[0].trajectory_id in served, item[0].ended, item[0].step_id),
-        default=None,
-    )
+    if len(candidates) < 2:
+        return candidates[0] if candidates else None
+    answer = result_name(maker, _result_content(dispatch))
+
+    def likeliness(
+        item: tuple[StepNode, PendingCall],
+    ) -> tuple[bool, bool, bool, bool, float, str]:
+        step, pending = item
+        heard = told.get(pending.call)
+        return (
+            heard == answer,
+            heard is None,
+            step.trajectory_id in served,
+            not index.state.trajectories[step.trajectory_id].servers,
+            step.ended,
+            step.step_id,
+        )
+
+    return max(candidates, key=likeliness)
+
+
+def _result_content(dispatch: ToolDispatch) -> JsonValue:
+    result = dispatch.result
+    return result["content"] if isinstance(result, dict) and "content" in result else result
+
+
+def result_name(maker: Fingerprinter, content: JsonValue) -> str:
+    """Return the hash by which a tool's answer is compared with what the model was told."""
+    return maker.short("result", result_text(content).strip())
+
+
+def told_results(
+    maker: Fingerprinter, calls: Iterable[Call], scope_of: Callable[[Call], str]
+) -> dict[str, str]:
+    """Return what models were told in their newest messages, by the call's id."""
+    told: dict[str, str] = {}
+    for call in calls:
+        for message in reversed(call.context):
+            if message.role == "assistant":
+                break
+            for part in message.parts:
+                if isinstance(part, ToolResultPart):
+                    name = maker.short("call", scope_of(call), part.call_id)
+                    told.setdefault(name, result_name(maker, part.content))
+    return told
 
 
 def settle(index: StateIndex, maker: Fingerprinter, call: Call, parent: StepNode) -> None:

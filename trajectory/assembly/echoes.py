@@ -121,7 +121,14 @@ def find_echo(
         node = _node(index, answered)
         kind = EchoKind.COMPACTION if answered.system == system else EchoKind.HANDOFF
         return Echo(kind, node, answered)
-    return _quoted_opening(index, names, system=system, has_tools=has_tools, started=started)
+    return _quoted_opening(
+        index,
+        names,
+        words=sum(len(text.split()) for text in texts),
+        system=system,
+        has_tools=has_tools,
+        started=started,
+    )
 
 
 def _node(index: StateIndex, step: StepNode) -> TrajectoryNode:
@@ -149,12 +156,19 @@ def _quoted_answer(index: StateIndex, names: set[str], started: float) -> StepNo
 
 
 def _quoted_opening(
-    index: StateIndex, names: set[str], *, system: str, has_tools: bool, started: float
+    index: StateIndex,
+    names: set[str],
+    *,
+    words: int,
+    system: str,
+    has_tools: bool,
+    started: float,
 ) -> Echo | None:
     """Return the trajectory beside which this root is auxiliary, or whose auxiliary began it.
 
-    Attempts at one task open alike too: the two must differ in their system prompt, only one
-    of them may have tools, and they stand close together in time.
+    Attempts at one task open alike too: the two must differ in their system prompt and stand
+    close together in time; the one without tools, or with words around the quotation, stands
+    beside the other.
     """
     candidates = [
         node
@@ -162,19 +176,32 @@ def _quoted_opening(
         if _share(node.opening, names) >= 0.5
         and abs(started - node.started) <= AUXILIARY_WINDOW_SECONDS
         and node.system != system
-        and node.has_tools != has_tools
-        and (has_tools or system not in node.asides)
-        and not (has_tools and node.asides)
+        and (node.has_tools != has_tools or (not has_tools and node.words != words))
     ]
-    node = max(candidates, key=lambda item: (item.started, item.trajectory_id), default=None)
-    if node is None:
+    fitting = [
+        (node, aside)
+        for node in candidates
+        if not _is_taken(node, system, aside := _is_aside(node, words, has_tools=has_tools))
+    ]
+    if not fitting:
         return None
-    if has_tools:
-        node.asides.append(node.system)
-        node.system = system
-    else:
-        node.asides.append(system)
-    return Echo(EchoKind.AUXILIARY, node, None, opening_is_auxiliary=has_tools)
+    node, aside = max(
+        fitting, key=lambda item: (-abs(started - item[0].started), item[0].trajectory_id)
+    )
+    node.asides.append(system if aside else node.system)
+    if not aside:
+        node.system, node.words = system, words
+    return Echo(EchoKind.AUXILIARY, node, None, opening_is_auxiliary=not aside)
+
+
+def _is_aside(node: TrajectoryNode, words: int, *, has_tools: bool) -> bool:
+    """Tell whether the root stands beside the trajectory rather than the other way round."""
+    return node.has_tools if node.has_tools != has_tools else words > node.words
+
+
+def _is_taken(node: TrajectoryNode, system: str, aside: bool) -> bool:
+    """Tell whether the trajectory has this kind of auxiliary call, or the agent's call, already."""
+    return system in node.asides if aside else bool(node.asides)
 
 
 def _share(wanted: Sequence[str], names: set[str]) -> float:

@@ -156,7 +156,7 @@ def _loose_bytes(message: Message) -> bytes:
         if isinstance(part, ToolCallPart):
             pieces += ["c", part.call_id, part.name, _json_text(part.arguments)]
         elif isinstance(part, ToolResultPart):
-            pieces += ["r", part.call_id, _result_text(part.content).strip()]
+            pieces += ["r", part.call_id, result_text(part.content).strip()]
         elif isinstance(part, MediaPart):
             pieces += ["m", part.sha256 or part.url or ""]
     return "\x1f".join(f"{len(piece)}:{piece}" for piece in pieces).encode("utf-8", "surrogatepass")
@@ -166,7 +166,8 @@ def _json_text(value: JsonValue) -> str:
     return canonical_json(value).decode("utf-8", "surrogatepass")
 
 
-def _result_text(content: JsonValue) -> str:
+def result_text(content: JsonValue) -> str:
+    """Return a tool's answer as text: blocks of text joined, anything else as canonical JSON."""
     if isinstance(content, str):
         return content
     if isinstance(content, list) and all(

@@ -54,7 +54,7 @@ def identify(index: StateIndex, maker: Fingerprinter, call: Call) -> Identity:
     """Return the identity that a call's hints give, strongest source first."""
     client = call.exchange.client
     tenant = maker.short("tenant", client.tenant_id)
-    scope = maker.short("scope", client.tenant_id, client.app_id, client.key_id)
+    scope = scope_name(maker, call)
     named = [hint for hint in call.hints if hint.kind == "session" and hint.source != _TOOL_SESSION]
     sessions = tuple((hint.source, _session(maker, tenant, hint)) for hint in named)
     previous = _previous(index, maker, call, tenant)
@@ -75,6 +75,12 @@ def identify(index: StateIndex, maker: Fingerprinter, call: Call) -> Identity:
             [hint for hint in call.hints if hint.kind in ("group", "task")][:1],
         ),
     )
+
+
+def scope_name(maker: Fingerprinter, call: Call) -> str:
+    """Return the short hash of tenant, application and key."""
+    client = call.exchange.client
+    return maker.short("scope", client.tenant_id, client.app_id, client.key_id)
 
 
 def _session(maker: Fingerprinter, tenant: str, hint: SessionHint) -> str:

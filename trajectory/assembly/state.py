@@ -96,6 +96,8 @@ class TrajectoryNode:
     """Hash of the system prompt of the agent's first call."""
     opening: list[str] = field(default_factory=list)
     """Sketch of the user's opening words."""
+    words: int = 0
+    """How many words the opening has."""
     asides: list[str] = field(default_factory=list)
     """System prompts of the auxiliary calls that quoted the opening."""
     steps: list[StepNode] = field(default_factory=list)

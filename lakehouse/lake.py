@@ -38,7 +38,7 @@ from lakehouse.known import LakeKnownContent
 from lakehouse.location import Location
 from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, LAKE_VERSION, LEDGER, TABLES, VERSION_PROPERTY
-from lakehouse.snapshot import AsOf, Files
+from lakehouse.snapshot import AsOf, Files, active_files
 from lakehouse.sql import Session, Snapshot, connect, rows_of
 from trajectory.errors import ConfigurationError, IntegrityError
 
@@ -212,6 +212,15 @@ class Lake:
         """Return the present files of one table."""
         with self._reading:
             return self._files.of(table)
+
+    def tenant_files(self, tenant: str) -> dict[str, tuple[str, ...]]:
+        """Return the files of one tenant; tables without a tenant are left out."""
+        with self._lock:
+            return {
+                name: active_files(self.table(name), tenant=tenant)
+                for name, spec in TABLES.items()
+                if "tenant_id" in spec.partition_by
+            }
 
     def raw_query(self, sql: str, parameters: Sequence[Any]) -> pa.Table:
         """Run SQL that names files itself, without tables and views."""

@@ -17,7 +17,11 @@ LAKE_VERSION = 1
 """Version of the whole set of tables; stored with each table, raised by a migration."""
 
 VERSION_PROPERTY = "headrace.lakeVersion"
-_STATISTICS_TYPES = (pa.types.is_string, pa.types.is_timestamp, pa.types.is_integer)
+_STATISTICS = frozenset({
+    "trajectory_id", "step_id", "message_id", "exchange_id", "harness_id", "substrate", "run_id",
+    "started_at", "recorded_at", "first_seen_at", "built_at",
+})  # fmt: skip
+"""Our own keyed names and times: what files are skipped by. Nothing that a client can choose."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +60,7 @@ class TableSpec:
     @cached_property
     def statistics_columns(self) -> tuple[str, ...]:
         """Columns whose minimum and maximum may stand in the Delta log."""
-        return tuple(
-            c.name
-            for c in self.columns
-            if not c.content
-            and c.name not in self.partition_by
-            and any(is_type(c.type) for is_type in _STATISTICS_TYPES)
-        )
+        return tuple(c.name for c in self.columns if c.name in _STATISTICS)
 
     @cached_property
     def bloom_columns(self) -> tuple[str, ...]:
@@ -103,7 +101,7 @@ _BY_STEP = ("trajectory_id", "step_id")
 
 _SPECS = (
     _spec("messages", "Redacted messages, stored once per tenant and named by their content",
-          "first_seen_at", ("message_id",)),
+          "first_seen_at", ("first_seen_at", "message_id")),
     _spec("harnesses", "System prompt, tools and sampling defaults around a model, redacted",
           "first_seen_at", ("harness_id",)),
     _spec("tokens", "Exact token ids of steps, as the engine reported them",

@@ -63,7 +63,7 @@ class Files:
         return active_files(handle)
 
 
-def active_files(handle: DeltaTable) -> tuple[str, ...]:
+def active_files(handle: DeltaTable, *, tenant: str | None = None) -> tuple[str, ...]:
     """Return the addresses of a table's active files, refusing tables that hide deleted rows in them.
 
     Raises:
@@ -74,7 +74,8 @@ def active_files(handle: DeltaTable) -> tuple[str, ...]:
             f"{handle.table_uri} was raised to Delta reader version "
             f"{handle.protocol().min_reader_version} by another writer; rewrite it at version 1"
         )
-    return tuple(sorted(handle.file_uris()))
+    only = None if tenant is None else [("tenant_id", "=", tenant)]
+    return tuple(sorted(handle.file_uris(file_pruning_predicate=only)))
 
 
 def _born(handle: DeltaTable) -> datetime:

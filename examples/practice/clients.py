@@ -36,28 +36,38 @@ class Style:
     max_tokens: int = 256
 
 
-def make_sdk(kind: str, on_request: Hook, *, base_url: str | None = None) -> Any:
+def make_sdk(
+    kind: str,
+    on_request: Hook,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    direct: bool = False,
+) -> Any:
     """Return the SDK's client; address and key come from its own environment variables.
 
     Args:
         kind: one of ``CLIENTS``.
         on_request: called before each HTTP request, those that the SDK repeats included.
         base_url: instead of the environment variable.
+        api_key: instead of the environment variable.
+        direct: whatever proxy the environment names is passed by.
 
     Raises:
         ValueError: there is no such kind of client.
     """
+    hooks = {"request": [on_request]}
     if kind.startswith("openai"):
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        client = DefaultAsyncHttpxClient(event_hooks={"request": [on_request]})
-        return AsyncOpenAI(http_client=client, base_url=base_url, max_retries=4)
+        client = DefaultAsyncHttpxClient(event_hooks=hooks, trust_env=not direct)
+        return AsyncOpenAI(http_client=client, base_url=base_url, api_key=api_key, max_retries=4)
     if kind == "anthropic":
         from anthropic import AsyncAnthropic
         from anthropic import DefaultAsyncHttpxClient as AnthropicHttpxClient
 
-        client = AnthropicHttpxClient(event_hooks={"request": [on_request]})
-        return AsyncAnthropic(http_client=client, base_url=base_url, max_retries=4)
+        client = AnthropicHttpxClient(event_hooks=hooks, trust_env=not direct)
+        return AsyncAnthropic(http_client=client, base_url=base_url, api_key=api_key, max_retries=4)
     raise ValueError(f"unknown client {kind!r}; valid: {', '.join(CLIENTS)}")
 
 

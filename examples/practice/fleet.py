@@ -44,8 +44,14 @@ class Plan:
     model: str = "practice"
     temperature: float | None = 0.7
     base_url: str | None = None
+    """None: from the SDK's environment variable; the same holds for the key."""
+    api_key: str | None = field(default=None, repr=False)
+    direct: bool = False
+    """Pass by whatever proxy the environment names."""
     feedback_url: str | None = None
     feedback_key: str | None = field(default=None, repr=False)
+    tools_key: str | None = field(default=None, repr=False)
+    """Sent to the MCP server as a bearer token."""
     progress: bool = False
 
 
@@ -96,11 +102,19 @@ async def run_fleet(plan: Plan) -> Report:
     """Run every session of a plan."""
     report = Report()
     begun = time.monotonic()
-    sdk = make_sdk(plan.client, _counter(report, "model"), base_url=plan.base_url)
+    sdk = make_sdk(
+        plan.client,
+        _counter(report, "model"),
+        base_url=plan.base_url,
+        api_key=plan.api_key,
+        direct=plan.direct,
+    )
     tool_client = httpx.AsyncClient(
+        headers={"authorization": f"Bearer {plan.tools_key}"} if plan.tools_key else None,
         event_hooks={"request": [_counter(report, "tool")]},
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
         timeout=httpx.Timeout(120, connect=20),
+        trust_env=not plan.direct,
     )
     async with sdk, tool_client:
         await _Fleet(plan, report, sdk, tool_client).run()
@@ -213,6 +227,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--client", choices=CLIENTS, required=True)
     parser.add_argument("--tools-url", required=True, help="the MCP server: http://…/mcp")
+    parser.add_argument("--tools-key-env", help="variable with a bearer token for it")
     parser.add_argument("--sessions", type=int, required=True)
     parser.add_argument("--concurrency", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
@@ -243,6 +258,7 @@ def main() -> None:
         base_url=options.base_url,
         feedback_url=options.feedback_url,
         feedback_key=os.environ.get(options.feedback_key_env),
+        tools_key=os.environ.get(options.tools_key_env) if options.tools_key_env else None,
         progress=options.progress,
     )
     if plan.feedback_url and not plan.feedback_key:

@@ -1,0 +1,105 @@
+"""Evaluates a model on held-out tasks: the same agent and the real tool server, without a gateway.
+
+``python -m examples.practice.evaluate --model PATH --report FILE --tasks N --seed S`` writes one
+JSON object per line: ``{"task_id", "attempt", "success", "reward", "slice"}``.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from examples.practice.clients import CLIENTS
+from examples.practice.fleet import Plan, Session, run_fleet
+from examples.practice.provider import Provider
+from examples.practice.served import Models
+from examples.practice.serving import served_in_thread
+from examples.practice.tasks import SPLITS
+from examples.practice.tools import ToolServer
+
+
+def evaluate(
+    model: Path,
+    *,
+    tasks: int,
+    seed: int,
+    attempts: int = 1,
+    temperature: float = 0.7,
+    client: str = "openai-chat",
+    split: str = "heldout",
+) -> list[Session]:
+    """Run every attempt at every task and return the sessions in the tasks' order."""
+    key = secrets.token_hex(16)
+    provider = Provider(Models(root=None, fixed=model), key=key)
+    tools = ToolServer(seed=seed)
+    with served_in_thread(provider.app()) as port, served_in_thread(tools.app()) as tools_port:
+        address = f"http://127.0.0.1:{port}"
+        plan = Plan(
+            client=client,
+            tools_url=f"http://127.0.0.1:{tools_port}/mcp",
+            sessions=tasks * attempts,
+            seed=seed,
+            split=split,
+            attempts=attempts,
+            concurrency=16,
+            stream_share=0.0,
+            temperature=temperature,
+            base_url=address if client == "anthropic" else f"{address}/v1",
+            api_key=key,
+            direct=True,
+        )
+        report = asyncio.run(run_fleet(plan))
+    number = {f"practice-{seed}-{split}-{index}": index for index in range(tasks)}
+    return sorted(report.sessions, key=lambda s: (number[s.task.task_id], s.attempt))
+
+
+def write_report(path: Path, sessions: Iterable[Session]) -> None:
+    """Write one line per session; nothing of prompts or answers."""
+    lines = [
+        json.dumps(
+            {
+                "task_id": session.task.task_id,
+                "attempt": session.attempt,
+                "success": session.success,
+                "reward": 1.0 if session.success else 0.0,
+                "slice": session.task.slice,
+            }
+        )
+        for session in sessions
+    ]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def main() -> None:
+    """Evaluate and report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--report", type=Path, required=True)
+    parser.add_argument("--tasks", type=int, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--attempts", type=int, default=1)
+    parser.add_argument("--temperature", type=float, default=0.7)
+    parser.add_argument("--client", choices=CLIENTS, default="openai-chat")
+    parser.add_argument("--split", choices=SPLITS, default="heldout")
+    options = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import torch
+
+    torch.set_num_threads(1)
+    sessions = evaluate(
+        options.model,
+        tasks=options.tasks,
+        seed=options.seed,
+        attempts=options.attempts,
+        temperature=options.temperature,
+        client=options.client,
+        split=options.split,
+    )
+    write_report(options.report, sessions)
+
+
+if __name__ == "__main__":
+    main()

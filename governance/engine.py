@@ -181,7 +181,10 @@ class Governor:
             subjects=found.subjects,
             data_classes=data_classes(found.report.counts),
         )
-        return replace(one, admission=admission, clean=redaction.clean(call, admission.without))
+        judged = replace(one, admission=admission)
+        if admission.without == one.admission.without:
+            return judged
+        return replace(judged, clean=redaction.clean(call, admission.without))
 
     def _store(self, judged: Sequence[Judged], rows: BatchRows) -> None:
         """Leave out repetitions, ask the gate, and write the rows of what it lets through."""

@@ -2,6 +2,7 @@
 
 from governance.errors import PolicyError
 from governance.policy.bundle import load_bundle
+from governance.policy.diff import PolicyChange, diff_bundles
 from governance.policy.documents import API_VERSION, KINDS, PolicyBundle
 from governance.policy.schema import json_schema
 from governance.policy.selector import Facts, Match
@@ -12,7 +13,9 @@ __all__ = [
     "Facts",
     "Match",
     "PolicyBundle",
+    "PolicyChange",
     "PolicyError",
+    "diff_bundles",
     "json_schema",
     "load_bundle",
 ]

@@ -457,3 +457,28 @@ def test_judging_twice_gives_the_same_rows() -> None:
     second = child(call(2, [system("s"), user("jo@corp.io"), assistant("b")], "d"), first)
     work = assembly(first, second, feedback=[feedback()])
     assert governor().judge(work) == governor().judge(work)
+
+
+def test_a_rule_on_what_was_found_can_take_fields_away(tmp_path: Path) -> None:
+    policy = bundle(
+        tmp_path,
+        capture="{rules: [{name: bare, match: {data_class: contact}, without: [ext, tokens]}]}",
+    )
+    tokens = TokenCapture((1,), (3,), (-0.1,))
+    found = placed(call(1, [user("jo@corp.io")], ext={"a": "x-text"}, tokens=tokens))
+    plain = placed(call(2, [user("hi")], ext={"a": "y-text"}, tokens=tokens), trajectory="t2")
+    batch = governor(policy).judge(assembly(found, plain))
+    assert "x-text" not in text_of(batch)
+    assert "y-text" in text_of(batch)
+    assert [row.step_id for row in batch.tokens] == ["step2"]
+
+
+def test_reasoning_can_be_left_out_with_the_tokens_that_hold_it(tmp_path: Path) -> None:
+    from trajectory.message import ReasoningPart, TextPart
+
+    answer = Message("assistant", (ReasoningPart("secret thought"), TextPart("hello")))
+    one = placed(call(1, output=answer, tokens=TokenCapture((1,), (3,), (-0.1,))))
+    batch = governor(bundle(tmp_path, capture="{without: [reasoning]}")).judge(assembly(one))
+    assert "secret thought" not in text_of(batch)
+    assert batch.tokens == ()
+    assert "secret thought" in text_of(governor().judge(assembly(one)))

@@ -1,5 +1,6 @@
 """Policy documents: what is refused and how, what the hash covers, and the published schema."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ import yaml
 
 from governance.policy import KINDS, PolicyError, json_schema, load_bundle
 from governance.policy.bundle import SHIPPED
+from governance.policy.diff import diff_bundles
 from governance.policy.selector import Facts, Match
 
 BUNDLES = ("default", "strict", "gdpr")
@@ -146,3 +148,20 @@ def test_selectors_need_every_field_to_fit() -> None:
     assert not Match(tenant=("acme",), app=("crm",)).fits(facts)
     assert not Match(data_class=("health",)).fits(facts)
     assert Match.model_validate({"tenant": "ac?e"}).fits(facts)
+
+
+def test_the_published_schema_is_up_to_date() -> None:
+    published = json.loads((SHIPPED / "schema.json").read_text(encoding="utf-8"))
+    assert published == json_schema(), "write it anew: json_schema() of governance.policy"
+
+
+def test_a_diff_names_settings_not_layout(folder: Path) -> None:
+    old = load_bundle(folder)
+    (folder / "dedup.yaml").write_text("# moved\n" + (folder / "dedup.yaml").read_text())
+    assert diff_bundles(old, load_bundle(folder)) == []
+    change(folder, "dedup", "repeated_steps: leave_out", "repeated_steps: keep")
+    change(folder, "consent", "grants: []", "grants: [{name: acme, purposes: [debug]}]")
+    changes = {(c.kind, c.field): (c.old, c.new) for c in diff_bundles(old, load_bundle(folder))}
+    assert changes["Dedup", "repeated_steps"] == ("leave_out", "keep")
+    assert changes["Consent", "grants.acme.purposes"] == (None, ["debug"])
+    assert {kind for kind, _ in changes} == {"Dedup", "Consent"}

@@ -64,16 +64,18 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tasks", type=int, default=Mixture().tasks)
+    parser.add_argument("--argument-words", type=int, default=Mixture().argument_words)
+    parser.add_argument("--batch", type=int, default=BATCH)
     options = parser.parse_args()
     seeds = 1 if options.quick else options.seeds
-    mixture = Mixture(tasks=options.tasks)
+    mixture = Mixture(tasks=options.tasks, argument_words=options.argument_words)
     result: dict[str, float | int] = {}
     for hints in (False, True):
         f1, exact, steps, spent, state_bytes = [], [], 0, 0.0, []
         for seed in range(seeds):
             world = generate(options.sessions, seed=seed, mixture=mixture, hints=hints)
             gc.collect()
-            placed, seconds, state = assemble(world, BATCH)
+            placed, seconds, state = assemble(world, options.batch)
             f1.append(pairwise_f1(world.truth, placed))
             exact.append(exact_share(world.truth, placed))
             steps += len(world.calls)
@@ -89,7 +91,7 @@ def main() -> None:
         result[f"exact_trajectories{end}"] = round(min(exact), 5)
         result[f"steps_per_s{end}"] = round(steps / spent)
         result[f"state_bytes_per_open_session{end}"] = round(sum(state_bytes) / len(state_bytes))
-    result["sessions"] = options.sessions
+    result |= {"sessions": options.sessions, "batch": options.batch}
     print(json.dumps(result))
 
 

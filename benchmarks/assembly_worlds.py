@@ -29,7 +29,7 @@ TOOLS: tuple[JsonObject, ...] = ({"type": "function", "function": {"name": "sear
 SYSTEM = Message("system", (TextPart("You are a careful assistant. Use your tools."),))
 SUB_SYSTEM = Message("system", (TextPart("You are a sub-agent. Report back when done."),))
 TITLE_SYSTEM = Message("system", (TextPart("Write a title for this conversation."),))
-_WORDS = (
+_WORDS: list[str] = (  # noqa: SIM905 - a list of words reads better as a sentence
     "order invoice refund customer shipping address delay warehouse label parcel payment receipt"
     " contract renewal meeting notes travel booking flight hotel budget report table query index"
 ).split()
@@ -50,6 +50,8 @@ class Mixture:
     auxiliary: float = 0.3
     chat_only: float = 0.15
     """Sessions without tools: user and model take turns."""
+    argument_words: int = 3
+    """Words of 24 in a tool's arguments: how often two sessions ask for the very same thing."""
     dispatches: float = 0.5
     """Tool calls that go over MCP and are seen."""
 
@@ -67,12 +69,12 @@ def generate(
     sessions: int, *, seed: int = 0, mixture: Mixture | None = None, hints: bool = False
 ) -> World:
     """Return a world of interleaved sessions; with ``hints`` clients name their session."""
-    source = random.Random(seed)
+    source = _dice(seed)
     mixture = mixture or Mixture()
     world = World()
     timed: list[tuple[float, int, Call]] = []
     for number in range(sessions):
-        actor = _Session(number, random.Random(source.random()), mixture, hints)
+        actor = _Session(number, _dice(source.random()), mixture, hints)
         for started, call in actor.run(start=source.uniform(0, 60)):
             timed.append((started, number, call))
     timed.sort(key=lambda item: item[0])
@@ -83,6 +85,10 @@ def generate(
         world.calls.append(replace(call, exchange=exchange))
         world.truth[exchange_id] = number
     return world
+
+
+def _dice(seed: float) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - a world, not a secret
 
 
 class _Session:
@@ -101,7 +107,7 @@ class _Session:
         """Yield starts and calls of the whole session."""
         self.clock = start
         task = self.chance.randrange(self.mixture.tasks)
-        opening = self._text(random.Random(task), 30) + f" (task {task})"
+        opening = self._text(_dice(task), 30) + f" (task {task})"
         context = [SYSTEM, Message("user", (TextPart(opening),))]
         if self.chance.random() < self.mixture.auxiliary:
             self._auxiliary(opening)
@@ -147,9 +153,10 @@ class _Session:
     def _tool_step(
         self, context: list[Message], tools: tuple[JsonObject, ...]
     ) -> tuple[Message, list[Message]]:
+        words = self.mixture.argument_words
         calls = tuple(
             ToolCallPart(
-                f"call_{next(self.names)}", "search", {"query": self._text(self.chance, 2)}
+                f"call_{next(self.names)}", "search", {"query": self._text(self.chance, words)}
             )
             for _ in range(1 if self.chance.random() < 0.8 else 2)
         )

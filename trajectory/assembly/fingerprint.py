@@ -6,7 +6,7 @@ The *exact* one covers everything; it decides how much of the parent's conversat
 referred to instead of stored again.
 """
 
-from base64 import urlsafe_b64encode
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -67,12 +67,12 @@ class Fingerprinter:
 
     def short(self, kind: str, *names: str) -> str:
         """Return a short hash for the state, made from ``names``."""
-        return _shorten(self.digest("\0".join((kind, *names)).encode("utf-8", "surrogatepass")))
+        return shorten(self.digest("\0".join((kind, *names)).encode("utf-8", "surrogatepass")))
 
     def short_json(self, kind: str, value: JsonValue, *names: str) -> str:
         """Return a short hash of a JSON value within the scope of ``names``."""
         lead = "\0".join((kind, *names, "")).encode("utf-8", "surrogatepass")
-        return _shorten(self.digest(lead + canonical_json(value)))
+        return shorten(self.digest(lead + canonical_json(value)))
 
     def digest(self, data: bytes) -> bytes:
         """Return the keyed hash of bytes."""
@@ -110,7 +110,7 @@ class Fingerprinter:
         """Return the hash of the system messages; empty without any."""
         if not messages:
             return ""
-        return _shorten(self.digest(b"".join(self.message(item).exact for item in messages)))
+        return shorten(self.digest(b"".join(self.message(item).exact for item in messages)))
 
     def chain(self, seed: bytes, digests: Iterable[bytes]) -> tuple[bytes, ...]:
         """Return the hash chain that starts with ``seed``."""
@@ -121,7 +121,7 @@ class Fingerprinter:
 
     def link(self, head: bytes, digest: bytes) -> str:
         """Return the short form of the chain one message after ``head``."""
-        return _shorten(self.digest(head + digest))
+        return shorten(self.digest(head + digest))
 
 
 def leading_system_count(context: Sequence[Message]) -> int:
@@ -132,20 +132,14 @@ def leading_system_count(context: Sequence[Message]) -> int:
     return count
 
 
-def _shorten(digest: bytes) -> str:
-    return urlsafe_b64encode(digest).decode("ascii")
-
-
 def shorten(digest: bytes) -> str:
     """Return a digest in the form in which the state keeps it."""
-    return _shorten(digest)
+    return b2a_base64(digest, newline=False).decode("ascii")
 
 
 def lengthen(short: str) -> bytes:
     """Return the digest that :func:`shorten` shortened."""
-    from base64 import urlsafe_b64decode
-
-    return urlsafe_b64decode(short)
+    return a2b_base64(short)
 
 
 def _loose_bytes(message: Message) -> bytes:

@@ -1,0 +1,212 @@
+"""Keeps the tables fast and small: compaction, checkpoints, log clean-up, vacuum. Safe beside writers.
+
+Fresh commits leave one small file per table, tenant and day. Compaction joins the small files of
+each partition into one, sorted as the table's ``sort_by`` says (trajectory and step), so that a
+look-up skips nearly all of a file. Files that left the table stay for readers of earlier versions
+until the vacuum's horizon has passed.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakehouse.commits import refresh, writer_properties
+from lakehouse.intents import Intents
+from lakehouse.rewrite import ActiveFile, Overtaken, list_files, rewrite
+from lakehouse.schema import TABLES
+from trajectory.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+SAFE_HOURS = 24
+"""The shortest horizon at which a running query or a slow commit cannot lose its files."""
+
+_CHECKPOINT_AFTER = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What maintenance did to one table."""
+
+    table: str
+    partitions: int
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    vacuumed: int = 0
+    """Files removed from the disk."""
+
+
+def maintain(
+    lake: "Lake",
+    *,
+    vacuum_hours: float = 168,
+    small_files: int = 16,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Upkeep, ...]:
+    """Do everything that is due: compact, checkpoint, clean the log, vacuum.
+
+    Args:
+        lake: the lake.
+        vacuum_hours: how long files that left a table stay readable for time travel.
+        small_files: how many small files a partition must have to be compacted.
+        progress: called with tables done and tables in all.
+    """
+    done = []
+    for number, name in enumerate(TABLES):
+        if progress is not None:
+            progress(number, len(TABLES))
+        report = compact_table(lake, name, small_files=small_files)
+        checkpoint(lake, name)
+        removed = vacuum_table(lake, name, hours=vacuum_hours)
+        done.append(replace(report, vacuumed=len(removed)))
+    return tuple(done)
+
+
+def compact(
+    lake: "Lake",
+    *,
+    tables: Iterable[str] | None = None,
+    small_files: int = 2,
+    target_bytes: int = 256 << 20,
+) -> tuple[Upkeep, ...]:
+    """Join and sort the small files of the tables named, of all when None."""
+    return tuple(
+        compact_table(lake, name, small_files=small_files, target_bytes=target_bytes)
+        for name in (TABLES if tables is None else tables)
+    )
+
+
+def compact_table(
+    lake: "Lake", name: str, *, small_files: int = 2, target_bytes: int = 256 << 20
+) -> Upkeep:
+    """Join and sort the small files of one table; partitions that are being changed are left."""
+    handle = lake.table(name)
+    before = list_files(handle)
+    partitions = 0
+    if lake.location.is_local:
+        root = Path(lake.location.table(name))
+        for group in _groups(before, small_files, target_bytes):
+            try:
+                rewrite(handle, TABLES[name], root, group)
+            except Overtaken:
+                continue
+            partitions += 1
+    elif len(before) >= small_files:
+        # An object store has no put-if-absent for us to use: delta-rs clusters by the first column.
+        handle.optimize.z_order(
+            [TABLES[name].sort_by[0]],
+            target_size=target_bytes,
+            writer_properties=writer_properties(TABLES[name], bloom_rows=100_000),
+        )
+        partitions = len({tuple(one.partition.items()) for one in before})
+    refresh(handle)
+    after = list_files(handle) if partitions else before
+    return Upkeep(name, partitions, len(before), len(after), _bytes(before), _bytes(after))
+
+
+def checkpoint(lake: "Lake", name: str, *, commits: int = _CHECKPOINT_AFTER) -> bool:
+    """Write a checkpoint when the log has grown by ``commits``, and drop log entries past retention."""
+    handle = lake.table(name)
+    if int(handle.version()) - _last_checkpoint(lake, name) < commits:
+        return False
+    handle.create_checkpoint()
+    handle.cleanup_metadata()
+    return True
+
+
+def vacuum(lake: "Lake", *, hours: float = 168, dry_run: bool = False) -> dict[str, list[str]]:
+    """Remove files that left the tables more than ``hours`` ago, and orphans of failed commits.
+
+    Raises:
+        ConfigurationError: the horizon is shorter than is safe beside writers and readers.
+    """
+    if hours < SAFE_HOURS and not dry_run:
+        raise ConfigurationError(
+            f"vacuum below {SAFE_HOURS} hours would take files from under running queries and "
+            "commits; erasure does it while it holds the writers off"
+        )
+    return {name: vacuum_table(lake, name, hours=hours, dry_run=dry_run) for name in TABLES}
+
+
+def vacuum_table(
+    lake: "Lake", name: str, *, hours: float, dry_run: bool = False, everything: bool = False
+) -> list[str]:
+    """Remove one table's files that nobody needs; return their paths.
+
+    Args:
+        lake: the lake.
+        name: the table.
+        hours: horizon.
+        dry_run: only list them.
+        everything: also look for files that the log never knew (slow on object stores).
+    """
+    handle = lake.table(name)
+    if lake.location.is_local and not dry_run:
+        _sweep_orphans(Path(lake.location.table(name)), hours)
+    removed: list[str] = handle.vacuum(
+        retention_hours=int(hours),
+        dry_run=dry_run,
+        enforce_retention_duration=False,
+        full=everything or lake.location.is_local,
+    )
+    return removed
+
+
+def recover_space(lake: "Lake") -> int:
+    """Remove half-written intents of processes that are gone; return how many."""
+    return Intents(lake.location.folder / "_intents").sweep() if lake.location.is_local else 0
+
+
+def _groups(
+    files: Sequence[ActiveFile], small_files: int, target_bytes: int
+) -> list[list[ActiveFile]]:
+    """Return, per partition with enough small files, groups of them of about the target size."""
+    partitions: dict[tuple[tuple[str, str | None], ...], list[ActiveFile]] = {}
+    for one in files:
+        if one.size < target_bytes // 2:
+            partitions.setdefault(tuple(one.partition.items()), []).append(one)
+    groups = []
+    for small in partitions.values():
+        if len(small) < max(2, small_files):
+            continue
+        group: list[ActiveFile] = []
+        for one in sorted(small, key=lambda one: one.path):
+            group.append(one)
+            if _bytes(group) >= target_bytes:
+                groups.append(group)
+                group = []
+        if len(group) > 1:
+            groups.append(group)
+    return groups
+
+
+def _last_checkpoint(lake: "Lake", name: str) -> int:
+    if not lake.location.is_local:
+        return -_CHECKPOINT_AFTER
+    log = Path(lake.location.table(name)) / "_delta_log"
+    names = [path.name.split(".")[0] for path in log.glob("*.checkpoint*.parquet")]
+    return max((int(version) for version in names), default=0)
+
+
+def _sweep_orphans(root: Path, hours: float) -> None:
+    """Remove what crashed compactions left: temporary commits and spill folders."""
+    horizon = time.time() - max(hours, 1) * 3600
+    for leftover in [*root.glob("_delta_log/.*.tmp"), *root.rglob(".sorting")]:
+        try:
+            old = leftover.stat().st_mtime < horizon
+        except FileNotFoundError:
+            continue
+        if old and leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        elif old:
+            leftover.unlink(missing_ok=True)
+
+
+def _bytes(files: Iterable[ActiveFile]) -> int:
+    return sum(one.size for one in files)

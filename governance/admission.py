@@ -21,6 +21,9 @@ class Admission:
     consent: ConsentVerdict
     retention: RetentionVerdict
     reasons: tuple[str, ...]
+    """All that was considered."""
+    refusals: tuple[str, ...]
+    """What decided against keeping it; empty when it is kept."""
 
 
 def facts_of(call: Call, data_classes: tuple[str, ...] = ()) -> Facts:
@@ -79,16 +82,19 @@ def admit(
     consent = judge_consent(bundle.consent.spec, consents, question)
     retention = judge_retention(bundle.retention.spec, facts, call.exchange.started_at)
     level, without, reasons = _capture(bundle, call, facts)
+    refusals = list(reasons) if level is CaptureLevel.METADATA else []
+    if not consent.purposes:
+        refusals += consent.refusals
     if retention.expired(now):
         reasons.append("retention:expired")
+        refusals.append("retention:expired")
     return Admission(
-        kept=level is CaptureLevel.CONTENT
-        and bool(consent.purposes)
-        and not retention.expired(now),
+        kept=not refusals,
         without=without,
         consent=consent,
         retention=retention,
         reasons=(*reasons, *consent.reasons, *retention.reasons),
+        refusals=tuple(refusals),
     )
 
 

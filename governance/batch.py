@@ -75,7 +75,7 @@ class BatchRows:
 
     def leave_out(self, one: Judged) -> None:
         """Keep nothing of a call but this line and the decision."""
-        self._line(one.placed.call, Disposition.LEFT_OUT, one.admission.reasons, one.placed)
+        self._line(one.placed.call, Disposition.LEFT_OUT, one.admission.refusals, one.placed)
         self._decide(one, Decision.DROP, one.admission.reasons)
         self.not_stored.add(one.step_id)
         self.left_out_trajectories.add(one.placed.trajectory_id)
@@ -91,7 +91,7 @@ class BatchRows:
         found = found_in(draft.clean, draft.clean.context[keep:], first=keep)
         report = found.report
         counts = [f"pii:{entity}×{count}" for entity, count in sorted(report.counts.items())]
-        self._line(one.placed.call, Disposition.STORED, one.admission.reasons, one.placed)
+        self._line(one.placed.call, Disposition.STORED, (), one.placed)
         self.steps.append(draft.step)
         self.tokens += [draft.tokens] if draft.tokens else []
         self.governance.append(

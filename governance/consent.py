@@ -61,6 +61,8 @@ class ConsentVerdict:
     legal_basis: str
     reference: str | None
     reasons: tuple[str, ...]
+    refusals: tuple[str, ...] = ()
+    """What took the last purpose away, or that there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,12 @@ def judge_consent(
     latest = _latest(lookup.entries(question.facts.tenant, people))
     grants = [grant for grant in spec.grants if grant.match.fits(question.facts)]
     granted = _granted(spec, question, grants, latest, reasons)
+    refusals: list[str] = []
     for taken, reason in _taken(spec, question, people, latest):
         if granted & taken:
-            reasons.append(reason)
+            refusals.append(reason)
             granted -= taken
+    reasons += refusals
     if not granted:
         reasons.append("consent:no-purpose")
     proof = next((grant for grant in grants if granted & set(grant.purposes)), None)
@@ -99,6 +103,7 @@ def judge_consent(
         else "none",
         reference=proof.reference if proof else _reference(question, granted, latest),
         reasons=tuple(reasons),
+        refusals=() if granted else tuple(refusals or ["consent:no-purpose"]),
     )
 
 

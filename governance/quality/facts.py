@@ -88,9 +88,12 @@ def step_facts(
 
 
 def _finished(draft: Draft) -> bool:
+    """Return whether the answer came to its own end; a client may hang up once it has it."""
     call = draft.placed.call
-    whole = call.exchange.outcome is ExchangeOutcome.COMPLETE
-    return whole and (call.kind is CallKind.TOOL or call.finish_reason is not None)
+    if call.kind is CallKind.MODEL:
+        return call.finish_reason is not None
+    answered = call.dispatch is not None and call.dispatch.result is not None
+    return answered or call.exchange.outcome is ExchangeOutcome.COMPLETE
 
 
 def _unanswered(draft: Draft) -> int:

@@ -482,3 +482,29 @@ def test_reasoning_can_be_left_out_with_the_tokens_that_hold_it(tmp_path: Path) 
     assert "secret thought" not in text_of(batch)
     assert batch.tokens == ()
     assert "secret thought" in text_of(governor().judge(assembly(one)))
+
+
+def test_the_ledger_says_what_decided(tmp_path: Path) -> None:
+    policy = bundle(
+        tmp_path,
+        capture="{rules: [{name: hr, match: {app: hr}, level: metadata}]}",
+    )
+    batch = governor(policy).judge(
+        assembly(
+            placed(call(1)),
+            placed(call(2, client={"app_id": "hr"}), trajectory="t2"),
+            placed(call(3, client={"purposes": ()}), trajectory="t3"),
+            placed(call(4, headers=[("x-headrace-opt-out", "all")]), trajectory="t4"),
+        )
+    )
+    assert [row.reasons for row in batch.exchanges] == [
+        ("capture:hr",),
+        ("consent:no-purpose",),
+        ("consent:header:opt-out",),
+        (),
+    ]
+
+
+def test_a_client_that_hangs_up_after_the_last_word_has_a_whole_answer() -> None:
+    batch = governor().judge(assembly(placed(call(1, outcome=ExchangeOutcome.CLIENT_ABORT))))
+    assert dispositions(batch) == {"step1": "stored"}

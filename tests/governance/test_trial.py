@@ -109,3 +109,15 @@ def test_a_held_row_is_explained() -> None:
     told = explain_step(load_bundle(), **rows(governor().judge(assembly(cut))))  # type: ignore[arg-type]
     assert told.decision == "quarantined"
     assert any("answer-not-cut is not met; held" in v.says for v in told.verdicts)
+
+
+def test_the_example_of_the_readme_is_right(folder: Path) -> None:
+    text = (load_bundle().path.parent / "README.md").read_text(encoding="utf-8")
+    rules, example = (block.split("```")[0] for block in text.split("```yaml\n")[1:])
+    consent = (folder / "consent.yaml").read_text()
+    (folder / "consent.yaml").write_text(
+        consent.replace("  grants: []\n  limits: []\n", rules).replace("  # ", "# ")
+    )
+    (folder / "acme.test.yaml").write_text(example.replace("absent: [415-555-0132]", ""))
+    (result,) = run_policy_tests(load_bundle(folder), mail_redactor)
+    assert result.problems == ()

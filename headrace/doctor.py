@@ -195,12 +195,12 @@ def _credentials(settings: Settings, _home: Home) -> Iterator[Finding]:
             )
         else:
             yield Finding(f"route {route.name}", "ok", "the provider's key is there")
-    for route in missing_default_routes(settings):
+    for off in missing_default_routes(settings):
         yield Finding(
-            f"route {route.name}",
+            f"route {off.name}",
             "warning",
-            f"off, because {route.variable} is not set",
-            f"export {route.variable}=… before `headrace up`, or use the forward proxy.",
+            f"off, because {off.variable} is not set",
+            f"export {off.variable}=… before `headrace up`, or use the forward proxy.",
         )
 
 

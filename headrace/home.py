@@ -78,8 +78,10 @@ class Home:
         Raises:
             ConfigurationError: a folder cannot be made.
         """
-        folders = (self.root, self.secrets, self.authority, self.spool, self.lake, self.state)
-        folders += (self.audit, self.substrates, self.runs, self.models, self.logs)
+        folders = (
+            *(self.root, self.secrets, self.authority, self.spool, self.lake, self.state),
+            *(self.audit, self.substrates, self.runs, self.models, self.logs),
+        )
         for folder in folders:
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)

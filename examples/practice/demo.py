@@ -1,20 +1,30 @@
 """The story that ``make demo`` tells: real traffic, governed, queried, learned from, and proved."""
 
+import json
+import os
+import secrets
 import shutil
-import sys
 import time
-from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Cast, Fleet, Tally
+from examples.practice.provider import KEY_VARIABLE
+from examples.practice.stage import MODEL, Ports, Stage, write_settings
+from examples.practice.story import QUESTIONS, Result, Story
+from examples.practice.tasks import make_task, planted_values
+from headrace.freshness import spool_lag
+from headrace.home import Home
+from headrace.master_key import load_secrets
+from headrace.settings import load_settings
+from lakehouse.scan import scan
+from trajectory.errors import WorkError
 
-from examples.practice.stage import Ports, Stage
-
-TENANT = "acme"
-TENANT_WITHOUT_CONSENT = "umbra"
-TRAINING_PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl")
+_FOLDER = Path(__file__).parent
+_FAULTS = 0.02
+_TOOL_FAILURES = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +40,6 @@ class Options:
     model: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """A group of agents with one client, one way in and one owner."""
-
-    name: str
-    client: str
-    forward: bool
-    tenant: str
-    sessions: int
-
-
 def fleets(options: Options) -> tuple[Fleet, ...]:
     """Return the agents of the day; a short demo has about half of them."""
     scale = 0.5 if options.short else 1.0
@@ -54,37 +53,18 @@ def fleets(options: Options) -> tuple[Fleet, ...]:
         clients = ("anthropic",) * 4
     else:
         clients = ("openai-chat", "openai-responses", "anthropic", "openai-chat")
-    return (
-        Fleet("chat", clients[0], False, TENANT, some(110)),
-        Fleet("responses", clients[1], False, TENANT, some(60)),
-        Fleet("messages", clients[2], True, TENANT, some(60)),
-        Fleet("forward", clients[3], True, TENANT, some(60)),
-        Fleet("no-consent", clients[0], False, TENANT_WITHOUT_CONSENT, some(24)),
+    plan = (
+        ("chat", clients[0], False, TENANT, some(110)),
+        ("responses", clients[1], False, TENANT, some(60)),
+        ("messages", clients[2], True, TENANT, some(60)),
+        ("forward", clients[3], True, TENANT, some(60)),
+        ("no-consent", clients[0], False, TENANT_WITHOUT_CONSENT, some(24)),
     )
-
-
-class Story:
-    """Prints the chapters; with ``--json`` they go to standard error."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        width = None if sys.stdout.isatty() else 110
-        self.console = Console(stderr=as_json, highlight=False, width=width)
-        self._number = 0
-        self._started = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the story began."""
-        return time.monotonic() - self._started
-
-    def chapter(self, title: str) -> None:
-        """Begin the next chapter."""
-        self._number += 1
-        self.console.print(f"\n[bold cyan]{self._number}. {title}[/] [dim]({self.seconds:.0f} s)[/]")
-
-    def say(self, text: str) -> None:
-        """Print one line of the story."""
-        self.console.print(f"   {text}")
+    fleets, start = [], 0
+    for name, client, forward, tenant, sessions in plan:
+        fleets.append(Fleet(name, client, forward, tenant, sessions, start=start))
+        start += sessions
+    return tuple(fleets)
 
 
 def prepare_home(home: Path) -> None:
@@ -97,37 +77,285 @@ def prepare_home(home: Path) -> None:
     (home / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def base_urls(ports: Ports, *, forward: bool) -> Mapping[str, str]:
-    """Return the provider addresses that an agent is given, through the gateway or the proxy."""
-    if forward:
-        provider = f"https://localhost:{ports.provider_tls}"
-        return {"openai": f"{provider}/v1", "anthropic": provider}
-    gateway = f"http://127.0.0.1:{ports.gateway}"
-    return {"openai": f"{gateway}/openai/v1", "anthropic": f"{gateway}/anthropic"}
+def tell(options: Options) -> Result:
+    """Tell the whole story; return what was measured."""
+    prepare_home(options.home)
+    os.environ.setdefault(KEY_VARIABLE, "practice-" + secrets.token_hex(16))
+    story = Story(as_json=options.as_json)
+    with ExitStack() as stack:
+        ports = Ports()
+        stage = stack.enter_context(Stage(options.home, ports))
+        cast = Cast(stage, ports, seed=options.seed, provider=options.provider, model=options.model)
+        demo = _Demo(options, story, stage, ports, cast)
+        demo.open_the_house()
+        demo.work_the_day()
+        demo.govern()
+        demo.ask()
+        demo.learn()
+        demo.serve_again()
+        demo.prove()
+    demo.result.seconds = round(story.seconds, 1)
+    story.last_table(demo.result)
+    demo.say_how_it_ended()
+    return demo.result
 
 
-def sql_chapter(story: Story, stage: Stage) -> dict[str, list[dict[str, Any]]]:
-    """Ask what a person would ask, showing each question; return the answers."""
-    from headrace.render import cell
-    from rich.table import Table
+class _Demo:
+    """The chapters, in the order in which they are told."""
 
-    answers: dict[str, list[dict[str, Any]]] = {}
-    for question, query in QUESTIONS.items():
-        rows: list[dict[str, Any]] = stage.headrace_json("sql", query)
-        answers[question] = rows
-        story.say(f'[bold]{question}[/]  [dim]headrace sql "{query}"[/]')
-        table = Table(show_edge=False, pad_edge=False, header_style="dim")
-        for name in rows[0] if rows else ():
-            table.add_column(name)
-        for row in rows[:8]:
-            table.add_row(*(cell(value) for value in row.values()))
-        story.console.print(table)
-    return answers
+    def __init__(
+        self, options: Options, story: Story, stage: Stage, ports: Ports, cast: Cast
+    ) -> None:
+        self._options = options
+        self._story = story
+        self._stage = stage
+        self._ports = ports
+        self._cast = cast
+        self._fleets = fleets(options)
+        self.result = Result(options.seed)
+
+    def open_the_house(self) -> None:
+        """Make the base model, and start provider, tools, gateway and governance."""
+        story, stage, home = self._story, self._stage, self._options.home
+        story.chapter("The house opens")
+        story.say("a small transformer is trained from random weights (kept for the next time)")
+        base = home / "practice"
+        stage.run(
+            [
+                "-m",
+                "examples.practice.model",
+                "--folder",
+                str(base),
+                "--seed",
+                str(self._options.seed),
+            ]
+        )
+        certificate = home / "practice" / "tls"
+        stage.run(["-m", "examples.practice.certificate", "--folder", str(certificate)])
+        write_settings(
+            home, self._ports, provider=self._options.provider, provider_ca=certificate / "ca.pem"
+        )
+        stage.headrace("train", "adopt", str(_model_folder(base)))
+        self._start(certificate)
+        self._cast.create_keys()
+        story.say(
+            f"gateway on port {self._ports.gateway}, intercepting proxy on {self._ports.forward}, "
+            f"provider on {self._ports.provider} (HTTPS {self._ports.provider_tls})"
+        )
+
+    def _start(self, certificate: Path) -> None:
+        stage, ports = self._stage, self._ports
+        seed = str(self._options.seed)
+        provider = ["-m", "examples.practice.provider", "--port", str(ports.provider)]
+        provider += [
+            "--tls-port",
+            str(ports.provider_tls),
+            "--faults",
+            str(_FAULTS),
+            "--seed",
+            seed,
+        ]
+        provider += ["--tls-cert", str(certificate / "cert.pem")]
+        provider += ["--tls-key", str(certificate / "key.pem")]
+        stage.start("provider", [*provider, "--models-dir", str(self._options.home / "models")], {})
+        tools = ["-m", "examples.practice.tools", "--port", str(ports.tools), "--seed", seed]
+        stage.start("tools", [*tools, "--failures", str(_TOOL_FAILURES)], {})
+        stage.start("up", ["-m", "headrace", "--home", str(self._options.home), "up"], {})
+        stage.wait_until_ready("provider", f"http://127.0.0.1:{ports.provider}/v1/models")
+        stage.wait_until_ready("tools", f"http://127.0.0.1:{ports.tools}/mcp")
+        stage.wait_until_ready("up", f"http://127.0.0.1:{ports.gateway}/headrace/v1/health")
+
+    def work_the_day(self) -> None:
+        """Let all fleets work."""
+        story, sessions = self._story, sum(fleet.sessions for fleet in self._fleets)
+        story.chapter(f"A day of work: {sessions} sessions of agents that know nothing of Headrace")
+        for fleet in self._fleets:
+            way = "intercepting proxy" if fleet.forward else "base URL"
+            story.say(f"{fleet.sessions:>4} × {fleet.client:<17} {fleet.tenant:<6} by {way}")
+        tally = self._cast.work(self._fleets)
+        self._add(tally)
+        learned = tally.successes / max(1, tally.sessions)
+        self.result.day_success = round(learned, 4)
+        story.say(
+            f"{tally.requests:,} exchanges, {tally.rewards} rewards by the verifier, "
+            f"{learned:.0%} of the sessions succeeded"
+        )
+
+    def _add(self, tally: Tally) -> None:
+        self.result.exchanges_sent += tally.requests
+
+    def govern(self) -> None:
+        """Wait until everything that was captured has been governed."""
+        self._story.chapter("Governed: rebuilt, redacted, consented, deduplicated, gated")
+        self._drain()
+        rows = self._sql(
+            "select disposition, count(*) as exchanges from exchanges group by all order by all"
+        )
+        self._story.table(rows)
+
+    def _drain(self) -> None:
+        """Wait until the spool is empty and the ledger has every exchange, or no more come."""
+        deadline = time.monotonic() + 180
+        before = -1
+        while time.monotonic() < deadline:
+            waiting = self._waiting()
+            stored = self._sql("select count(*) as n from exchanges")[0]["n"]
+            if waiting == 0 and stored in (before, self.result.exchanges_sent):
+                return
+            before = stored if waiting == 0 else -1
+            time.sleep(1)
+        raise WorkError("governance did not finish; see the log govern.log in the demo's home.")
+
+    def _waiting(self) -> int:
+        settings = load_settings(home=self._options.home)
+        home = Home(settings.home)
+        return spool_lag(settings, home, load_secrets(home.secrets)).records
+
+    def ask(self) -> None:
+        """Ask what a person would ask."""
+        self._story.chapter("Questions, in SQL")
+        for question, query in QUESTIONS.items():
+            self._story.say(f'[bold]{question}[/]  [dim]headrace sql "{query}"[/]')
+            self._story.table(self._sql(query))
+
+    def learn(self) -> None:
+        """Build a substrate, train, evaluate, and let the gate decide."""
+        story, stage, result = self._story, self._stage, self.result
+        story.chapter("A night of learning")
+        manifest = stage.headrace_json("substrate", "build", str(_FOLDER / "substrate.yaml"))
+        story.say(
+            f"substrate {manifest['name']}@{manifest['version']}: {len(manifest['item_ids'])} items"
+        )
+        story.table(
+            [
+                {"left out": reason, "steps": count}
+                for reason, count in manifest["left_out_steps"].items()
+            ]
+        )
+        plan = stage.headrace_json("train", "plan")
+        story.say(f"the planner picks {plan['pick']}: {plan['reason']}")
+        run = stage.launch(
+            [
+                "-m",
+                "headrace",
+                "--home",
+                str(self._options.home),
+                "train",
+                "run",
+                str(_FOLDER / "recipe.yaml"),
+                "--json",
+            ]
+        ).wait(allowed=(0, 1))
+        outcome = json.loads(run.output)
+        comparison = outcome["comparison"]
+        result.success_before = comparison["base"]["estimate"]
+        result.success_after = comparison["candidate"]["estimate"]
+        result.success_before_ci = (comparison["base"]["low"], comparison["base"]["high"])
+        result.success_after_ci = (comparison["candidate"]["low"], comparison["candidate"]["high"])
+        result.success_gain_ci_low = comparison["gain"]["low"]
+        story.say(
+            f"{outcome['rows']} rows, {outcome['steps']} steps in {outcome['seconds']:.0f} s; on "
+            f"{comparison['tasks']} held-out tasks {result.success_before:.0%} → {result.success_after:.0%}"
+        )
+        if outcome["passed"]:
+            stage.headrace("train", "promote", MODEL, outcome["version"])
+            result.promoted = outcome["model"]
+            story.say(f"the gate let it through: {outcome['model']} serves now")
+        else:
+            story.say("[red]the gate refused the candidate; the base model keeps serving[/]")
+
+    def serve_again(self) -> None:
+        """Measure fresh sessions through the gateway, with whatever serves now."""
+        sessions = 30 if self._options.short else 60
+        self._story.chapter(f"The next morning: {sessions} new customers")
+        fleet = Fleet(
+            "fresh", "openai-chat", False, TENANT, sessions, split="fresh", route="practice"
+        )
+        tally = self._cast.work([fleet])
+        self._add(tally)
+        self.result.fresh_sessions = tally.sessions
+        self.result.fresh_success = round(tally.successes / max(1, tally.sessions), 4)
+        self._drain()
+        self._story.table(self._sql(QUESTIONS["How often do sessions succeed, by model version?"]))
+
+    def prove(self) -> None:
+        """Count, scan every byte at rest, and follow one training row back to its exchange."""
+        story, result = self._story, self.result
+        story.chapter("The proof")
+        ledger = self._sql("select count(*) as n, count(distinct exchange_id) as d from exchanges")[
+            0
+        ]
+        steps = self._sql("select count(*) as n, count(distinct exchange_id) as d from steps")[0]
+        result.captured_lost = result.exchanges_sent - ledger["d"]
+        result.stored_duplicates = (ledger["n"] - ledger["d"]) + (steps["n"] - steps["d"])
+        for row in self._sql(
+            "select disposition, count(*) as n from exchanges group by all order by all"
+        ):
+            result.dispositions[row["disposition"]] = row["n"]
+        for row in self._sql(
+            "select unnest(reasons) as reason, count(*) as n from exchanges "
+            "where disposition in ('left_out', 'duplicate', 'quarantined') group by all order by all"
+        ):
+            result.left_out[row["reason"]] = row["n"]
+        self._scan()
+        self._lineage()
+
+    def _scan(self) -> None:
+        values = self._planted()
+        spool = self._options.home / "spool"
+        report = scan([self._options.home], values, skip=lambda path: path == spool)
+        self.result.planted = len(values)
+        self.result.planted_found_at_rest = report.values_found
+        self.result.files_scanned = report.files
+        self.result.bytes_scanned = report.bytes_scanned
+        self._story.say(
+            f"{len(values):,} planted names, addresses, numbers and keys were sought in "
+            f"{report.files:,} files outside the sealed spool: {report.values_found} found"
+        )
+        for hit in report.hits[:10]:
+            self._story.say(f"[red]{Path(hit.path).relative_to(self._options.home)} {hit.where}[/]")
+
+    def _planted(self) -> list[str]:
+        seed = self._options.seed
+        tasks = [
+            make_task(seed, fleet.split, index)
+            for fleet in self._fleets
+            for index in range(fleet.start, fleet.start + fleet.sessions)
+        ]
+        tasks += [make_task(seed, "fresh", index) for index in range(self.result.fresh_sessions)]
+        return sorted(planted_values(tasks, seed=seed))
+
+    def _lineage(self) -> None:
+        rows = self._sql("select step_id from substrate_items where split = 'train' limit 1")
+        if rows:
+            line = self._stage.headrace("lineage", rows[0]["step_id"]).output.strip()
+            self._story.say(f"one training row: {line}")
+
+    def say_how_it_ended(self) -> None:
+        """Print what did not hold, if anything, and how to look further."""
+        for failure in self.result.failures:
+            self._story.console.print(f"[bold red]✗ {failure}[/]")
+        home = os.path.relpath(self._options.home)
+        self._story.console.print("\nLook further:")
+        for command in (
+            'sql "select * from trajectories limit 5"',
+            "trajectory list",
+            "train list",
+            "audit verify",
+            "lake status",
+        ):
+            self._story.console.print(
+                f"   .venv/bin/headrace --home {home} {command}", markup=False
+            )
+
+    def _sql(self, query: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._stage.headrace_json("sql", query)
+        return rows
 
 
-QUESTIONS = {
-    "How often do sessions succeed, by model version?": "select * from success_by_model",
-    "Which tools fail?": "select * from tool_failures",
-    "What was redacted?": "select * from redactions_by_type",
-    "What was left out, and why?": "select * from left_out_by_reason",
-}
+def _model_folder(folder: Path) -> Path:
+    """Return the practice model in its cache folder."""
+    found = sorted(folder.glob("**/config.json"), key=lambda path: path.stat().st_mtime_ns)
+    if not found:
+        raise WorkError(f"the practice model is not in {folder}; remove the folder and try again.")
+    return found[-1].parent

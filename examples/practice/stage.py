@@ -15,9 +15,12 @@ from typing import Any, Self
 import httpx
 import yaml
 
+from examples.practice.provider import KEY_VARIABLE
 from trajectory.errors import WorkError
 
 ROOT = Path(__file__).resolve().parents[2]
+MODEL = "practice"
+"""Name of the practice model in the registry."""
 
 
 def free_port() -> int:
@@ -152,7 +155,9 @@ class Running:
         finished = Finished(self.process.returncode, output, errors)
         if finished.code not in allowed:
             shown = " ".join(argument for argument in self.arguments[:8])
-            raise WorkError(f"`{shown} …` ended with {finished.code}:\n{errors[-2000:] or output[-2000:]}")
+            raise WorkError(
+                f"`{shown} …` ended with {finished.code}:\n{errors[-2000:] or output[-2000:]}"
+            )
         return finished
 
 
@@ -165,35 +170,34 @@ class Finished:
     errors: str
 
 
-def write_settings(home: Path, ports: Ports, upstreams: Mapping[str, str], *, upstream_ca: Path) -> None:
-    """Write ``headrace.yaml`` of the demo: two routes of the provider, one of the tools, interception."""
-    local = "127.0.0.1"
-    settings = {
-        "gateway": {
-            "listen": f"{local}:{ports.gateway}",
-            "forward": f"{local}:{ports.forward}",
-            "admin": f"{local}:{ports.admin}",
-            "upstream_ca": str(upstream_ca),
-            "routes": [
-                {
-                    "name": name,
-                    "prefix": f"/{name}",
-                    "upstream": upstream,
-                    **credential(name),
-                    **({"kind": "tool"} if name == "tools" else {}),
-                }
-                for name, upstream in upstreams.items()
-            ],
-            "intercept_hosts": ["localhost"],
-        },
-        "train": {"model": "practice"},
+def write_settings(home: Path, ports: Ports, *, provider: str, provider_ca: Path) -> None:
+    """Write ``headrace.yaml`` of the demo: routes, interception, and who is trusted upstream."""
+    local = f"http://127.0.0.1:{ports.provider}"
+    routes: list[dict[str, Any]] = []
+    for name, address, variable, header in _PROVIDERS:
+        if provider == "practice":
+            address, variable = local, KEY_VARIABLE
+        elif provider != name:
+            continue
+        routes.append(
+            {"name": name, "upstream": address, "credential": {"env": variable, "header": header}}
+        )
+    routes.append({"name": "practice", "upstream": local, "credential": {"env": KEY_VARIABLE}})
+    routes.append({"name": "tools", "upstream": f"http://127.0.0.1:{ports.tools}", "kind": "tool"})
+    gateway: dict[str, Any] = {
+        "port": ports.gateway,
+        "forward_port": ports.forward,
+        "admin_port": ports.admin,
+        "routes": routes,
     }
+    if provider == "practice":
+        gateway["upstream_ca"] = str(provider_ca)
+        gateway["intercept_hosts"] = ["localhost"]
+    settings = {"gateway": gateway, "train": {"model": MODEL}}
     (home / "headrace.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
 
 
-def credential(name: str) -> dict[str, Any]:
-    """Return how a route authenticates upstream: the provider's key comes from the environment."""
-    if name == "tools":
-        return {}
-    variable = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}[name]
-    return {"credential": {"env": variable}}
+_PROVIDERS = (
+    ("openai", "https://api.openai.com", "OPENAI_API_KEY", "authorization"),
+    ("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "x-api-key"),
+)

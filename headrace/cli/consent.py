@@ -77,7 +77,7 @@ def pseudonym_of(running: Running, tenant: str, subject: str) -> str:
     """Return the keyed pseudonym under which a person stands in the lake."""
     from governance.redact.pseudonym import subject_id
 
-    if subject in (EVERY_SUBJECT, "") or subject.startswith("subject:"):
+    if subject in (EVERY_SUBJECT, "") or subject.startswith("subject_"):
         return subject
     return subject_id(running.secrets.derive(b"pseudonym"), tenant, subject)
 

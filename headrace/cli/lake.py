@@ -1,5 +1,7 @@
 """``headrace lake``: the state of the tables and their upkeep."""
 
+from typing import Annotated
+
 import typer
 
 from headrace.cli.common import JsonOption, Running
@@ -28,3 +30,46 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
         fields | {"spool_records_waiting": lag.records, "spool_bytes_waiting": lag.bytes},
         as_json=False,
     )
+
+
+@app.command()
+def compact(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Join small files, sorted by trajectory and step; safe beside writers."""
+    from lakehouse.maintenance import compact as compact_tables
+
+    done = compact_tables(Running.of(context).lake)
+    print_rows([jsonable(table) for table in done], as_json=as_json, empty="nothing to compact")
+
+
+@app.command()
+def vacuum(
+    context: typer.Context,
+    hours: Annotated[
+        float, typer.Option(help="How long files that left a table stay for time travel.")
+    ] = 168,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove files that left the tables longer ago than the horizon."""
+    from lakehouse.maintenance import vacuum as vacuum_tables
+
+    removed = vacuum_tables(Running.of(context).lake, hours=hours, dry_run=dry_run)
+    rows = [{"table": table, "files": len(files)} for table, files in removed.items()]
+    print_rows(rows, as_json=as_json)
+
+
+@app.command()
+def verify(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Check hashes, references, counts and statistics. Exit code 1 when something is wrong."""
+    from lakehouse.verify import verify as verify_lake
+
+    running = Running.of(context)
+    report = verify_lake(running.lake, message_key=running.secrets.derive(b"message"))
+    if as_json:
+        print_json(jsonable(report))
+    else:
+        print_rows(
+            [jsonable(finding) for finding in report.findings], as_json=False, empty="all well"
+        )
+    if report.findings:
+        raise typer.Exit(1)

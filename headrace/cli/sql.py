@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -63,21 +63,23 @@ def _write(running: Running, query: str, chosen: str, output: Path | None) -> No
             target.close()
 
 
-def _encode(result: object, chosen: str, target: object) -> None:
+def _encode(result: Any, chosen: str, target: Any) -> None:
     import polars as pl
 
-    frame = pl.DataFrame(result)
+    frame = pl.from_arrow(result)
+    if not isinstance(frame, pl.DataFrame):
+        raise TypeError("a query result is a table")
     if chosen == "csv":
         nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
         frame.with_columns(pl.col(nested).map_elements(str, return_dtype=pl.String)).write_csv(
             target
-        )  # type: ignore[call-overload]
+        )
     elif chosen == "jsonl":
-        frame.write_ndjson(target)  # type: ignore[call-overload]
+        frame.write_ndjson(target)
     elif chosen == "parquet":
-        frame.write_parquet(target)  # type: ignore[arg-type]
+        frame.write_parquet(target)
     else:
-        frame.write_ipc(target)  # type: ignore[call-overload]
+        frame.write_ipc(target)
 
 
 def _interactive(running: Running) -> None:

@@ -1,6 +1,7 @@
 """``headrace train``: plan, run, look at, promote and roll back."""
 
 import getpass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -204,13 +205,11 @@ def registry(running: Running) -> "ModelRegistry":
     from train.registry import ModelRegistry
 
     audit = running.audit
-    return ModelRegistry(
-        running.home.create().models,
-        source=running.lake,
-        audit=lambda action, subject, detail: audit.append(
-            actor=getpass.getuser(), action=action, subject=subject, detail=detail
-        ),
-    )
+
+    def write_down(action: str, subject: str, detail: Mapping[str, Any]) -> None:
+        audit.append(actor=getpass.getuser(), action=action, subject=subject, detail=detail)
+
+    return ModelRegistry(running.home.create().models, source=running.lake, audit=write_down)
 
 
 def _model_name(running: Running, given: str | None) -> str:

@@ -1,0 +1,139 @@
+"""How the demo speaks: chapters, questions in SQL, and the last table."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from headrace.render import cell
+
+
+@dataclass(slots=True)
+class Result:
+    """What the demo measured; the last line of ``--json``."""
+
+    seed: int
+    exchanges_sent: int = 0
+    captured_lost: int = 0
+    stored_duplicates: int = 0
+    dispositions: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+    planted: int = 0
+    planted_found_at_rest: int = 0
+    files_scanned: int = 0
+    bytes_scanned: int = 0
+    success_before: float = 0.0
+    success_before_ci: tuple[float, float] = (0.0, 0.0)
+    success_after: float = 0.0
+    success_after_ci: tuple[float, float] = (0.0, 0.0)
+    success_gain_ci_low: float = 0.0
+    fresh_sessions: int = 0
+    fresh_success: float = 0.0
+    day_success: float = 0.0
+    promoted: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def failures(self) -> list[str]:
+        """What the demo promised and did not hold."""
+        checks = {
+            f"{self.captured_lost} exchanges were lost": self.captured_lost == 0,
+            f"{self.stored_duplicates} rows are doubled": self.stored_duplicates == 0,
+            f"{self.planted_found_at_rest} planted values rest in clear": self.planted_found_at_rest
+            == 0,
+            "the candidate is not shown to be better than its base": self.success_gain_ci_low > 0,
+            "no model was promoted": self.promoted is not None,
+            "fresh sessions do not succeed more often than before": self.fresh_success
+            > self.day_success,
+        }
+        return [text for text, holds in checks.items() if not holds]
+
+
+class Story:
+    """Prints the chapters; with ``--json`` they go to standard error."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        width = None if sys.stdout.isatty() else 110
+        self.console = Console(stderr=as_json, highlight=False, width=width)
+        self._number = 0
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the story began."""
+        return time.monotonic() - self._started
+
+    def chapter(self, title: str) -> None:
+        """Begin the next chapter."""
+        self._number += 1
+        self.console.print(
+            f"\n[bold cyan]{self._number}. {title}[/] [dim]({self.seconds:.0f} s)[/]"
+        )
+
+    def say(self, text: str) -> None:
+        """Print one line of the story."""
+        self.console.print(f"   {text}")
+
+    def table(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Print a few rows."""
+        table = Table(show_edge=False, pad_edge=False, header_style="dim")
+        for name in rows[0] if rows else ():
+            table.add_column(name)
+        for row in rows[:8]:
+            table.add_row(*(cell(value) for value in row.values()))
+        self.console.print(table if rows else "   [dim](nothing)[/]")
+
+    def last_table(self, result: Result) -> None:
+        """Print what was measured."""
+        table = Table(title="What this run measured", title_justify="left", show_header=False)
+        table.add_column(style="bold")
+        table.add_column(justify="right")
+        for name, text in _lines(result):
+            table.add_row(name, text)
+        self.console.print(table)
+
+
+def _lines(result: Result) -> list[tuple[str, str]]:
+    before, after = result.success_before_ci, result.success_after_ci
+    lines = [
+        ("exchanges sent by the agents", f"{result.exchanges_sent:,}"),
+        ("lost by capture", f"{result.captured_lost:,}"),
+        ("doubled in the lake", f"{result.stored_duplicates:,}"),
+    ]
+    lines += [(f"  {name}", f"{count:,}") for name, count in result.dispositions.items()]
+    lines += [(f"    {reason}", f"{count:,}") for reason, count in result.left_out.items()]
+    return [
+        *lines,
+        ("planted personal values", f"{result.planted:,}"),
+        (
+            f"found at rest in {result.files_scanned:,} files ({result.bytes_scanned / 1e6:,.0f} MB)",
+            f"{result.planted_found_at_rest:,}",
+        ),
+        (
+            "held-out tasks, base model",
+            f"{result.success_before:.0%}  [{before[0]:.0%}, {before[1]:.0%}]",
+        ),
+        (
+            "held-out tasks, promoted model",
+            f"{result.success_after:.0%}  [{after[0]:.0%}, {after[1]:.0%}]",
+        ),
+        ("gain, lower end of its 95 % interval", f"{result.success_gain_ci_low:+.0%}"),
+        ("sessions of the day", f"{result.day_success:.0%}"),
+        (
+            f"{result.fresh_sessions} fresh sessions through the gateway",
+            f"{result.fresh_success:.0%}",
+        ),
+        ("seconds", f"{result.seconds:.0f}"),
+    ]
+
+
+QUESTIONS = {
+    "How often do sessions succeed, by model version?": "select * from success_by_model",
+    "Which tools fail?": "select * from tool_failures",
+    "What was redacted?": "select * from redactions_by_type",
+    "What was left out, and why?": "select * from left_out_by_reason",
+}

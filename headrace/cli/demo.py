@@ -1,0 +1,65 @@
+"""``headrace demo``: the whole job on this machine, with real traffic and numbers."""
+
+import importlib.util
+import random
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.common import JsonOption, Running
+from headrace.render import print_json
+from trajectory.errors import ConfigurationError
+
+DEMO_HOME = Path(".headrace/demo")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(name="demo")(demo)
+
+
+def demo(
+    context: typer.Context,
+    seed: Annotated[
+        int | None, typer.Option(help="Decides tasks, people and weights; by default a new one.")
+    ] = None,
+    short: Annotated[bool, typer.Option("--short", help="About half as many sessions.")] = False,
+    provider: Annotated[
+        str, typer.Option(help="Who answers the agents: practice, openai or anthropic.")
+    ] = "practice",
+    model: Annotated[str | None, typer.Option(help="Model of a real provider.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Watch Headrace do its whole job: capture, govern, query, learn, serve, prove.
+
+    Exit code 1 when something that it promises did not hold.
+    """
+    if importlib.util.find_spec("examples.practice") is None:
+        raise ConfigurationError(
+            "the practice floor is not part of the package: clone the repository and run `make demo`."
+        )
+    if provider not in ("practice", "openai", "anthropic"):
+        raise ConfigurationError(
+            f"unknown provider {provider!r}. Valid: practice, openai, anthropic."
+        )
+    if provider != "practice" and model is None:
+        raise ConfigurationError(f"--provider {provider} needs --model NAME.")
+    from examples.practice.demo import Options, tell
+
+    home = Running.of(context).home_option or DEMO_HOME
+    result = tell(
+        Options(
+            seed=random.SystemRandom().randrange(10_000) if seed is None else seed,
+            home=home.absolute(),
+            short=short,
+            as_json=as_json,
+            provider=provider,
+            model=model,
+        )
+    )
+    if as_json:
+        print_json(asdict(result))
+    if result.failures:
+        raise typer.Exit(1)

@@ -1,0 +1,166 @@
+"""``headrace policy``: is it right, does it do what its examples say, and why did it decide so."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.common import JsonOption, Running
+from headrace.render import console, jsonable, print_fields, print_json, print_rows
+from trajectory.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from governance.policy import PolicyBundle
+    from governance.redact import Redactor
+    from governance.trial import Explanation
+
+app = typer.Typer(help="Policy bundles: check, test, explain.", no_args_is_help=True)
+
+BundleArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        help="Folder of policy documents, or a shipped name; by default the one in force."
+    ),
+]
+
+
+@app.command()
+def check(
+    context: typer.Context, bundle: BundleArgument = None, as_json: JsonOption = False
+) -> None:
+    """Load a bundle and its detectors; say file, line and field of what is wrong."""
+    loaded = _load(Running.of(context), bundle)
+    _redactor(loaded, b"headrace policy check")
+    print_fields(
+        {"bundle": loaded.path, "content_hash": loaded.content_hash, "valid": True}, as_json=as_json
+    )
+
+
+@app.command("test")
+def run_tests(
+    context: typer.Context, bundle: BundleArgument = None, as_json: JsonOption = False
+) -> None:
+    """Run the examples that are kept beside a bundle. Exit code 1 when one does not hold."""
+    from governance.trial import run_policy_tests
+
+    results = run_policy_tests(_load(Running.of(context), bundle), _redactor)
+    failed = [result for result in results if not result.passed]
+    if as_json:
+        print_json(jsonable(results))
+    else:
+        for result in results:
+            mark = "[green]✓[/]" if result.passed else "[red]✗[/]"
+            console().print(f"{mark} {result.file}:{result.line}: {result.name}")
+            for problem in result.problems:
+                console().print(f"    {problem}", markup=False)
+        console().print(f"{len(results) - len(failed)} passed, {len(failed)} failed")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def explain(
+    context: typer.Context,
+    what: Annotated[
+        str, typer.Argument(help="A step or exchange id, or a YAML file with a `given` case.")
+    ],
+    bundle: Annotated[
+        Path | None, typer.Option(help="Bundle to explain with; by default the one in force.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print each rule's verdict on one row or one example, with its reason; never the text."""
+    running = Running.of(context)
+    loaded = _load(running, bundle)
+    if Path(what).is_file():
+        explanation = _explain_file(loaded, Path(what))
+    else:
+        explanation = _explain_row(running, loaded, what)
+    if as_json:
+        print_json(jsonable(explanation))
+        return
+    out = console()
+    out.print(f"[bold]{explanation.decision}[/] under policy {explanation.policy_hash}")
+    if not explanation.current:
+        out.print(f"[yellow]the policy in force is another one now: {loaded.content_hash}[/]")
+    print_rows([jsonable(verdict) for verdict in explanation.verdicts], as_json=False)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of policy documents, for editors."""
+    from governance.policy import json_schema
+
+    print_json(json_schema())
+
+
+def _load(running: Running, bundle: Path | None) -> "PolicyBundle":
+    from governance.policy import load_bundle
+
+    return load_bundle(bundle or Path(running.settings.policy.bundle))
+
+
+def _redactor(bundle: "PolicyBundle", key: bytes) -> "Redactor":
+    from governance.redact import build_redactor
+
+    return build_redactor(bundle.redaction.spec, pseudonym_key=key, base=bundle.path)
+
+
+def _explain_file(bundle: "PolicyBundle", path: Path) -> "Explanation":
+    import yaml
+    from pydantic import ValidationError
+
+    from governance.trial import explain_exchange
+    from governance.trial.cases import Given
+    from governance.trial.run import TRIAL_KEY
+
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        given = Given.model_validate(
+            value.get("given", value) if isinstance(value, dict) else value
+        )
+    except (yaml.YAMLError, ValidationError) as error:
+        raise ConfigurationError(f"{path}: not an example: {error}") from None
+    return explain_exchange(bundle, _redactor(bundle, TRIAL_KEY), given)
+
+
+def _explain_row(running: Running, bundle: "PolicyBundle", name: str) -> "Explanation":
+    from governance.records import GovernanceRecord, LedgerRecord, QuarantineRecord
+    from governance.trial import explain_step
+
+    def rows(table: str, record: Any) -> list[Any]:
+        key = "step_id = $id" if table == "governance" else "(step_id = $id or exchange_id = $id)"
+        found = running.lake.query(
+            f"select * from {table} where {key}",  # noqa: S608 - fixed names
+            parameters={"id": name},
+        ).to_pylist()
+        return [_record(record, row) for row in found]
+
+    ledger = rows("exchanges", LedgerRecord)
+    step = (ledger[0].step_id if ledger else None) or name
+    governance = running.lake.query(
+        "select * from governance where step_id = $id order by decided_at", parameters={"id": step}
+    ).to_pylist()
+    quarantine = rows("quarantine", QuarantineRecord)
+    if not ledger and not governance and not quarantine:
+        raise ConfigurationError(
+            f"no step or exchange {name!r} in the lake, and no such file; "
+            "the tables `exchanges` and `steps` have the ids."
+        )
+    return explain_step(
+        bundle,
+        ledger=ledger[0] if ledger else None,
+        governance=[_record(GovernanceRecord, row) for row in governance],
+        quarantine=quarantine,
+    )
+
+
+def _record(kind: Any, row: dict[str, Any]) -> Any:
+    fields: dict[str, Any] = {}
+    for name in kind.__dataclass_fields__:
+        value = row.get(name)
+        if isinstance(value, list):
+            pairs = name == "redaction_counts"
+            value = dict(value) if pairs else tuple(value)
+        fields[name] = value
+    return kind(**fields)

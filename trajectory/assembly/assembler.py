@@ -214,6 +214,7 @@ class Assembler:
             sessions=[],
             servers=[],
             started=call.exchange.started_at.timestamp(),
+            answered=(call.exchange.ended_at or call.exchange.started_at).timestamp(),
             system="" if prints is None else prints.system,
             opening=sketch(self._make, identity.scope, opening),
             words=len(opening.split()),

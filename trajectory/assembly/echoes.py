@@ -16,8 +16,8 @@ from trajectory.assembly.state import PendingCall, StepNode, TrajectoryNode
 from trajectory.canonical import JsonValue
 from trajectory.message import Message, TextPart
 
-AUXILIARY_WINDOW_SECONDS = 30.0
-"""How near in time a title maker stands to the opening that it quotes."""
+AUXILIARY_WINDOW_SECONDS = 5.0
+"""How near a title maker starts to the opening that it quotes, or to the end of the first answer."""
 
 _RUN = 8
 _SKETCH = 4
@@ -174,7 +174,7 @@ def _quoted_opening(
         node
         for node in _under(index.by_opening, names)
         if _share(node.opening, names) >= 0.5
-        and abs(started - node.started) <= AUXILIARY_WINDOW_SECONDS
+        and _distance(node, started) <= AUXILIARY_WINDOW_SECONDS
         and node.system != system
         and (node.has_tools != has_tools or (not has_tools and node.words != words))
     ]
@@ -186,12 +186,16 @@ def _quoted_opening(
     if not fitting:
         return None
     node, aside = max(
-        fitting, key=lambda item: (-abs(started - item[0].started), item[0].trajectory_id)
+        fitting, key=lambda item: (-_distance(item[0], started), item[0].trajectory_id)
     )
     node.asides.append(system if aside else node.system)
     if not aside:
         node.system, node.words = system, words
     return Echo(EchoKind.AUXILIARY, node, None, opening_is_auxiliary=not aside)
+
+
+def _distance(node: TrajectoryNode, started: float) -> float:
+    return min(abs(started - node.started), abs(started - node.answered))
 
 
 def _is_aside(node: TrajectoryNode, words: int, *, has_tools: bool) -> bool:

@@ -92,6 +92,8 @@ class TrajectoryNode:
     servers: list[str]
     """Short hashes of the tool sessions whose dispatches were joined here."""
     started: float = 0.0
+    answered: float = 0.0
+    """When the first call ended."""
     system: str = ""
     """Hash of the system prompt of the agent's first call."""
     opening: list[str] = field(default_factory=list)

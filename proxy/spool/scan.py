@@ -213,9 +213,10 @@ class WriterScan:
                 where = exchange.position
                 self._damage(where.segment, where.offset, where.offset, "record")
         time = max((exchange.last_at for exchange in self._open.values()), default=0.0)
+        begins = [Place(o.position.segment, o.position.offset) for o in self._open.values()]
         self._open.clear()
         item = Item(time, tuple(lost), bound.last, ended=True)
-        self._ready.append((item, bound.last))
+        self._ready.append((item, min(begins, default=bound.last)))
 
     def _damage(self, number: int, start: int, end: int, reason: str) -> None:
         self._damaged.append(Damage(self._writer, number, start, end - start, reason))

@@ -171,7 +171,7 @@ def test_damage_is_skipped_and_counted(tmp_path: Path, where: str) -> None:
 STEPS = ("head", "request", "answer", "response", "end")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     order=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1)), max_size=60),
     limits=st.lists(st.integers(1, 4), min_size=1, max_size=40),

@@ -11,6 +11,8 @@ from train.source import LearningSource
 from trajectory.message import Message
 
 _BATCH = 10_000
+_EXACT = "exact"
+_ENGINE_COLUMNS = "prompt_token_ids, completion_token_ids, logprobs, token_fidelity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,16 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
+class StepTokens:
+    """The exact tokens of one step, as its engine reported them."""
+
+    prompt_ids: tuple[int, ...] = field(repr=False)
+    completion_ids: tuple[int, ...] = field(repr=False)
+    logprobs: tuple[float, ...] = field(repr=False)
+    """Of the completion's tokens under the model that sampled them."""
+
+
+@dataclass(frozen=True, slots=True)
 class ContentStore:
     """The messages and tools of some items, held in memory while rows are made."""
 
@@ -31,6 +43,8 @@ class ContentStore:
     """(tenant, message id) → message."""
     tools: dict[tuple[str, str], tuple[dict[str, Any], ...]] = field(repr=False)
     """(tenant, harness id) → tool definitions."""
+    tokens: dict[tuple[str, str], StepTokens] = field(default_factory=dict, repr=False)
+    """(tenant, step id) → exact tokens; only of steps that have all of them."""
 
     @classmethod
     def read(cls, source: LearningSource, items: Sequence[Item]) -> "ContentStore":
@@ -45,7 +59,19 @@ class ContentStore:
             (row["tenant_id"], row["harness_id"]): tuple(to_tools(json.loads(row["tools"])))
             for row in _rows(source, "harnesses", "harness_id", "tools", harness_ids)
         }
-        return cls(messages=messages, tools=tools)
+        step_ids = [
+            step for item in items if item.capture_level == "tokens" for step in item.step_ids
+        ]
+        tokens = {
+            (row["tenant_id"], row["step_id"]): StepTokens(
+                prompt_ids=tuple(row["prompt_token_ids"]),
+                completion_ids=tuple(row["completion_token_ids"]),
+                logprobs=tuple(row["logprobs"]),
+            )
+            for row in _rows(source, "tokens", "step_id", _ENGINE_COLUMNS, sorted(step_ids))
+            if row["token_fidelity"] == _EXACT and _is_whole(row)
+        }
+        return cls(messages=messages, tools=tools, tokens=tokens)
 
     def conversation(self, item: Item) -> Conversation:
         """Return an item's conversation.
@@ -64,6 +90,13 @@ class ContentStore:
                 trained.append(len(chat) - 1)
         tools = self.tools.get((item.tenant_id, item.harness_id or ""), ())
         return Conversation(messages=tuple(chat), trained=tuple(trained), tools=tools)
+
+
+def _is_whole(row: dict[str, Any]) -> bool:
+    completion, logprobs = row["completion_token_ids"], row["logprobs"]
+    return bool(row["prompt_token_ids"] and completion and logprobs) and len(completion) == len(
+        logprobs
+    )
 
 
 def _rows(

@@ -54,8 +54,15 @@ def read_yaml(path: Path) -> tuple[Any, yaml.Node]:
     return value, node
 
 
-def parse[D: Document](model: type[D], value: Any, *, path: Path, node: yaml.Node) -> D:
-    """Validate a document.
+def parse[M: BaseModel](
+    model: type[M],
+    value: Any,
+    *,
+    path: Path,
+    node: yaml.Node,
+    within: tuple[int | str, ...] = (),
+) -> M:
+    """Validate a document, or the part of it that stands at ``within``.
 
     Raises:
         DocumentError: with one line per wrong field.
@@ -63,10 +70,10 @@ def parse[D: Document](model: type[D], value: Any, *, path: Path, node: yaml.Nod
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        lines = [
-            f"{path}:{_line(node, details['loc'])}: {_field(details['loc'])}: {_explain(details)}"
-            for details in error.errors(include_url=False, include_context=True)
-        ]
+        lines = []
+        for details in error.errors(include_url=False, include_context=True):
+            location = (*within, *details["loc"])
+            lines.append(f"{path}:{_line(node, location)}: {_field(location)}: {_explain(details)}")
         raise DocumentError("\n".join(lines)) from None
 
 

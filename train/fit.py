@@ -88,7 +88,9 @@ def fit(
     with quiet_libraries(out / "scratch", **reporters):
         import torch
         from transformers import set_seed
+        from transformers.utils.logging import disable_progress_bar
 
+        disable_progress_bar()
         set_seed(spec.training.seed)
         tokenizer = load_tokenizer(base)
         progress("rows", 0, None)
@@ -108,6 +110,8 @@ def _train(
     resume: bool,
     progress: Progress,
 ) -> FitResult:
+    from transformers import PrinterCallback
+
     model = load_model(base)
     metrics = out / "metrics.jsonl"
     if not resume:
@@ -124,6 +128,8 @@ def _train(
             adapter=None if spec.adapter is None else _adapter(spec.adapter),
         )
     )
+    # The trainer's own printer writes every record to standard output.
+    trainer.remove_callback(PrinterCallback)
     started = time.monotonic()
     _run(trainer, out, resume=resume)
     seconds = time.monotonic() - started

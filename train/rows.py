@@ -46,6 +46,21 @@ class MaskOutcome:
     special_token_in_content (text that would be read as a turn's end or beginning)."""
 
 
+class Turn(NamedTuple):
+    """One answer of the assistant and everything before it."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOutcome:
+    """The turns of one conversation, and why some could not be had."""
+
+    turns: tuple[Turn, ...]
+    dropped: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Masker:
     """Renders and masks conversations for one tokenizer."""
@@ -84,6 +99,22 @@ class Masker:
             dropped.extend(reasons[index] for index in sorted(failed))
             wanted = [index for index in wanted if index not in covered and index not in failed]
         return MaskOutcome(rows=tuple(reversed(rows)), dropped=tuple(dropped))
+
+    def turns(
+        self,
+        messages: Sequence[ChatMessage],
+        trained: Collection[int],
+        *,
+        tools: Sequence[dict[str, Any]] = (),
+    ) -> TurnOutcome:
+        """Return one prompt and answer for each trained message, its history in the prompt."""
+        turns: list[Turn] = []
+        dropped: list[str] = []
+        for index in sorted(trained):
+            outcome = self.mask(messages, [index], tools=tools)
+            dropped.extend(outcome.dropped)
+            turns.extend(_split(row) for row in outcome.rows)
+        return TurnOutcome(tuple(turns), tuple(dropped))
 
     def prompt_ids(
         self, messages: Sequence[ChatMessage], *, tools: Sequence[dict[str, Any]] = ()
@@ -186,6 +217,12 @@ class Masker:
 class _Span(NamedTuple):
     begin: int
     end: int
+
+
+def _split(row: Masked) -> Turn:
+    """Split a row whose only learned span is at its end."""
+    first = next(place for place, label in enumerate(row.labels) if label != IGNORED)
+    return Turn(row.input_ids[:first], row.input_ids[first:])
 
 
 def _texts(value: Any) -> Iterator[str]:

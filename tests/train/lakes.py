@@ -8,7 +8,7 @@ from governance.records import GovernanceRecord, GovernedBatch, LedgerRecord
 from lakehouse.lake import Lake
 from trajectory.canonical import canonical_json, content_hash
 from trajectory.message import Message, TextPart, ToolCallPart, ToolResultPart
-from trajectory.step import Harness, Signal, Step, StoredMessage
+from trajectory.step import Harness, Signal, Step, StoredMessage, Tokens
 
 START = datetime(2026, 11, 1, 12, tzinfo=UTC)
 PURPOSES = ("debug", "train_sft", "train_preference", "train_rl")
@@ -27,6 +27,8 @@ class Session:
     subject: str = "b2:subject-1"
     answer: str | None = None
     question: str | None = None
+    tokens: tuple[Tokens, ...] = ()
+    """Exact tokens of its steps, when the engine gave them."""
 
     @property
     def trajectory(self) -> str:
@@ -75,6 +77,7 @@ class Session:
             harness_id="h1",
             http_status=200,
             group_id=self.group,
+            capture_level="tokens" if self.tokens else "text",
         )
 
 
@@ -105,6 +108,7 @@ def batch(*sessions: Session, extra_steps: tuple[Step, ...] = ()) -> GovernedBat
             for (tenant, message_id), message in messages.items()
         ),
         steps=tuple(steps),
+        tokens=tuple(tokens for session in sessions for tokens in session.tokens),
         signals=tuple(_signal(s) for s in sessions if s.reward is not None),
         harnesses=tuple(
             Harness(

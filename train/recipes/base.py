@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from train.content import ContentStore
+from train.chat import UnrenderableError
+from train.content import ContentStore, Conversation
+from train.documents import StrictModel
 from train.recipes.settings import RecipeSpec
 from train.rows import Masker
 from train.substrate import ScoredItem
@@ -61,9 +63,12 @@ class RowBuilder:
             column.append(values[name])
         self._item_ids.append(item_ids)
 
+    def __len__(self) -> int:
+        return len(self._item_ids)
+
     def build(self) -> Rows:
         """Return the rows."""
-        return Rows(self._columns, dict(sorted(self.dropped.items())), tuple(self._item_ids))
+        return Rows(self._columns, counted(self.dropped), tuple(self._item_ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,11 @@ class RecipeModule(Protocol):
         """The purpose that every item must be allowed for."""
         ...
 
+    @property
+    def options(self) -> type[StrictModel]:
+        """What ``spec.options`` may hold."""
+        ...
+
     def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
         """Choose items of the train side; cheap, without content."""
         ...
@@ -107,6 +117,38 @@ class RecipeModule(Protocol):
     def trainer(self, parts: TrainerParts) -> Any:
         """Return the TRL trainer, ready to train."""
         ...
+
+
+def conversation_of(
+    entry: ScoredItem, content: ContentStore, builder: RowBuilder
+) -> Conversation | None:
+    """Return an item's conversation, or count why there is none."""
+    try:
+        return content.conversation(entry.item)
+    except UnrenderableError as error:
+        builder.dropped[error.reason] += 1
+        return None
+
+
+def groups_with_contrast(
+    items: Sequence[ScoredItem], fallen: Counter[str]
+) -> list[tuple[ScoredItem, ...]]:
+    """Return the attempts at each task that has some that were rewarded and some that were not.
+
+    A task with one attempt, or whose attempts all ended alike, says nothing about better or worse.
+    """
+    groups: dict[tuple[str, str], list[ScoredItem]] = {}
+    for entry in items:
+        groups.setdefault((entry.item.tenant_id, entry.item.group_id), []).append(entry)
+    kept = []
+    for _, group in sorted(groups.items()):
+        if len(group) == 1:
+            fallen["group_of_one"] += 1
+        elif len({entry.rewarded for entry in group}) == 1:
+            fallen["no_contrast"] += len(group)
+        else:
+            kept.append(tuple(group))
+    return kept
 
 
 def train_side(items: Sequence[ScoredItem], fallen: Counter[str]) -> list[ScoredItem]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
 from pydantic import Field
 
 from train.documents import Document, StrictModel, merge, parse, read_yaml
@@ -135,7 +136,16 @@ def load_recipe(path: Path) -> Recipe:
     if name in RECIPES and isinstance(spec, dict):
         shipped, _ = read_yaml(_SHIPPED / f"{name}.yaml")
         value = {**value, "spec": merge(shipped["spec"], spec)}
-    return parse(Recipe, value, path=path, node=node)
+    recipe = parse(Recipe, value, path=path, node=node)
+    _check_options(recipe, path, node)
+    return recipe
+
+
+def _check_options(recipe: Recipe, path: Path, node: yaml.Node) -> None:
+    from train.recipes import recipe_module
+
+    options = recipe_module(recipe.spec.recipe).options
+    parse(options, recipe.spec.options, path=path, node=node, within=("spec", "options"))
 
 
 def shipped_recipe(name: str) -> Recipe:

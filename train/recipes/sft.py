@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from train.chat import UnrenderableError
 from train.content import ContentStore
 from train.documents import StrictModel
 from train.recipes.base import (
@@ -12,6 +11,7 @@ from train.recipes.base import (
     Rows,
     Selection,
     TrainerParts,
+    conversation_of,
     counted,
     limited,
     train_side,
@@ -33,6 +33,7 @@ class SupervisedRecipe:
 
     name = "sft"
     purpose = "train_sft"
+    options: type[StrictModel] = SftOptions
 
     def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
         options = SftOptions.model_validate(spec.options)
@@ -55,10 +56,8 @@ class SupervisedRecipe:
     ) -> Rows:
         builder = RowBuilder("input_ids", "labels")
         for (entry,) in selection.units:
-            try:
-                conversation = content.conversation(entry.item)
-            except UnrenderableError as error:
-                builder.dropped[error.reason] += 1
+            conversation = conversation_of(entry, content, builder)
+            if conversation is None:
                 continue
             outcome = masker.mask(
                 conversation.messages, conversation.trained, tools=conversation.tools

@@ -1,0 +1,331 @@
+"""Each recipe takes what it can learn from, counts the rest, and its trainer really learns it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakehouse.lake import Lake
+from tests.train.lakes import Session, lake_of
+from tests.train.test_substrate import build
+from train.content import ContentStore
+from train.documents import merge
+from train.errors import DocumentError
+from train.fit import FitResult, fit
+from train.recipes import recipe_module
+from train.recipes.awr import AwrOptions, row_weights
+from train.recipes.base import Rows, Selection
+from train.recipes.settings import RECIPES, Recipe, RecipeSpec, load_recipe, shipped_recipe
+from train.rows import Masker
+from train.substrate import ScoredItem, load_items
+from trajectory.step import Tokens
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+PURPOSES = ["train_sft", "train_preference", "train_rl"]
+
+
+def spec(name: str, **changes: Any) -> RecipeSpec:
+    small = {"epochs": 1, "batch_size": 4, "threads": 1, "log_steps": 1, "warmup_share": 0}
+    document = shipped_recipe(name).model_dump(mode="json")
+    return Recipe.model_validate(
+        merge(merge(document, {"spec": {"training": small}}), {"spec": changes})
+    ).spec
+
+
+def attempts(count: int = 32, size: int = 4) -> list[Session]:
+    """Groups of attempts at one question; every second attempt was right."""
+    return [
+        Session(
+            n,
+            reward=float(n % 2),
+            group=f"g{n // size}",
+            question=f"What do {n // size} lamps cost?",
+            answer=f"They cost {n}.",
+        )
+        for n in range(count)
+    ]
+
+
+def prepared(
+    lake: Lake, out: Path, used: RecipeSpec
+) -> tuple[list[ScoredItem], Selection, ContentStore]:
+    items = load_items(build(lake, out, purposes=PURPOSES, split={"holdout": 0.0}))
+    selection = recipe_module(used.recipe).select(items, used)
+    return items, selection, ContentStore.read(lake, [entry.item for entry in selection.items])
+
+
+def train(
+    used: RecipeSpec, selection: Selection, content: ContentStore, base: Path, out: Path
+) -> FitResult:
+    def make_rows(tokenizer: Any) -> Rows:
+        masker = Masker(tokenizer, max_length=used.data.max_length)
+        return recipe_module(used.recipe).rows(selection, content, masker, used)
+
+    return fit(used, base=base, make_rows=make_rows, out=out)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_item_is_used_or_counted(name: str, tmp_path: Path) -> None:
+    sessions = [*attempts(), Session(90), Session(91, reward=0.0)]
+    lake = lake_of(tmp_path / "lake", *sessions)
+    items, selection, _ = prepared(lake, tmp_path / "out", spec(name))
+    assert len(selection.items) + sum(selection.fallen.values()) == len(items) == 34
+
+
+@pytest.mark.parametrize("name", ["awr", "kto", "dpo", "grpo_replay"])
+def test_without_contrast_there_is_nothing_to_prefer(name: str, tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *(Session(n, group=f"g{n // 4}") for n in range(16)))
+    _, selection, _ = prepared(lake, tmp_path / "out", spec(name))
+    assert selection.units == ()
+    assert set(selection.fallen) <= {"no_contrast", "no_exact_tokens"}
+
+
+def test_one_attempt_per_task_gives_no_pairs(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *(Session(n, reward=float(n % 2)) for n in range(16)))
+    _, selection, _ = prepared(lake, tmp_path / "out", spec("dpo"))
+    assert (selection.units, dict(selection.fallen)) == ((), {"group_of_one": 16})
+
+
+def test_pairs_share_their_prompt_and_end_where_the_turn_ends(
+    tokenizer: Any, tmp_path: Path
+) -> None:
+    used = spec("dpo")
+    lake = lake_of(tmp_path / "lake", *attempts())
+    _, selection, content = prepared(lake, tmp_path / "out", used)
+    rows = recipe_module("dpo").rows(selection, content, Masker(tokenizer), used)
+    assert len(rows) == 8
+    for prompt, chosen, rejected in zip(
+        *(rows.columns[name] for name in ("prompt_ids", "chosen_ids", "rejected_ids")), strict=True
+    ):
+        assert tokenizer.decode(prompt).endswith("<|im_start|>assistant\n")
+        assert chosen[-1] == rejected[-1] == tokenizer.eos_token_id
+        assert chosen != rejected
+
+
+def test_kto_labels_follow_the_reward_and_order_is_seeded(tokenizer: Any, tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *attempts())
+    orders = []
+    for seed in (1, 1, 2):
+        used = spec("kto", training={"seed": seed})
+        _, selection, content = prepared(lake, tmp_path / "out", used)
+        rows = recipe_module("kto").rows(selection, content, Masker(tokenizer), used)
+        assert sum(rows.columns["label"]) == len(rows) / 2 == 32
+        orders.append(rows.item_ids)
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_awr_weights_follow_the_advantage_in_the_own_group(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *attempts(8))
+    _, selection, _ = prepared(lake, tmp_path / "out", spec("awr"))
+    weights = row_weights(selection.items, AwrOptions(temperature=1.0))
+    good = {weights[e.item.item_id] for e in selection.items if e.rewarded}
+    bad = {weights[e.item.item_id] for e in selection.items if not e.rewarded}
+    assert good.pop() / bad.pop() == pytest.approx(2.718281828)
+    assert sum(weights.values()) == pytest.approx(len(weights))
+
+
+def test_awr_with_equal_weights_is_sft(tiny_model: Path, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    lake = lake_of(tmp_path / "lake", *attempts(8))
+    common = {"training": {"learning_rate": 0.01, "group_by_length": False}}
+    results = []
+    for name, options in (("sft", {"rewarded_only": False}), ("awr", {"temperature": 1e9})):
+        used = spec(name, options=options, **common)
+        _, selection, content = prepared(lake, tmp_path / "out", used)
+        fitted = train(used, selection, content, tiny_model, tmp_path / name)
+        results.append(load_file(fitted.model / "model.safetensors"))
+    for name, tensor in results[0].items():
+        torch.testing.assert_close(tensor, results[1][name], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["awr", "dpo", "kto"])
+def test_trainer_changes_the_model(name: str, tiny_model: Path, tmp_path: Path) -> None:
+    used = spec(name, training={"learning_rate": 0.01})
+    lake = lake_of(tmp_path / "lake", *attempts())
+    _, selection, content = prepared(lake, tmp_path / "out", used)
+    fitted = train(used, selection, content, tiny_model, tmp_path / "run")
+    before = (tiny_model / "model.safetensors").read_bytes()
+    assert (fitted.model / "model.safetensors").read_bytes() != before
+    assert fitted.steps == -(-len(fitted.rows) // 4)
+    assert fitted.final_loss is not None
+
+
+def with_tokens(session: Session, tokenizer: Any, *, rewritten: bool = False) -> Session:
+    """Give a session exact tokens, as if an engine had reported them."""
+    draw = session.number
+    masker = Masker(tokenizer)
+    from train.chat import to_chat
+
+    chat = [message for m in session.messages() for message in to_chat(m)]
+    rows = []
+    for index, end in ((0, 2), (1, 4)):
+        (turn,) = masker.turns(chat, [end]).turns
+        prompt = turn.prompt_ids[1:] if rewritten and index == 1 else turn.prompt_ids
+        rows.append(
+            Tokens(
+                tenant_id=session.tenant,
+                trajectory_id=session.trajectory,
+                step_id=f"{session.trajectory}-{index}",
+                started_at=session.step(index).started_at,
+                tokenizer_id="tiny",
+                prompt_token_ids=tuple(prompt),
+                completion_token_ids=tuple(turn.completion_ids),
+                logprobs=tuple(
+                    -5.0 - 0.01 * ((draw + i) % 50) for i in range(len(turn.completion_ids))
+                ),
+                loss_mask=None,
+                model_served="practice@0001",
+                token_fidelity="exact",
+            )
+        )
+    return replace(session, tokens=tuple(rows))
+
+
+def replayed(
+    tokenizer: Any, tmp_path: Path, sessions: Sequence[Session], **changes: Any
+) -> tuple[RecipeSpec, Selection, ContentStore, Rows]:
+    used = spec("grpo_replay", **changes)
+    lake = lake_of(tmp_path / "lake", *sessions)
+    _, selection, content = prepared(lake, tmp_path / "out", used)
+    rows = recipe_module("grpo_replay").rows(selection, content, Masker(tokenizer), used)
+    return used, selection, content, rows
+
+
+def test_attempts_are_whole_episodes_with_outside_tokens_masked(
+    tokenizer: Any, tmp_path: Path
+) -> None:
+    sessions = [with_tokens(session, tokenizer) for session in attempts(16)]
+    _, _, _, rows = replayed(tokenizer, tmp_path, sessions)
+    assert len(rows) == 4
+    attempt = rows.columns["attempts"][0][0]
+    spoken = [t for t, m in zip(attempt.completion_ids, attempt.env_mask, strict=True) if m]
+    outside = [t for t, m in zip(attempt.completion_ids, attempt.env_mask, strict=True) if not m]
+    assert tokenizer.decode(spoken).count("<|im_end|>") == 2
+    assert "total" in tokenizer.decode(outside)
+    assert len(attempt.logprobs) == len(attempt.completion_ids)
+
+
+def test_history_that_was_rendered_anew_is_dropped_not_repaired(
+    tokenizer: Any, tmp_path: Path
+) -> None:
+    sessions = [with_tokens(s, tokenizer, rewritten=s.number < 4) for s in attempts(16)]
+    _, _, _, rows = replayed(tokenizer, tmp_path, sessions)
+    assert rows.dropped == {"prompt_rewritten": 4}
+    assert len(rows) == 3
+
+
+def test_replay_loss_and_gradients_equal_a_direct_implementation(
+    tokenizer: Any, tiny_model: Path, tmp_path: Path
+) -> None:
+    import torch
+
+    sessions = [with_tokens(session, tokenizer) for session in attempts(8)]
+    used, _, _, rows = replayed(
+        tokenizer,
+        tmp_path,
+        sessions,
+        training={"batch_size": 8},
+        options={"off_policy_threshold": None},
+    )
+    trainer, model = replay_trainer(used, rows, tiny_model, tokenizer, tmp_path)
+    batch = [{"prompt": str(place)} for place in (0, 1) for _ in range(4)]
+    model.train()
+    trainer.current_gradient_accumulation_steps = 1
+    inputs = trainer._generate_and_score_completions(batch)
+    loss = trainer.compute_loss(model, inputs)
+    loss.backward()
+    found = {name: p.grad.clone() for name, p in model.named_parameters()}
+    model.zero_grad()
+    direct = direct_loss(model, rows, epsilon=0.2)
+    direct.backward()
+    assert float(loss) == pytest.approx(float(direct), abs=1e-5)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(found[name], parameter.grad, atol=1e-5, rtol=1e-4)
+
+
+def replay_trainer(
+    used: RecipeSpec, rows: Rows, base: Path, tokenizer: Any, out: Path
+) -> tuple[Any, Any]:
+    from train.fit import _arguments, load_model
+    from train.recipes.base import TrainerParts
+
+    model = load_model(base)
+    arguments = {**_arguments(used.training, len(rows), out), "report_to": []}
+    parts = TrainerParts(
+        spec=used,
+        model=model,
+        tokenizer=tokenizer,
+        base=base,
+        rows=rows,
+        arguments=arguments,
+        callbacks=[],
+        adapter=None,
+    )
+    return recipe_module("grpo_replay").trainer(parts), model
+
+
+def direct_loss(model: Any, rows: Rows, *, epsilon: float) -> Any:
+    """GRPO's clipped loss, token mean over the batch (DAPO's normaliser), attempt by attempt."""
+    import torch
+
+    total, spoken = torch.zeros(()), 0
+    for group, logged in zip(rows.columns["attempts"], rows.columns["rewards"], strict=True):
+        rewards = torch.tensor(logged)
+        advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
+        for attempt, advantage in zip(group, advantages, strict=True):
+            ids = torch.tensor([attempt.prompt_ids + attempt.completion_ids])
+            start = len(attempt.prompt_ids) - 1
+            logits = model(input_ids=ids).logits[0, start:-1]
+            logps = logits.log_softmax(-1).gather(-1, ids[0, start + 1 :, None])[:, 0]
+            ratio = torch.exp(logps - torch.tensor(attempt.logprobs))
+            clipped = ratio.clamp(1 - epsilon, 1 + epsilon)
+            losses = -torch.minimum(ratio * advantage, clipped * advantage)
+            mask = torch.tensor(attempt.env_mask)
+            total = total + (losses * mask).sum()
+            spoken += int(mask.sum())
+    return total / spoken
+
+
+def test_replay_trains(tokenizer: Any, tiny_model: Path, tmp_path: Path) -> None:
+    sessions = [with_tokens(session, tokenizer) for session in attempts(32)]
+    used, selection, content, _ = replayed(
+        tokenizer, tmp_path, sessions, training={"learning_rate": 0.01, "batch_size": 8}
+    )
+    fitted = train(used, selection, content, tiny_model, tmp_path / "run")
+    before = (tiny_model / "model.safetensors").read_bytes()
+    assert (fitted.model / "model.safetensors").read_bytes() != before
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_shipped_file_has_the_name_of_its_recipe(name: str) -> None:
+    assert shipped_recipe(name).spec.recipe == shipped_recipe(name).metadata.name == name
+
+
+def test_own_file_takes_the_rest_from_the_shipped_one(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "apiVersion: headrace/v1\nkind: Recipe\nmetadata: {name: mine}\n"
+        "spec:\n  recipe: dpo\n  training: {epochs: 2}\n"
+    )
+    mine = load_recipe(path).spec
+    assert mine.training.epochs == 2
+    assert mine.training.learning_rate == shipped_recipe("dpo").spec.training.learning_rate
+
+
+def test_wrong_option_names_file_line_and_field(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "apiVersion: headrace/v1\nkind: Recipe\nmetadata: {name: mine}\n"
+        "spec:\n  recipe: sft\n  options:\n    rewarded: true\n  training:\n    epochs: -1\n"
+    )
+    with pytest.raises(DocumentError) as caught:
+        load_recipe(path)
+    assert f"{path}:9: spec.training.epochs: input should be greater than 0" in str(caught.value)
+    path.write_text(path.read_text().replace("-1", "1"))
+    with pytest.raises(DocumentError, match=r":7: spec.options.rewarded: unknown field"):
+        load_recipe(path)

@@ -1,0 +1,160 @@
+"""Advantage-weighted regression: supervised, each row weighted by its exponentiated advantage.
+
+After Peng et al., Advantage-Weighted Regression (arXiv 1910.00177): the weight of a row is
+``exp((reward - baseline) / temperature)``, cut at ``largest_weight`` and scaled to a mean of 1.
+The baseline is the mean reward of the row's own group of attempts, or of all items where an item
+is alone in its group. TRL's SFTTrainer learns; only the loss of each row is scaled.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from math import exp
+from typing import Any
+
+from pydantic import Field
+
+from train.content import ContentStore
+from train.documents import StrictModel
+from train.recipes.base import (
+    RowBuilder,
+    Rows,
+    Selection,
+    TrainerParts,
+    conversation_of,
+    counted,
+    limited,
+    train_side,
+)
+from train.recipes.settings import RecipeSpec
+from train.rows import Masker
+from train.substrate import ScoredItem
+
+
+class AwrOptions(StrictModel):
+    """What ``awr`` alone knows."""
+
+    temperature: float = Field(default=0.5, gt=0)
+    """The lower, the more the best rows count."""
+    largest_weight: float = Field(default=5.0, gt=0)
+
+
+def row_weights(items: Sequence[ScoredItem], options: AwrOptions) -> dict[str, float]:
+    """Return item id → weight, with a mean of 1 over the items."""
+    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for entry in items:
+        groups[entry.item.tenant_id, entry.item.group_id].append(entry.reward)
+    overall = sum(entry.reward for entry in items) / max(1, len(items))
+    weights = {}
+    for entry in items:
+        group = groups[entry.item.tenant_id, entry.item.group_id]
+        baseline = sum(group) / len(group) if len(group) > 1 else overall
+        weights[entry.item.item_id] = min(
+            options.largest_weight, exp((entry.reward - baseline) / options.temperature)
+        )
+    scale = len(weights) / (sum(weights.values()) or 1.0)
+    return {item_id: weight * scale for item_id, weight in weights.items()}
+
+
+class WeightedRecipe:
+    """Learns from everything, and more from what went better than its like."""
+
+    name = "awr"
+    purpose = "train_sft"
+    options: type[StrictModel] = AwrOptions
+
+    def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
+        fallen: Counter[str] = Counter()
+        usable = train_side(items, fallen)
+        if len({entry.reward for entry in usable}) < 2:
+            # Equal rewards give equal weights: that would be imitation under another name.
+            fallen["no_contrast"] += len(usable)
+            usable = []
+        units = limited([(entry,) for entry in usable], spec.data.maximum_items, fallen)
+        return Selection(units=units, fallen=counted(fallen))
+
+    def rows(
+        self, selection: Selection, content: ContentStore, masker: Masker, spec: RecipeSpec
+    ) -> Rows:
+        weights = row_weights(selection.items, AwrOptions.model_validate(spec.options))
+        builder = RowBuilder("input_ids", "labels", "weight")
+        for (entry,) in selection.units:
+            conversation = conversation_of(entry, content, builder)
+            if conversation is None:
+                continue
+            outcome = masker.mask(
+                conversation.messages, conversation.trained, tools=conversation.tools
+            )
+            builder.dropped.update(outcome.dropped)
+            for row in outcome.rows:
+                weight = weights[entry.item.item_id]
+                builder.add(entry.item.item_id, **row._asdict(), weight=weight)
+        return builder.build()
+
+    def trainer(self, parts: TrainerParts) -> Any:
+        from datasets import Dataset
+        from trl import SFTConfig
+
+        arguments = SFTConfig(
+            **parts.arguments,
+            train_sampling_strategy="group_by_length"
+            if parts.spec.training.group_by_length
+            else "random",
+            max_length=None,
+            dataset_kwargs={"skip_prepare_dataset": True},
+            # The collator needs the weights, which no model's forward takes.
+            remove_unused_columns=False,
+        )
+        return _trainer_class()(
+            model=parts.model,
+            args=arguments,
+            train_dataset=Dataset.from_dict(dict(parts.rows.columns)),
+            data_collator=_collator(parts.tokenizer.pad_token_id),
+            processing_class=parts.tokenizer,
+            callbacks=list(parts.callbacks),
+            peft_config=parts.adapter,
+        )
+
+
+def _collator(pad_token_id: int) -> Any:
+    """Return TRL's collator with one more tensor: the weights of the rows."""
+    import torch
+    from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
+
+    plain = DataCollatorForLanguageModeling(pad_token_id=pad_token_id)
+
+    def collate(examples: list[dict[str, Any]]) -> dict[str, Any]:
+        weights = torch.tensor([example["weight"] for example in examples])
+        return {**plain(examples), "weights": weights}
+
+    return collate
+
+
+def _trainer_class() -> Any:
+    import torch
+    from trl import SFTTrainer
+
+    class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
+        """SFTTrainer whose rows count by their weight."""
+
+        def compute_loss(
+            self,
+            model: Any,
+            inputs: dict[str, Any],
+            return_outputs: bool = False,
+            num_items_in_batch: Any = None,
+        ) -> Any:
+            inputs = dict(inputs)
+            weights, labels = inputs.pop("weights"), inputs.pop("labels")
+            outputs = model(**inputs, use_cache=False)
+            losses = torch.nn.functional.cross_entropy(
+                outputs.logits[:, :-1].float().transpose(1, 2), labels[:, 1:], reduction="none"
+            )
+            learned = (labels[:, 1:] != -100).sum()
+            count = learned if num_items_in_batch is None else num_items_in_batch
+            loss = (losses.sum(dim=1) * weights.to(losses)).sum() / count
+            return (loss, outputs) if return_outputs else loss
+
+    return WeightedTrainer
+
+
+RECIPE = WeightedRecipe()

@@ -1,0 +1,129 @@
+"""DPO on pairs mined from attempts at the same task.
+
+Where two attempts saw exactly the same up to some answer, answered differently, and one was
+rewarded and the other not, these two answers are a pair: one assistant message each, the shared
+history in the prompt. TRL's DPOTrainer learns.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from train.content import ContentStore
+from train.documents import StrictModel
+from train.recipes.base import (
+    RowBuilder,
+    Rows,
+    Selection,
+    TrainerParts,
+    conversation_of,
+    counted,
+    groups_with_contrast,
+    limited,
+    train_side,
+)
+from train.recipes.settings import RecipeSpec
+from train.rows import Masker
+from train.substrate import ScoredItem
+
+
+class DpoOptions(StrictModel):
+    """What ``dpo`` alone knows."""
+
+    beta: float = Field(default=0.1, gt=0)
+    """How strongly the model is held to its base."""
+    pairs_per_context: int = Field(default=1, ge=1)
+    """The most pairs that begin at the same place of the same task."""
+
+
+class PreferenceRecipe:
+    """Learns to prefer the better of two answers at the same place."""
+
+    name = "dpo"
+    purpose = "train_preference"
+    options: type[StrictModel] = DpoOptions
+
+    def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
+        fallen: Counter[str] = Counter()
+        groups = groups_with_contrast(train_side(items, fallen), fallen)
+        units = limited(groups, spec.data.maximum_items, fallen)
+        return Selection(units=units, fallen=counted(fallen))
+
+    def rows(
+        self, selection: Selection, content: ContentStore, masker: Masker, spec: RecipeSpec
+    ) -> Rows:
+        options = DpoOptions.model_validate(spec.options)
+        builder = RowBuilder("prompt_ids", "chosen_ids", "rejected_ids")
+        for group in selection.units:
+            pairs = _pairs(group, content, masker, builder, options.pairs_per_context)
+            if not pairs:
+                builder.dropped["no_shared_context"] += 1
+            for item_ids, prompt, chosen, rejected in pairs:
+                builder.add(
+                    item_ids,
+                    prompt_ids=list(prompt),
+                    chosen_ids=list(chosen),
+                    rejected_ids=list(rejected),
+                )
+        return builder.build()
+
+    def trainer(self, parts: TrainerParts) -> Any:
+        from datasets import Dataset
+        from trl import DPOConfig, DPOTrainer
+
+        class PreparedTrainer(DPOTrainer):  # type: ignore[misc]
+            """DPOTrainer on rows that are token ids already."""
+
+            def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
+                return dataset
+
+        options = DpoOptions.model_validate(parts.spec.options)
+        return PreparedTrainer(
+            model=parts.model,
+            args=DPOConfig(**parts.arguments, max_length=None, beta=options.beta),
+            train_dataset=Dataset.from_dict(dict(parts.rows.columns)),
+            processing_class=parts.tokenizer,
+            callbacks=list(parts.callbacks),
+            peft_config=parts.adapter,
+        )
+
+
+type _Ids = tuple[int, ...]
+
+
+def _pairs(
+    group: Sequence[ScoredItem],
+    content: ContentStore,
+    masker: Masker,
+    builder: RowBuilder,
+    most: int,
+) -> list[tuple[str, _Ids, _Ids, _Ids]]:
+    """Return (item ids, prompt, chosen, rejected) of one task's attempts."""
+    wanted: dict[_Ids, dict[_Ids, str]] = defaultdict(dict)
+    unwanted: dict[_Ids, dict[_Ids, str]] = defaultdict(dict)
+    for entry in group:
+        conversation = conversation_of(entry, content, builder)
+        if conversation is None:
+            continue
+        outcome = masker.turns(
+            conversation.messages, conversation.trained, tools=conversation.tools
+        )
+        builder.dropped.update(outcome.dropped)
+        side = wanted if entry.rewarded else unwanted
+        for turn in outcome.turns:
+            answer = tuple(turn.completion_ids)
+            side[tuple(turn.prompt_ids)].setdefault(answer, entry.item.item_id)
+    pairs = []
+    for prompt, answers in wanted.items():
+        # What successful and failed attempts both said did not decide between them.
+        chosen = [a for a in answers if a not in unwanted[prompt]]
+        rejected = [a for a in unwanted[prompt] if a not in answers]
+        for good, bad in list(zip(chosen, rejected, strict=False))[:most]:
+            ids = f"{answers[good]} {unwanted[prompt][bad]}"
+            pairs.append((ids, prompt, good, bad))
+    return pairs
+
+
+RECIPE = PreferenceRecipe()

@@ -1,0 +1,230 @@
+"""GRPO on logged groups of attempts, with the exact tokens and logprobs of the engine.
+
+Several attempts at one task, as they happened, take the place of fresh generations: an attempt is
+one sequence, from the first prompt to the last answer, in which what came from outside (tool
+results) is masked. TRL's GRPOTrainer computes advantages and loss; two things are ours: the
+rollout hands out logged attempts, and the ratio is taken against the **behaviour** policy's
+logged logprobs. Forgetting the latter destroys a model while the trainer's own metrics stay flat.
+Nothing is tokenised again, and a missing logprob is never made up.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from train.content import ContentStore
+from train.documents import StrictModel
+from train.recipes.base import (
+    RowBuilder,
+    Rows,
+    Selection,
+    TrainerParts,
+    counted,
+    groups_with_contrast,
+    limited,
+    train_side,
+)
+from train.recipes.settings import RecipeSpec
+from train.rows import Masker
+from train.substrate import ScoredItem
+from trajectory.errors import ConfigurationError
+
+
+class GrpoReplayOptions(StrictModel):
+    """What ``grpo_replay`` alone knows."""
+
+    group_size: int = Field(default=4, ge=2)
+    """Attempts per task; smaller groups fall away, of larger ones some are drawn."""
+    epsilon: float = Field(default=0.2, gt=0, lt=1)
+    """The ratio to the behaviour policy is clipped to 1 ± this."""
+    off_policy_threshold: float | None = Field(default=0.1, gt=0)
+    """Failed attempts whose mean KL to the behaviour policy is larger are left out (None: never)."""
+    beta: float = Field(default=0.0, ge=0)
+    """Weight of the KL to the base."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One logged attempt as one sequence."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    logprobs: list[float]
+    env_mask: list[int]
+    """1 where the model spoke."""
+
+
+def join_steps(entry: ScoredItem, content: ContentStore) -> Attempt | str:
+    """Return an item's steps as one sequence, or the reason why there is none."""
+    keys = [(entry.item.tenant_id, step) for step in entry.item.step_ids]
+    if any(key not in content.tokens for key in keys):
+        return "tokens_not_exact"
+    steps = [content.tokens[key] for key in keys]
+    attempt = Attempt(list(steps[0].prompt_ids), [], [], [])
+    for step in steps:
+        seen = [*attempt.prompt_ids, *attempt.completion_ids]
+        outside = list(step.prompt_ids)[len(seen) :]
+        if list(step.prompt_ids)[: len(seen)] != seen:
+            # The client rendered the history anew: these steps are no single sequence.
+            return "prompt_rewritten"
+        attempt.completion_ids.extend([*outside, *step.completion_ids])
+        attempt.logprobs.extend([*(0.0 for _ in outside), *step.logprobs])
+        attempt.env_mask.extend([*(0 for _ in outside), *(1 for _ in step.completion_ids)])
+    return attempt
+
+
+class ReplayRecipe:
+    """Learns from the contrast between logged attempts at the same task."""
+
+    name = "grpo_replay"
+    purpose = "train_rl"
+    options: type[StrictModel] = GrpoReplayOptions
+
+    def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
+        options = GrpoReplayOptions.model_validate(spec.options)
+        fallen: Counter[str] = Counter()
+        usable = []
+        for entry in train_side(items, fallen):
+            if entry.item.capture_level == "tokens":
+                usable.append(entry)
+            else:
+                fallen["no_exact_tokens"] += 1
+        groups = []
+        for group in groups_with_contrast(usable, fallen):
+            if len(group) < options.group_size:
+                fallen["group_too_small"] += len(group)
+            else:
+                groups.append(group)
+        units = limited(groups, spec.data.maximum_items, fallen)
+        return Selection(units=units, fallen=counted(fallen))
+
+    def rows(
+        self, selection: Selection, content: ContentStore, masker: Masker, spec: RecipeSpec
+    ) -> Rows:
+        options = GrpoReplayOptions.model_validate(spec.options)
+        builder = RowBuilder("prompt", "attempts", "rewards", "all_ids")
+        draw = random.Random(spec.training.seed)  # noqa: S311 (no secret)
+        for group in selection.units:
+            usable = []
+            for entry in group:
+                attempt = join_steps(entry, content)
+                if isinstance(attempt, str):
+                    builder.dropped[attempt] += 1
+                elif len(attempt.prompt_ids) + len(attempt.completion_ids) > masker.max_length:
+                    builder.dropped["too_long"] += 1
+                else:
+                    usable.append((entry, attempt))
+            chosen = _with_contrast(usable, options.group_size, draw)
+            if not chosen:
+                builder.dropped["group_lost_contrast"] += len(usable)
+                continue
+            builder.dropped["attempt_not_drawn"] += len(usable) - len(chosen)
+            builder.add(
+                " ".join(entry.item.item_id for entry, _ in chosen),
+                prompt=str(len(builder)),
+                attempts=[attempt for _, attempt in chosen],
+                rewards=[entry.reward for entry, _ in chosen],
+                all_ids=[t for _, a in chosen for t in (*a.prompt_ids, *a.completion_ids)],
+            )
+        return builder.build()
+
+    def trainer(self, parts: TrainerParts) -> Any:
+        from datasets import Dataset
+        from trl import GRPOConfig
+
+        options = GrpoReplayOptions.model_validate(parts.spec.options)
+        training = parts.spec.training
+        per_step = training.batch_size * training.accumulation
+        if per_step % options.group_size or len(parts.rows) * options.group_size < per_step:
+            raise ConfigurationError(
+                f"training.batch_size × accumulation is {per_step}: it must be a multiple of "
+                f"options.group_size {options.group_size} and hold no more than the {len(parts.rows)} groups"
+            )
+        arguments = GRPOConfig(
+            **parts.arguments,
+            num_generations=options.group_size,
+            max_completion_length=parts.spec.data.max_length,
+            epsilon=options.epsilon,
+            beta=options.beta,
+            off_policy_mask_threshold=options.off_policy_threshold,
+            log_completions=False,
+        )
+        return replay_trainer_class()(
+            parts.rows.columns["attempts"],
+            parts.rows.columns["rewards"],
+            model=parts.model,
+            args=arguments,
+            train_dataset=Dataset.from_dict({"prompt": parts.rows.columns["prompt"]}),
+            processing_class=parts.tokenizer,
+            callbacks=list(parts.callbacks),
+            peft_config=parts.adapter,
+        )
+
+
+def _with_contrast(
+    usable: list[tuple[ScoredItem, Attempt]], size: int, draw: random.Random
+) -> list[tuple[ScoredItem, Attempt]]:
+    """Draw so many attempts that at least one was rewarded and one was not; none if impossible."""
+    good = [pair for pair in usable if pair[0].rewarded]
+    bad = [pair for pair in usable if not pair[0].rewarded]
+    if not good or not bad or len(usable) < size:
+        return []
+    kept = [draw.choice(good), draw.choice(bad)]
+    rest = [pair for pair in usable if pair not in kept]
+    return [*kept, *draw.sample(rest, size - 2)]
+
+
+def replay_trainer_class() -> Any:
+    """Return the GRPO trainer that replays logged attempts (TRL is imported here)."""
+    from trl import GRPOTrainer
+
+    class ReplayTrainer(GRPOTrainer):  # type: ignore[misc]
+        """GRPOTrainer whose generations are logged attempts, named by the row's ``prompt``."""
+
+        def __init__(
+            self,
+            attempts: Sequence[Sequence[Attempt]],
+            rewards: Sequence[Sequence[float]],
+            **options: Any,
+        ) -> None:
+            self._attempts = attempts
+            self._logged_rewards = rewards
+            super().__init__(reward_funcs=[_logged_reward], rollout_func=_replay, **options)
+
+        def logged(self, prompts: Sequence[str]) -> list[tuple[Attempt, float]]:
+            """Return one attempt and its reward per prompt; the trainer repeats each G times."""
+            size = self.num_generations
+            offset = self.accelerator.process_index * len(prompts)
+            places = [(int(prompt), (offset + i) % size) for i, prompt in enumerate(prompts)]
+            return [(self._attempts[g][i], self._logged_rewards[g][i]) for g, i in places]
+
+        def _generate_and_score_completions(self, inputs: Any) -> Any:
+            out = super()._generate_and_score_completions(inputs)
+            # Without this the ratio would be taken against the model itself, and be 1.
+            out["old_per_token_logps"] = out["sampling_per_token_logps"]
+            return out
+
+    return ReplayTrainer
+
+
+def _replay(prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
+    logged = trainer.logged(prompts)
+    return {
+        "prompt_ids": [attempt.prompt_ids for attempt, _ in logged],
+        "completion_ids": [attempt.completion_ids for attempt, _ in logged],
+        "logprobs": [attempt.logprobs for attempt, _ in logged],
+        "env_mask": [attempt.env_mask for attempt, _ in logged],
+        "logged_reward": [reward for _, reward in logged],
+    }
+
+
+def _logged_reward(logged_reward: Sequence[float], **_: Any) -> list[float]:
+    """The reward of each attempt, as the verifier gave it for the whole episode."""
+    return list(logged_reward)
+
+
+RECIPE = ReplayRecipe()

@@ -1,0 +1,110 @@
+"""KTO on unpaired feedback: each answer of a rewarded trajectory is wanted, of another unwanted.
+
+TRL's KTOTrainer learns, from rows that our masking function made: one assistant message per row,
+its history in the prompt, nothing after the end of the turn.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from train.content import ContentStore
+from train.documents import StrictModel
+from train.recipes.base import (
+    RowBuilder,
+    Rows,
+    Selection,
+    TrainerParts,
+    conversation_of,
+    counted,
+    limited,
+    train_side,
+)
+from train.recipes.settings import RecipeSpec
+from train.rows import Masker, Turn
+from train.substrate import ScoredItem
+
+
+class KtoOptions(StrictModel):
+    """What ``kto`` alone knows."""
+
+    beta: float = Field(default=0.1, gt=0)
+    """How strongly the model is held to its base."""
+
+
+class UnpairedRecipe:
+    """Learns to prefer what was rewarded, without pairs."""
+
+    name = "kto"
+    purpose = "train_preference"
+    options: type[StrictModel] = KtoOptions
+
+    def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
+        fallen: Counter[str] = Counter()
+        usable = train_side(items, fallen)
+        if len({entry.rewarded for entry in usable}) < 2:
+            fallen["no_contrast"] += len(usable)
+            usable = []
+        units = limited([(entry,) for entry in usable], spec.data.maximum_items, fallen)
+        return Selection(units=units, fallen=counted(fallen))
+
+    def rows(
+        self, selection: Selection, content: ContentStore, masker: Masker, spec: RecipeSpec
+    ) -> Rows:
+        builder = RowBuilder("prompt_ids", "completion_ids", "KL_completion_ids", "label")
+        found: list[tuple[ScoredItem, Turn]] = []
+        for (entry,) in selection.units:
+            conversation = conversation_of(entry, content, builder)
+            if conversation is None:
+                continue
+            outcome = masker.turns(
+                conversation.messages, conversation.trained, tools=conversation.tools
+            )
+            builder.dropped.update(outcome.dropped)
+            found.extend((entry, turn) for turn in outcome.turns)
+        # The trainer keeps the order, and compares each row with its neighbour's answer.
+        random.Random(spec.training.seed).shuffle(found)  # noqa: S311 (no secret)
+        for place, (entry, turn) in enumerate(found):
+            other = found[place - 1][1].completion_ids
+            builder.add(
+                entry.item.item_id,
+                **turn._asdict(),
+                KL_completion_ids=other,
+                label=entry.rewarded,
+            )
+        return builder.build()
+
+    def trainer(self, parts: TrainerParts) -> Any:
+        from datasets import Dataset
+        from trl import KTOConfig, KTOTrainer
+
+        class PreparedTrainer(KTOTrainer):  # type: ignore[misc]
+            """KTOTrainer on rows that are token ids already."""
+
+            def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
+                return dataset
+
+        options = KtoOptions.model_validate(parts.spec.options)
+        labels = parts.rows.columns["label"]
+        wanted = max(1, sum(labels))
+        # Both kinds weigh the same however many there are of each.
+        arguments = KTOConfig(
+            **parts.arguments,
+            max_length=None,
+            beta=options.beta,
+            undesirable_weight=wanted / max(1, len(labels) - sum(labels)),
+        )
+        return PreparedTrainer(
+            model=parts.model,
+            args=arguments,
+            train_dataset=Dataset.from_dict(dict(parts.rows.columns)),
+            processing_class=parts.tokenizer,
+            callbacks=list(parts.callbacks),
+            peft_config=parts.adapter,
+        )
+
+
+RECIPE = UnpairedRecipe()

@@ -22,6 +22,7 @@ is repeated by the caller, and the caller has to bring the same rows again.
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ from lakehouse.consents import LakeConsents
 from lakehouse.conversations import StepConversation
 from lakehouse.intents import Intent, Intents
 from lakehouse.known import LakeKnownContent
+from lakehouse.lease import hold
 from lakehouse.location import Location
 from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, LAKE_VERSION, LEDGER, TABLES, VERSION_PROPERTY
@@ -113,11 +115,11 @@ class Lake:
         Raises:
             RetryableError: a commit failed for good; the same call may be made again.
         """
-        with self._lock:
+        tables = _batch_tables(batch)
+        with self.lease(), self._lock:
             recovered = self._recover(app_id)
             if self.committed_version(app_id) >= version:
                 return recovered.get(version, AppendReport(version, {}, repeated=True))
-            tables = _batch_tables(batch)
             if not self.location.is_local:
                 return self._commit(app_id, version, tables)
             intent = self._intents.write(app_id, version, tables)
@@ -130,11 +132,12 @@ class Lake:
             ConfigurationError: no such table, or a row does not fit its columns.
             RetryableError: the commit failed for good.
         """
-        with self._lock:
-            handle = self._handle(table)
-            if rows:
-                append(handle, TABLES[table], to_arrow(TABLES[table], rows))
-            return len(rows)
+        handle = self.table(table)
+        if rows:
+            data = to_arrow(TABLES[table], rows)
+            with self.lease(), self._lock:
+                append(handle, TABLES[table], data)
+        return len(rows)
 
     def committed_version(self, app_id: str) -> int:
         """Return the last batch of ``app_id`` that is whole in the lake, -1 when there is none."""
@@ -143,7 +146,7 @@ class Lake:
 
     def recover(self) -> tuple[AppendReport, ...]:
         """Finish batches that a crash interrupted; :meth:`open` has done so already."""
-        with self._lock:
+        with self.lease(), self._lock:
             return tuple(self._recover(None).values())
 
     def query(
@@ -226,6 +229,10 @@ class Lake:
         """Run SQL that names files itself, without tables and views."""
         with self._reading:
             return rows_of(self._raw, sql, parameters)
+
+    def lease(self, *, alone: bool = False) -> AbstractContextManager[None]:
+        """Hold off erasure while writing, or with ``alone`` hold off every other writer."""
+        return hold(self.location, alone=alone)
 
     def fresh(self, name: str) -> DeltaTable:
         """Return a handle of its own, which may be moved to another version."""

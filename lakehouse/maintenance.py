@@ -93,7 +93,8 @@ def compact_table(
         root = Path(lake.location.table(name))
         for group in _groups(before, small_files, target_bytes):
             try:
-                rewrite(handle, TABLES[name], root, group)
+                with lake.lease():
+                    rewrite(handle, TABLES[name], root, group)
             except Overtaken:
                 continue
             partitions += 1

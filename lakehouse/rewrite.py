@@ -112,7 +112,7 @@ def _sort(spec: TableSpec, sources: Sequence[Path], target: Path) -> int:
         found = connection.sql(
             f"SELECT count(*) FROM read_parquet({literal(str(target))})"  # noqa: S608
         ).fetchall()[0]
-    except OSError as error:
+    except (OSError, duckdb.Error) as error:
         raise RetryableError(
             f"table {spec.name}: compaction failed ({error}); try again"
         ) from error

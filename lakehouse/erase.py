@@ -1,0 +1,232 @@
+"""Erasure of a person and the retention sweep: out of tables, history, statistics and substrates.
+
+A person is named by keyed pseudonyms, as the column ``governance.subjects`` holds them. Whole
+trajectories go, because the later steps of a conversation stand on its earlier ones. Registered
+substrates that held a step become stale, and every model trained on them is named.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from lakehouse.removal import purge_history, remove_trajectories
+from lakehouse.schema import TABLES
+from trajectory.canonical import canonical_json
+from trajectory.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+type Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Everything downstream of some trajectories."""
+
+    trajectories: tuple[str, ...]
+    substrates: tuple[str, ...]
+    """name@version"""
+    runs: tuple[str, ...]
+    models: tuple[str, ...]
+    """name@version, those trained on such a model's weights included."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalReport:
+    """What an erasure or a sweep did, or would do."""
+
+    removal_id: str
+    reach: Reach
+    rows: dict[str, int]
+    """Rows removed per table; ``exchanges`` counts ledger rows that were emptied."""
+    files: int
+    """Files taken off the disk."""
+    dry_run: bool
+    held: int = 0
+    """Trajectories under legal hold: they stay."""
+
+
+def erase_subject(
+    lake: "Lake",
+    tenant: str,
+    subjects: Sequence[str],
+    *,
+    reference: str | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> RemovalReport:
+    """Remove a person from the lake.
+
+    Args:
+        lake: the lake.
+        tenant: whose data.
+        subjects: the pseudonyms of the person in this tenant.
+        reference: ticket or document; no personal data.
+        dry_run: only report.
+        progress: called with trajectories done and in all.
+
+    Raises:
+        ConfigurationError: no pseudonym was given.
+        RetryableError: a table kept changing; what was removed is removed, run the same again.
+    """
+    if not subjects:
+        raise ConfigurationError("give at least one pseudonym of the person to erase")
+    removal_id = f"erasure-{uuid4().hex}"
+    if not dry_run:
+        _record(lake, tenant, subjects, removal_id, "requested", reference, {})
+    with lake.lease(alone=not dry_run):
+        lake.recover()
+        names, held = _trajectories_of(lake, tenant, subjects)
+        report = _remove(lake, {tenant: names}, removal_id, held, dry_run, progress)
+    if not dry_run:
+        _record(lake, tenant, subjects, removal_id, "done", reference, asdict(report))
+    return report
+
+
+def expire(
+    lake: "Lake",
+    *,
+    now: datetime | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> RemovalReport:
+    """Remove every trajectory of which a step's retention has ended; a legal hold keeps it."""
+    with lake.lease(alone=not dry_run):
+        lake.recover()
+        going, held = _expired(lake, now or datetime.now(UTC))
+        return _remove(lake, going, f"expiry-{uuid4().hex}", held, dry_run, progress)
+
+
+def _expired(lake: "Lake", moment: datetime) -> tuple[dict[str, list[str]], int]:
+    """Return tenant → trajectories past their retention, and how many a legal hold keeps."""
+    found = lake.query(
+        """
+        WITH latest AS (
+            SELECT * FROM governance
+            QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1
+        )
+        SELECT tenant_id, trajectory_id, bool_or(legal_hold) AS held FROM latest
+        GROUP BY ALL HAVING min(expires_at) <= ?
+        ORDER BY tenant_id, trajectory_id
+        """,
+        parameters=[moment],
+    ).to_pylist()
+    going: dict[str, list[str]] = {}
+    for row in found:
+        if not row["held"]:
+            going.setdefault(row["tenant_id"], []).append(row["trajectory_id"])
+    return going, sum(1 for row in found if row["held"])
+
+
+def reach_of(lake: "Lake", trajectories: Sequence[str]) -> Reach:
+    """Return the substrates, runs and models that some trajectories went into."""
+    substrates = lake.query(
+        "SELECT DISTINCT substrate, version FROM substrate_items "
+        "WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY ALL",
+        parameters=[list(trajectories)],
+    ).to_pylist()
+    runs = [
+        row
+        for row in lake.query(
+            "SELECT run_id, substrate, substrate_version FROM runs_latest"
+        ).to_pylist()
+        if {"substrate": row["substrate"], "version": row["substrate_version"]} in substrates
+    ]
+    models = _models_of(lake, {row["run_id"] for row in runs})
+    return Reach(
+        trajectories=tuple(trajectories),
+        substrates=tuple(f"{row['substrate']}@{row['version']}" for row in substrates),
+        runs=tuple(sorted(row["run_id"] for row in runs)),
+        models=models,
+    )
+
+
+def _models_of(lake: "Lake", runs: set[str]) -> tuple[str, ...]:
+    """Return the models of these runs and all that were trained on their weights."""
+    rows = lake.query("SELECT name, version, run_id, path, base FROM models_latest").to_pylist()
+    bases = {
+        row["run_id"]: row["base_model"]
+        for row in lake.query("SELECT run_id, base_model FROM runs_latest").to_pylist()
+    }
+    found: dict[str, str] = {}
+    grown = True
+    while grown:
+        known = set(found) | set(found.values())
+        fresh = {
+            f"{row['name']}@{row['version']}": row["path"]
+            for row in rows
+            if row["run_id"] in runs or {row["base"], bases.get(row["run_id"])} & known
+        }
+        grown = fresh.keys() > found.keys()
+        found.update(fresh)
+    return tuple(sorted(found))
+
+
+def _trajectories_of(lake: "Lake", tenant: str, subjects: Sequence[str]) -> tuple[list[str], int]:
+    """Return the trajectories that concern the person, and how many more a legal hold keeps."""
+    rows = lake.query(
+        "SELECT trajectory_id, bool_or(legal_hold) AS held FROM governance "
+        "WHERE tenant_id = ? AND list_has_any(subjects, ?::VARCHAR[]) GROUP BY ALL ORDER BY ALL",
+        parameters=[tenant, list(subjects)],
+    ).to_pylist()
+    kept = sum(1 for row in rows if row["held"])
+    return [row["trajectory_id"] for row in rows if not row["held"]], kept
+
+
+def _remove(
+    lake: "Lake",
+    going: dict[str, list[str]],
+    removal_id: str,
+    held: int,
+    dry_run: bool,
+    progress: Progress | None,
+) -> RemovalReport:
+    reach = reach_of(lake, [name for names in going.values() for name in names])
+    rows: dict[str, int] = {}
+    files = 0
+    if not dry_run and reach.trajectories:
+        _mark_stale(lake, reach, removal_id)
+        for tenant, names in going.items():
+            counted = remove_trajectories(lake, tenant, names, reason=removal_id, progress=progress)
+            rows = {name: rows.get(name, 0) + count for name, count in counted.items()}
+        files = purge_history(lake, [name for name, count in rows.items() if count])
+    return RemovalReport(removal_id, reach, rows, files, dry_run, held)
+
+
+def _mark_stale(lake: "Lake", reach: Reach, removal_id: str) -> None:
+    columns = [column.name for column in TABLES["substrates"].columns]
+    rows: list[dict[str, Any]] = [
+        {**row, "stale": True, "stale_reason": removal_id, "recorded_at": datetime.now(UTC)}
+        for row in lake.query("SELECT * FROM substrates_latest").select(columns).to_pylist()
+        if f"{row['name']}@{row['version']}" in reach.substrates
+    ]
+    lake.append_rows("substrates", rows)
+
+
+def _record(
+    lake: "Lake",
+    tenant: str,
+    subjects: Sequence[str],
+    removal_id: str,
+    status: str,
+    reference: str | None,
+    report: dict[str, Any],
+) -> None:
+    lake.append_rows(
+        "erasures",
+        [
+            {
+                "tenant_id": tenant,
+                "erasure_id": removal_id,
+                "subject": subject,
+                "status": status,
+                "recorded_at": datetime.now(UTC),
+                "reference": reference,
+                "report": canonical_json(report).decode(),
+            }
+            for subject in subjects
+        ],
+    )

@@ -1,0 +1,174 @@
+"""Takes whole trajectories out of every table and out of their history.
+
+What goes: steps, tokens, signals, links, governance, quarantine and substrate items of the
+trajectories; messages and harnesses that no other step names. What stays: their ledger rows
+(metadata, no content), marked ``erased`` with the reason and without trajectory and step, so that
+the count of exchanges still adds up. Predicates kept in the tables' history name trajectory and
+message ids (keyed hashes) only.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from deltalake.exceptions import CommitFailedError
+
+from lakehouse.commits import back_off, exhausted, refresh
+from lakehouse.maintenance import vacuum_table
+from lakehouse.sql import literal
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+_CHUNK = 2_000
+_ATTEMPTS = 12
+
+_BY_TRAJECTORY = ("substrate_items", "signals", "links", "tokens", "quarantine")
+
+
+def remove_trajectories(
+    lake: "Lake",
+    tenant: str,
+    trajectories: Sequence[str],
+    *,
+    reason: str,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, int]:
+    """Delete every row of the trajectories; return how many per table.
+
+    The order keeps a crash harmless: what depends goes first, ``steps`` and ``governance``, by
+    which the trajectories are found, go last, so that the same call can be made again.
+    """
+    removed = dict.fromkeys(
+        [*_BY_TRAJECTORY, "messages", "harnesses", "exchanges", "steps", "governance"], 0
+    )
+    for start in range(0, len(trajectories), _CHUNK):
+        if progress is not None:
+            progress(start, len(trajectories))
+        some = list(trajectories[start : start + _CHUNK])
+        for name, count in _remove_some(lake, tenant, some, reason).items():
+            removed[name] += count
+    return removed
+
+
+def purge_history(lake: "Lake", tables: Sequence[str]) -> int:
+    """Take deleted rows off the disk: old files, and old commits with their statistics.
+
+    Returns:
+        How many files were removed. Time travel to before this moment ends here.
+    """
+    files = 0
+    for name in tables:
+        handle = lake.table(name)
+        files += len(vacuum_table(lake, name, hours=0, everything=True))
+        refresh(handle)
+        handle.create_checkpoint()
+        _drop_old_commits(handle)
+    return files
+
+
+def _drop_old_commits(handle: Any) -> None:
+    """Clean the log up to the checkpoint, whatever the retention of the log is."""
+    kept = handle.metadata().configuration.get("delta.logRetentionDuration", "interval 30 days")
+    handle.alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
+    try:
+        refresh(handle)
+        handle.create_checkpoint()
+        handle.cleanup_metadata()
+    finally:
+        handle.alter.set_table_properties({"delta.logRetentionDuration": kept})
+
+
+def _remove_some(lake: "Lake", tenant: str, names: list[str], reason: str) -> dict[str, int]:
+    removed = {}
+    listed = ", ".join(literal(name) for name in names)
+    where = f"tenant_id = {literal(tenant)} AND trajectory_id IN ({listed})"
+    orphans = _unshared(lake, tenant, names)
+    for table in _BY_TRAJECTORY:
+        removed[table] = _delete(lake, table, where)
+    removed["signals"] += _delete_loose_signals(lake, tenant, names)
+    for table, column in (("messages", "message_id"), ("harnesses", "harness_id")):
+        removed[table] = sum(
+            _delete(lake, table, f"tenant_id = {literal(tenant)} AND {column} IN ({some})")
+            for some in _lists(orphans[table])
+        )
+    removed["exchanges"] = _mark_ledger(lake, where, reason)
+    removed["steps"] = _delete(lake, "steps", where)
+    removed["governance"] = _delete(lake, "governance", where)
+    return removed
+
+
+def _unshared(lake: "Lake", tenant: str, names: list[str]) -> dict[str, list[str]]:
+    """Return the messages and harnesses that only these trajectories name."""
+    messages = lake.query(
+        """
+        WITH named AS (
+            SELECT trajectory_id IN (SELECT unnest($names::VARCHAR[])) AS going,
+                   unnest(list_append(context_message_ids, output_message_id)) AS id
+            FROM steps WHERE tenant_id = $tenant
+        )
+        SELECT id FROM named WHERE id IS NOT NULL GROUP BY id HAVING bool_and(going)
+        """,
+        parameters={"names": names, "tenant": tenant},
+    )
+    harnesses = lake.query(
+        """
+        SELECT harness_id AS id FROM steps WHERE tenant_id = $tenant AND harness_id IS NOT NULL
+        GROUP BY harness_id
+        HAVING bool_and(trajectory_id IN (SELECT unnest($names::VARCHAR[])))
+        """,
+        parameters={"names": names, "tenant": tenant},
+    )
+    return {"messages": messages["id"].to_pylist(), "harnesses": harnesses["id"].to_pylist()}
+
+
+def _delete_loose_signals(lake: "Lake", tenant: str, names: list[str]) -> int:
+    """Delete signals that came before their step was known and so name no trajectory."""
+    found = lake.query(
+        "SELECT p.signal_id FROM signals_placed p JOIN signals g USING (tenant_id, signal_id) "
+        "WHERE p.tenant_id = ? AND g.trajectory_id IS NULL "
+        "AND p.trajectory_id IN (SELECT unnest(?::VARCHAR[]))",
+        parameters=[tenant, names],
+    )
+    ids = found["signal_id"].to_pylist()
+    return sum(
+        _delete(lake, "signals", f"tenant_id = {literal(tenant)} AND signal_id IN ({some})")
+        for some in _lists(ids)
+    )
+
+
+def _mark_ledger(lake: "Lake", where: str, reason: str) -> int:
+    updates = {
+        "disposition": literal("erased"),
+        "reasons": f"[{literal(reason)}]",
+        "trajectory_id": "NULL",
+        "step_id": "NULL",
+    }
+
+    def update(handle: Any) -> int:
+        return int(handle.update(predicate=where, updates=updates)["num_updated_rows"])
+
+    return _again(lake, "exchanges", update)
+
+
+def _delete(lake: "Lake", table: str, where: str) -> int:
+    def delete(handle: Any) -> int:
+        return int(handle.delete(where)["num_deleted_rows"] or 0)
+
+    return _again(lake, table, delete)
+
+
+def _again(lake: "Lake", table: str, work: Callable[[Any], int]) -> int:
+    """Do the work on the latest version, again when another writer's commit stood in the way."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return work(lake.table(table))
+        except CommitFailedError:
+            back_off(attempt)
+    raise exhausted(table)
+
+
+def _lists(names: Sequence[str]) -> list[str]:
+    return [
+        ", ".join(literal(name) for name in names[start : start + _CHUNK])
+        for start in range(0, len(names), _CHUNK)
+    ]

@@ -1,0 +1,156 @@
+"""What a person wants to know of a lake: rows, bytes, files, freshness, growth, what expires when."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakehouse.maintenance import vacuum_table
+from lakehouse.rewrite import list_files
+from lakehouse.schema import TABLES
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """One table."""
+
+    table: str
+    rows: int
+    files: int
+    bytes: int
+    """Of the active files, compressed."""
+    version: int
+    """Delta version."""
+    log_files: int
+    """Commits and checkpoints in the log; many of them make opening slow."""
+    removed_files: int
+    """Files that left the table and wait for the vacuum."""
+    removed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DayGrowth:
+    """What one day brought."""
+
+    day: str
+    exchanges: int
+    steps: int
+    stored_bytes: int
+    """Compressed bytes of all tables in that day's partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """How many steps retention takes away in one month."""
+
+    month: str
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class LakeStatus:
+    """The whole lake."""
+
+    root: str
+    tables: tuple[TableStatus, ...]
+    rows: int
+    bytes: int
+    files: int
+    newest_exchange_at: datetime | None
+    freshness_s: float | None
+    """Seconds since the newest exchange in the ledger began."""
+    growth: tuple[DayGrowth, ...]
+    """The last 14 days that have data, oldest first."""
+    expiring: tuple[Expiry, ...]
+    expired_steps: int
+    """Past their expiry and not yet swept."""
+    legal_holds: int
+    earliest_version_at: Mapping[str, datetime]
+    """How far back time travel goes, per table."""
+
+
+def lake_status(lake: "Lake", *, now: datetime | None = None) -> LakeStatus:
+    """Return the state of the lake."""
+    moment = now or datetime.now(UTC)
+    tables = tuple(_table_status(lake, name) for name in TABLES)
+    newest = lake.query("SELECT max(started_at) AS t FROM exchanges")["t"][0].as_py()
+    held = lake.query(
+        "SELECT count(*) FILTER (expires_at <= ? AND NOT legal_hold) AS expired, "
+        "count(*) FILTER (legal_hold) AS held FROM governance",
+        parameters=[moment],
+    ).to_pylist()[0]
+    return LakeStatus(
+        root=lake.location.root,
+        tables=tables,
+        rows=sum(table.rows for table in tables),
+        bytes=sum(table.bytes for table in tables),
+        files=sum(table.files for table in tables),
+        newest_exchange_at=newest,
+        freshness_s=None if newest is None else (moment - newest).total_seconds(),
+        growth=_growth(lake),
+        expiring=_expiring(lake, moment),
+        expired_steps=held["expired"],
+        legal_holds=held["held"],
+        earliest_version_at={name: _earliest(lake, name) for name in TABLES},
+    )
+
+
+def _table_status(lake: "Lake", name: str) -> TableStatus:
+    handle = lake.table(name)
+    files = list_files(handle)
+    removed = vacuum_table(lake, name, hours=0, dry_run=True)
+    root = Path(lake.location.table(name)) if lake.location.is_local else None
+    return TableStatus(
+        table=name,
+        rows=sum(one.rows for one in files),
+        files=len(files),
+        bytes=sum(one.size for one in files),
+        version=int(handle.version()),
+        log_files=0 if root is None else sum(1 for _ in (root / "_delta_log").iterdir()),
+        removed_files=len(removed),
+        removed_bytes=0 if root is None else sum(_size(root / path) for path in removed),
+    )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _growth(lake: "Lake") -> tuple[DayGrowth, ...]:
+    stored: dict[str, int] = {}
+    for name in TABLES:
+        for one in list_files(lake.table(name)):
+            day = one.partition.get("event_date")
+            if day is not None:
+                stored[day] = stored.get(day, 0) + one.size
+    rows = lake.query(
+        "SELECT event_date::VARCHAR AS day, count(*) AS exchanges, "
+        "count(*) FILTER (disposition = 'stored') AS steps FROM exchanges "
+        "GROUP BY ALL ORDER BY day DESC LIMIT 14"
+    ).to_pylist()
+    return tuple(
+        DayGrowth(row["day"], row["exchanges"], row["steps"], stored.get(row["day"], 0))
+        for row in reversed(rows)
+    )
+
+
+def _expiring(lake: "Lake", moment: datetime) -> tuple[Expiry, ...]:
+    rows = lake.query(
+        "SELECT strftime(expires_at, '%Y-%m') AS month, count(*) AS steps FROM governance "
+        "WHERE expires_at > ? AND NOT legal_hold GROUP BY ALL ORDER BY month LIMIT 12",
+        parameters=[moment],
+    ).to_pylist()
+    return tuple(Expiry(row["month"], row["steps"]) for row in rows)
+
+
+def _earliest(lake: "Lake", name: str) -> datetime:
+    entries = lake.table(name).history()
+    stamp = min((int(entry.get("timestamp", 0)) for entry in entries), default=0)
+    return datetime.fromtimestamp(stamp / 1000, tz=UTC)

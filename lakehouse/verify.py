@@ -1,0 +1,216 @@
+"""Checks that the lake is what it claims to be: ledger, references, counts, hashes, statistics, files.
+
+Each check is one question whose answer should be no rows. An *error* is a broken promise; a
+*notice* is something that can happen in a healthy lake and that a person may want to know.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from governance.naming import Namer
+from lakehouse.rewrite import ActiveFile, list_files
+from lakehouse.schema import TABLES
+from trajectory.canonical import JsonValue
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check that found something."""
+
+    check: str
+    severity: str
+    """error | notice"""
+    table: str
+    count: int
+    """How many rows or files are concerned."""
+    examples: tuple[str, ...]
+    """A few of their ids or paths, never content."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What was checked and what was found."""
+
+    checks: int
+    rows: int
+    """Rows in all tables."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no promise is broken."""
+        return all(finding.severity != "error" for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    name: str
+    table: str
+    sql: str
+    """Gives one column ``id`` with a row for each offence."""
+    severity: str = "error"
+
+
+def _repeated(table: str, key: str) -> str:
+    return f"SELECT {key} AS id FROM {table} GROUP BY tenant_id, {key} HAVING count(*) > 1"  # noqa: S608
+
+
+def _dangling(table: str, key: str, other: str, other_key: str, *, shown: str | None = None) -> str:
+    return (
+        f"SELECT t.{shown or key} AS id FROM {table} t ANTI JOIN {other} o "  # noqa: S608
+        f"ON t.tenant_id = o.tenant_id AND t.{key} = o.{other_key} WHERE t.{key} IS NOT NULL"
+    )
+
+
+_MESSAGE_GONE = """
+WITH named AS (
+    SELECT tenant_id, step_id, unnest(context_message_ids) AS message_id FROM steps
+    UNION ALL
+    SELECT tenant_id, step_id, output_message_id FROM steps WHERE output_message_id IS NOT NULL
+)
+SELECT DISTINCT n.step_id AS id FROM named n ANTI JOIN messages m
+ON n.tenant_id = m.tenant_id AND n.message_id = m.message_id
+"""
+
+_CHECKS = (
+    _Check("each exchange stands once in the ledger", "exchanges",
+           _repeated("exchanges", "exchange_id")),
+    _Check("each spool record stands once in the ledger", "exchanges",
+           "SELECT spool_writer || '/' || spool_segment || '/' || spool_offset AS id FROM exchanges "
+           "GROUP BY spool_writer, spool_segment, spool_offset HAVING count(DISTINCT exchange_id) > 1",
+           "notice"),
+    _Check("each step is stored once", "steps", _repeated("steps", "step_id")),
+    _Check("each exchange gives one step at most", "steps", _repeated("steps", "exchange_id")),
+    _Check("each stored exchange has its step", "exchanges",
+           "SELECT e.exchange_id AS id FROM exchanges e ANTI JOIN steps s "
+           "ON e.tenant_id = s.tenant_id AND e.exchange_id = s.exchange_id "
+           "WHERE e.disposition = 'stored'"),
+    _Check("each step has a ledger row that says stored", "steps",
+           "SELECT s.exchange_id AS id FROM steps s ANTI JOIN "
+           "(SELECT * FROM exchanges WHERE disposition = 'stored') e "
+           "ON e.tenant_id = s.tenant_id AND e.exchange_id = s.exchange_id"),
+    _Check("each step has a governance decision", "steps",
+           _dangling("steps", "step_id", "governance", "step_id")),
+    _Check("each message that a step names is stored", "steps", _MESSAGE_GONE),
+    _Check("each harness that a step names is stored", "steps",
+           _dangling("steps", "harness_id", "harnesses", "harness_id", shown="step_id")),
+    _Check("each step that leans on a parent has it", "steps",
+           "SELECT c.step_id AS id FROM steps c ANTI JOIN steps p ON c.tenant_id = p.tenant_id "
+           "AND c.parent_step_id = p.step_id WHERE c.context_keep > 0"),
+    _Check("tokens belong to steps", "tokens", _dangling("tokens", "step_id", "steps", "step_id")),
+    _Check("logprobs are as many as tokens", "tokens",
+           "SELECT step_id AS id FROM tokens WHERE len(logprobs) <> len(completion_token_ids) "
+           "OR len(loss_mask) <> len(completion_token_ids)"),
+    _Check("links start at steps", "links",
+           _dangling("links", "from_step_id", "steps", "step_id"), "notice"),
+    _Check("links end at steps", "links",
+           _dangling("links", "to_step_id", "steps", "step_id"), "notice"),
+    _Check("signals have found their target", "signals",
+           "SELECT signal_id AS id FROM signals_placed WHERE trajectory_id IS NULL "
+           "AND target_kind IN ('step', 'response', 'trajectory', 'token_span')", "notice"),
+    _Check("messages are stored once", "messages", _repeated("messages", "message_id"), "notice"),
+    _Check("nothing is kept past its expiry", "governance",
+           "SELECT step_id AS id FROM governance WHERE expires_at < now() - INTERVAL 1 DAY "
+           "AND NOT legal_hold", "notice"),
+    _Check("nothing of an erased person is kept", "governance",
+           "SELECT g.step_id AS id FROM (SELECT tenant_id, step_id, unnest(subjects) AS subject "
+           "FROM governance) g JOIN (SELECT DISTINCT tenant_id, subject FROM erasures "
+           "WHERE status = 'done') e ON g.tenant_id = e.tenant_id AND g.subject = e.subject",
+           "notice"),
+)  # fmt: skip
+
+
+def verify(lake: "Lake", *, message_key: bytes | None = None) -> VerifyReport:
+    """Check the whole lake.
+
+    Args:
+        lake: the lake.
+        message_key: the key of message names; with it every message's hash is computed again.
+    """
+    findings: list[Finding] = []
+    for check in _CHECKS:
+        counted = f"SELECT count(*) AS n, list(id)[:{_EXAMPLES}] AS ids FROM ({check.sql})"  # noqa: S608
+        found = lake.query(counted)
+        row = found.to_pylist()[0]
+        if row["n"]:
+            findings.append(
+                Finding(check.name, check.severity, check.table, row["n"], tuple(row["ids"] or ()))
+            )
+    checks = len(_CHECKS)
+    for name in TABLES:
+        findings.extend(_table_findings(lake, name))
+        checks += 3
+    if message_key is not None:
+        findings.extend(_hash_findings(lake, message_key))
+        checks += 1
+    rows = sum(
+        int(lake.query(f"SELECT count(*) AS n FROM {name}")["n"][0].as_py())  # noqa: S608
+        for name in TABLES
+    )
+    return VerifyReport(checks, rows, tuple(findings))
+
+
+def _table_findings(lake: "Lake", name: str) -> Iterator[Finding]:
+    handle = lake.table(name)
+    protocol = handle.protocol()
+    if (protocol.min_reader_version, protocol.min_writer_version) != (1, 2):
+        yield Finding("tables stay at reader 1 and writer 2", "error", name, 1, ())
+    if not lake.location.is_local:
+        return
+    root = Path(lake.location.table(name))
+    wrong = [one.path for one in list_files(handle) if not _as_logged(root / one.relative, one)]
+    if wrong:
+        yield Finding("active files are as the log says", "error", name, len(wrong),
+                      tuple(wrong[:_EXAMPLES]))  # fmt: skip
+    allowed = set(TABLES[name].statistics_columns)
+    leaking = sorted(set(_columns_with_statistics(root / "_delta_log")) - allowed)
+    if leaking:
+        yield Finding("the log has statistics of our ids and times only", "error", name,
+                      len(leaking), tuple(leaking[:_EXAMPLES]))  # fmt: skip
+
+
+def _as_logged(path: Path, one: ActiveFile) -> bool:
+    try:
+        return bool(path.stat().st_size == one.size and pq.read_metadata(path).num_rows == one.rows)
+    except (OSError, ValueError):
+        return False
+
+
+def _columns_with_statistics(log: Path) -> Iterator[str]:
+    for commit in log.glob("*.json"):
+        for line in commit.read_text(encoding="utf-8").splitlines():
+            yield from _statistics_of(json.loads(line).get("add", {}).get("stats"))
+    for checkpoint in log.glob("*.checkpoint*.parquet"):
+        table = pq.read_table(checkpoint, columns=["add"])
+        for add in table["add"].to_pylist():
+            yield from _statistics_of((add or {}).get("stats"))
+
+
+def _statistics_of(stats: str | None) -> Iterator[str]:
+    found = json.loads(stats or "{}")
+    for kind in ("minValues", "maxValues"):
+        yield from found.get(kind, {})
+
+
+def _hash_findings(lake: "Lake", message_key: bytes) -> Iterator[Finding]:
+    namer = Namer(message_key)
+    table = lake.query("SELECT tenant_id, message_id, role, parts FROM messages")
+    wrong: list[str] = []
+    for batch in table.to_batches(max_chunksize=8192):
+        for row in batch.to_pylist():
+            message: JsonValue = {"role": row["role"], "parts": json.loads(row["parts"])}
+            if namer.message_id(row["tenant_id"], message) != row["message_id"]:
+                wrong.append(row["message_id"])
+    if wrong:
+        yield Finding("messages are what their names say", "error", "messages", len(wrong),
+                      tuple(wrong[:_EXAMPLES]))  # fmt: skip

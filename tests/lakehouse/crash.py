@@ -1,0 +1,62 @@
+"""Runs an append in a process that is killed at a chosen point; started by test_crash.py.
+
+Usage: python -m tests.lakehouse.crash FOLDER POINT…  One lake per point, in FOLDER/POINT.
+A point is ``before:N`` or ``after:N`` for the N-th durable act of the append.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lakehouse.lake
+from lakehouse import intents
+from lakehouse.lake import Lake
+from tests.lakehouse import make
+
+ACTS = 11
+"""The intent, nine tables, the intent's removal."""
+
+
+def arm(point: str) -> None:
+    """Make this process die before or after its n-th durable act."""
+    moment, number = point.split(":")
+    left = [int(number)]
+
+    def dying(act: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **options: Any) -> Any:
+            mine = left[0] == 0
+            left[0] -= 1
+            if mine and moment == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = act(*args, **options)
+            if mine:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return run
+
+    lakehouse.lake.commit_once = dying(lakehouse.lake.commit_once)
+    intents.Intents.write = dying(intents.Intents.write)  # type: ignore[method-assign]
+    intents.Intent.remove = dying(intents.Intent.remove)  # type: ignore[method-assign]
+
+
+def main(folder: Path, points: list[str]) -> None:
+    """Fork one process per point, so that imports are paid once."""
+    for point in points:
+        child = os.fork()
+        if child == 0:
+            lake = Lake.open(str(folder / point))
+            lake.append(make.batch("t0"), app_id="a", version=0)
+            arm(point)
+            lake.append(make.batch("t1", steps=3), app_id="a", version=1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
+            sys.exit(f"{point}: the process was not killed but ended with {status}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

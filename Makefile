@@ -45,8 +45,8 @@ check: lint types contracts ## All static checks
 bench-%: setup
 	@$(PY) benchmarks/$*.py $(ARGS)
 
-lock: ## Resolve the dependencies anew into requirements.txt
-	@uv=$$(command -v uv || echo .uv/bin/uv); $$uv pip compile --quiet --universal --generate-hashes --all-extras --python-version 3.12 --upgrade --no-header --output-file requirements.txt pyproject.toml
+lock: ## Resolve the dependencies into requirements.txt (UPGRADE=--upgrade for newer ones)
+	@uv=$$(command -v uv || echo .uv/bin/uv); $$uv pip compile --quiet --universal --generate-hashes --all-extras --python-version 3.12 $(UPGRADE) --no-header --output-file requirements.txt pyproject.toml
 
 clean: ## Remove the environment and what the demo left
 	rm -rf .venv .uv .headrace dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

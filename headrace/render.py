@@ -105,7 +105,7 @@ def console() -> Console:
 
 def note(text: str) -> None:
     """Print a remark for the person on standard error."""
-    Console(stderr=True, highlight=False).print(text, markup=False)
+    Console(stderr=True, highlight=False).print(text, markup=False, soft_wrap=True)
 
 
 class Advance(Protocol):

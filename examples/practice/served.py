@@ -80,7 +80,7 @@ class Models:
             live = json.loads((self._root / name / "live.json").read_text(encoding="utf-8"))
             version = version or str(live["version"])
             folder = self._root / name / version
-            if version.isidentifier() and (folder / "config.json").is_file():
+            if version.isalnum() and (folder / "config.json").is_file():
                 return f"{name}@{version}", folder
         raise WireError(
             404, "not_found_error", f"The model `{model}` does not exist", code="model_not_found"

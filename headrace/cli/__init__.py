@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from headrace.cli import (
@@ -104,10 +103,11 @@ def run(arguments: list[str]) -> int:
             raise
         note(f"headrace: {error}")
         return error.exit_code
-    except click.ClickException as error:
-        error.show()
+    except typer.TyperException as error:
+        show = getattr(error, "show", None)
+        show() if show else note(f"headrace: {error}")
         return 2
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         note("interrupted")
         return 130
     except BrokenPipeError:

@@ -71,5 +71,5 @@ def verify(context: typer.Context, as_json: JsonOption = False) -> None:
         print_rows(
             [jsonable(finding) for finding in report.findings], as_json=False, empty="all well"
         )
-    if report.findings:
+    if not report.ok:
         raise typer.Exit(1)

@@ -459,8 +459,10 @@ async def record_openai(url: str, recorder: Recorder, provider: Provider) -> Non
                 answer = await client.chat.completions.create(messages=messages, **settings)
                 message = answer.choices[0].message
             messages.append(message.model_dump(exclude={"parsed"}) if stream else message)
-            for call in message.tool_calls or []:
-                messages.append({"role": "tool", "tool_call_id": call.id, "content": "42"})
+            messages.extend(
+                {"role": "tool", "tool_call_id": call.id, "content": "42"}
+                for call in message.tool_calls or []
+            )
 
     await client.models.list()
     await chat_loop(stream=False)
@@ -589,7 +591,7 @@ async def serving(app: Any) -> AsyncIterator[tuple[str, Recorder]]:
         port = listener.getsockname()[1]
         server = uvicorn.Server(uvicorn.Config(recorder, log_level="critical", lifespan="on"))
         task = asyncio.create_task(server.serve(sockets=[listener]))
-        while not server.started:
+        while not server.started:  # noqa: ASYNC110 - uvicorn offers no event
             await asyncio.sleep(0.01)
         try:
             yield f"http://127.0.0.1:{port}", recorder

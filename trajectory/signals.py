@@ -1,0 +1,230 @@
+"""Signals that nobody sent: what a conversation shows by itself about how a step went.
+
+Every rule has a name, a version and a confidence, and gives feedback in the same form as the
+feedback API, so that policy, redaction and the lake treat both alike. A rule sees one batch; it
+says nothing where the batch does not show enough. Signal names are fixed words; no content.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from trajectory.assembly.fingerprint import result_text
+from trajectory.call import Call
+from trajectory.canonical import JsonObject
+from trajectory.exchange import ExchangeOutcome, Feedback
+from trajectory.message import Message, TextPart, ToolResultPart
+from trajectory.placement import Assembly, PlacedCall, PlacedFeedback
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule saw."""
+
+    step_id: str
+    """The step that the signal is about."""
+    value: float
+    confidence: float | None = None
+    """Overrides the rule's own confidence."""
+    label: str | None = None
+    """A fixed word."""
+
+
+type Steps = Mapping[str, PlacedCall]
+type Find = Callable[[PlacedCall, Steps], Iterator[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRule:
+    """One way of seeing how a step went."""
+
+    name: str
+    version: str
+    confidence: float
+    source_kind: str
+    """``rule`` for what programs did, ``human_implicit`` for what a person did."""
+    find: Find
+
+
+_TEXT_LIMIT = 20_000
+_ERROR_TEXT = re.compile(
+    r"^\s*(?:error\b|traceback \(most recent call last\)|exception\b|fatal:|command failed)",
+    re.IGNORECASE,
+)
+_EXIT_CODE = re.compile(
+    r"\bexit(?:ed)?(?:[ _]with)?[ _]*(?:code|status)\W{1,4}(-?\d{1,3})\b", re.IGNORECASE
+)
+_TEST_COUNT = re.compile(r"\b(\d{1,6}) (passed|failed|errors?)\b")
+_CORRECTION = re.compile(
+    r"^\W*(?:no[,.! ]|nope\b|wrong\b|that(?:'s| is| was) (?:wrong|not|incorrect)|incorrect\b"
+    r"|not what i|you (?:forgot|missed|misunderstood)|i (?:said|meant|asked)|still (?:wrong|broken|fails)"
+    r"|(?:it|that) (?:doesn't|does not|didn't|did not) work)",
+    re.IGNORECASE,
+)
+_TRUNCATED = frozenset({"length", "max_tokens", "max_output_tokens"})
+
+
+def _tool_error(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
+    """A tool failed: the step that asked for it is told, certainly or by the text's beginning."""
+    dispatch = placed.call.dispatch
+    if dispatch is not None:
+        if dispatch.is_error:
+            yield Finding(placed.parent_step_id or placed.step_id, 1.0, label="dispatch")
+        return
+    if placed.parent_step_id is None:
+        return
+    for result in _results(placed):
+        if result.is_error:
+            yield Finding(placed.parent_step_id, 1.0, label="flagged")
+        elif _ERROR_TEXT.match(result_text(result.content)[:200]):
+            yield Finding(placed.parent_step_id, 1.0, confidence=0.6, label="text")
+
+
+def _test_run(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
+    """A tool result tells a test summary or an exit code: 1 when all went well."""
+    if placed.parent_step_id is None:
+        return
+    for result in _results(placed):
+        text = result_text(result.content)[-_TEXT_LIMIT:]
+        counts: dict[str, int] = {}
+        for number, kind in _TEST_COUNT.findall(text):
+            counts[kind.rstrip("s")] = int(number)
+        bad = counts.get("failed", 0) + counts.get("error", 0)
+        good = counts.get("passed", 0)
+        if good + counts.get("failed", 0):
+            yield Finding(placed.parent_step_id, good / (good + bad), label="summary")
+        elif codes := _EXIT_CODE.findall(text):
+            yield Finding(placed.parent_step_id, float(int(codes[-1]) == 0), 0.7, "exit-code")
+
+
+def _retry(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
+    """The client repeated a failed attempt."""
+    if placed.retry_of is not None:
+        yield Finding(placed.retry_of, 1.0)
+
+
+def _truncated(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
+    """The answer ended at its token limit."""
+    if placed.call.finish_reason in _TRUNCATED:
+        yield Finding(placed.step_id, 1.0)
+
+
+def _abandoned(placed: PlacedCall, steps: Steps) -> Iterator[Finding]:
+    """The client hung up while the answer came, and did not ask again in this batch."""
+    call = placed.call
+    if call.exchange.outcome is not ExchangeOutcome.CLIENT_ABORT or call.output is None:
+        return
+    if not any(other.retry_of == placed.step_id for other in steps.values()):
+        yield Finding(placed.step_id, 1.0)
+
+
+def _correction(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
+    """The person's next words reject the answer."""
+    text = _next_words(placed)
+    if text is not None and placed.parent_step_id and _CORRECTION.match(text[:200]):
+        yield Finding(placed.parent_step_id, 1.0)
+
+
+def _repeated_question(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
+    """The person asks again what was asked before."""
+    text = _next_words(placed)
+    if text is None or placed.parent_step_id is None or len(text) < 12:
+        return
+    asked = [_plain(message) for message in placed.call.context if message.role == "user"]
+    if asked.count(" ".join(text.lower().split())) > 1:
+        yield Finding(placed.parent_step_id, 1.0)
+
+
+def _edited_output(placed: PlacedCall, steps: Steps) -> Iterator[Finding]:
+    """The client went on from another text than the model's answer."""
+    parent = steps.get(placed.parent_step_id or "")
+    if parent is None or parent.call.output is None or not placed.new_messages:
+        return
+    first = placed.new_messages[0]
+    goes_on = placed.context_keep == len(parent.call.context) and first.role == "assistant"
+    if goes_on and first.text().strip() and first.text().strip() != _said(parent.call):
+        yield Finding(parent.step_id, 1.0)
+
+
+def _said(call: Call) -> str:
+    return call.output.text().strip() if call.output is not None else ""
+
+
+def _results(placed: PlacedCall) -> Iterator[ToolResultPart]:
+    for message in placed.new_messages:
+        yield from (part for part in message.parts if isinstance(part, ToolResultPart))
+
+
+def _next_words(placed: PlacedCall) -> str | None:
+    """Return what the user wrote after the model's answer; None when the step is no such turn."""
+    if placed.parent_step_id is None or not placed.new_messages:
+        return None
+    last = placed.new_messages[-1]
+    texts = [part.text for part in last.parts if isinstance(part, TextPart)]
+    return "\n".join(texts).strip() if last.role == "user" and texts else None
+
+
+def _plain(message: Message) -> str:
+    return " ".join(message.text().lower().split())
+
+
+SIGNAL_RULES: tuple[SignalRule, ...] = (
+    SignalRule("tool_error", "1", 1.0, "rule", _tool_error),
+    SignalRule("test_run", "1", 0.9, "rule", _test_run),
+    SignalRule("retry", "1", 1.0, "rule", _retry),
+    SignalRule("truncated", "1", 1.0, "rule", _truncated),
+    SignalRule("abandoned", "1", 0.5, "human_implicit", _abandoned),
+    SignalRule("correction", "1", 0.5, "human_implicit", _correction),
+    SignalRule("repeated_question", "1", 0.6, "human_implicit", _repeated_question),
+    SignalRule("edited_output", "1", 0.7, "human_implicit", _edited_output),
+)
+"""All rules; ``source`` of their signals is ``headrace:<name>``."""
+
+
+def harvest(
+    assembly: Assembly, rules: tuple[SignalRule, ...] = SIGNAL_RULES
+) -> tuple[PlacedFeedback, ...]:
+    """Return the implicit signals of one batch, in the order of its steps.
+
+    Repeatable: the same assembly gives the same signals with the same ids.
+    """
+    steps = {placed.step_id: placed for placed in assembly.placed}
+    found: list[PlacedFeedback] = []
+    for placed in assembly.placed:
+        if placed.duplicate_of is not None:
+            continue
+        for rule in rules:
+            for number, finding in enumerate(rule.find(placed, steps)):
+                found.append(_feedback(rule, finding, placed, number))
+    return tuple(found)
+
+
+def _feedback(
+    rule: SignalRule, finding: Finding, placed: PlacedCall, number: int
+) -> PlacedFeedback:
+    exchange = placed.call.exchange
+    confidence = rule.confidence if finding.confidence is None else finding.confidence
+    body: JsonObject = {
+        "name": rule.name,
+        "value": finding.value,
+        "source_kind": rule.source_kind,
+        "source": f"headrace:{rule.name}",
+        "source_version": rule.version,
+        "confidence": confidence,
+    }
+    if finding.label is not None:
+        body["label"] = finding.label
+    seen_at = exchange.ended_at or exchange.started_at
+    feedback = Feedback(
+        feedback_id=f"implicit:{rule.name}:{rule.version}:{placed.step_id}:{number}",
+        client=exchange.client,
+        received_at=seen_at,
+        target_kind="step",
+        target_id=finding.step_id,
+        body=body,
+        position=exchange.position,
+    )
+    return PlacedFeedback(feedback, placed.trajectory_id, finding.step_id)
+
+
+__all__ = ["SIGNAL_RULES", "Finding", "SignalRule", "harvest"]

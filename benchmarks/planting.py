@@ -94,7 +94,9 @@ def _email(p: Planter) -> str:
 def _phone(p: Planter) -> str:
     area, line = p.draw.choice(("212", "415", "305", "312")), f"{p.draw.randrange(100, 200):04d}"
     shapes = (f"+1 {area} 555 {line}", f"({area}) 555-{line}", f"{area}-555-{line}")
-    return p.draw.choice((*shapes, f"+44 20 7946 0{p.digits(3)}", f"+33 1 99 00 {p.digits(2)} {p.digits(2)}"))
+    return p.draw.choice(
+        (*shapes, f"+44 20 7946 0{p.digits(3)}", f"+33 1 99 00 {p.digits(2)} {p.digits(2)}")
+    )
 
 
 def _card(p: Planter) -> str:
@@ -185,14 +187,22 @@ _MAKERS: dict[str, tuple[Callable[[Planter], str], tuple[str, ...], str]] = {
         ("DATABASE_URL={}", "connect to {} now"),
         "dsn",
     ),
-    "url_login": (lambda p: f"robot:{p.letters(14)}", ("https://{}@git.example.com/x.git",), "remote"),
+    "url_login": (
+        lambda p: f"robot:{p.letters(14)}",
+        ("https://{}@git.example.com/x.git",),
+        "remote",
+    ),
     "password": (lambda p: p.letters(12) + "!", ("password: {}", 'DB_PASSWORD="{}"'), "password"),
     "bitcoin": (_bitcoin, ("send to {}", "wallet {}"), "wallet"),
     "passport": (lambda p: p.digits(9), ("My passport is {}.", "passport {}"), "passport_number"),
     "address": (_address, ("I live at {}.", "ship to {} now"), "address"),
     "birth": (_birth, ("DOB: {}", "I was born on {}."), "date_of_birth"),
     "medical_record": (lambda p: p.digits(8), ("MRN: {}", "medical record number {}"), "mrn"),
-    "bank_account": (lambda p: p.digits(10), ("account number {}", "my bank account is {}"), "account_number"),
+    "bank_account": (
+        lambda p: p.digits(10),
+        ("account number {}", "my bank account is {}"),
+        "account_number",
+    ),
 }
 KINDS = tuple(_MAKERS)
 

@@ -75,9 +75,7 @@ def ip_address(value: str) -> bool:
         return False
     if address.is_unspecified or address.is_loopback or address == _BROADCAST:
         return False
-    if address.version == 6:
-        return value.count(":") >= 3 or any(char.isdigit() for char in value)
-    return True
+    return address.version == 4 or value.count(":") >= 3 or len(value.replace(":", "")) >= 5
 
 
 _BROADCAST = ipaddress.ip_address("255.255.255.255")
@@ -110,14 +108,17 @@ def entropy(value: str) -> float:
 
 _PLACEHOLDER = re.compile(
     r"(?i)^[\W_]*(?:x{3,}|\*{3,}|\.{3}|your|example|changeme|placeholder|redacted|none|null|nil|true|"
-    r"false|undefined|string|required|optional|todo|hidden|secret|password|token|<[^>]*>?|\$\{?\w|%\(|"
+    r"false|undefined|string|required|optional|todo|hidden|secret|password|token|<[^>]*>?|\$\{|\$[A-Za-z_]+$|\$\(|%\(|"
     r"\{\{|env[.(]|os\.|process\.|self\.|this\.)"
 )
 
 
+_CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")
+
+
 def secret_value(value: str) -> bool:
     """Whether a value beside a secret's name looks like the secret itself and not like code."""
-    if _PLACEHOLDER.match(value) or value.endswith(("(", "[", "{", ")")) or "](" in value:
+    if _PLACEHOLDER.match(value) or value.endswith(("(", "[", "{")) or _CALL.match(value):
         return False
     has_digit = any(char.isdigit() for char in value)
     has_letter = any(char.isalpha() for char in value)

@@ -4,15 +4,21 @@ import re
 from collections.abc import Iterator, Sequence
 
 from governance.detect.finding import Finding, Unit
-from governance.names.words import everyday, first_names, last_names
+from governance.names.words import ambiguous_names, everyday, first_names, last_names
 
-_VERSION = "rules-1"
+_VERSION = "rules-2"
 
 _U = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0100-\u017f\u0370-\u03ff\u0400-\u042f"
-_PART = rf"(?:[{_U}][\w'\-]*[\w]|[{_U}]\.(?:[{_U}]\.)*|[{_U}](?=[ \n,.;]|$))"
+_PART = rf"(?:[{_U}](?:[^\W\d_]|['\-](?=[^\W\d_]))*[^\W\d_](?![\w])|[{_U}]\.(?:[{_U}]\.)*|[{_U}](?=[ \n,.;]|$))"
 _PARTICLE = r"(?:de|del|della|der|den|di|da|dos|das|du|van|von|vom|zu|la|le|al|el|bin|ben|ibn|ter|ten|y|e|af|av|st\.?|und|of)"
 _NAME = rf"{_PART}(?:[ \u00a0](?:{_PARTICLE}[ ]){{0,2}}{_PART}){{0,3}}"
-_NAME_AT = re.compile(_NAME)
+_NAME_AT = re.compile(rf"(?<!\w){_NAME}")
+_OTHER_SCRIPT = re.compile(
+    r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,6}(?:[ \u00b7・][\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,6})?"
+    r"|[\u0600-\u06ff\u0590-\u05ff\u0900-\u097f]{2,12}(?: [\u0600-\u06ff\u0590-\u05ff\u0900-\u097f]{2,12}){1,2}"
+)
+_LOOKALIKES = str.maketrans("АВЕКМНОРСТХаеорсухіјѕԁɡ", "ABEKMHOPCTXaeopcyxijsdg")
+_CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
 _ONE_LINE_NAME = re.compile(rf"\s*[\"'(]?({_NAME})[\"')]?[.,;:]?\s*$")
 _WORD = re.compile(r"[^\W\d_][\w'\-]*\.?")
 
@@ -37,11 +43,10 @@ _STRONG = re.compile(
     re.IGNORECASE,
 )
 _AFTER = re.compile(
-    r"(?:'s\b)?[ ,]{1,2}(?:(?:will|would|can|could|should|may|might|has|had|have|is|was|also|just|already|then) )?(?:not )?"
-    r"(?:ask(?:ed|s)?|said|says|wrote|writes|told|tells|sign(?:ed|s)?|call(?:ed|s)?|want(?:ed|s)|lives?|lived|works?|worked|working|repl(?:ied|ies)|"
-    r"emailed|mailed|confirm(?:ed|s)|order(?:ed|s)|need(?:s|ed)|request(?:ed|s)|report(?:ed|s)|joined|left|paid|pays|bought|buys|"
-    r"lost|received?|receives|sent|sends|think(?:s)?|thought|knows|knew|is|was|has|had|will|would|can|born|collect(?:ed|s)?|pick(?:ed|s)?|"
-    r"listed|asking|from|here|again|speaking|writing)\b",
+    r"(?:'s\b)?[ ,]{1,2}(?:(?:will|would|can|should|has|had|also|just|already|then) )?"
+    r"(?:ask(?:ed|s|ing)?|said|says|wrote|writes|told|tells|sign(?:ed|s)?|call(?:ed|s)|wants|wanted|"
+    r"lives|lived|works|worked|repl(?:ied|ies)|emailed|mailed|confirms|ordered|requested|joined|"
+    r"bought|thinks|thought|knew|was born|picks? up|picked up|collect(?:s|ed)?)\b",
 )
 _CLOSING = re.compile(
     r"(?im)^[ \t>*\-]*(?:.{0,60}[.!?,] )?(?:(?:kind|best|warm|many|with|yours?|warmest|kindest)?[ ]?(?:regards|wishes|thanks)|best|thanks(?: again| so much| a lot)?|thank you(?: (?:so|very) much)?|"
@@ -93,6 +98,7 @@ class NameRules:
     def __init__(self) -> None:
         self._first = first_names()
         self._last = last_names()
+        self._ambiguous = ambiguous_names()
         self._everyday = everyday()
 
     def find(self, units: Sequence[Unit]) -> list[list[Finding]]:
@@ -123,6 +129,11 @@ class NameRules:
                 start, end = self._trimmed(text, found.start(), found.end())
                 if start < end and end - start > 1:
                     yield start, end, 0.8, "signature"
+        if not text.isascii():
+            for match in _OTHER_SCRIPT.finditer(text):
+                before = text[max(0, match.start() - 90) : match.start()]
+                if _CUE_TAIL.search(before) and _BEFORE.search(before):
+                    yield match.start(), match.end(), 0.7, "cue"
         if "@" in text:
             for match in _BRACKETED.finditer(text):
                 start, end = self._trimmed(text, *match.span(1))
@@ -150,8 +161,10 @@ class NameRules:
             words.pop(0)
         while words and self._common(words[-1][2]):
             words.pop()
+        while words and _CAMEL_CASE.match(words[0][2]):
+            words.pop(0)
         for place, (_, _, word) in enumerate(words):
-            if self._common(word) and not word.rstrip(".").islower():
+            if _CAMEL_CASE.match(word) or (self._common(word) and not word.rstrip(".").islower()):
                 words = words[:place]
                 break
         if not words:
@@ -164,23 +177,41 @@ class NameRules:
         return words[0][0], stop
 
     def _judged(self, text: str, start: int, end: int) -> Iterator[tuple[int, int, float, str]]:
+        before = text[max(0, start - 90) : start]
+        cued = bool(before) and _CUE_TAIL.search(before) is not None and _BEFORE.search(before)
+        first_word = _WORD.match(text, start)
+        if cued and first_word and first_word.group() in self._ambiguous:
+            strong = _STRONG.search(before) is not None
+            inner = _WORD.match(text, first_word.end() + 1)
+            family = inner is not None and inner.end() <= end and self._is_last(inner.group())
+            if strong or family or first_word.group().lower() not in self._everyday:
+                yield start, inner.end() if inner and family else first_word.end(), 0.6, "cue"
         begin, stop = self._trimmed(text, start, end)
         if begin >= stop or stop - begin < 2:
             return
         words = [match.group().rstrip(".") for match in _WORD.finditer(text[begin:stop])]
-        known_first = words[0] in self._first
-        known_last = words[-1] in self._last
-        before = text[max(0, begin - 90) : begin]
-        cued = bool(before) and _CUE_TAIL.search(before) is not None and _BEFORE.search(before)
+        if begin != start:
+            before = text[max(0, begin - 90) : begin]
+            cued = _CUE_TAIL.search(before) is not None and _BEFORE.search(before)
+        known_first = self._is_first(words[0])
+        known_last = self._is_last(words[-1])
         if cued:
             strong = _STRONG.search(before) is not None
             if strong or known_first or known_last or len(words) > 1:
                 yield begin, stop, 0.8 if strong or known_first else 0.6, "cue"
                 return
-        if len(words) > 1 and (known_first or known_last):
-            both = known_first and known_last
-            yield begin, stop, 0.75 if both or known_first else 0.5, "list"
+        if len(words) > 1 and (known_first or known_last or words[0] in self._ambiguous):
+            sure = known_first or (known_last and words[0] in self._ambiguous)
+            yield begin, stop, 0.75 if sure else 0.5, "list"
         elif len(words) > 1 and _AFTER.match(text, stop):
             yield begin, stop, 0.5, "verb"
         elif known_first and len(words[0]) > 2:
             yield begin, stop, 0.5, "list"
+
+    def _is_first(self, word: str) -> bool:
+        plain = word if word.isascii() else word.translate(_LOOKALIKES)
+        return plain in self._first or (word.isupper() and word.title() in self._first)
+
+    def _is_last(self, word: str) -> bool:
+        plain = word if word.isascii() else word.translate(_LOOKALIKES)
+        return plain in self._last or plain in self._first or plain.title() in self._last

@@ -34,7 +34,7 @@ STOCK = {
     "UsBankRecognizer": ("US_BANK_NUMBER", ("account", "acct", "bank", "checking", "savings")),
     "UsLicenseRecognizer": (
         "US_DRIVER_LICENSE",
-        ("driver", "drivers", "driving", "licence", "license", "dl"),
+        ("driver", "drivers", "driving", "dl"),
     ),
     "NhsRecognizer": ("UK_NHS", ("nhs", "health", "patient")),
     "MedicalLicenseRecognizer": (

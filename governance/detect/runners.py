@@ -8,7 +8,7 @@ from typing import Any
 import re2
 
 from governance.detect import checks
-from governance.detect.rules import Rule
+from governance.detect.rule import Rule
 from governance.detect.view import TextView
 
 _WORD = re.compile(r"\w+")
@@ -130,6 +130,8 @@ class Runner:
     def _score(self, gate: Gate, start: int, verdict: bool | None, keys: tuple[str, ...]) -> float:
         rule = self.rule
         if verdict is False:
+            return 0.0
+        if rule.against and any(w in rule.against for w in gate.words_before(start)[-3:-1]):
             return 0.0
         score = 1.0 if verdict is True and rule.score < 1 else rule.score
         if score == 1 or not rule.context:

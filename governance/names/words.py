@@ -58,6 +58,12 @@ def last_names() -> frozenset[str]:
 
 
 @cache
+def ambiguous_names() -> frozenset[str]:
+    """Return given names that are words, months or places too."""
+    return _read("ambiguous_names")
+
+
+@cache
 def everyday() -> frozenset[str]:
     """Return lower-case words that are capitalised often without being names."""
     return frozenset(_EVERYDAY.split())

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from governance.detect.finding import Finding
-from governance.names.words import everyday
+from governance.names.words import everyday, first_names, last_names
 
 VERSION = "propagate-1"
 _WORD = re.compile(r"[^\W\d_][\w'\-]*")
@@ -22,16 +22,16 @@ class Known:
     """Spelling to (entity, value that it stands for)."""
     _pattern: re.Pattern[str] | None = field(default=None, repr=False)
 
-    def learn(self, entity: str, value: str) -> None:
-        """Remember a value that a detector was sure of."""
+    def learn(self, entity: str, value: str, *, sure: bool = True) -> None:
+        """Remember a value; the parts of a name only when it is sure to be one."""
         if len(self.values) >= _MOST_VALUES:
             return
         if entity == "PERSON":
-            self._learn_name(value)
+            self._learn_name(value, sure=sure)
         elif len(value) >= _SHORTEST_VALUE and not value.isalpha():
             self.values.setdefault(value, (entity, value))
 
-    def _learn_name(self, value: str) -> None:
+    def _learn_name(self, value: str, *, sure: bool) -> None:
         words = [word for word in _WORD.findall(value) if len(word) >= _SHORTEST_PART]
         if value[:1].isupper() or " " in value:
             for spelling in (value, value.upper(), value.lower()):
@@ -45,7 +45,8 @@ class Known:
             turned = f"{words[-1]}, {words[0]}"
             self.values.setdefault(turned, ("PERSON", value))
         for word in words:
-            if word[0].isupper() and word.lower() not in everyday():
+            known = word in first_names() or word in last_names()
+            if word[0].isupper() and word.lower() not in everyday() and (sure or known):
                 self.values.setdefault(word, ("PERSON", value))
 
     def close(self) -> None:

@@ -45,12 +45,13 @@ DEFAULT_THRESHOLDS = {
     "CREDIT_CARD": 0.6,
     "US_BANK_NUMBER": 0.4,
     "US_PASSPORT": 0.4,
-    "US_DRIVER_LICENSE": 0.6,
+    "US_DRIVER_LICENSE": 0.4,
     "US_SSN": 0.4,
     "US_ITIN": 0.4,
 }
 _CACHE_ENTRIES = 50_000
 _BATCH = 64
+_SURE_OF_NAME = 0.7
 _NUMBER_ENTITIES = frozenset(
     {"CREDIT_CARD", "PHONE_NUMBER", "US_SSN", "BANK_ACCOUNT", "US_BANK_NUMBER", "IBAN_CODE"}
 )
@@ -201,7 +202,8 @@ class Redactor:
         for keys, text in work.texts:
             for span in resolved(self._findings(text, keys, work)):
                 if self._spec.names.propagate or span.entity != "PERSON":
-                    work.known.learn(span.entity, view_of(text[span.start : span.end]).text)
+                    value = view_of(text[span.start : span.end]).text
+                    work.known.learn(span.entity, value, sure=span.score >= _SURE_OF_NAME)
         work.known.close()
 
     def _replacing(self, work: _Work, report: _Report) -> Visitor:
@@ -234,13 +236,13 @@ class Redactor:
             entity = self._number_entity(written, path, work)
             if entity is None:
                 return False
-            report.add(Span(entity, 0, len(written), "walker"), path)
+            report.add(Span(entity, 0, len(written), "walker", 1.0), path)
             return True
 
         def opaque(size: int, path: Path) -> str | None:
             if spec.opaque_data == "keep" or "OPAQUE_DATA" not in self._operators:
                 return None
-            report.add(Span("OPAQUE_DATA", 0, size, "walker"), path)
+            report.add(Span("OPAQUE_DATA", 0, size, "walker", 1.0), path)
             return "<OPAQUE_DATA>"
 
         return Visitor(put, number, opaque)

@@ -35,6 +35,7 @@ class Span(NamedTuple):
     start: int
     end: int
     detector: str
+    score: float
 
 
 def resolved(findings: Iterable[Finding]) -> list[Span]:
@@ -56,11 +57,11 @@ def resolved(findings: Iterable[Finding]) -> list[Span]:
             end = max(last.end, finding.end)
             if weight > best:
                 best = weight
-                spans[-1] = Span(finding.entity, last.start, end, finding.detector)
+                spans[-1] = Span(finding.entity, last.start, end, finding.detector, finding.score)
             else:
                 spans[-1] = last._replace(end=end)
         else:
-            spans.append(Span(finding.entity, finding.start, finding.end, finding.detector))
+            spans.append(Span(*finding[:3], finding.detector, finding.score))
             best = weight
     return spans
 

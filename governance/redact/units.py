@@ -13,7 +13,7 @@ type Path = tuple[str, ...]
 type TextFn = Callable[[str, Path], str]
 type NumberFn = Callable[[str, Path], bool]
 
-_BASE64 = re.compile(r"(data:[\w.+\-/;=]{0,100};base64,)?([A-Za-z0-9+/_\-]{16,}={0,2})")
+_BASE64 = re.compile(r"(data:[\w.+\-/;=]{0,100};base64,)?([A-Za-z0-9+/_\-]{12,}={0,2})")
 _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z0-9])")
 _HEX = re.compile(r"(?:0x)?[0-9a-fA-F\-]+\Z")
 _OPAQUE_FROM = 512
@@ -61,7 +61,7 @@ def rewritten_text(text: str, path: Path, visitor: Visitor, nesting: int = 0) ->
     if nesting < _MAX_NESTING:
         if is_json(text):
             return _rewritten_json(text, path, visitor, nesting)
-        if len(text) >= 16:
+        if len(text) >= 12:
             text = _rewritten_base64(text, path, visitor, nesting)
     return visitor.text(text, path)
 

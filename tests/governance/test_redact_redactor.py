@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +13,7 @@ from benchmarks.planting import KINDS, PLACES, Planter, planted, spellings
 from governance.detect.finding import Finding, Unit
 from governance.policy.redaction import RedactionSpec
 from governance.redact import RedactionError, RedactionScope, Redactor, subject_id
+from tests.governance.hostile import HOSTILE
 from tests.governance.redaction_support import KEY, SCOPE, made, redactor, text, value
 from trajectory.message import (
     MediaPart,
@@ -25,7 +27,9 @@ from trajectory.message import (
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -148,7 +152,9 @@ def test_trajectory_scope_separates_trajectories() -> None:
     ],
 )
 def test_operators(operator: str, expected: str) -> None:
-    done = made(entities={"EMAIL_ADDRESS": operator}).redact_text("mail bob@example.com", scope=SCOPE)
+    done = made(entities={"EMAIL_ADDRESS": operator}).redact_text(
+        "mail bob@example.com", scope=SCOPE
+    )
     assert done.text == expected
     assert done.report.counts == {"EMAIL_ADDRESS": 1}
 
@@ -197,7 +203,9 @@ def test_subjects_are_keyed_and_found_again_by_value() -> None:
     done = redactor().redact_text("mail bob@example.com", scope=SCOPE)
     assert done.subjects == (subject_id(KEY, "acme", "Bob@Example.com"),)
     assert done.subjects == (redactor().subject("acme", "bob@example.com "),)
-    assert redactor().subject("acme", "+1 212 555 0123") == redactor().subject("acme", "1-212-5550123")
+    assert redactor().subject("acme", "+1 212 555 0123") == redactor().subject(
+        "acme", "1-212-5550123"
+    )
 
 
 def test_base64_is_looked_into() -> None:
@@ -268,38 +276,8 @@ def test_running_out_of_time_raises() -> None:
         slow.redact_text("some words", scope=SCOPE)
 
 
-HOSTILE = {
-    "dots": "." * 8000,
-    "a.": "a." * 8000,
-    "at signs": "a@" * 8000,
-    "digits": "1" * 16000,
-    "spaced digits": "1 " * 8000,
-    "dashed digits": "12-" * 6000,
-    "colons": ":" * 8000,
-    "hex colons": "ab:" * 6000,
-    "capitals": "Aa " * 6000,
-    "quotes": '"' * 8000,
-    "brackets": "[" * 8000,
-    "backslashes": "\\" * 8000,
-    "percent": "%41" * 4000,
-    "key": "password" * 2000,
-    "key=": "password=" * 1800,
-    "slashes": "://" * 5000,
-    "base64": "QUJDRA" * 2500,
-    "pem": "-----BEGIN PRIVATE KEY-----" * 600,
-    "newlines": "\n" * 12000,
-    "regards": "Regards,\n" * 1500,
-    "jwt": "eyJaaaaaaaa." * 1300,
-    "phones": "+1 212 555 " * 1300,
-    "mixed": "Aa1-.@:/ " * 1700,
-    "unicode": "\u0660\u200b" * 6000,
-}
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_input_costs_bounded_time(name: str) -> None:
-    import time
-
     given_text = HOSTILE[name]
     redactor().redact_text("warm up", scope=SCOPE)
     start = time.process_time()

@@ -1,0 +1,39 @@
+"""A pattern rule as data. Patterns are written for RE2 on one byte per character.
+
+No lookaround, no backreference: no text costs more than linear time.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+VERSION = "2"
+
+WORD = r"\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff"
+"""Word characters, letters beyond ASCII included (for use within a character class)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One pattern that names one entity."""
+
+    name: str
+    entity: str
+    regex: str
+    score: float
+    """Score before context; a finding needs its entity's threshold."""
+    group: int = 0
+    """Which group of the pattern is the value."""
+    needs: tuple[bytes, ...] = ()
+    """Lower-case literals of which one must be in the text, else the pattern is not tried."""
+    digits: bool = False
+    """Whether the pattern needs a run of digits."""
+    context: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+    """Words right before the value that speak against it."""
+    check: Callable[[str], bool | None] | None = None
+    """True makes the score 1, False makes it 0, None leaves it to context."""
+    ignore_case: bool = True
+    left: str = ""
+    """Characters (a class body) that may not stand before the value."""
+    right: str = ""
+    """Characters that may not follow it."""

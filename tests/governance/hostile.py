@@ -1,0 +1,28 @@
+"""Texts that are made to cost time."""
+
+HOSTILE = {
+    "dots": "." * 8000,
+    "a.": "a." * 8000,
+    "at signs": "a@" * 8000,
+    "digits": "1" * 16000,
+    "spaced digits": "1 " * 8000,
+    "dashed digits": "12-" * 6000,
+    "colons": ":" * 8000,
+    "hex colons": "ab:" * 6000,
+    "capitals": "Aa " * 6000,
+    "quotes": '"' * 8000,
+    "brackets": "[" * 8000,
+    "backslashes": "\\" * 8000,
+    "percent": "%41" * 4000,
+    "key": "password" * 2000,
+    "key=": "password=" * 1800,
+    "slashes": "://" * 5000,
+    "base64": "QUJDRA" * 2500,
+    "pem": "-----BEGIN PRIVATE KEY-----" * 600,
+    "newlines": "\n" * 12000,
+    "regards": "Regards,\n" * 1500,
+    "jwt": "eyJaaaaaaaa." * 1300,
+    "phones": "+1 212 555 " * 1300,
+    "mixed": "Aa1-.@:/ " * 1700,
+    "unicode": "\u0660\u200b" * 6000,
+}

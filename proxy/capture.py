@@ -39,8 +39,9 @@ def new_exchange_id() -> bytes:
 class Recorder:
     """Writes captures into the spool of this process."""
 
-    def __init__(self, spool: SpoolWriter, counters: Counters) -> None:
+    def __init__(self, spool: SpoolWriter, counters: Counters, *, shed: bool = True) -> None:
         self.spool = spool
+        self._shed = shed
         self.counters = counters
         self._owed: deque[bytes] = deque()
         """Ends of exchanges that the spool could not take: without them their segments stay."""
@@ -59,6 +60,10 @@ class Recorder:
             self.fault(error)
             return False
         return True
+
+    def takes_bodies(self) -> bool:
+        """Tell whether pieces of bodies may still go into the spool."""
+        return not (self._shed and self.spool.full)
 
     def owe(self, end: bytes) -> None:
         """Remember an end record for when the spool takes records again."""
@@ -110,7 +115,7 @@ class Capture:
     def request_data(self, data: bytes) -> None:
         """Record a piece of the request's body."""
         self._recorder.counters.request_bytes += len(data)
-        if self._level == Level.FULL and not self.ended:
+        if self._takes_body() and not self.ended:
             for piece in _pieces(data):
                 record = records.request_chunk(self.exchange, self._sequence, piece)
                 self._add(RecordKind.REQUEST_CHUNK, record)
@@ -139,7 +144,7 @@ class Capture:
         self._received += len(data)
         if self.ended:
             return
-        if self._level == Level.FULL:
+        if self._takes_body():
             now = time.time()
             for piece in _pieces(data):
                 record = records.response_chunk(self.exchange, self._sequence, at=now, data=piece)
@@ -182,6 +187,12 @@ class Capture:
             )
             self._recorder.owe(last)
         self.ended = True
+
+    def _takes_body(self) -> bool:
+        if self._level == Level.FULL and not self._recorder.takes_bodies():
+            self._level, self._note = Level.METADATA, "spool-full"
+            self._recorder.counters.uncaptured["spool-full"] += 1
+        return self._level == Level.FULL
 
     def _add(self, kind: int, record: bytes) -> None:
         self._pending.append((kind, record))

@@ -134,7 +134,9 @@ class Gateway:
                 max_bytes=config.spool.max_bytes,
                 sync_seconds=config.spool.sync_seconds,
             )
-            self._recorder = Recorder(self._spool, self.counters)
+            self._recorder = Recorder(
+                self._spool, self.counters, shed=config.spool.when_full != "refuse"
+            )
         logs.muffle(self.counters)
         wire.install()
         self._gate = Gate(
@@ -193,7 +195,8 @@ class Gateway:
         if port is None:
             return None
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
+        # The protocol is named because asyncio sets TCP_NODELAY only where it is.
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if self._config.workers > 1 and name != "admin":
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

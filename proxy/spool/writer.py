@@ -87,11 +87,16 @@ class SpoolWriter:
         return self._measured + self._since_measured
 
     @property
+    def full(self) -> bool:
+        """Whether the bound is reached; records are then for what must not be lost."""
+        return self._measured + self._since_measured >= self._max_bytes
+
+    @property
     def state(self) -> SpoolState:
         """Whether new exchanges should be admitted."""
         if self._file < 0 and time.monotonic() < self._retry_at:
             return SpoolState.FAILING
-        return SpoolState.FULL if self.bytes_on_disk >= self._max_bytes else SpoolState.OPEN
+        return SpoolState.FULL if self.full else SpoolState.OPEN
 
     def append(self, *records: tuple[int, bytes]) -> SpoolPosition:
         """Append records, given with their kinds, in one write; return where the first begins.

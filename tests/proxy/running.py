@@ -107,7 +107,7 @@ class Running:
 
     def exchanges(self, count: int = 1) -> list[Exchange]:
         found = [r for r in self.records(count) if isinstance(r, Exchange)]
-        assert len(found) == count, found
+        assert len(found) == count, [r.outcome for r in found]
         return found
 
     def exchange(self) -> Exchange:

@@ -1,0 +1,401 @@
+"""Faults: what breaks off is captured as what it was, and the client sees what it would have seen."""
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.proxy.running import Running
+from tests.proxy.upstream import Reply, Seen, Upstream, as_json, chunk, plain, stream
+from trajectory.exchange import Exchange, ExchangeOutcome
+
+OK = ExchangeOutcome.COMPLETE
+UP = ExchangeOutcome.UPSTREAM_ABORT
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+BIG = 8 * 1024 * 1024
+
+
+def faults(request: Seen) -> Reply:
+    """Answer as the path's last word says."""
+    word = request.target.partition("?")[0].rpartition("/")[2]
+    match word:
+        case "cut-length":
+            return Reply([b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npart"], close=True)
+        case "cut-chunked":
+            return Reply([CHUNKED + chunk(b"data: 1\n\n")], close=True)
+        case "reset-chunked":
+            return Reply([CHUNKED + chunk(b"data: 1\n\n"), 0.05], abort=True)
+        case "cut-before-head":
+            return Reply([b"HTTP/1.1 20"], close=True)
+        case "close-at-once":
+            return Reply([], close=True)
+        case "reset-at-once":
+            return Reply([], abort=True)
+        case "garbage":
+            return Reply([b"this is not HTTP: top-secret\r\n\r\n"], close=True)
+        case "bad-chunk":
+            return Reply([CHUNKED + b"zz\r\nnope\r\n"], close=True)
+        case "until-close":
+            return Reply([b"HTTP/1.1 200 OK\r\n\r\nall of it"], close=True)
+        case "continue-first":
+            head = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+            return Reply([head, 0.02, *plain(200, b"final").pieces])
+        case "trailers":
+            return Reply([CHUNKED + chunk(b"data: 1\n\n") + b"0\r\nX-Checksum: abc\r\n\r\n"])
+        case "no-content":
+            return Reply([b"HTTP/1.1 204 No Content\r\n\r\n"])
+        case "not-modified":
+            return Reply([b"HTTP/1.1 304 Not Modified\r\n\r\n"])
+        case "empty":
+            return plain(200, b"")
+        case "head":
+            return Reply([b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n"])
+        case "error-500":
+            return as_json({"error": {"message": "boom"}}, 500)
+        case "error-529":
+            return as_json({"type": "error", "error": {"type": "overloaded_error"}}, 529)
+        case "rate-429":
+            return as_json({"error": {}}, 429, ("Retry-After", "7"))
+        case "big":
+            return plain(200, b"x" * BIG)
+        case "big-stream":
+            return stream([b"y" * 60_000] * 100, kind="application/octet-stream")
+        case "slow-stream":
+            return stream([b"data: 1\n\n", b"data: 2\n\n"] * 50, pause=0.05)
+        case "no-close-header":
+            reply = plain(200, b"ok", ("Connection", "close"))
+            return Reply(reply.pieces, close=True)
+        case "gzip-broken":
+            return plain(200, b"\x1f\x8b\x08broken", ("Content-Encoding", "gzip"))
+        case "silent":
+            return Reply([3600.0])
+    return plain(200, request.body or b"ok")
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream(faults) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    routes = [
+        {"name": "up", "upstream": upstream.url},
+        {"name": "dead", "upstream": "http://127.0.0.1:9"},
+        {"name": "deadmessages", "upstream": "http://127.0.0.1:9", "shape": "anthropic"},
+    ]
+    with Running(tmp_path_factory.mktemp("faults"), {"routes": routes}) as running:
+        yield running
+
+
+@pytest.fixture
+def client(gateway: Running) -> Iterator[httpx.Client]:
+    headers = {"authorization": f"Bearer {gateway.key}", "accept-encoding": "identity"}
+    with httpx.Client(base_url=gateway.url, headers=headers, timeout=10) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "body", "outcome"),
+    [
+        ("until-close", 200, b"all of it", OK),
+        ("continue-first", 200, b"final", OK),
+        ("trailers", 200, b"data: 1\n\n", OK),
+        ("no-content", 204, b"", OK),
+        ("not-modified", 304, b"", OK),
+        ("empty", 200, b"", OK),
+        ("error-500", 500, b'{"error": {"message": "boom"}}', OK),
+        ("error-529", 529, b'{"type": "error", "error": {"type": "overloaded_error"}}', OK),
+        ("rate-429", 429, b'{"error": {}}', OK),
+        ("big", 200, b"x" * BIG, OK),
+        ("big-stream", 200, b"y" * 6_000_000, OK),
+        ("no-close-header", 200, b"ok", OK),
+    ],
+)
+def test_what_the_upstream_finishes_is_complete(
+    gateway: Running,
+    client: httpx.Client,
+    word: str,
+    status: int,
+    body: bytes,
+    outcome: ExchangeOutcome,
+) -> None:
+    response = client.get(f"/up/{word}")
+    assert (response.status_code, response.content) == (status, body)
+    exchange = gateway.exchange()
+    assert exchange.outcome is outcome
+    assert exchange.response is not None
+    assert (exchange.response.status, exchange.response.body) == (status, body)
+
+
+def test_head_and_broken_encodings_pass(gateway: Running, client: httpx.Client) -> None:
+    assert client.head("/up/head").headers["content-length"] == "1234"
+    assert gateway.exchange().outcome is OK
+    with client.stream("GET", "/up/gzip-broken") as response:
+        assert b"".join(response.iter_raw()) == b"\x1f\x8b\x08broken"
+    assert gateway.exchange().outcome is OK
+
+
+@pytest.mark.parametrize(
+    ("word", "kept"),
+    [
+        ("cut-length", b"part"),
+        ("cut-chunked", b"data: 1\n\n"),
+        ("reset-chunked", b"data: 1\n\n"),
+        ("bad-chunk", b""),
+    ],
+)
+def test_a_response_cut_off_is_cut_off_for_the_client_too(
+    gateway: Running, client: httpx.Client, word: str, kept: bytes
+) -> None:
+    got = b""
+    with (  # noqa: PT012
+        pytest.raises(httpx.RemoteProtocolError),
+        client.stream("GET", f"/up/{word}") as response,
+    ):
+        for part in response.iter_raw():
+            got += part
+    assert got == kept
+    exchange = gateway.exchange()
+    assert exchange.outcome is UP
+    assert exchange.response is not None
+    assert exchange.response.body == kept
+
+
+@pytest.mark.parametrize("word", ["cut-before-head", "close-at-once", "reset-at-once", "garbage"])
+def test_no_response_is_a_502_in_the_providers_shape(
+    gateway: Running, client: httpx.Client, word: str
+) -> None:
+    response = client.post(f"/up/{word}", json={})
+    assert response.status_code == 502
+    assert response.json()["error"]["code"] == "upstream_error"
+    assert "top-secret" not in response.text
+    exchange = gateway.exchange()
+    assert exchange.outcome is UP
+    assert exchange.response is None
+    assert exchange.request.body == b"{}"
+
+
+def test_an_upstream_that_is_down_is_a_502(gateway: Running, client: httpx.Client) -> None:
+    response = client.post("/dead/v1/chat/completions", json={})
+    assert response.status_code == 502
+    assert response.json()["error"]["type"] == "server_error"
+    response = client.post("/deadmessages/v1/x", json={})
+    assert response.status_code == 502
+    assert response.json() == {
+        "type": "error",
+        "error": {"type": "api_error", "message": "Headrace: the upstream did not answer."},
+    }
+    first, second = gateway.exchanges(2)
+    assert first.outcome is UP
+    assert second.outcome is UP
+
+
+def test_an_upstream_that_does_not_accept_ends_after_the_connect_time(tmp_path: Path) -> None:
+    with socket.socket() as deaf, contextlib.ExitStack() as stack:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        for _ in range(3):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(deaf.getsockname())
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        settings = {"routes": [{"name": "deaf", "upstream": url}], "connect_seconds": 1}
+        with Running(tmp_path, settings) as gateway:
+            start = time.monotonic()
+            headers = {"authorization": f"Bearer {gateway.key}"}
+            response = httpx.post(f"{gateway.url}/deaf/v1", json={}, headers=headers)
+            assert response.status_code == 502
+            assert 0.9 < time.monotonic() - start < 4
+            assert gateway.exchange().outcome is UP
+
+
+@pytest.mark.parametrize("word", ["slow-stream", "silent", "big"])
+def test_a_client_that_hangs_up_leaves_a_partial_exchange(
+    gateway: Running, upstream: Upstream, word: str
+) -> None:
+    port = int(gateway.url.rpartition(":")[2])
+    before = upstream.broken
+    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(
+            f"GET /up/{word} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n\r\n".encode()
+        )
+        if word != "silent":
+            while b"\r\n\r\n" not in connection.recv(1024):
+                pass
+        time.sleep(0.2)
+    exchange = gateway.exchange()
+    if word == "big":
+        assert exchange.outcome in (ExchangeOutcome.CLIENT_ABORT, OK)
+    else:
+        assert exchange.outcome is ExchangeOutcome.CLIENT_ABORT
+        assert (exchange.response is None) == (word == "silent")
+    if word == "slow-stream":
+        deadline = time.monotonic() + 3
+        while upstream.broken == before and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert upstream.broken > before
+
+
+def test_a_client_that_hangs_up_while_sending(gateway: Running) -> None:
+    port = int(gateway.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        connection.sendall(
+            f"POST /up/echo HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
+            "Content-Length: 1000\r\n\r\nhalf".encode()
+        )
+        time.sleep(0.2)
+    exchange = gateway.exchange()
+    assert exchange.outcome is ExchangeOutcome.CLIENT_ABORT
+    assert exchange.request.body == b"half"
+
+
+def test_expect_continue(gateway: Running) -> None:
+    port = int(gateway.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        connection.sendall(
+            f"POST /up/echo HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
+            "Expect: 100-continue\r\nContent-Length: 4\r\n\r\n".encode()
+        )
+        assert connection.recv(1024).startswith(b"HTTP/1.1 100")
+        connection.sendall(b"body")
+        answer = b""
+        while not answer.endswith(b"\r\n\r\nbody"):
+            answer += connection.recv(1024)
+    assert gateway.exchange().request.body == b"body"
+
+
+def test_a_keep_alive_connection_carries_many_calls(
+    gateway: Running, client: httpx.Client, upstream: Upstream
+) -> None:
+    before = upstream.connections
+    for number in range(20):
+        assert client.post("/up/echo", content=b"%d" % number).content == b"%d" % number
+    assert upstream.connections - before <= 1
+    assert [e.request.body for e in gateway.exchanges(20)] == [b"%d" % n for n in range(20)]
+
+
+def test_sigterm_finishes_streams_in_flight(upstream: Upstream, tmp_path: Path) -> None:
+    routes = [{"name": "up", "upstream": upstream.url}]
+    with Running(tmp_path, {"routes": routes, "drain_seconds": 20}) as gateway:
+        got: list[bytes] = []
+
+        def call() -> None:
+            headers = {"authorization": f"Bearer {gateway.key}"}
+            with httpx.stream("GET", f"{gateway.url}/up/slow-stream", headers=headers) as response:
+                got.extend(response.iter_raw())
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        while not got:
+            time.sleep(0.01)
+        gateway.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{gateway.url}/headrace/v1/health")
+        thread.join(20)
+        assert b"".join(got).count(b"data:") == 100
+        assert gateway.stop() == 0
+        assert gateway.exchange().outcome is OK
+
+
+def _load(gateway: Running, seen: list[bytes], stop: threading.Event) -> None:
+    """Call until stopped; note each body that came back, with how far streams came."""
+    headers = {"authorization": f"Bearer {gateway.key}"}
+    with httpx.Client(base_url=gateway.url, headers=headers, timeout=5) as client:
+        while not stop.is_set():
+            name = os.urandom(8).hex().encode()
+            try:
+                answer = client.post("/up/echo", content=name)
+            except httpx.HTTPError:
+                return
+            if answer.status_code == 200:
+                seen.append(answer.content)
+
+
+def kill_and_compare(upstream: Upstream, home: Path, pause: float) -> int:
+    """Kill a loaded gateway; check that all bodies that clients received are in the spool."""
+    routes = [{"name": "up", "upstream": upstream.url}]
+    with Running(home, {"routes": routes, "forward_port": None, "admin_port": None}) as gateway:
+        seen: list[bytes] = []
+        stop = threading.Event()
+        threads = [threading.Thread(target=_load, args=(gateway, seen, stop)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(pause)
+        gateway.stop(signal.SIGKILL)
+        stop.set()
+        for thread in threads:
+            thread.join(10)
+        records = gateway.records(10**6, seconds=0.3)
+        bodies = {
+            e.response.body for e in records if isinstance(e, Exchange) and e.response is not None
+        }
+        assert set(seen) <= bodies
+        ids = [e.exchange_id for e in records if isinstance(e, Exchange)]
+        assert len(ids) == len(set(ids))
+        return len(seen)
+
+
+def test_kill_9_loses_nothing_that_a_client_received(upstream: Upstream, tmp_path: Path) -> None:
+    assert kill_and_compare(upstream, tmp_path, 0.5) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("turn", range(30))
+def test_kill_9_at_random_moments(upstream: Upstream, tmp_path: Path, turn: int) -> None:
+    kill_and_compare(upstream, tmp_path, 0.05 + turn * 0.031)
+
+
+class TestFullSpool:
+    """A spool without room: what policy says happens, and is counted."""
+
+    @staticmethod
+    def fill(gateway: Running, client: httpx.Client) -> httpx.Response:
+        body = b"z" * 400_000
+        for _ in range(4):
+            client.post("/up/echo", content=body)
+        time.sleep(1.2)
+        return client.post("/up/echo", content=b"more")
+
+    @pytest.mark.parametrize("policy", ["refuse", "shed", "pass"])
+    def test_policy(self, upstream: Upstream, tmp_path: Path, policy: str) -> None:
+        settings = {
+            "routes": [{"name": "up", "upstream": upstream.url}],
+            "spool": {"max_bytes": 2**20, "when_full": policy},
+        }
+        with Running(tmp_path, settings) as gateway:
+            headers = {"authorization": f"Bearer {gateway.key}"}
+            with httpx.Client(base_url=gateway.url, headers=headers) as client:
+                response = self.fill(gateway, client)
+                if policy == "refuse":
+                    assert response.status_code == 503
+                    assert response.json()["error"]["code"] == "overloaded"
+                    assert not httpx.get(f"{gateway.admin}/ready").is_success
+                else:
+                    assert response.content == b"more"
+                text = httpx.get(f"{gateway.admin}/metrics").text
+            kept = [e for e in gateway.records(10, seconds=0.3) if isinstance(e, Exchange)]
+        if policy == "refuse":
+            assert 'refusals_total{reason="spool_full"}' in text
+        else:
+            assert 'uncaptured_total{reason="spool-full"}' in text
+        bare = [e for e in kept if e.capture_note == "spool-full"]
+        if policy == "shed":
+            assert bare
+            assert bare[-1].request.body == b""
+            assert bare[-1].outcome is OK
+        if policy == "pass":
+            assert len(kept) < 5

@@ -80,15 +80,14 @@ class BatchRows:
         self.not_stored.add(one.step_id)
         self.left_out_trajectories.add(one.placed.trajectory_id)
 
-    def repeat(self, one: Judged, original: str, reason: str) -> None:
+    def repeat(self, one: Judged, reason: str) -> None:
         """Leave out a call that says nothing new."""
         self._line(one.placed.call, Disposition.DUPLICATE, (reason,), one.placed)
-        self.replaced[one.step_id] = original
 
     def store(self, one: Judged, draft: Draft) -> None:
         """Store a step with its tokens and the decision; messages and harnesses come as a set."""
         keep = draft.step.context_keep
-        found = found_in(draft.clean, draft.clean.context[keep:], first=keep)
+        found = found_in(draft.clean, draft.new, first=keep)
         report = found.report
         counts = [f"pii:{entity}×{count}" for entity, count in sorted(report.counts.items())]
         self._line(one.placed.call, Disposition.STORED, (), one.placed)

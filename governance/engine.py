@@ -187,16 +187,27 @@ class Governor:
         return replace(judged, clean=redaction.clean(call, admission.without))
 
     def _store(self, judged: Sequence[Judged], rows: BatchRows) -> None:
-        """Leave out repetitions, ask the gate, and write the rows of what it lets through."""
-        repeated = find_repetitions(self._bundle.dedup.spec, judged, self._known)
-        for one, original, reason in repeated:
-            rows.repeat(one, original, reason)
-        kept = {one.step_id: one for one in judged if one.step_id not in rows.replaced}
-        selected = self._selection.select(list(kept.values()), rows.follow)
-        for step_id, names in selected.held.items():
-            rows.hold_judged(kept[step_id], "quality", [f"quality:{name}" for name in names])
+        """Leave out repetitions, ask the gate, and write the rows of what it lets through.
+
+        When the gate holds a step that others repeat, the first repetition stands in for it.
+        """
+        remaining = {one.step_id: one for one in judged}
+        while True:
+            repeated = find_repetitions(
+                self._bundle.dedup.spec, list(remaining.values()), self._known
+            )
+            rows.replaced = {one.step_id: original for one, original, _ in repeated}
+            kept = [one for one in remaining.values() if one.step_id not in rows.replaced]
+            selected = self._selection.select(kept, rows.follow)
+            for step_id, names in selected.held.items():
+                why = [f"quality:{name}" for name in names]
+                rows.hold_judged(remaining.pop(step_id), "quality", why)
+            if not any(rows.follow(original) in selected.held for _, original, _ in repeated):
+                break
+        for one, _, reason in repeated:
+            rows.repeat(one, reason)
         for draft in selected.drafts:
-            rows.store(kept[draft.step.step_id], draft)
+            rows.store(remaining[draft.step.step_id], draft)
         rows.messages += selected.messages
         rows.harnesses += selected.harnesses
 

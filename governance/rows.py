@@ -26,22 +26,32 @@ class Draft:
     """All messages that the step names itself, known to the lake or not."""
     harness: Harness | None
     tokens: Tokens | None
-    context_ids: tuple[str, ...]
-    """The whole conversation that the step saw."""
+    new: tuple[CleanMessage, ...]
+    """What the step names itself, beside its output."""
+    context_ids: tuple[str, ...] | None
+    """The whole conversation that the step saw; None where part of it is known to the lake alone."""
+    context_changed: bool
+    """Whether redaction changed anything in it, as far as can be told; unknown counts as changed."""
 
     @property
-    def conversation(self) -> tuple[str, ...]:
+    def conversation(self) -> tuple[str, ...] | None:
         """What a child of this step builds on: its whole context and its output."""
         output = self.step.output_message_id
-        return (*self.context_ids, output) if output else self.context_ids
+        if self.context_ids is None or output is None:
+            return self.context_ids
+        return (*self.context_ids, output)
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a step's conversation can be stored against."""
+    """What a step's conversation is stored against."""
 
     parent_step_id: str | None
     keep: int
+    before: tuple[str, ...] | None = ()
+    """Ids of kept messages that the call itself does not hold; None when only the lake knows them."""
+    before_changed: bool = False
+    """Whether redaction changed any of those."""
 
 
 def base_on(
@@ -52,20 +62,28 @@ def base_on(
     *,
     stored: bool,
 ) -> Base:
-    """Return how much of the parent's conversation a step can lean on.
+    """Return how much of the parent's conversation a step leans on.
 
     A parent in the same batch is compared message by message; one in the lake is trusted as
-    assembly placed it; without a stored parent the whole conversation is stored again.
+    assembly placed it; without a stored parent the whole conversation is stored again. A call
+    that sent only what is new (``previous_response_id``) cannot do without its parent.
     """
-    if parent is not None:
+    trusted = min(placed.context_keep, len(clean.context))
+    known = parent.conversation if parent is not None else None
+    if placed.context_is_delta:
+        if parent is None or known is None:
+            return Base(parent_step_id, placed.context_keep, None, before_changed=True)
+        keep = min(placed.context_keep, len(known))
+        return Base(parent_step_id, keep, known[:keep], _conversation_changed(parent))
+    if parent is not None and known is not None:
         keep = 0
-        for mine, theirs in zip(clean.context, parent.conversation, strict=False):
+        for mine, theirs in zip(clean.context, known, strict=False):
             if mine.message_id != theirs:
                 break
             keep += 1
         return Base(parent_step_id, keep)
-    if parent_step_id is not None and stored:
-        return Base(parent_step_id, min(placed.context_keep, len(clean.context)))
+    if parent is not None or (parent_step_id is not None and stored):
+        return Base(parent_step_id, trusted)
     return Base(parent_step_id, 0)
 
 
@@ -80,16 +98,26 @@ def draft(
     """Return the rows of one call."""
     call = placed.call
     tenant = call.exchange.client.tenant_id
-    new = clean.context[base.keep :]
-    tokens = _tokens(placed, clean, without)
+    new = clean.context if placed.context_is_delta else clean.context[base.keep :]
+    context_ids = None
+    state_hash = None
+    if base.before is not None:
+        context_ids = (*base.before, *(message.message_id for message in clean.context))
+        state_hash = namer.name(tenant, "state", [*context_ids])
+    changed = base.before_changed or any(one.report.changed for one in clean.context)
+    tokens = _tokens(placed, clean, without, context_changed=changed)
     harness = None if CaptureField.TOOLS in without else _harness(call, clean, namer)
-    context_ids = tuple(message.message_id for message in clean.context)
-    step = _step(
-        placed, clean, base, new, tokens, harness, namer.name(tenant, "state", [*context_ids])
-    )
+    step = _step(placed, clean, base, new, tokens, harness, state_hash)
     written = (*new, *([clean.output] if clean.output else ()))
     messages = {one.message_id: _stored(tenant, one, call.exchange.started_at) for one in written}
-    return Draft(placed, clean, step, tuple(messages.values()), harness, tokens, context_ids)
+    return Draft(
+        placed, clean, step, tuple(messages.values()), harness, tokens, new, context_ids, changed
+    )
+
+
+def _conversation_changed(parent: Draft) -> bool:
+    output = parent.clean.output
+    return parent.context_changed or (output is not None and output.report.changed)
 
 
 def _stored(tenant: str, clean: CleanMessage, seen_at: datetime) -> StoredMessage:
@@ -110,7 +138,7 @@ def _step(
     new: Sequence[CleanMessage],
     tokens: Tokens | None,
     harness: Harness | None,
-    state_hash: str,
+    state_hash: str | None,
 ) -> Step:
     call, exchange, fields = placed.call, placed.call.exchange, clean.fields
     started, first, ended = exchange.started_at, exchange.first_byte_at, exchange.ended_at
@@ -221,7 +249,11 @@ def _harness(call: Call, clean: CleanCall, namer: Namer) -> Harness | None:
 
 
 def _tokens(
-    placed: PlacedCall, clean: CleanCall, without: frozenset[CaptureField]
+    placed: PlacedCall,
+    clean: CleanCall,
+    without: frozenset[CaptureField],
+    *,
+    context_changed: bool,
 ) -> Tokens | None:
     """Return the exact tokens that redaction left true; token ids decode to text.
 
@@ -235,9 +267,7 @@ def _tokens(
         return None
     if output is None or output.report.changed:
         return None
-    context_clean = not any(one.report.changed for one in clean.context) and not _tools_changed(
-        clean
-    )
+    context_clean = not context_changed and not _tools_changed(clean)
     prompt = captured.prompt_token_ids if context_clean else None
     return Tokens(
         tenant_id=call.exchange.client.tenant_id,

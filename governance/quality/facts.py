@@ -70,7 +70,7 @@ def step_facts(
         http_status=step.http_status,
         step_index=step.step_index,
         finished=int(_finished(draft)),
-        context_messages=len(draft.context_ids),
+        context_messages=step.context_keep + len(step.context_message_ids),
         output_parts=len(output.message.parts) if output else None,
         output_characters=len(output.message.text()) if output else None,
         tool_calls=len(step.tool_calls),
@@ -97,6 +97,9 @@ def _finished(draft: Draft) -> bool:
 
 
 def _unanswered(draft: Draft) -> int:
+    """Return how many tool results answer no call; calls that only the lake holds cannot be asked."""
+    if draft.placed.context_is_delta:
+        return 0
     asked: set[str] = set()
     strangers = 0
     for one in draft.clean.context:

@@ -508,3 +508,52 @@ def test_the_ledger_says_what_decided(tmp_path: Path) -> None:
 def test_a_client_that_hangs_up_after_the_last_word_has_a_whole_answer() -> None:
     batch = governor().judge(assembly(placed(call(1, outcome=ExchangeOutcome.CLIENT_ABORT))))
     assert dispositions(batch) == {"step1": "stored"}
+
+
+def test_a_call_that_sends_only_what_is_new_leans_on_its_parent() -> None:
+    tokens = TokenCapture((1,), (3,), (-0.1,))
+    first = placed(call(1, [user("a jo@corp.io")], "b"))
+    second = placed(
+        call(2, [user("c")], "d", tokens=tokens),
+        parent_step_id="step1",
+        context_keep=2,
+        context_is_delta=True,
+    )
+    batch = governor().judge(assembly(first, second))
+    step = batch.steps[1]
+    assert (step.context_keep, len(step.context_message_ids)) == (2, 1)
+    assert [row.token_fidelity for row in batch.tokens] == ["span_masked"]
+    whole = placed(call(3, [user("a jo@corp.io"), assistant("b"), user("c")], "x"), trajectory="t2")
+    assert step.state_hash == governor().judge(assembly(whole)).steps[0].state_hash
+
+
+def test_a_delta_on_a_step_in_the_lake_keeps_its_placement() -> None:
+    known = MemoryKnownContent()
+    first = placed(call(1, [user("a")], "b"))
+    second = placed(
+        call(2, [user("c")], "d"), parent_step_id="step1", context_keep=2, context_is_delta=True
+    )
+    third = placed(
+        call(3, [user("e")], "f"), parent_step_id="step2", context_keep=4, context_is_delta=True
+    )
+    known.add(governor(known=known).judge(assembly(first)))
+    batch = governor(known=known).judge(assembly(second, third))
+    assert [(s.context_keep, len(s.context_message_ids)) for s in batch.steps] == [(2, 1), (4, 1)]
+    assert batch.steps[0].state_hash is None
+
+
+def test_a_delta_without_its_parent_is_held() -> None:
+    alone = placed(
+        call(2, [user("c")], "d"), parent_step_id="step1", context_keep=2, context_is_delta=True
+    )
+    batch = governor().judge(assembly(alone))
+    assert [row.reason for row in batch.quarantine] == ["quality:parent-present"]
+
+
+def test_a_repetition_stands_in_for_an_original_that_is_held() -> None:
+    bad = call(1, tokens=TokenCapture((1,), (3, 4), (-0.1,)))
+    good = placed(call(2), duplicate_of="step1", branch=1)
+    third = placed(call(3), duplicate_of="step1", branch=2)
+    batch = governor().judge(assembly(placed(bad), good, third))
+    assert dispositions(batch) == {"step1": "quarantined", "step2": "stored", "step3": "duplicate"}
+    assert len(batch.exchanges) == 3

@@ -5,7 +5,8 @@ reading the bare Parquet files costs. ``Session`` is for trusted SQL of this pro
 strangers goes through :mod:`lakehouse.sandbox`, which runs the same session locked down.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from lakehouse.schema import TABLES, TableSpec
 from lakehouse.views import VIEWS
-from trajectory.errors import ConfigurationError, RetryableError, WorkError
+from trajectory.errors import ConfigurationError, IntegrityError, RetryableError, WorkError
 
 SETTINGS: dict[str, Any] = {
     "python_enable_replacements": False,
@@ -49,7 +50,8 @@ class Session:
         for name, files in snapshot.files.items():
             wanted = tuple(files)
             if self._bound.get(name) != wanted:
-                self._connection.execute(_table_view(TABLES[name], wanted))
+                with _explained():
+                    self._connection.execute(_table_view(TABLES[name], wanted))
                 self._bound[name] = wanted
         if first:
             self._bind_views()
@@ -72,21 +74,8 @@ class Session:
             QueryError: the SQL is wrong.
             RetryableError: files went away while reading (compaction and vacuum), or memory ran out.
         """
-        try:
+        with _explained():
             return rows_of(self._connection, sql, parameters)
-        except duckdb.OutOfMemoryException as error:
-            raise RetryableError(
-                f"the query needs more memory than it may use ({error}); "
-                "select fewer columns or rows, or raise the limit"
-            ) from error
-        except duckdb.IOException as error:
-            raise RetryableError(
-                f"a file of the lake could not be read ({error}); run the query again"
-            ) from error
-        except duckdb.InterruptException as error:
-            raise WorkError("the query was interrupted; nothing was changed") from error
-        except duckdb.Error as error:
-            raise QueryError(str(error)) from error
 
     @property
     def connection(self) -> Any:
@@ -96,6 +85,32 @@ class Session:
     def close(self) -> None:
         """Give memory back."""
         self._connection.close()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn DuckDB's errors into ours."""
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise RetryableError(
+            f"the query needs more memory than it may use ({error}); "
+            "select fewer columns or rows, or raise the limit"
+        ) from error
+    except duckdb.IOException as error:
+        raise RetryableError(
+            f"a file of the lake could not be read ({error}); run the query again"
+        ) from error
+    except duckdb.InterruptException as error:
+        raise WorkError("the query was interrupted; nothing was changed") from error
+    except duckdb.InvalidInputException as error:
+        if "parquet" not in str(error):
+            raise QueryError(str(error)) from error
+        raise IntegrityError(
+            f"a file of the lake is damaged ({error}); `headrace lake verify` lists such files"
+        ) from error
+    except duckdb.Error as error:
+        raise QueryError(str(error)) from error
 
 
 def connect(settings: Mapping[str, Any] | None = None) -> Any:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 _EXAMPLES = 3
+_FILES = "active files are as the log says"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +138,14 @@ def verify(lake: "Lake", *, message_key: bytes | None = None) -> VerifyReport:
         lake: the lake.
         message_key: the key of message names; with it every message's hash is computed again.
     """
-    findings: list[Finding] = []
+    findings = [finding for name in TABLES for finding in _table_findings(lake, name)]
+    checks = 3 * len(TABLES)
+    if any(finding.check == _FILES for finding in findings):
+        # The rows cannot be asked for while files are lost or damaged.
+        return VerifyReport(checks, 0, tuple(findings))
     for check in _CHECKS:
-        counted = f"SELECT count(*) AS n, list(id)[:{_EXAMPLES}] AS ids FROM ({check.sql})"  # noqa: S608
-        found = lake.query(counted)
-        row = found.to_pylist()[0]
-        if row["n"]:
-            findings.append(
-                Finding(check.name, check.severity, check.table, row["n"], tuple(row["ids"] or ()))
-            )
-    checks = len(_CHECKS)
-    for name in TABLES:
-        findings.extend(_table_findings(lake, name))
-        checks += 3
+        findings.extend(_rows_found(lake, check))
+    checks += len(_CHECKS)
     if message_key is not None:
         findings.extend(_hash_findings(lake, message_key))
         checks += 1
@@ -158,6 +154,13 @@ def verify(lake: "Lake", *, message_key: bytes | None = None) -> VerifyReport:
         for name in TABLES
     )
     return VerifyReport(checks, rows, tuple(findings))
+
+
+def _rows_found(lake: "Lake", check: _Check) -> Iterator[Finding]:
+    counted = f"SELECT count(*) AS n, list(id)[:{_EXAMPLES}] AS ids FROM ({check.sql})"  # noqa: S608
+    row = lake.query(counted).to_pylist()[0]
+    if row["n"]:
+        yield Finding(check.name, check.severity, check.table, row["n"], tuple(row["ids"] or ()))
 
 
 def _table_findings(lake: "Lake", name: str) -> Iterator[Finding]:
@@ -170,7 +173,7 @@ def _table_findings(lake: "Lake", name: str) -> Iterator[Finding]:
     root = Path(lake.location.table(name))
     wrong = [one.path for one in list_files(handle) if not _as_logged(root / one.relative, one)]
     if wrong:
-        yield Finding("active files are as the log says", "error", name, len(wrong),
+        yield Finding(_FILES, "error", name, len(wrong),
                       tuple(wrong[:_EXAMPLES]))  # fmt: skip
     allowed = set(TABLES[name].statistics_columns)
     leaking = sorted(set(_columns_with_statistics(root / "_delta_log")) - allowed)

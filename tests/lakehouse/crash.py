@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 import lakehouse.lake
 from lakehouse import intents
 from lakehouse.lake import Lake
@@ -45,6 +47,7 @@ def arm(point: str) -> None:
 
 def main(folder: Path, points: list[str]) -> None:
     """Fork one process per point, so that imports are paid once."""
+    pa.array([""])  # imports what Arrow imports late
     for point in points:
         child = os.fork()
         if child == 0:

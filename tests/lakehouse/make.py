@@ -1,5 +1,6 @@
 """Makes governed batches for tests: small trajectories with every table filled."""
 
+import zlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -72,7 +73,7 @@ def ledger(one: Step, **changes: Any) -> LedgerRecord:
         "outcome": "complete", "http_status": 200, "request_bytes": 100, "response_bytes": 50,
         "disposition": "stored", "reasons": (), "trajectory_id": one.trajectory_id,
         "step_id": one.step_id, "policy_hash": "b2:policy", "spool_writer": "w",
-        "spool_segment": 0, "spool_offset": 0,
+        "spool_segment": 0, "spool_offset": zlib.crc32(one.exchange_id.encode()),
     }  # fmt: skip
     return LedgerRecord(**{**values, **changes})
 

@@ -1,0 +1,168 @@
+"""Erasure and expiry reach tables, history, statistics, substrates and name the models."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from governance.records import GovernedBatch
+from lakehouse.erase import erase_subject, expire
+from lakehouse.lake import Lake
+from lakehouse.maintenance import compact
+from lakehouse.scan import scan_values
+from lakehouse.verify import verify
+from tests.lakehouse import make
+from trajectory.errors import ConfigurationError
+
+
+def about(trajectory: str, *subjects: str, **changes: Any) -> GovernedBatch:
+    """Return a trajectory whose first step concerns the subjects."""
+    whole = make.batch(trajectory, steps=2)
+    first = replace(whole.governance[0], subjects=subjects, **changes)
+    shared = make.message("system", "be good")
+    steps = tuple(
+        replace(one, context_message_ids=(shared.message_id, *one.context_message_ids))
+        if one.step_index == 0 else replace(one, context_keep=3)
+        for one in whole.steps
+    )  # fmt: skip
+    return replace(
+        whole,
+        governance=(first, whole.governance[1]),
+        messages=(*whole.messages, shared) if trajectory == "t0" else whole.messages,
+        steps=steps,
+    )
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    made = Lake.open(str(tmp_path))
+    for number, subjects in enumerate([("p1",), ("p1", "p2"), ("p3",)]):
+        made.append(about(f"t{number}", *subjects), app_id="a", version=number)
+    return made
+
+
+def test_a_person_is_gone_from_every_file(lake: Lake, tmp_path: Path) -> None:
+    compact(lake, tables=["steps", "messages"])
+    report = erase_subject(lake, "acme", ["p1"], reference="DSR-1")
+    assert report.reach.trajectories == ("t0", "t1")
+    assert report.rows["steps"] == 4
+    assert report.rows["messages"] == 8
+    assert report.files > 0
+    hits = scan_values([tmp_path], ["t0 asks 0", "t1 says 1", "t0-s0", "t1-s1"])
+    ledger = {"exchanges"}
+    assert {Path(hit.path).relative_to(tmp_path).parts[0] for hit in hits} <= ledger | {"erasures"}
+    assert not scan_values([tmp_path], ["t0 asks 0", "t1 says 1"])
+    assert scan_values([tmp_path], ["t2 asks 0"])
+    assert verify(lake).ok
+
+
+def test_others_keep_what_they_share(lake: Lake) -> None:
+    erase_subject(lake, "acme", ["p1"])
+    kept = lake.conversation("t2")
+    assert [one.complete for one in kept] == [True, True]
+    assert kept[0].context[0].text() == "be good"
+
+
+def test_the_ledger_still_adds_up(lake: Lake) -> None:
+    report = erase_subject(lake, "acme", ["p1"])
+    rows = lake.query("SELECT disposition, reasons, trajectory_id FROM exchanges").to_pylist()
+    assert len(rows) == 6
+    erased = [row for row in rows if row["disposition"] == "erased"]
+    assert len(erased) == 4
+    assert erased[0] == {
+        "disposition": "erased", "reasons": [report.removal_id], "trajectory_id": None,
+    }  # fmt: skip
+
+
+def test_the_register_says_what_was_done(lake: Lake) -> None:
+    erase_subject(lake, "acme", ["p1", "p1-mail"], reference="DSR-1")
+    rows = lake.query("SELECT * FROM erasures ORDER BY recorded_at").to_pylist()
+    assert [(row["subject"], row["status"]) for row in rows] == [
+        ("p1", "requested"), ("p1-mail", "requested"), ("p1", "done"), ("p1-mail", "done"),
+    ]  # fmt: skip
+    assert json.loads(rows[-1]["report"])["rows"]["steps"] == 4
+
+
+def test_the_same_erasure_again_finds_nothing(lake: Lake) -> None:
+    erase_subject(lake, "acme", ["p1"])
+    again = erase_subject(lake, "acme", ["p1"])
+    assert again.reach.trajectories == ()
+    assert again.rows == {}
+
+
+def test_appends_go_on_after_an_erasure(lake: Lake) -> None:
+    erase_subject(lake, "acme", ["p1"])
+    assert lake.committed_version("a") == 2
+    assert lake.append(about("t2", "p3"), app_id="a", version=2).repeated
+    lake.append(about("t9", "p9"), app_id="a", version=3)
+    assert lake.query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [4]
+
+
+def test_a_dry_run_changes_nothing(lake: Lake) -> None:
+    before = lake.versions()
+    report = erase_subject(lake, "acme", ["p1"], dry_run=True)
+    assert report.reach.trajectories == ("t0", "t1")
+    assert lake.versions() == before
+
+
+def test_substrates_become_stale_and_models_are_named(lake: Lake) -> None:
+    lake.append_rows("substrate_items", [{
+        "tenant_id": "acme", "substrate": "nightly", "version": "v1", "item_id": "i1",
+        "trajectory_id": "t0", "step_id": "t0-s0", "split": "train", "weight": 1.0,
+    }])  # fmt: skip
+    lake.append_rows("substrates", [{
+        "name": name, "version": "v1", "built_at": make.NOON, "recorded_at": make.NOON, "items": 1,
+        "manifest": "{}", "content_hash": "b2:x", "stale": False,
+    } for name in ("nightly", "other")])  # fmt: skip
+    lake.append_rows("runs", [{
+        "run_id": f"r-{name}", "recorded_at": make.NOON, "recipe": "sft", "substrate": name,
+        "substrate_version": "v1", "base_model": base, "started_at": make.NOON, "status": "done",
+        "seed": 1, "metrics": "{}", "manifest": "{}",
+    } for name, base in (("nightly", "base"), ("other", "m@1"), ("third", "base"))])  # fmt: skip
+    lake.append_rows("models", [{
+        "name": "m", "version": version, "recorded_at": make.NOON, "run_id": run, "path": f"m/{version}",
+        "base": None, "status": "live", "gate": "{}",
+    } for version, run in (("1", "r-nightly"), ("2", "r-other"), ("3", "r-third"))])  # fmt: skip
+    report = erase_subject(lake, "acme", ["p1"])
+    assert report.reach.substrates == ("nightly@v1",)
+    assert report.reach.runs == ("r-nightly",)
+    assert report.reach.models == ("m@1", "m@2")
+    stale = lake.query("SELECT name, stale, stale_reason FROM substrates_latest ORDER BY name")
+    assert stale.to_pylist() == [
+        {"name": "nightly", "stale": True, "stale_reason": report.removal_id},
+        {"name": "other", "stale": False, "stale_reason": None},
+    ]
+    assert lake.query("SELECT * FROM substrate_items").num_rows == 0
+
+
+def test_expiry_takes_whole_trajectories_and_holds_keep_them(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    soon, later = make.NOON + timedelta(days=1), make.NOON + timedelta(days=100)
+    lake.append(about("t0", expires_at=soon), app_id="a", version=0)
+    lake.append(about("t1", expires_at=soon, legal_hold=True), app_id="a", version=1)
+    lake.append(about("t2", expires_at=later), app_id="a", version=2)
+    assert expire(lake, now=make.NOON).reach.trajectories == ()
+    planned = expire(lake, now=soon, dry_run=True)
+    assert (planned.reach.trajectories, planned.held) == (("t0",), 1)
+    done = expire(lake, now=soon)
+    assert (done.rows["steps"], done.held) == (2, 1)
+    assert not scan_values([tmp_path], ["t0 asks 0"])
+    assert verify(lake).ok
+
+
+def test_nobody_to_erase_is_refused(lake: Lake) -> None:
+    with pytest.raises(ConfigurationError, match="at least one pseudonym"):
+        erase_subject(lake, "acme", [])
+
+
+def test_an_interrupted_batch_is_finished_before_and_erased_too(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    from lakehouse.lake import _batch_tables
+
+    lake._intents.write("crashed", 0, _batch_tables(about("t0", "p1")))
+    report = erase_subject(lake, "acme", ["p1"])
+    assert report.reach.trajectories == ("t0",)
+    assert not scan_values([tmp_path], ["t0 asks 0"])

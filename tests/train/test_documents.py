@@ -1,0 +1,64 @@
+"""A wrong document says where, what is wrong and what is valid."""
+
+from pathlib import Path
+
+import pytest
+
+from train.documents import merge
+from train.errors import DocumentError
+from train.substrate_spec import load_substrate
+
+GOOD = """\
+apiVersion: headrace/v1
+kind: Substrate
+metadata: {name: nightly}
+spec:
+  purposes: [train_sft]
+  reward:
+    signals: {success: 1.0}
+"""
+
+
+def error_of(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "s.yaml"
+    path.write_text(text)
+    with pytest.raises(DocumentError) as caught:
+        load_substrate(path)
+    return str(caught.value).replace(str(path), "s.yaml")
+
+
+def test_good_document_has_its_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(GOOD)
+    spec = load_substrate(path).spec
+    assert (spec.split.by, spec.where) == (("tenant", "group"), "true")
+
+
+def test_wrong_value_names_line_field_and_valid_values(tmp_path: Path) -> None:
+    found = error_of(tmp_path, GOOD.replace("train_sft", "train_sfd"))
+    assert found.startswith(
+        "s.yaml:5: spec.purposes.0: input should be 'debug', 'eval', 'train_sft'"
+    )
+
+
+def test_unknown_and_missing_fields_are_named(tmp_path: Path) -> None:
+    found = error_of(tmp_path, GOOD.replace("signals:", "signal:"))
+    assert "s.yaml:6: spec.reward.signals: is missing" in found
+    assert "s.yaml:7: spec.reward.signal: unknown field" in found
+
+
+def test_broken_yaml_names_its_line(tmp_path: Path) -> None:
+    assert error_of(tmp_path, "a: [1\nb: 2\n").startswith("s.yaml:2: not valid YAML")
+    assert "is empty" in error_of(tmp_path, "")
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="cannot be read"):
+        load_substrate(tmp_path / "none.yaml")
+
+
+def test_merge_lays_mappings_over_mappings() -> None:
+    assert merge({"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": 3}, "d": [2]}) == {
+        "a": {"b": 3, "c": 2},
+        "d": [2],
+    }

@@ -1,0 +1,113 @@
+"""What serves changes only through the registry: judged, audited, atomic, and reversible."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from train.errors import GateRefusedError
+from train.registry import ModelRegistry, ModelVersion
+from trajectory.errors import ConfigurationError
+
+
+def folder(tmp_path: Path, weights: bytes) -> Path:
+    path = tmp_path / f"trained-{weights.decode()}"
+    path.mkdir()
+    (path / "model.safetensors").write_bytes(weights)
+    return path
+
+
+def registered(
+    registry: ModelRegistry, tmp_path: Path, weights: bytes, *, passed: bool = True
+) -> ModelVersion:
+    gate = {"findings": [{"rule": "minimum_gain", "passed": passed}]}
+    manifest = {"origin": "adopted", "gate": gate}
+    return registry.register("shop", folder(tmp_path, weights), manifest, passed=passed)
+
+
+def test_versions_count_up_and_keep_their_files(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    first = registered(registry, tmp_path, b"one")
+    second = registered(registry, tmp_path, b"two")
+    assert [first.version, second.version] == ["0001", "0002"]
+    assert first.manifest["weights_hash"] != second.manifest["weights_hash"]
+    assert (first.path / "model.safetensors").read_bytes() == b"one"
+    assert registry.names() == ["shop"]
+
+
+def test_promotion_and_rollback_move_the_pointer(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    for weights in (b"one", b"two", b"three"):
+        registered(registry, tmp_path, weights)
+    for version in ("0001", "0002", "0003"):
+        registry.promote("shop", version, actor="ann")
+    assert registry.rollback("shop", actor="ann", reason="slower").version == "0002"
+    assert registry.rollback("shop", actor="ann", reason="worse too").version == "0001"
+    live = registry.live("shop")
+    assert live is not None
+    assert (live.version, live.status) == ("0001", "live")
+    assert [v.status for v in registry.versions("shop")] == ["live", "retired", "retired"]
+    actions = [(entry.action, entry.version) for entry in registry.history("shop")]
+    assert actions[-2:] == [("rollback", "0002"), ("rollback", "0001")]
+    with pytest.raises(ConfigurationError, match="is the first that served"):
+        registry.rollback("shop", actor="ann", reason="again")
+
+
+def test_model_that_did_not_pass_needs_a_reason(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registered(registry, tmp_path, b"bad", passed=False)
+    for reason in (None, "", "  "):
+        with pytest.raises(GateRefusedError, match="minimum_gain"):
+            registry.promote("shop", "0001", actor="ann", override=reason)
+    assert registry.live("shop") is None
+    registry.promote("shop", "0001", actor="ann", override="for the fair")
+    assert registry.history("shop")[0].reason == "for the fair"
+
+
+def test_what_cannot_be_audited_does_not_happen(tmp_path: Path) -> None:
+    def refuse(action: str, subject: str, detail: Mapping[str, Any]) -> None:
+        raise OSError("disk full")
+
+    registry = ModelRegistry(tmp_path / "models", audit=refuse)
+    registered(registry, tmp_path, b"one")
+    with pytest.raises(OSError, match="disk full"):
+        registry.promote("shop", "0001", actor="ann")
+    assert registry.live("shop") is None
+
+
+def test_audit_tells_who_what_and_why(tmp_path: Path) -> None:
+    entries: list[tuple[str, str, str]] = []
+    registry = ModelRegistry(
+        tmp_path / "models",
+        audit=lambda action, subject, detail: entries.append((action, subject, detail["actor"])),
+    )
+    registry.adopt("shop", folder(tmp_path, b"one"), actor="ann", reason="our base")
+    assert entries == [("model.adopt", "shop@0001", "ann")]
+
+
+def test_only_the_first_model_is_adopted(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    given = folder(tmp_path, b"one")
+    registry.adopt("shop", given, actor="ann", reason="our base")
+    assert given.exists()
+    with pytest.raises(ConfigurationError, match="serves already"):
+        registry.adopt("shop", given, actor="ann", reason="again")
+    assert registry.names() == ["shop"]
+
+
+def test_unknown_version_lists_those_that_exist(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registered(registry, tmp_path, b"one")
+    with pytest.raises(ConfigurationError, match=r"no version '7'.*there are 0001"):
+        registry.promote("shop", "7", actor="ann")
+
+
+def test_pointer_is_whole_json_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registered(registry, tmp_path, b"one")
+    registry.promote("shop", "0001", actor="ann")
+    home = tmp_path / "models" / "shop"
+    assert json.loads((home / "live.json").read_text())["version"] == "0001"
+    assert {path.name for path in home.iterdir()} == {"0001", "live.json", "history.jsonl"}

@@ -1,0 +1,103 @@
+"""A trajectory outside of any lake: the value that formats import to and export from.
+
+It is one path from the first message to the last, without forks: a fork is a second value that
+shares its beginning. Content may be raw or redacted; the value does not know.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from trajectory.call import TokenCapture, Usage
+from trajectory.canonical import JsonObject
+from trajectory.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class PortableSignal:
+    """A reward or piece of feedback about a step or about the whole."""
+
+    name: str
+    value: float | None = None
+    label: str | None = None
+    rationale: str | None = field(default=None, repr=False)
+    source_kind: str = "rule"
+    source: str = ""
+    source_version: str | None = None
+    confidence: float | None = None
+    observed_at: str | None = None
+
+    def to_json(self) -> JsonObject:
+        """Return the fields that are set."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class PortableStep:
+    """One decision: what was observed since the decision before, and the answer."""
+
+    observed: tuple[Message, ...]
+    output: Message
+    step_id: str | None = None
+    timestamp: str | None = None
+    """ISO 8601, as it came."""
+    model: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = None
+    tokens: TokenCapture | None = None
+    signals: tuple[PortableSignal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PortableTrajectory:
+    """One path of a trajectory."""
+
+    steps: tuple[PortableStep, ...]
+    trailing: tuple[Message, ...] = ()
+    """What was observed after the last answer."""
+    trajectory_id: str | None = None
+    session_id: str | None = None
+    agent_name: str | None = None
+    agent_version: str | None = None
+    model: str | None = None
+    tools: tuple[JsonObject, ...] = ()
+    signals: tuple[PortableSignal, ...] = ()
+    ext: JsonObject = field(default_factory=dict)
+    """By format, what an imported document held beyond these fields (see ``formats.patch``)."""
+
+    def messages(self) -> tuple[Message, ...]:
+        """Return the whole conversation."""
+        listed: list[Message] = []
+        for step in self.steps:
+            listed += [*step.observed, step.output]
+        return (*listed, *self.trailing)
+
+
+def split_steps(
+    messages: Iterable[Message],
+) -> tuple[tuple[PortableStep, ...], tuple[Message, ...]]:
+    """Return a conversation as steps, one for each answer of the model, and what trails."""
+    steps: list[PortableStep] = []
+    observed: list[Message] = []
+    for message in messages:
+        if message.role == "assistant":
+            steps.append(PortableStep(tuple(observed), message))
+            observed = []
+        else:
+            observed.append(message)
+    return tuple(steps), tuple(observed)
+
+
+def signals_of(value: object) -> tuple[PortableSignal, ...]:
+    """Return the signals in a JSON list; what is no signal is left out."""
+    if not isinstance(value, list):
+        return ()
+    known = PortableSignal.__dataclass_fields__
+    return tuple(
+        PortableSignal(**{name: item[name] for name in item if name in known})
+        for item in value
+        if isinstance(item, dict) and isinstance(item.get("name"), str)
+    )
+
+
+__all__ = ["PortableSignal", "PortableStep", "PortableTrajectory", "signals_of", "split_steps"]

@@ -40,5 +40,12 @@ class Detector(Protocol):
     def entities(self) -> frozenset[str]:
         """The entity types that it can find."""
 
-    def find(self, units: Sequence[Unit]) -> list[list[Finding]]:
-        """Return the findings of each unit, offsets in its ``view.original``."""
+    def find(
+        self, units: Sequence[Unit], known: Sequence[Sequence[Finding]]
+    ) -> list[list[Finding]]:
+        """Return the findings of each unit, offsets in its ``view.original``.
+
+        Args:
+            units: texts to look at.
+            known: what earlier detectors found in each of them; need not be found again.
+        """

@@ -101,7 +101,11 @@ class NameRules:
         self._ambiguous = ambiguous_names()
         self._everyday = everyday()
 
-    def find(self, units: Sequence[Unit]) -> list[list[Finding]]:
+    def find(
+        self,
+        units: Sequence[Unit],
+        known: Sequence[Sequence[Finding]] = (),  # noqa: ARG002 - looks at everything
+    ) -> list[list[Finding]]:
         """Return names with scores."""
         return [self._found(unit) for unit in units]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from governance.detect.finding import Finding, Unit
 from governance.detect.quiet import load
-from governance.names.words import everyday
+from governance.names.words import common
 from trajectory.errors import ConfigurationError
 
 EMBEDDED = Path(__file__).parent.parent / "names" / "model"
@@ -64,7 +64,7 @@ class NamesModel:
         labels = {_ENTITIES.get(label, label) for label in nlp.pipe_labels.get("ner", ())}
         self.entities = frozenset(labels)
         self._wanted = frozenset(labels & entities)
-        self._everyday = everyday()
+        self._common = common()
         self._cache: OrderedDict[bytes, tuple[tuple[str, int, int], ...]] = OrderedDict()
 
     @classmethod
@@ -91,8 +91,10 @@ class NamesModel:
         meta = nlp.meta
         return cls(nlp, entities, version=f"{meta.get('name', model)}-{meta.get('version', '0')}")
 
-    def find(self, units: Sequence[Unit]) -> list[list[Finding]]:
-        """Return names of the wanted types."""
+    def find(
+        self, units: Sequence[Unit], known: Sequence[Sequence[Finding]] = ()
+    ) -> list[list[Finding]]:
+        """Return names of the wanted types, asking only where a capitalised word is unexplained."""
         out: list[list[Finding]] = [[] for _ in units]
         if not self._wanted:
             return out
@@ -100,7 +102,7 @@ class NamesModel:
             _Segment(place, start, text)
             for place, unit in enumerate(units)
             for start, text in segments(unit.view.text)
-            if self._may_name(text)
+            if self._may_name(unit, start, text, known[place] if known else ())
         ]
         self._ask({_digest(segment.text): segment.text for segment in asked})
         for segment in asked:
@@ -112,11 +114,15 @@ class NamesModel:
             self._cache.popitem(last=False)
         return out
 
-    def _may_name(self, text: str) -> bool:
-        """Whether there is a capitalised word that is not an everyday one."""
-        return any(
-            match.group().lower() not in self._everyday for match in _CAPITALISED.finditer(text)
-        )
+    def _may_name(self, unit: Unit, at: int, text: str, known: Sequence[Finding]) -> bool:
+        """Whether there is a capitalised word, no common one, that nobody has found yet."""
+        for match in _CAPITALISED.finditer(text):
+            if match.group().lower() in self._common:
+                continue
+            start, end = unit.view.span(at + match.start(), at + match.end())
+            if not any(found.start <= start and end <= found.end for found in known):
+                return True
+        return False
 
     def _ask(self, texts: dict[bytes, str]) -> None:
         fresh = [(name, text) for name, text in texts.items() if name not in self._cache]
@@ -139,7 +145,7 @@ class NamesModel:
         words = stripped.split()
         if not words or len(stripped) < 2 or _NOT_A_NAME.search(stripped):
             return
-        if all(word.strip(".'").lower() in self._everyday for word in words):
+        if all(word.strip(".'").lower() in self._common for word in words):
             return
         if entity == "PERSON" and not any(word[0].isupper() for word in words):
             return

@@ -226,7 +226,11 @@ class PresidioDetector:
         self.entities = frozenset(supported | ({"PHONE_NUMBER"} & entities))
         self.version = f"{VERSION}+{_presidio_version()}"
 
-    def find(self, units: Sequence[Unit]) -> list[list[Finding]]:
+    def find(
+        self,
+        units: Sequence[Unit],
+        known: Sequence[Sequence[Finding]] = (),  # noqa: ARG002 - looks at everything
+    ) -> list[list[Finding]]:
         """Return scored findings, thresholds not applied yet.
 
         Raises:

@@ -5,13 +5,16 @@ The sets themselves are not part of Headrace; ``ATTRIBUTION.md`` names them. Onl
 
 import io
 import random
+import re
 import sysconfig
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from governance.names.templates import filled
+from governance.names.words import first_names, last_names
 
 _PERSON = ("person", "per", "politician", "writer", "researcher", "scientist", "musicalartist")
 _LOCATION = ("location", "loc", "country")
@@ -23,6 +26,7 @@ LABELS = {
     **dict.fromkeys(_LOCATION, "LOCATION"),
     **dict.fromkeys(_ORGANIZATION, "ORGANIZATION"),
 }
+_LOWER = re.compile(r"(?<![\w.])[a-z]{3,16}(?![\w(=])")
 _NO_SPACE_BEFORE = frozenset(".,;:!?)]}%'’”") | {
     "n't",
     "'s",
@@ -130,3 +134,18 @@ def gathered(folder: Path, *, seed: int = 1) -> list[Example]:
     out = [*sentences, *made, *plain, *lowered]
     draw.shuffle(out)
     return out
+
+
+def common_words(folder: Path, *, least: int = 3) -> list[str]:
+    """Return words that are written in lower case in the sets and in Python's library, sorted.
+
+    Beside them a capital letter says little; names of the word lists are left out.
+    """
+    library = Path(sysconfig.get_paths()["stdlib"])
+    counts: Counter[str] = Counter()
+    for example in real(folder):
+        counts.update(_LOWER.findall(example.text))
+    for file in sorted(library.glob("*.py")):
+        counts.update(_LOWER.findall(file.read_text(encoding="utf-8", errors="replace")))
+    names = {name.lower() for name in (*first_names(), *last_names())}
+    return sorted(word for word, count in counts.items() if count >= least and word not in names)

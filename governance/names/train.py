@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from governance.detect.quiet import load
-from governance.names.corpus import Example, gathered
+from governance.names.corpus import Example, common_words, gathered
 
 _WIDTH = 96
+_HEADER = "# Everyday words, counted by governance/names/train.py.\n"
 _CONFIG = {
     "nlp": {"lang": "en", "pipeline": ["tok2vec", "ner"]},
     "components": {
@@ -76,6 +77,10 @@ def train(data: Path, out: Path, *, epochs: int = 12, seed: int = 1) -> None:
     spacy = load("spacy")
     spacy.util.fix_random_seed(seed)
     nlp = spacy.util.load_model_from_config(_CONFIG, auto_fill=True)
+    words = common_words(data)
+    (out.parent / "common_words.txt").write_text(
+        _HEADER + "\n".join(words) + "\n", encoding="utf-8"
+    )
     rows = examples(nlp, gathered(data, seed=seed))
     nlp.initialize(lambda: rows[:2000])
     optimizer = nlp.resume_training()
@@ -90,7 +95,7 @@ def train(data: Path, out: Path, *, epochs: int = 12, seed: int = 1) -> None:
             nlp.update(batch, sgd=optimizer, drop=0.2, losses=losses)
         sys.stderr.write(f"epoch {epoch + 1}/{epochs} loss {losses.get('ner', 0):.0f}\n")
         with nlp.use_params(optimizer.averages):
-            nlp.to_disk(out, exclude=["lookups"])
+            nlp.to_disk(out, exclude=["lookups", "vocab"])
         average_at = epoch
     if average_at is None:
         raise SystemExit("nothing was trained: --epochs must be at least 1")

@@ -67,3 +67,9 @@ def ambiguous_names() -> frozenset[str]:
 def everyday() -> frozenset[str]:
     """Return lower-case words that are capitalised often without being names."""
     return frozenset(_EVERYDAY.split())
+
+
+@cache
+def common() -> frozenset[str]:
+    """Return everyday words and those that people write in lower case."""
+    return everyday() | _read("common_words")

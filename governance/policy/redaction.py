@@ -64,7 +64,7 @@ class NamesSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str | None = Field(
-        default=None,
+        default="embedded",
         description=(
             "`embedded` for the model that ships with Headrace, the name or folder of an installed "
             "spaCy pipeline, or null for rules alone. One that cannot load stops the start."

@@ -33,6 +33,9 @@ class Known:
 
     def _learn_name(self, value: str, *, sure: bool) -> None:
         words = [word for word in _WORD.findall(value) if len(word) >= _SHORTEST_PART]
+        alone = len(words) == 1 and words[0] not in first_names() | last_names()
+        if alone and not sure:
+            return
         if value[:1].isupper() or " " in value:
             for spelling in (value, value.upper(), value.lower()):
                 if " " in spelling or spelling == value:

@@ -293,7 +293,8 @@ class Redactor:
         out: list[list[Finding]] = [[] for _ in units]
         for detector in self._detectors:
             try:
-                for found, more in zip(out, detector.find(units), strict=True):
+                fresh = detector.find(units, out)
+                for found, more in zip(out, fresh, strict=True):
                     found.extend(more)
             except Exception as error:  # noqa: BLE001 - any failure holds the rows back, and the
                 # error's own text may quote what it was reading.

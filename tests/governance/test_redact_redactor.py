@@ -257,7 +257,9 @@ class Failing:
     version = "1"
     entities = frozenset({"PERSON"})
 
-    def find(self, units: Sequence[Unit]) -> list[list[Finding]]:
+    def find(
+        self, units: Sequence[Unit], known: Sequence[Sequence[Finding]]
+    ) -> list[list[Finding]]:
         raise ValueError(units[0].view.text)
 
 

@@ -87,14 +87,17 @@ def upstream() -> Iterator[Upstream]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+@pytest.fixture(scope="module", params=[True, False], ids=["fast", "stock"])
+def gateway(
+    request: pytest.FixtureRequest, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
     routes = [
         {"name": "up", "upstream": upstream.url},
         {"name": "dead", "upstream": "http://127.0.0.1:9"},
         {"name": "deadmessages", "upstream": "http://127.0.0.1:9", "shape": "anthropic"},
     ]
-    with Running(tmp_path_factory.mktemp("faults"), {"routes": routes}) as running:
+    settings = {"routes": routes, "fastpath": request.param}
+    with Running(tmp_path_factory.mktemp("faults"), settings) as running:
         yield running
 
 

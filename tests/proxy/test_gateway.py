@@ -24,8 +24,10 @@ def upstream() -> Iterator[Upstream]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+@pytest.fixture(scope="module", params=[True, False], ids=["fast", "stock"])
+def gateway(
+    request: pytest.FixtureRequest, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
     credential = {"env": "PROVIDER_KEY"}
     routes = [
         {"name": "openai", "upstream": upstream.url, "credential": credential},
@@ -37,7 +39,8 @@ def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Ite
         {"name": "raw", "prefix": "/deep/raw", "upstream": f"{upstream.url}/"},
     ]
     home = tmp_path_factory.mktemp("gateway")
-    with Running(home, {"routes": routes}, {"PROVIDER_KEY": "sk-provider-secret"}) as running:
+    settings = {"routes": routes, "fastpath": request.param}
+    with Running(home, settings, {"PROVIDER_KEY": "sk-provider-secret"}) as running:
         yield running
 
 

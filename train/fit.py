@@ -192,7 +192,7 @@ def _arguments(training: TrainingSettings, rows: int, out: Path) -> dict[str, An
         "warmup_steps": math.floor(training.warmup_share * steps),
         "weight_decay": training.weight_decay,
         "max_grad_norm": training.gradient_norm,
-        "gradient_checkpointing": training.gradient_checkpointing,
+        "activation_checkpointing": training.gradient_checkpointing,
         "seed": training.seed,
         "data_seed": training.seed,
         "use_cpu": not gpu,

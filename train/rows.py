@@ -31,6 +31,9 @@ class Tokenizer(Protocol):
     @property
     def all_special_tokens(self) -> list[str]: ...
 
+    @property
+    def all_special_ids(self) -> list[int]: ...
+
     def apply_chat_template(self, conversation: Any, **options: Any) -> Any: ...
 
     def __call__(self, text: str, **options: Any) -> Any: ...
@@ -148,7 +151,11 @@ class Masker:
                 continue
             first = starts.get(span.begin)
             after = starts.get(span.end, len(ids) if span.end == len(whole) else None)
-            if first is None or after is None or self._encode(whole[: span.begin]) != ids[:first]:
+            if (
+                first is None
+                or after is None
+                or not self._same_prompt(whole[: span.begin], ids[:first], offsets)
+            ):
                 reasons[index] = "boundary"
             elif after > self.max_length:
                 reasons[index] = "too_long"
@@ -159,6 +166,17 @@ class Masker:
         if not covered:
             return None, covered, reasons
         return Masked(ids[:length], labels[:length]), covered, reasons
+
+    def _same_prompt(self, text: str, ids: list[int], offsets: Sequence[tuple[int, int]]) -> bool:
+        """Whether the prompt alone has the tokens that it has within the whole conversation.
+
+        Special tokens cut the text before anything else does, so it is enough to look at what
+        follows the last one; only when that differs is the whole prompt looked at.
+        """
+        special = set(self.tokenizer.all_special_ids)
+        anchor = next((i for i in range(len(ids) - 1, -1, -1) if ids[i] in special), 0)
+        begin = offsets[anchor][0] if ids else 0
+        return self._encode(text[begin:]) == ids[anchor:] or self._encode(text) == ids
 
     def _span(
         self,

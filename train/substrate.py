@@ -403,6 +403,18 @@ def stale_items(source: LearningSource, manifest: SubstrateManifest) -> tuple[st
     )
 
 
+def _record_stale(source: LearningSource, manifest: SubstrateManifest, items: int) -> None:
+    """Write down once that a substrate is stale, so that everybody who looks sees it."""
+    latest = source.query(
+        "SELECT * FROM substrates_latest WHERE name = ? AND version = ?",
+        parameters=[manifest.name, manifest.version],
+    ).to_pylist()
+    if latest and not latest[0]["stale"]:
+        reason = f"{items} items may no longer be learned from"
+        row = {**latest[0], "recorded_at": datetime.now(UTC), "stale": True, "stale_reason": reason}
+        source.append_rows("substrates", [row])
+
+
 def require_fresh(source: LearningSource, manifest: SubstrateManifest) -> None:
     """Refuse a substrate of which anything may no longer be learned from.
 
@@ -411,6 +423,7 @@ def require_fresh(source: LearningSource, manifest: SubstrateManifest) -> None:
     """
     stale = stale_items(source, manifest)
     if stale:
+        _record_stale(source, manifest, len(stale))
         raise StaleSubstrateError(
             f"substrate {manifest.name} {manifest.version}: {len(stale)} of {len(manifest.item_ids)} items "
             "may no longer be learned from (consent withdrawn, erased or expired); "

@@ -157,6 +157,8 @@ def test_withdrawn_consent_makes_it_stale(tmp_path: Path) -> None:
     withdraw(lake, "b2:subject-2")
     with pytest.raises(StaleSubstrateError, match="1 of 2 items may no longer"):
         require_fresh(lake, manifest)
+    states = lake.query("SELECT stale FROM substrates_latest").to_pylist()
+    assert states == [{"stale": True}]
     assert build(lake, tmp_path / "out").counts["items"] == 1
 
 

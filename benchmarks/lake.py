@@ -1,0 +1,365 @@
+"""Measures the lakehouse; the last line is one JSON object.
+
+``ingest_vs_bare``: rows per second of whole batches, appended exactly once into all tables, as a
+share of bare ``write_deltalake`` calls with the same Arrow data and batch size.
+``freshness_s``: 95th percentile from the end of a batch's last exchange to its rows being counted
+by a query, at 200 exchanges/s in commits of 200. ``scan_vs_parquet``: an aggregate through the
+lake's tables over the same in DuckDB on the same files. ``lookup_ms`` and ``lookup_bytes_share``:
+one trajectory's whole conversation out of the compacted lake. ``peak_mib``: peak memory of each
+phase, each in a process of its own.
+"""
+
+import argparse
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+from deltalake import WriterProperties, write_deltalake
+
+from governance.records import GovernedBatch
+from lakehouse.commits import append
+from lakehouse.lake import Lake
+from lakehouse.maintenance import compact, maintain
+from lakehouse.rows import to_arrow
+from lakehouse.schema import BATCH_TABLES, TABLES
+from lakehouse.sql import connect, literal
+from tests.lakehouse import make
+
+STEPS_PER_TRAJECTORY = 10
+CHUNK = 50_000
+VIEWS = ("trajectories", "rewards_latest", "success_by_model")
+
+
+def batches(count: int, rows: int) -> list[GovernedBatch]:
+    """Return batches of ``rows`` exchanges each, in trajectories of ten steps of about 2 KB."""
+    made = []
+    for number in range(count):
+        parts = [
+            make.batch(f"b{number}-{i}", steps=STEPS_PER_TRAJECTORY)
+            for i in range(rows // STEPS_PER_TRAJECTORY)
+        ]
+        joined: dict[str, tuple[Any, ...]] = {
+            name: tuple(row for part in parts for row in getattr(part, name))
+            for name in BATCH_TABLES
+        }
+        text = "the quick brown fox jumps over the lazy dog " * 20
+        joined["messages"] = tuple(
+            replace(row, parts=json.dumps([{"type": "text", "text": row.message_id + text}]))
+            for row in joined["messages"]
+        )
+        made.append(GovernedBatch(**joined))
+    return made
+
+
+def ingest(folder: Path, rows: int, count: int) -> dict[str, Any]:
+    """Compare batch appends with bare writes of the same data."""
+    governed = batches(count, rows)
+    lake = Lake.open(str(folder / "ours"))
+    lake.append(batches(1, 10)[0], app_id="warm", version=0)
+    begun = time.perf_counter()
+    for version, batch in enumerate(governed):
+        lake.append(batch, app_id="bench", version=version)
+    ours = time.perf_counter() - begun
+    arrow = [
+        {name: to_arrow(TABLES[name], getattr(batch, name)) for name in BATCH_TABLES}
+        for batch in governed
+    ]
+    begun = time.perf_counter()
+    for tables in arrow:
+        for name, table in tables.items():
+            write_deltalake(
+                str(folder / "bare" / name),
+                table,
+                mode="append",
+                partition_by=list(TABLES[name].partition_by),
+                writer_properties=WriterProperties(compression="ZSTD", compression_level=1),
+            )
+    bare = time.perf_counter() - begun
+    total = rows * count
+    return {
+        "batch_rows": rows,
+        "exchanges_per_s": round(total / ours),
+        "bare_per_s": round(total / bare),
+        "vs_bare": round(bare / ours, 3),
+    }
+
+
+def freshness(folder: Path, seconds: float, rate: int = 200) -> dict[str, Any]:
+    """Append a commit each second, ask for its rows, and see how the log grows."""
+    lake = Lake.open(str(folder))
+    lake.append(batches(1, 10)[0], app_id="warm", version=0)
+    governed = batches(int(seconds), rate)
+    waited, behind, expected = [], 0.0, 10
+    begun = time.perf_counter()
+    for version, batch in enumerate(governed):
+        due = begun + version + 1
+        time.sleep(max(0.0, due - time.perf_counter()))
+        lake.append(batch, app_id="bench", version=version)
+        expected += rate
+        counted = lake.query("SELECT count(*) AS n FROM exchanges")["n"][0].as_py()
+        assert counted == expected, "the commit is not visible"
+        waited.append(time.perf_counter() - due)
+        behind = time.perf_counter() - due
+        if version % 30 == 29:
+            maintain(lake)
+    waited.sort()
+    log = sum(p.stat().st_size for p in folder.rglob("_delta_log/*"))
+    return {
+        "freshness_s": round(waited[int(0.95 * (len(waited) - 1))], 3),
+        "behind_at_end_s": round(behind, 3),
+        "log_kib_per_commit": round(log / 1024 / max(1, len(governed)), 1),
+    }
+
+
+_GENERATE = {
+    "steps": """
+        SELECT 'acme' AS tenant_id, 'shop' AS app_id, 'prod' AS environment, t AS trajectory_id,
+          't' || md5(i::VARCHAR) AS step_id, i % 10 AS step_index,
+          CASE WHEN i % 10 > 0 THEN 't' || md5((i - 1)::VARCHAR) END AS parent_step_id,
+          0 AS branch, 'model' AS kind, 'agent' AS role_in_graph, 'header' AS key_source,
+          md5('x' || i) AS exchange_id, 'openai' AS route, 'openai.chat' AS dialect,
+          seen AS started_at, seen + INTERVAL 2 SECOND AS ended_at, 2 * (i % 10) AS context_keep,
+          ['b2:' || md5('u' || i)] AS context_message_ids, 'b2:' || md5('a' || i) AS output_message_id,
+          [] AS tool_calls, [] AS tool_results, 'm' AS model_requested, 'm@' || (i // 100000) AS model_served,
+          NULL AS harness_id, '{}' AS sampling, 'chatcmpl-' || i AS response_id, 'stop' AS finish_reason,
+          200 AS http_status, NULL AS error, true AS streamed, NULL AS retry_of, 1000 + i % 500 AS input_tokens,
+          100 + i % 77 AS output_tokens, NULL AS cached_input_tokens, 1500.0 AS latency_ms,
+          200.0 AS time_to_first_token_ms, md5('s' || i) AS state_hash, 'text' AS capture_level,
+          'none' AS replay_class, md5('h' || i // 10) AS session_hint, md5('g' || i // 40) AS group_id,
+          '{}' AS ext, 1 AS schema_version FROM made""",
+    "messages": """
+        SELECT 'acme' AS tenant_id, 'b2:' || md5(r.letter || i) AS message_id, r.role AS role,
+          '[{"type":"text","text":"' || list_aggregate(list_transform(range($words),
+            lambda k: md5(r.letter || i || '/' || k)[:9]), 'string_agg', ' ') || '"}]' AS parts,
+          $words * 10 AS characters, seen AS first_seen_at
+        FROM made, (VALUES ('u', 'user'), ('a', 'assistant')) r(letter, role)""",
+    "governance": """
+        SELECT 'acme' AS tenant_id, 't' || md5(i::VARCHAR) AS step_id, t AS trajectory_id,
+          seen AS decided_at, seen AS started_at, 'b2:p' AS policy_hash, 'redact' AS decision,
+          ['pii'] AS reasons, ['p' || (i // 50)] AS subjects, ['contact'] AS data_classes,
+          'contract' AS legal_basis, ['train_sft'] AS purposes, NULL AS consent_reference,
+          'default' AS retention_class, seen + INTERVAL 1 YEAR AS expires_at, false AS legal_hold,
+          '{}' AS redaction_report, MAP {'EMAIL_ADDRESS': 1} AS redaction_counts FROM made""",
+    "signals": """
+        SELECT 'acme' AS tenant_id, 's' || i AS signal_id, 'trajectory' AS target_kind,
+          t AS target_id, t AS trajectory_id, NULL AS step_id, 'success' AS name,
+          (i // 10 % 3 > 0)::INT::DOUBLE AS value, NULL AS label, NULL AS rationale,
+          'verifier' AS source_kind, 'unit' AS source, NULL AS source_version, NULL AS confidence,
+          seen AS observed_at, seen AS recorded_at, NULL AS supersedes, false AS is_gold
+        FROM made WHERE i % 10 = 9""",
+    "exchanges": """
+        SELECT 'acme' AS tenant_id, md5('x' || i) AS exchange_id, 'shop' AS app_id,
+          'prod' AS environment, 'k' AS key_id, 'openai' AS route, 'base_url' AS mode,
+          'openai.chat' AS dialect, seen AS started_at, seen AS ended_at, 'complete' AS outcome,
+          200 AS http_status, 2000 AS request_bytes, 900 AS response_bytes, 'stored' AS disposition,
+          []::VARCHAR[] AS reasons, t AS trajectory_id, 't' || md5(i::VARCHAR) AS step_id,
+          'b2:p' AS policy_hash, 'w' AS spool_writer, i // 10000 AS spool_segment, i AS spool_offset
+        FROM made""",
+}  # fmt: skip
+
+
+def fill(folder: Path, steps: int, words: int) -> dict[str, Any]:
+    """Make a lake of ``steps`` steps whose trajectories are interleaved in time, then compact it."""
+    lake = Lake.open(str(folder))
+    maker = connect({"threads": 1})
+    for start in range(0, steps, CHUNK):
+        maker.execute(
+            "CREATE OR REPLACE VIEW made AS SELECT i, 'b2:' || md5('t' || i // 10) AS t, "  # noqa: S608
+            "TIMESTAMPTZ '2026-01-01 00:00:00+00' + to_seconds(i // 2) AS seen "
+            f"FROM range({start}, {min(start + CHUNK, steps)}) r(i) ORDER BY hash(i)"
+        )
+        for name, sql in _GENERATE.items():
+            spec = TABLES[name]
+            table = maker.sql(sql.replace("$words", str(words))).to_arrow_table()
+            day = table[spec.date_column].cast(pa.date32())
+            whole = table.append_column("event_date", day).select(spec.arrow.names)
+            append(lake.table(name), spec, whole.cast(spec.arrow))
+    begun = time.perf_counter()
+    compact(lake)
+    return {"compact_s": round(time.perf_counter() - begun, 1)}
+
+
+AGGREGATE = (
+    "SELECT model_served, count(*), avg(latency_ms), sum(input_tokens), "
+    "count(DISTINCT trajectory_id) FROM {0} GROUP BY ALL"
+)
+
+
+def scan(folder: Path, repeats: int) -> dict[str, Any]:
+    """Compare an aggregate through the lake with DuckDB on the bare files; time the views."""
+    lake = Lake.open(str(folder))
+    files = ", ".join(map(literal, lake.snapshot_of("steps")))
+    bare = connect()
+    source = f"read_parquet([{files}])"
+    ours = timed(lambda: lake.query(AGGREGATE.format("steps")), repeats)
+    direct = timed(lambda: bare.sql(AGGREGATE.format(source)).to_arrow_table(), repeats)
+    views = {f"{name}_s": view_seconds(lake, name) for name in VIEWS}
+    return {"scan_s": round(ours, 3), "scan_vs_parquet": round(ours / direct, 2), **views}
+
+
+def view_seconds(lake: Lake, name: str) -> float:
+    """Return how long all rows of a view take."""
+    sql = f"SELECT count(*) FROM (SELECT * FROM {name})"  # noqa: S608
+    return round(timed(lambda: lake.query(sql), 1), 2)
+
+
+def eligible(folder: Path) -> dict[str, Any]:
+    """Time the view that training reads."""
+    lake = Lake.open(str(folder))
+    sql = "SELECT count(*) FROM eligible_steps WHERE list_contains(purposes, 'train_sft')"
+    return {"eligible_steps_s": round(timed(lambda: lake.query(sql), 1), 2)}
+
+
+def lookup(folder: Path, repeats: int) -> dict[str, Any]:
+    """Read single trajectories' whole conversations; count the bytes that were read."""
+    lake = Lake.open(str(folder))
+    names = lake.query(
+        f"SELECT trajectory_id FROM steps USING SAMPLE {repeats + 1} ROWS (reservoir, 7)"  # noqa: S608
+    )["trajectory_id"].to_pylist()
+    total = sum(p.stat().st_size for p in folder.rglob("*.parquet"))
+    lake.conversation(names[0])
+    times, read = [], []
+    for name in names[1:]:
+        before, begun = bytes_read(), time.perf_counter()
+        found = lake.conversation(name)
+        times.append(time.perf_counter() - begun)
+        read.append(bytes_read() - before)
+        assert len(found) == STEPS_PER_TRAJECTORY
+        assert all(one.complete for one in found)
+    return {
+        "lookup_ms": round(median(times) * 1000, 1),
+        "lookup_bytes_share": round(median(read) / total, 5),
+        "lake_mib": round(total / 2**20),
+    }
+
+
+def bulk(folder: Path, steps: int) -> dict[str, Any]:
+    """Rebuild the conversations of many steps, as the trainer does."""
+    lake = Lake.open(str(folder))
+    names = lake.query(f"SELECT step_id FROM steps LIMIT {steps}")["step_id"].to_pylist()  # noqa: S608
+    begun = time.perf_counter()
+    found = lake.conversations(step_ids=names)
+    spent = time.perf_counter() - begun
+    assert len(found) == len(names)
+    return {"conversations_per_s": round(len(found) / spent)}
+
+
+def late_reward(folder: Path) -> dict[str, Any]:
+    """Append one reward and see it in the view."""
+    lake = Lake.open(str(folder))
+    lake.query("SELECT 1")
+    row = make.signal("late", 1.0)
+    begun = time.perf_counter()
+    lake.append_rows("signals", [row])
+    committed = time.perf_counter()
+    found = lake.query("SELECT value FROM rewards_latest WHERE target_id = 'late'")
+    assert found.num_rows == 1
+    return {
+        "late_reward_append_ms": round((committed - begun) * 1000, 1),
+        "late_reward_query_ms": round((time.perf_counter() - committed) * 1000, 1),
+    }
+
+
+def timed(work: Callable[[], Any], repeats: int) -> float:
+    """Return the median seconds of ``work``, after one run that warms the cache."""
+    spent = []
+    for _ in range(repeats + 1):
+        begun = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - begun)
+    return median(spent[1:])
+
+
+def bytes_read() -> int:
+    """Return the bytes that this process has read so far, from cache or disk."""
+    for line in Path("/proc/self/io").read_text().splitlines():
+        if line.startswith("rchar"):
+            return int(line.split()[1])
+    return 0
+
+
+def phase(name: str, *arguments: object) -> dict[str, Any]:
+    """Run one phase in a process of its own and return what it measured, with its peak memory."""
+    command = [sys.executable, __file__, "--phase", name, *map(str, arguments)]
+    print(f"{name} {' '.join(map(str, arguments[1:]))} …", file=sys.stderr, flush=True)
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    measured: dict[str, Any] = json.loads(answer.splitlines()[-1])
+    return measured
+
+
+PHASES: dict[str, Callable[..., dict[str, Any]]] = {
+    "ingest": lambda folder, rows, count: ingest(Path(folder), int(rows), int(count)),
+    "freshness": lambda folder, seconds: freshness(Path(folder), float(seconds)),
+    "fill": lambda folder, steps, words: fill(Path(folder), int(steps), int(words)),
+    "scan": lambda folder, repeats: scan(Path(folder), int(repeats)),
+    "eligible": lambda folder: eligible(Path(folder)),
+    "lookup": lambda folder, repeats: lookup(Path(folder), int(repeats)),
+    "bulk": lambda folder, steps: bulk(Path(folder), int(steps)),
+    "late_reward": lambda folder: late_reward(Path(folder)),
+}
+
+
+def run_phase(name: str, arguments: list[str]) -> None:
+    """Run one phase here and print its measurements."""
+    measured = PHASES[name](*arguments)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({**measured, "peak_mib": round(peak)}))
+
+
+def main() -> None:
+    """Run all phases."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, within 50 s")
+    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--words", type=int, default=40, help="words of nine letters per message")
+    parser.add_argument("--seconds", type=float, default=60, help="how long to sustain commits")
+    parser.add_argument("--phase", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.phase:
+        run_phase(options.phase[0], options.phase[1:])
+        return
+    quick = options.quick
+    steps = 60_000 if quick else options.steps
+    seconds = 6 if quick else options.seconds
+    folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
+    try:
+        parts = {
+            "ingest_200": phase("ingest", folder / "small", 200, 5 if quick else 20),
+            "ingest": phase("ingest", folder / "large", 2_000, 2 if quick else 10),
+            "freshness": phase("freshness", folder / "fresh", seconds),
+            "fill": phase("fill", folder / "lake", steps, 20 if quick else options.words),
+            "scan": phase("scan", folder / "lake", 3),
+            "eligible": phase("eligible", folder / "lake"),
+            "lookup": phase("lookup", folder / "lake", 5 if quick else 20),
+            "bulk": phase("bulk", folder / "lake", 5_000 if quick else 100_000),
+            "late_reward": phase("late_reward", folder / "lake"),
+        }
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    peaks = {name: part.pop("peak_mib") for name, part in parts.items()}
+    summary = {
+        "steps": steps,
+        "ingest_vs_bare": parts["ingest"]["vs_bare"],
+        "freshness_s": parts["freshness"]["freshness_s"],
+        "scan_vs_parquet": parts["scan"]["scan_vs_parquet"],
+        "lookup_ms": parts["lookup"]["lookup_ms"],
+        "lookup_bytes_share": parts["lookup"]["lookup_bytes_share"],
+        "peak_mib": max(peaks.values()),
+        "peaks_mib": peaks,
+        **parts,
+    }
+    print(json.dumps(summary))
+
+
+if __name__ == "__main__":
+    main()

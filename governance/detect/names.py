@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from governance.detect.finding import Finding, Unit
+from governance.detect.name_cues import NONE, STRONG, cue
+from governance.detect.view import TextView
 from governance.names.words import ambiguous_names, everyday, first_names, last_names
 
 _VERSION = "rules-2"
@@ -22,26 +24,6 @@ _CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A
 _ONE_LINE_NAME = re.compile(rf"\s*[\"'(]?({_NAME})[\"')]?[.,;:]?\s*$")
 _WORD = re.compile(r"[^\W\d_][\w'\-]*\.?")
 
-_BEFORE = re.compile(
-    r"(?:"
-    r"\b(?:my|his|her|their|whose|the|real|full|first|last|patient|customer)\s+(?:full |first |last )?name(?: is|'s| was|:)\s+(?:is )?"
-    r"|\b(?:i am|i'm|im|this is|it is|it's|name is|named|called|call me|known as|myself|speaking with|talking to|talked to|spoke (?:with|to))\s+"
-    r"|\b(?:mr|mrs|ms|mx|miss|dr|prof|professor|doctor|sir|madam|madame|mme|mlle|herr|frau|señor|señora|señorita|sig|signora?|rev|hon|capt|sgt|lt|col|gen|nurse|officer|judge|senator)\b\.?\s+"
-    r"|\b(?:dear|hi|hello|hey|hallo|hola|bonjour|ciao|good (?:morning|afternoon|evening)|thanks|thank you|cheers|welcome)[,!]?\s+"
-    r"|\b(?:deliver(?:ed|y)?|ship(?:ped|ping)?|send|sent|goes?|forward(?:ed)?|address(?:ed)?|assign(?:ed)?|belongs?|mail(?:ed)?|bill(?:ed)?|charge[ds]?|invoice[ds]?|report(?:ed|s)?|transfer(?:red)?|escalate[ds]?|refund(?:ed)?|pay|paid|hand(?:ed)?|issued?|given?|spoke|talked?|speak|refer(?:red)?|introduce[ds]?|contact|attention|regards)(?: (?:it|this|them|the \w+|an? \w+|back|over|out))? to:?\s+"
-    r"|\b(?:on behalf of|signed(?: off)? by|written by|sent by|made by|approved by|created by|reported by|requested by|reviewed by|ordered by|placed by|owned by|prepared by|submitted by|authored by|assigned to|care of|c/o|attn\.?:?|attention:?|in the name of|name of|ask for|meet with|meeting with|met with|met|contact|ask|tell|asked|told|email|e-mail|call|phone|text|message|cc|ping|remind|invite|invited|signer|husband|wife|son|daughter|brother|sister|mother|father|boss|colleague|manager|friend|assistant|secretary|partner|neighbou?r|client|customer|patient|employee|user|driver|tenant|account (?:holder|manager|owner)|card ?holder|beneficiary|recipient|passenger|student|teacher|attendee|candidate)\s+"
-    r"|(?:^|[\n\r;|,({\[>\"'&?]|\s{2}|\t)\s*(?:[-*#/]+\s*)?[\"']?(?:[A-Za-z]+[ _\-])?(?:customer|client|contact(?: person)?|name|full[ _]?name|first[ _]?name|last[ _]?name|surname|family name|given name|from|to|cc|bcc|attn|attention|author|signed|patient|employee|recipient|sender|passenger|card ?holder|account holder|holder|owner|assignee|reviewer|reviewed-by|reported-by|reporter|signed-off-by|co-authored-by|tested-by|acked-by|user|manager|buyer|seller|student|teacher|doctor|physician|nurse|agent|beneficiary|tenant|landlord|applicant|candidate|guest|host|member|participants?|attendees?|speaker|contact name|bill to|ship to|sold to|deliver to|emergency contact|next of kin|representative|operator|admin|maintainer|committer|caller|subscriber|requester|requested by|approved by|prepared by|submitted by|created by|config for|profile for|settings for|record for|account for|report for|data for|information for|details for|logs? for)[\"']?\s*(?:[:=]|=>|\t)\s*[\"']?(?:mr\.?|mrs\.?|ms\.?|dr\.?)?\s*"
-    r")$",
-    re.IGNORECASE,
-)
-_CUE_TAIL = re.compile(
-    r"(?:[\"'=:]\s*[\"']?|\b(?:is|'s|am|'m|was|by|to|for|of|with|mr|mrs|ms|mx|miss|dr|prof|professor|doctor|sir|madam|madame|mme|mlle|herr|frau|señor|señora|sig|signora|rev|hon|capt|sgt|lt|col|gen|nurse|officer|judge|senator|dear|hi|hello|hey|hallo|hola|bonjour|ciao|morning|afternoon|evening|thanks|you|cheers|welcome|me|as|myself|named|called|im|c/o|attn|met|contact|ask|tell|asked|told|email|e-mail|call|phone|text|message|cc|ping|remind|invite|invited|signer|husband|wife|son|daughter|brother|sister|mother|father|boss|colleague|manager|friend|assistant|secretary|partner|neighbor|neighbour|client|customer|patient|employee|user|driver|tenant|holder|owner|cardholder|beneficiary|recipient|passenger|student|teacher|attendee|candidate|attention)\b[.,!:]?\s+|\t\s*)$",
-    re.IGNORECASE,
-)
-_STRONG = re.compile(
-    r"(?:name(?: is|'s| was|:)\s+(?:is )?|i am\s+|i'm\s+|call me\s+|\b(?:mr|mrs|ms|dr|prof)\b\.?\s+|[:=]\s*[\"']?|\bdear\s+|signed by\s+|on behalf of\s+)$",
-    re.IGNORECASE,
-)
 _AFTER = re.compile(
     r"(?:'s\b)?[ ,]{1,2}(?:(?:will|would|can|should|has|had|also|just|already|then) )?"
     r"(?:ask(?:ed|s|ing)?|said|says|wrote|writes|told|tells|sign(?:ed|s)?|call(?:ed|s)|wants|wanted|"
@@ -112,7 +94,7 @@ class NameRules:
     def _found(self, unit: Unit) -> list[Finding]:
         view, context = unit
         text = view.text
-        spans = dict.fromkeys(self._spans(text))
+        spans = dict.fromkeys(self._spans(view))
         if context and names_a_person(context):
             whole = _ONE_LINE_NAME.match(text)
             if whole and len(text) < 80:
@@ -124,9 +106,10 @@ class NameRules:
             for start, end, score, why in spans
         ]
 
-    def _spans(self, text: str) -> Iterator[tuple[int, int, float, str]]:
+    def _spans(self, view: TextView) -> Iterator[tuple[int, int, float, str]]:
+        text = view.text
         for match in _NAME_AT.finditer(text):
-            yield from self._judged(text, match.start(), match.end())
+            yield from self._judged(view, match.start(), match.end())
         for match in _CLOSING.finditer(text):
             found = _NAME_AT.match(text, match.end())
             if found and self._alone(text, found.end()):
@@ -135,8 +118,7 @@ class NameRules:
                     yield start, end, 0.8, "signature"
         if not text.isascii():
             for match in _OTHER_SCRIPT.finditer(text):
-                before = text[max(0, match.start() - 90) : match.start()]
-                if _CUE_TAIL.search(before) and _BEFORE.search(before):
+                if cue(view.data, match.start()) != NONE:
                     yield match.start(), match.end(), 0.7, "cue"
         if "@" in text:
             for match in _BRACKETED.finditer(text):
@@ -180,12 +162,14 @@ class NameRules:
             stop -= 2
         return words[0][0], stop
 
-    def _judged(self, text: str, start: int, end: int) -> Iterator[tuple[int, int, float, str]]:
-        before = text[max(0, start - 90) : start]
-        cued = bool(before) and _CUE_TAIL.search(before) is not None and _BEFORE.search(before)
+    def _judged(
+        self, view: TextView, start: int, end: int
+    ) -> Iterator[tuple[int, int, float, str]]:
+        text = view.text
+        cued = cue(view.data, start)
         first_word = _WORD.match(text, start)
         if cued and first_word and first_word.group() in self._ambiguous:
-            strong = _STRONG.search(before) is not None
+            strong = cued == STRONG
             inner = _WORD.match(text, first_word.end() + 1)
             family = inner is not None and inner.end() <= end and self._is_last(inner.group())
             if strong or family or first_word.group().lower() not in self._everyday:
@@ -195,12 +179,11 @@ class NameRules:
             return
         words = [match.group().rstrip(".") for match in _WORD.finditer(text[begin:stop])]
         if begin != start:
-            before = text[max(0, begin - 90) : begin]
-            cued = _CUE_TAIL.search(before) is not None and _BEFORE.search(before)
+            cued = cue(view.data, begin)
         known_first = self._is_first(words[0])
         known_last = self._is_last(words[-1])
         if cued:
-            strong = _STRONG.search(before) is not None
+            strong = cued == STRONG
             if strong or known_first or known_last or len(words) > 1:
                 yield begin, stop, 0.8 if strong or known_first else 0.6, "cue"
                 return

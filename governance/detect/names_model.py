@@ -1,6 +1,7 @@
 """Names by a spaCy pipeline: the embedded small one, or any that is installed and policy names."""
 
 import re
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -37,6 +38,25 @@ class _Segment(NamedTuple):
     unit: int
     start: int
     text: str
+
+
+class _Explained:
+    """Spans that earlier detectors found, joined."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for start, end in sorted((finding.start, finding.end) for finding in findings):
+            if self._ends and start <= self._ends[-1]:
+                self._ends[-1] = max(end, self._ends[-1])
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def covers(self, start: int, end: int) -> bool:
+        """Whether a span lies within one of them."""
+        place = bisect_right(self._starts, start) - 1
+        return place >= 0 and end <= self._ends[place]
 
 
 def segments(text: str) -> Iterator[tuple[int, str]]:
@@ -98,12 +118,14 @@ class NamesModel:
         out: list[list[Finding]] = [[] for _ in units]
         if not self._wanted:
             return out
-        asked = [
-            _Segment(place, start, text)
-            for place, unit in enumerate(units)
-            for start, text in segments(unit.view.text)
-            if self._may_name(unit, start, text, known[place] if known else ())
-        ]
+        asked: list[_Segment] = []
+        for place, unit in enumerate(units):
+            explained = _Explained(known[place] if known else ())
+            asked += (
+                _Segment(place, start, text)
+                for start, text in segments(unit.view.text)
+                if self._may_name(unit, start, text, explained)
+            )
         self._ask({_digest(segment.text): segment.text for segment in asked})
         for segment in asked:
             view = units[segment.unit].view
@@ -114,13 +136,12 @@ class NamesModel:
             self._cache.popitem(last=False)
         return out
 
-    def _may_name(self, unit: Unit, at: int, text: str, known: Sequence[Finding]) -> bool:
+    def _may_name(self, unit: Unit, at: int, text: str, explained: "_Explained") -> bool:
         """Whether there is a capitalised word, no common one, that nobody has found yet."""
         for match in _CAPITALISED.finditer(text):
             if match.group().lower() in self._common:
                 continue
-            start, end = unit.view.span(at + match.start(), at + match.end())
-            if not any(found.start <= start and end <= found.end for found in known):
+            if not explained.covers(*unit.view.span(at + match.start(), at + match.end())):
                 return True
         return False
 

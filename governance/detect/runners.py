@@ -142,32 +142,39 @@ class Runner:
 
 
 _GROUP = re.compile(r"\d+")
+_ISSUERS = "23456"
 _MOST_CARD_DIGITS = 19
 
 
 def _card_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
     """Find card numbers within a run of digit groups, which may hold other numbers beside them."""
     groups = [match.span() for match in _GROUP.finditer(text, start, end)]
-    first = 0
+    digits = "".join(text[begin:stop] for begin, stop in groups)
+    at = first = 0
     sure = False
     while first < len(groups):
-        digits, last = 0, first
-        stop = None
-        while last < len(groups):
-            digits += groups[last][1] - groups[last][0]
-            if digits > _MOST_CARD_DIGITS:
-                break
-            last += 1
-            if digits >= 12 and checks.card(text[groups[first][0] : groups[last - 1][1]]):
-                stop = last
+        stop = _card_end(digits, at, groups, first) if digits[at] in _ISSUERS else None
         if stop is None:
-            first += 1
-            continue
-        yield groups[first][0], groups[stop - 1][1], True
-        sure = True
+            stop = first + 1
+        else:
+            yield groups[first][0], groups[stop - 1][1], True
+            sure = True
+        at += sum(finish - begin for begin, finish in groups[first:stop])
         first = stop
-    if not sure:
+    if not sure and len(digits) <= _MOST_CARD_DIGITS:
         yield start, end, checks.card(text[start:end])
+
+
+def _card_end(digits: str, at: int, groups: list[tuple[int, int]], first: int) -> int | None:
+    """Return the group behind the longest card number that begins with group ``first``."""
+    size, found = 0, None
+    for last in range(first, min(len(groups), first + _MOST_CARD_DIGITS)):
+        size += groups[last][1] - groups[last][0]
+        if size > _MOST_CARD_DIGITS:
+            break
+        if size >= 13 and checks.card(digits[at : at + size]):
+            found = last + 1
+    return found
 
 
 def _iban_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:

@@ -1,0 +1,6 @@
+"""Near-duplicates and contamination: texts that say almost the same, found without comparing all pairs."""
+
+from governance.near.contamination import EvaluationSet, Overlap
+from governance.near.index import NearDocument, NearIndex, NearMatch
+
+__all__ = ["EvaluationSet", "NearDocument", "NearIndex", "NearMatch", "Overlap"]

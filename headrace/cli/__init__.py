@@ -17,6 +17,7 @@ from headrace.cli import (
     demo,
     doctor,
     env,
+    erase,
     feedback,
     gateway,
     govern,
@@ -44,7 +45,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (up, gateway, govern, sql, env, feedback, lineage, doctor, demo):
+for command in (up, gateway, govern, sql, env, feedback, erase, lineage, doctor, demo):
     command.register(app)
 for name, group in {
     "policy": policy.app,

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.common import JsonOption, Running
-from headrace.render import jsonable, print_fields, print_json, print_rows
+from headrace.render import jsonable, print_fields, print_json, print_rows, progress
 
 app = typer.Typer(help="The tables: status and upkeep.", no_args_is_help=True)
 
@@ -73,3 +73,32 @@ def verify(context: typer.Context, as_json: JsonOption = False) -> None:
         )
     if not report.ok:
         raise typer.Exit(1)
+
+
+@app.command()
+def expire(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove what has reached the end of its retention; a legal hold keeps it."""
+    from lakehouse.erase import expire as expire_rows
+
+    running = Running.of(context)
+    with progress("expiring", quiet=as_json) as advance:
+        report = expire_rows(running.lake, dry_run=dry_run, progress=advance)
+    if not dry_run:
+        running.audit.append(
+            actor="retention",
+            action="retention.swept",
+            subject=report.removal_id,
+            detail={"rows": dict(report.rows), "held": report.held},
+        )
+    print_fields(
+        {
+            "trajectories": len(report.reach.trajectories),
+            "under legal hold": report.held,
+            **{f"rows in {table}": count for table, count in report.rows.items()},
+        },
+        as_json=as_json,
+    )

@@ -96,11 +96,20 @@ def export(
     purpose: Annotated[
         str, typer.Option(help="Only trajectories whose every step is allowed for this purpose.")
     ] = "share",
+    document_format: Annotated[
+        str, typer.Option("--format", "-f", help="openai-messages or atif.")
+    ] = "openai-messages",
 ) -> None:
-    """Export trajectories as OpenAI message JSON-lines; only what policy allows for the purpose."""
-    from headrace.exporting import export_messages
+    """Export trajectories as JSON lines; only what policy allows for the purpose."""
+    from headrace.exporting import export_trajectories
 
-    count = export_messages(Running.of(context).lake, output, where=where, purpose=purpose)
+    count = export_trajectories(
+        Running.of(context).lake,
+        output,
+        where=where,
+        purpose=purpose,
+        document_format=document_format,
+    )
     typer.echo(f"{count} trajectories written to {output}")
 
 

@@ -1,0 +1,78 @@
+"""``headrace erase``: one person out of tables, history, statistics and substrates."""
+
+import getpass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.common import JsonOption, Running, YesOption, confirm
+from headrace.cli.consent import pseudonym_of
+from headrace.render import jsonable, note, print_fields, print_json, progress
+from trajectory.errors import ConfigurationError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(name="erase")(erase)
+
+
+def erase(
+    context: typer.Context,
+    subject: Annotated[
+        list[str] | None,
+        typer.Argument(help="E-mail, name, phone number or end-user id; several of one person."),
+    ] = None,
+    tenant: Annotated[str, typer.Option(help="The tenant whose data it is.")] = "local",
+    file: Annotated[Path | None, typer.Option(help="File with one subject per line.")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Ticket of the request; no personal data.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Erase a person: rows, files, history. Names the substrates and models that had them."""
+    from lakehouse.erase import erase_subject
+
+    running = Running.of(context)
+    names = [*(subject or [])]
+    if file is not None:
+        names += [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if not names:
+        raise ConfigurationError("name the person: headrace erase SUBJECT, or --file FILE.")
+    pseudonyms = [pseudonym_of(running, tenant, name) for name in names]
+    if not dry_run:
+        confirm(f"Erase {len(pseudonyms)} subject(s) of tenant {tenant} for good?", yes=yes)
+        running.audit.append(
+            actor=getpass.getuser(),
+            action="erasure.requested",
+            subject=",".join(pseudonyms),
+            detail={"tenant": tenant, "reference": reference},
+        )
+    with progress("erasing", quiet=as_json) as advance:
+        report = erase_subject(
+            running.lake, tenant, pseudonyms, reference=reference, dry_run=dry_run, progress=advance
+        )
+    if not dry_run:
+        running.audit.append(
+            actor=getpass.getuser(),
+            action="erasure.done",
+            subject=report.removal_id,
+            detail={"tenant": tenant, "rows": dict(report.rows), "files": report.files},
+        )
+    if as_json:
+        print_json(jsonable(report))
+        return
+    fields = {
+        "erasure": report.removal_id,
+        "dry_run": report.dry_run,
+        "files removed": report.files,
+    }
+    fields |= {f"rows in {table}": count for table, count in report.rows.items()}
+    fields |= {"under legal hold": report.held}
+    fields |= {"substrates": ", ".join(report.reach.substrates) or "none"}
+    fields |= {"models trained on them": ", ".join(report.reach.models) or "none"}
+    print_fields(fields, as_json=False)
+    if report.reach.models and not dry_run:
+        note("next: roll back or retrain the models named above; their substrates are stale now.")

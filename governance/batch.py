@@ -80,6 +80,10 @@ class BatchRows:
         self.not_stored.add(one.step_id)
         self.left_out_trajectories.add(one.placed.trajectory_id)
 
+    def leave_out_unread(self, call: Call, reasons: Iterable[str]) -> None:
+        """Keep nothing but this line of a call that could not be read."""
+        self._line(call, Disposition.LEFT_OUT, reasons, None)
+
     def repeat(self, one: Judged, reason: str) -> None:
         """Leave out a call that says nothing new."""
         self._line(one.placed.call, Disposition.DUPLICATE, (reason,), one.placed)

@@ -93,13 +93,33 @@ class Governor:
         now = self._clock()
         rows = BatchRows(Clerk(self._bundle.content_hash, now, self._namer))
         for call in assembly.unplaced:
-            _judge_unplaced(call, rows)
+            self._judge_unplaced(call, rows, now)
         admitted = [one for placed in assembly.placed for one in self._admit(placed, rows, now)]
         redacted = self._redact(admitted, rows)
         self._store([one for each in redacted for one in self._reconsider(each, rows, now)], rows)
         rows.links += self._links(assembly.links, rows)
         self._feedback.judge(assembly.feedback, rows, now)
         return rows.finish()
+
+    def _judge_unplaced(self, call: Call, rows: BatchRows, now: datetime) -> None:
+        if call.exchange.outcome is ExchangeOutcome.REFUSED:
+            rows.control(call, "refused")
+        elif call.kind is not CallKind.OPAQUE:
+            rows.control(call, "control")
+        else:
+            self._hold_opaque(call, rows, now)
+
+    def _hold_opaque(self, call: Call, rows: BatchRows, now: datetime) -> None:
+        """Quarantine what nobody could read, unless nothing of it may be kept anyway."""
+        try:
+            admission = admit(self._bundle, self._consents, call, end_user=None, now=now)
+        except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
+            rows.hold(call, "policy", f"error:{type(error).__name__}")
+            return
+        if admission.kept:
+            rows.hold(call, "read", call.problem or "not-understood")
+        else:
+            rows.leave_out_unread(call, admission.refusals)
 
     def _admit(self, placed: PlacedCall, rows: BatchRows, now: datetime) -> Iterable[Judged]:
         """Yield the call when its content may be looked at, else write down why not."""
@@ -234,12 +254,3 @@ class Governor:
             if {rows.follow(link.from_step_id), rows.follow(link.to_step_id)} <= stored
         ]
         return [link for link in kept if link.from_step_id != link.to_step_id]
-
-
-def _judge_unplaced(call: Call, rows: BatchRows) -> None:
-    if call.exchange.outcome is ExchangeOutcome.REFUSED:
-        rows.control(call, "refused")
-    elif call.kind is CallKind.OPAQUE:
-        rows.hold(call, "read", call.problem or "not-understood")
-    else:
-        rows.control(call, "control")

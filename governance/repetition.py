@@ -51,9 +51,12 @@ def find_repetitions(
 
 
 def _said(one: Judged) -> tuple[str, ...] | None:
-    """Return what identifies a model step's content; None for what can repeat in good faith."""
+    """Return what identifies a step's content; None for what is neither original nor repetition.
+
+    A tool may be asked the same twice, and an attempt that was given up stands for nothing.
+    """
     clean = one.clean
-    if clean is None or clean.output is None:
+    if clean is None or clean.output is None or one.placed.role_in_graph == "discarded":
         return None
     context = (message.message_id for message in clean.context)
     return (one.tenant_id, one.placed.trajectory_id, clean.output.message_id, *context)

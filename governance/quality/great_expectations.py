@@ -5,6 +5,7 @@ that GX prints, keeps or renders could hold content even if a column ever did.
 """
 
 import dataclasses
+import os
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
@@ -33,6 +34,7 @@ class GreatExpectationsGate:
 
     def __init__(self, spec: QualitySpec) -> None:
         """Build the suite; imports Great Expectations."""
+        os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")
         self._gx: Any = import_module("great_expectations")
         self._pandas: Any = import_module("pandas")
         context = self._gx.get_context(mode="ephemeral")

@@ -557,3 +557,14 @@ def test_a_repetition_stands_in_for_an_original_that_is_held() -> None:
     batch = governor().judge(assembly(placed(bad), good, third))
     assert dispositions(batch) == {"step1": "quarantined", "step2": "stored", "step3": "duplicate"}
     assert len(batch.exchanges) == 3
+
+
+def test_what_cannot_be_read_of_a_tenant_without_consent_is_left_out() -> None:
+    silent = Call(
+        exchange(1, client={"purposes": ()}), "opaque", CallKind.OPAQUE, problem="not-json"
+    )
+    batch = governor().judge(assembly(unplaced=[silent]))
+    assert batch.quarantine == ()
+    assert [(r.disposition, r.reasons) for r in batch.exchanges] == [
+        ("left_out", ("consent:no-purpose",))
+    ]

@@ -19,7 +19,7 @@ from trajectory.exchange import ExchangeOutcome
 _log = logging.getLogger(__name__)
 _random = random.SystemRandom()
 _generator = random.Random(_random.getrandbits(256))  # noqa: S311 - names, not secrets
-_PIECE = MAX_RECORD_BYTES - 1024
+_PIECE = MAX_RECORD_BYTES // 2
 
 
 class Level(IntEnum):
@@ -50,9 +50,10 @@ class Recorder:
         """Append records; tell whether the spool took them."""
         try:
             while self._owed:
-                self.spool.append((RecordKind.END, self._owed[0]))
+                self.spool.append(RecordKind.END, self._owed[0])
                 self._owed.popleft()
-            self.spool.append(*pieces)
+            kind, record = records.bundle(pieces)
+            self.spool.append(kind, record)
         except SpoolUnavailableError:
             self.counters.uncaptured["spool-unavailable"] += 1
             return False
@@ -119,7 +120,7 @@ class Capture:
             for piece in _pieces(data):
                 record = records.request_chunk(self.exchange, self._sequence, piece)
                 self._add(RecordKind.REQUEST_CHUNK, record)
-            self._flush()
+                self._flush()
 
     def request_done(self) -> None:
         """Record what waits; the request has been read whole."""
@@ -147,6 +148,8 @@ class Capture:
         if self._takes_body():
             now = time.time()
             for piece in _pieces(data):
+                if len(self._pending) > 1:
+                    self._flush()
                 record = records.response_chunk(self.exchange, self._sequence, at=now, data=piece)
                 self._add(RecordKind.RESPONSE_CHUNK, record)
         if self._received == self._expected:

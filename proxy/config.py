@@ -164,7 +164,7 @@ class SpoolConfig(_Settings):
     """Bound of the whole spool; beyond it ``when_full`` decides."""
     when_full: Literal["refuse", "shed", "pass"] = "shed"
     """``refuse`` new requests with a 503; ``shed`` bodies and keep metadata; ``pass`` uncaptured."""
-    sync_seconds: float = Field(default=0.05, gt=0, le=10)
+    sync_seconds: float = Field(default=0.2, gt=0, le=10)
     """How long records may wait for their common ``fdatasync``."""
 
 

@@ -78,7 +78,7 @@ class Endpoints:
         try:
             items = read_feedback_items(raw, tenant_id=client.tenant_id)
             for item in items:
-                self._recorder.spool.append(_record(item, client))
+                self._recorder.spool.append(*_record(item, client))
             await self._recorder.spool.synced()
         except FeedbackError as error:
             _reply(flow, _problem(400, str(error)))

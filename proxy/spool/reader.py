@@ -17,7 +17,7 @@ from proxy.spool.records import RecordKind
 from proxy.spool.scan import Bound, Damage, Item, WriterScan, content_bytes
 from trajectory.exchange import SpoolRecord
 
-_COUNTED = (RecordKind.END, RecordKind.FEEDBACK)
+_COUNTED = (RecordKind.END, RecordKind.LAST_PART, RecordKind.FEEDBACK)
 _HEAD_READ = 64
 
 

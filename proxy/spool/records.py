@@ -27,6 +27,8 @@ _TIME = struct.Struct(">d")
 _LENGTH = struct.Struct(">I")
 _RESPONSE = struct.Struct(">dH")
 _END = struct.Struct(">dB")
+_HEAD = struct.Struct(">dHHII")
+_PIECE = struct.Struct(">BI")
 _OUTCOMES = tuple(ExchangeOutcome)
 
 
@@ -39,6 +41,10 @@ class RecordKind(IntEnum):
     RESPONSE_CHUNK = 4
     END = 5
     FEEDBACK = 6
+    PART = 7
+    """Several records of one exchange in one frame."""
+    LAST_PART = 8
+    """The same, its END among them."""
 
 
 def _pack(parts: Iterable[bytes]) -> bytes:
@@ -58,12 +64,51 @@ def _unpack(data: bytes, at: int) -> list[bytes]:
 
 
 def _pack_headers(headers: RawHeaders) -> bytes:
-    return _pack(piece for name, value in headers for piece in (name.lower(), value))
+    flat = [piece for header in headers for piece in header]
+    block = b"\n".join(flat)
+    if block.count(b"\n") != max(0, len(flat) - 1):
+        block = b"\n".join(piece.replace(b"\n", b" ") for piece in flat)
+    return block
 
 
-def _headers(parts: Sequence[bytes]) -> Headers:
-    texts = [part.decode("utf-8", "surrogateescape") for part in parts]
-    return tuple(zip(texts[::2], texts[1::2], strict=True))
+def _headers(block: bytes) -> Headers:
+    if not block:
+        return ()
+    texts = block.decode("utf-8", "surrogateescape").split("\n")
+    return tuple((name.lower(), value) for name, value in zip(texts[::2], texts[1::2], strict=True))
+
+
+def bundle(pieces: Sequence[tuple[int, bytes]]) -> tuple[int, bytes]:
+    """Return several records of one exchange as one, with its kind: sealing costs per frame."""
+    if len(pieces) == 1:
+        return pieces[0]
+    parts = []
+    for kind, record in pieces:
+        parts.append(_PIECE.pack(kind, len(record)))
+        parts.append(record)
+    last = pieces[-1][0] == RecordKind.END
+    return RecordKind.LAST_PART if last else RecordKind.PART, b"".join(parts)
+
+
+def unbundle(kind: int, record: bytes) -> list[tuple[int, bytes]]:
+    """Return the records that a frame holds.
+
+    Raises:
+        ValueError: the bundle is not what its kind promises.
+    """
+    if kind not in (RecordKind.PART, RecordKind.LAST_PART):
+        return [(kind, record)]
+    pieces, at = [], 0
+    while at < len(record):
+        if at + _PIECE.size > len(record):
+            raise ValueError("a bundle is cut off")
+        inner, length = _PIECE.unpack_from(record, at)
+        at += _PIECE.size
+        if at + length > len(record):
+            raise ValueError("a bundle is cut off")
+        pieces.append((inner, record[at : at + length]))
+        at += length
+    return pieces
 
 
 def pack_origin(client: ClientIdentity, *, route: str, mode: str, upstream: str) -> bytes:
@@ -93,8 +138,9 @@ def request_head(
     headers: RawHeaders,
 ) -> bytes:
     """Return the record that begins an exchange; it has sequence number 0."""
-    fixed = _pack((origin, method, path, query))
-    return _RECORD.pack(exchange, 0) + _TIME.pack(started_at) + fixed + _pack_headers(headers)
+    lengths = _HEAD.pack(started_at, len(origin), len(method), len(path), len(query))
+    head = _RECORD.pack(exchange, 0)
+    return b"".join((head, lengths, origin, method, path, query, _pack_headers(headers)))
 
 
 def request_chunk(exchange: bytes, sequence: int, data: bytes) -> bytes:
@@ -193,16 +239,21 @@ class OpenExchange:
 
     def _build(self, last: bytes | None) -> Exchange:
         head = self.records[0][1]
-        (started,) = _TIME.unpack_from(head, RECORD_HEADER_BYTES)
-        origin, method, path, query, *fields = _unpack(head, RECORD_HEADER_BYTES + 8)
+        started, *lengths = _HEAD.unpack_from(head, RECORD_HEADER_BYTES)
+        at = RECORD_HEADER_BYTES + _HEAD.size
+        parts = []
+        for length in lengths:
+            parts.append(head[at : at + length])
+            at += length
+        origin, method, path, query = parts
         client, route, mode, upstream = _identity(origin)
         ended, outcome, note = None, ExchangeOutcome.LOST_END, ""
         if last is not None:
             if _LENGTH.unpack_from(last, 16)[0] != len(self.records):
                 self.whole = False
-            at, number = _END.unpack_from(last, RECORD_HEADER_BYTES)
+            seconds, number = _END.unpack_from(last, RECORD_HEADER_BYTES)
             note = last[RECORD_HEADER_BYTES + 9 :].decode()
-            ended = _when(at)
+            ended = _when(seconds)
             if self.whole:
                 outcome = _OUTCOMES[number]
         first_byte, response = self._response()
@@ -219,7 +270,7 @@ class OpenExchange:
                 method=method.decode("utf-8", "surrogateescape"),
                 path=path.decode("utf-8", "surrogateescape"),
                 query=query.decode("utf-8", "surrogateescape"),
-                headers=_headers(fields),
+                headers=_headers(head[at:]),
                 body=self._body(RecordKind.REQUEST_CHUNK, RECORD_HEADER_BYTES),
             ),
             response=response,
@@ -233,7 +284,7 @@ class OpenExchange:
         if not heads:
             return None, None
         at, status = _RESPONSE.unpack_from(heads[0], RECORD_HEADER_BYTES)
-        headers = _headers(_unpack(heads[0], RECORD_HEADER_BYTES + _RESPONSE.size))
+        headers = _headers(heads[0][RECORD_HEADER_BYTES + _RESPONSE.size :])
         for kind, record in self.records:
             if kind == RecordKind.RESPONSE_CHUNK:
                 (at,) = _TIME.unpack_from(record, RECORD_HEADER_BYTES)

@@ -9,7 +9,13 @@ from typing import NamedTuple
 from proxy.spool import layout
 from proxy.spool.cursor import Mark, Place
 from proxy.spool.frames import SEGMENT_HEADER_BYTES, Frame, SegmentOpener, UnknownKeyError
-from proxy.spool.records import OpenExchange, RecordKind, read_feedback
+from proxy.spool.records import (
+    RECORD_HEADER_BYTES,
+    OpenExchange,
+    RecordKind,
+    read_feedback,
+    unbundle,
+)
 from trajectory.errors import IntegrityError
 from trajectory.exchange import Feedback, SpoolPosition, SpoolRecord
 
@@ -158,28 +164,38 @@ class WriterScan:
         return bool(self._ready)
 
     def _take(self, number: int, frame: Frame) -> None:
-        place = Place(number, frame.offset)
         if frame.record is None:
-            return self._damage(number, frame.offset, frame.end, "seal")
+            self._damage(number, frame.offset, frame.end, "seal")
+            return
+        try:
+            pieces = unbundle(frame.kind, frame.record)
+        except ValueError:
+            pieces = []
+        if not pieces or any(len(record) < RECORD_HEADER_BYTES for _, record in pieces):
+            self._damage(number, frame.offset, frame.end, "record")
+            return
+        for kind, record in pieces:
+            self._take_record(number, frame, kind, record)
+
+    def _take_record(self, number: int, frame: Frame, kind: int, record: bytes) -> None:
+        place = Place(number, frame.offset)
         position = SpoolPosition(self._writer, number, frame.offset)
-        if len(frame.record) < 20:
-            return self._damage(number, frame.offset, frame.end, "record")
-        if frame.kind == RecordKind.FEEDBACK:
-            return self._take_feedback(frame.record, position, frame.end)
-        name = frame.record[:16]
-        if frame.kind == RecordKind.REQUEST_HEAD:
+        if kind == RecordKind.FEEDBACK:
+            self._take_feedback(record, position, frame.end)
+            return
+        name = record[:16]
+        if kind == RecordKind.REQUEST_HEAD:
             self._open[name] = OpenExchange(position)
         exchange = self._open.get(name)
         if exchange is None:
-            if place >= self._from and frame.kind == RecordKind.END:
+            if place >= self._from and kind == RecordKind.END:
                 self._damage(number, frame.offset, frame.end, "head-missing")
-            return None
-        if frame.kind != RecordKind.END:
-            return exchange.add(frame.kind, frame.record)
-        del self._open[name]
-        if place >= self._from:
-            self._ready_up(exchange, frame.record, Place(number, frame.end))
-        return None
+        elif kind != RecordKind.END:
+            exchange.add(kind, record)
+        else:
+            del self._open[name]
+            if place >= self._from:
+                self._ready_up(exchange, record, Place(number, frame.end))
 
     def _take_feedback(self, record: bytes, position: SpoolPosition, end: int) -> None:
         place = Place(position.segment, position.offset)

@@ -18,7 +18,6 @@ from typing import Self
 from proxy.spool import layout
 from proxy.spool.frames import MAX_RECORD_BYTES, SEGMENT_HEADER_BYTES, SegmentSealer
 from trajectory.errors import RetryableError
-from trajectory.exchange import SpoolPosition
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
@@ -52,7 +51,7 @@ class SpoolWriter:
         *,
         segment_bytes: int = 64 * 1024 * 1024,
         max_bytes: int = 8 * 1024 * 1024 * 1024,
-        sync_seconds: float = 0.05,
+        sync_seconds: float = 0.2,
     ) -> None:
         self._spool = spool
         self._key = key
@@ -98,32 +97,26 @@ class SpoolWriter:
             return SpoolState.FAILING
         return SpoolState.FULL if self.full else SpoolState.OPEN
 
-    def append(self, *records: tuple[int, bytes]) -> SpoolPosition:
-        """Append records, given with their kinds, in one write; return where the first begins.
+    def append(self, kind: int, record: bytes) -> None:
+        """Append a record.
 
         Raises:
             SpoolUnavailableError: the disk refused, or the spool is beyond its hard limit.
-            ValueError: a record is larger than a frame may be.
+            ValueError: the record is larger than a frame may be.
         """
         if self._file < 0 or self._offset >= self._segment_bytes:
             self._next_segment()
-        if self.bytes_on_disk >= self._hard_bytes:
+        if self._measured + self._since_measured >= self._hard_bytes:
             raise SpoolUnavailableError(
                 f"spool {self._spool}: beyond its limit of {self._max_bytes} bytes; "
                 "run `headrace govern` or raise the limit"
             )
-        start = at = self._offset
-        frames = []
-        for kind, record in records:
-            if len(record) > MAX_RECORD_BYTES:
-                raise ValueError(f"a spool record may have {MAX_RECORD_BYTES} bytes at most")
-            frame = self._sealer.seal(at, kind, record)
-            at += len(frame)
-            frames.append(frame)
-        self._write(b"".join(frames))
-        self._offset = at
-        self._since_measured += at - start
-        return SpoolPosition(self.writer, self._number, start)
+        if len(record) > MAX_RECORD_BYTES:
+            raise ValueError(f"a spool record may have {MAX_RECORD_BYTES} bytes at most")
+        frame = self._sealer.seal(self._offset, kind, record)
+        self._write(frame)
+        self._offset += len(frame)
+        self._since_measured += len(frame)
 
     def _write(self, data: bytes) -> None:
         try:

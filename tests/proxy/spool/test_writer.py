@@ -69,16 +69,16 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path, after: float
 
 
 def test_a_full_spool_says_so_and_then_refuses(tmp_path: Path) -> None:
-    with SpoolWriter(tmp_path, KEY, max_bytes=4000) as writer:
+    with SpoolWriter(tmp_path, KEY, max_bytes=16_000) as writer:
         number = 0
-        while writer.bytes_on_disk <= 4000:
+        while writer.bytes_on_disk < 16_000:
             assert writer.state is SpoolState.OPEN
             number += 1
             Script(writer, number).whole()
         assert writer.state is SpoolState.FULL
         script = Script(writer, 10**6)
         script.head()
-        script.request(b"x" * 4000)
+        script.request(b"x" * 4_000)
         with pytest.raises(SpoolUnavailableError, match="headrace govern"):
             script.request(b"x" * 10)
 

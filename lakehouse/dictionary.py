@@ -53,7 +53,7 @@ def _table(spec: TableSpec) -> Iterator[str]:
 
 
 def _views() -> Iterator[str]:
-    session = Session(Snapshot({name: () for name in TABLES}))
+    session = Session(Snapshot(dict.fromkeys(TABLES, ())))
     for view in VIEWS:
         yield f"### {view.name}\n"
         yield f"{view.comment}.\n"

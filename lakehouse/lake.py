@@ -38,11 +38,12 @@ from lakehouse.intents import Intent, Intents
 from lakehouse.known import LakeKnownContent
 from lakehouse.lease import hold
 from lakehouse.location import Location
+from lakehouse.migrations import added_columns, upgrade
 from lakehouse.rows import to_arrow
-from lakehouse.schema import BATCH_TABLES, LAKE_VERSION, LEDGER, TABLES, VERSION_PROPERTY
+from lakehouse.schema import BATCH_TABLES, LEDGER, TABLES
 from lakehouse.snapshot import AsOf, Files, active_files
 from lakehouse.sql import Session, Snapshot, connect, rows_of
-from trajectory.errors import ConfigurationError, IntegrityError
+from trajectory.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +217,19 @@ class Lake:
         with self._reading:
             return self._files.of(table)
 
-    def tenant_files(self, tenant: str) -> dict[str, tuple[str, ...]]:
-        """Return the files of one tenant; tables without a tenant are left out."""
+    def tenant_snapshot(self, tenant: str) -> Snapshot:
+        """Return the present files of one tenant; tables without a tenant are left out."""
+        files = {
+            name: active_files(self.table(name), tenant=tenant)
+            for name, spec in TABLES.items()
+            if "tenant_id" in spec.partition_by
+        }
+        return Snapshot(files, self.evolved())
+
+    def evolved(self) -> frozenset[str]:
+        """Return the tables whose older files lack columns that a migration added."""
         with self._lock:
-            return {
-                name: active_files(self.table(name), tenant=tenant)
-                for name, spec in TABLES.items()
-                if "tenant_id" in spec.partition_by
-            }
+            return frozenset(name for name in TABLES if added_columns(self._handle(name)))
 
     def raw_query(self, sql: str, parameters: Sequence[Any]) -> pa.Table:
         """Run SQL that names files itself, without tables and views."""
@@ -285,12 +291,7 @@ class Lake:
     def _ensure(self, name: str, create: bool) -> None:
         options = dict(self.location.options) or None
         if DeltaTable.is_deltatable(self.location.table(name), storage_options=options):
-            found = int(self._handle(name).metadata().configuration.get(VERSION_PROPERTY, "0"))
-            if found > LAKE_VERSION:
-                raise IntegrityError(
-                    f"{self.location.root}: table {name} has version {found}, this Headrace knows "
-                    f"{LAKE_VERSION}; upgrade Headrace"
-                )
+            upgrade(self, TABLES[name], self._handle(name))
             return
         if not create:
             raise ConfigurationError(

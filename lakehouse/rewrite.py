@@ -22,7 +22,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from lakehouse.schema import TableSpec
-from lakehouse.sql import connect, literal
+from lakehouse.sql import connect, empty_rows, literal
 from trajectory.errors import RetryableError
 
 ROW_GROUP = 16_384
@@ -104,8 +104,9 @@ def _sort(spec: TableSpec, sources: Sequence[Path], target: Path) -> int:
     listed = ", ".join(literal(str(path)) for path in sources)
     try:
         connection.execute(
-            f"COPY (SELECT {columns} FROM read_parquet([{listed}], hive_partitioning = false, "  # noqa: S608
-            f"union_by_name = true) ORDER BY {order}) TO {literal(str(target))} (FORMAT parquet, "
+            f"COPY (SELECT {columns} FROM (SELECT * FROM read_parquet([{listed}], "  # noqa: S608
+            "hive_partitioning = false, union_by_name = true) UNION ALL BY NAME "
+            f"{empty_rows(spec, without=spec.partition_by)}) ORDER BY {order}) TO {literal(str(target))} (FORMAT parquet, "
             f"COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE {ROW_GROUP}, "
             f"DICTIONARY_SIZE_LIMIT {ROW_GROUP}, BLOOM_FILTER_FALSE_POSITIVE_RATIO 0.01)"
         )

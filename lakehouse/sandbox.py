@@ -74,12 +74,13 @@ def query_untrusted(
         RetryableError: memory ran out, or files went away while reading.
     """
     bounds = limits or Limits()
-    files = lake.snapshot().files if tenant is None else lake.tenant_files(tenant)
+    snapshot = lake.snapshot() if tenant is None else lake.tenant_snapshot(tenant)
     request = json.dumps(
         {
             "sql": sql,
             "parameters": list(parameters or ()),
-            "files": {name: list(paths) for name, paths in files.items()},
+            "files": {name: list(paths) for name, paths in snapshot.files.items()},
+            "evolved": sorted(snapshot.evolved),
             "limits": asdict(bounds),
         }
     ).encode()

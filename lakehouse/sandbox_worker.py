@@ -41,7 +41,7 @@ def _answer(request: Mapping[str, Any]) -> tuple[dict[str, Any], pa.Table]:
     limits = request["limits"]
     refuse_all_but_select(request["sql"])
     session = Session(
-        Snapshot(request["files"]),
+        Snapshot(request["files"], frozenset(request["evolved"])),
         settings={
             "memory_limit": f"{limits['memory_mib']}MiB",
             "threads": limits["threads"],

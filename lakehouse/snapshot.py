@@ -27,7 +27,7 @@ class Files:
 
     def now(self) -> Snapshot:
         """Return the present files of every table."""
-        return Snapshot({name: self.of(name) for name in TABLES})
+        return Snapshot({name: self.of(name) for name in TABLES}, self._lake.evolved())
 
     def of(self, name: str) -> tuple[str, ...]:
         """Return the present files of one table."""
@@ -43,7 +43,8 @@ class Files:
         Raises:
             ConfigurationError: a version does not exist (any more).
         """
-        return Snapshot({name: self._files_at(name, as_of) for name in TABLES})
+        files = {name: self._files_at(name, as_of) for name in TABLES}
+        return Snapshot(files, self._lake.evolved())
 
     def _files_at(self, name: str, as_of: AsOf) -> tuple[str, ...]:
         handle = self._lake.fresh(name)

@@ -34,6 +34,8 @@ class Snapshot:
 
     files: Mapping[str, Sequence[str]]
     """Per table; a table that is not named does not exist for the query."""
+    evolved: frozenset[str] = frozenset()
+    """Tables whose older files lack columns that a migration added."""
 
 
 class Session:
@@ -51,7 +53,9 @@ class Session:
             wanted = tuple(files)
             if self._bound.get(name) != wanted:
                 with _explained():
-                    self._connection.execute(_table_view(TABLES[name], wanted))
+                    self._connection.execute(
+                        _table_view(TABLES[name], wanted, evolved=name in snapshot.evolved)
+                    )
                 self._bound[name] = wanted
         if first:
             self._bind_views()
@@ -133,19 +137,32 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _table_view(spec: TableSpec, files: Sequence[str]) -> str:
+def _table_view(spec: TableSpec, files: Sequence[str], *, evolved: bool) -> str:
+    """Return the statement that makes a table of its files; the names in it are the schema's own."""
+    empty = empty_rows(spec)
+    begin = f"CREATE OR REPLACE VIEW {spec.name} AS"
     if not files:
-        columns = ", ".join(f'NULL::{_duckdb_type(f.type)} AS "{f.name}"' for f in spec.arrow)
-        return f"CREATE OR REPLACE VIEW {spec.name} AS SELECT {columns} WHERE false"
+        return f"{begin} {empty}"
     columns = ", ".join(f'"{name}"' for name in spec.arrow.names)
     listed = ", ".join(literal(file) for file in files)
     kinds = {"tenant_id": "VARCHAR", "event_date": "DATE"}
     hive = ", ".join(f"{name}: {kinds[name]}" for name in spec.partition_by)
-    partitions = f", hive_partitioning = true, hive_types = {{{hive}}}" if hive else ""
-    return (  # the names are the schema's own, the files are quoted
-        f"CREATE OR REPLACE VIEW {spec.name} AS "  # noqa: S608
-        f"SELECT {columns} FROM read_parquet([{listed}]{partitions})"
+    options = f", hive_partitioning = true, hive_types = {{{hive}}}" if hive else ""
+    if not evolved:
+        return f"{begin} SELECT {columns} FROM read_parquet([{listed}]{options})"  # noqa: S608
+    # Older files lack columns: the empty branch names them all, and the union fills them with null.
+    return (
+        f"{begin} SELECT {columns} FROM (SELECT * FROM read_parquet([{listed}]{options}, "  # noqa: S608
+        f"union_by_name = true) UNION ALL BY NAME {empty})"
     )
+
+
+def empty_rows(spec: TableSpec, *, without: Sequence[str] = ()) -> str:
+    """Return a SELECT of all columns with their types and no row."""
+    typed = ", ".join(
+        f'NULL::{_duckdb_type(f.type)} AS "{f.name}"' for f in spec.arrow if f.name not in without
+    )
+    return f"SELECT {typed} WHERE false"
 
 
 def _duckdb_type(kind: pa.DataType) -> str:

@@ -1,0 +1,59 @@
+"""Brings the tables of an older lake to the present schema when it is opened.
+
+A migration only adds: tables that are missing are made, columns that are missing are added to the
+Delta schema as nullable, and old files are left as they are (their rows read as null). So an older
+lake opens in the time of a few commits, whatever its size, and earlier versions stay readable.
+The version stands in each table's properties; ``CHANGES`` says what each version brought.
+"""
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+
+from lakehouse.schema import LAKE_VERSION, VERSION_PROPERTY, TableSpec
+from trajectory.errors import IntegrityError
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+ADDED_PROPERTY = "headrace.addedColumns"
+"""Table property: columns that older files of the table do not have."""
+
+CHANGES: dict[int, str] = {
+    1: "the first set of tables",
+}
+"""What each version of the lake brought; the newest is ``LAKE_VERSION``."""
+
+
+def upgrade(lake: "Lake", spec: TableSpec, handle: DeltaTable) -> tuple[str, ...]:
+    """Add what the table lacks; return the names of the columns that were added.
+
+    Raises:
+        IntegrityError: the table was written by a newer Headrace.
+    """
+    found = int(handle.metadata().configuration.get(VERSION_PROPERTY, "0"))
+    if found > LAKE_VERSION:
+        raise IntegrityError(
+            f"{lake.location.root}: table {spec.name} has version {found}, this Headrace knows "
+            f"{LAKE_VERSION}; upgrade Headrace"
+        )
+    present = {field.name for field in handle.schema().fields}
+    missing = [field for field in spec.arrow if field.name not in present]
+    if not missing and found == LAKE_VERSION:
+        return ()
+    names = tuple(field.name for field in missing)
+    if missing:
+        nullable = pa.schema([field.with_nullable(True) for field in missing])
+        handle.alter.add_columns(Schema.from_arrow(nullable).fields)
+    added = dict.fromkeys([*added_columns(handle), *names])
+    handle.alter.set_table_properties(
+        {**spec.configuration, ADDED_PROPERTY: ",".join(added)}, raise_if_not_exists=False
+    )
+    return names
+
+
+def added_columns(handle: DeltaTable) -> tuple[str, ...]:
+    """Return the columns that older files of the table do not have."""
+    listed = handle.metadata().configuration.get(ADDED_PROPERTY) or ""
+    return tuple(name for name in listed.split(",") if name)

@@ -263,6 +263,7 @@ class Assembler:
             ended=(exchange.ended_at or exchange.started_at).timestamp(),
             retry=_retry(call),
             failure=failure,
+            request=prints.request,
             claimed=False,
             answer=self._answer(call, scope, failure),
             calls=[item.call for item in pending],

@@ -50,7 +50,9 @@ class CallPrint:
     exact: tuple[bytes, ...]
     """Chains from the scope's seed."""
     task: bytes
-    """Chain over the user's opening messages, before the model's first turn."""
+    """Digests of the opening messages, before the model's first turn."""
+    request: str
+    """Short hash of the request's bytes within the scope."""
 
 
 class Fingerprinter:
@@ -104,6 +106,7 @@ class Fingerprinter:
             loose=loose,
             exact=self.chain(seed, (digest.exact for digest in digests)),
             task=b"".join(digest.loose for digest in digests[:opening]),
+            request=shorten(self.digest(seed + call.exchange.request.body)),
         )
 
     def system(self, messages: Sequence[Message]) -> str:

@@ -14,6 +14,12 @@ RETRY_WINDOW_SECONDS = 900.0
 _SDK_RETRY_SECONDS = 60.0
 """An SDK that repeats by itself does so within this time."""
 
+_FIRST_PAUSE_SECONDS = 0.44
+"""How long the SDKs of OpenAI and Anthropic usually wait before their first repetition."""
+
+_CLOCK_TOLERANCE_SECONDS = 0.5
+"""An end may be written this much after the client went on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -90,14 +96,19 @@ def _longest(
         if not steps:
             continue
         fitting = (step for step in steps if question.fits(step) and not (usable and step.failure))
-        if best := _most_likely(fitting):
+        if best := _most_likely(question, fitting):
             return best, position
     return None, -1
 
 
-def _most_likely(steps: Iterable[StepNode]) -> StepNode | None:
-    """Return a step that nothing goes on from yet, the latest one, before any other."""
-    return max(steps, key=lambda step: (step.children == 0, step.ended, step.step_id), default=None)
+def _most_likely(question: Question, steps: Iterable[StepNode]) -> StepNode | None:
+    """Return a step that had ended and that nothing goes on from yet, the latest such one."""
+    latest = question.started + _CLOCK_TOLERANCE_SECONDS
+    return max(
+        steps,
+        key=lambda step: (step.ended <= latest, step.children == 0, step.ended, step.step_id),
+        default=None,
+    )
 
 
 def _by_tool_calls(
@@ -112,7 +123,7 @@ def _by_tool_calls(
             name = maker.short("call", question.scope, call.call_id)
             fitting = [step for step in index.by_call.get(name, []) if question.fits(step)]
             if len(fitting) == 1 or (fitting and question.trajectory_id is not None):
-                return _most_likely(fitting)
+                return _most_likely(question, fitting)
         if calls:
             return None
     return None
@@ -134,17 +145,29 @@ def find_failed_attempt(
         and question.started - step.ended <= RETRY_WINDOW_SECONDS
         and _may_repeat(question, step)
     ]
-    expected = question.retry - 1
-    return max(
-        candidates,
-        key=lambda step: (step.retry == expected, step.failure == "cut", step.ended, step.step_id),
-        default=None,
+    return max(candidates, key=lambda step: _likeliness(question, step), default=None)
+
+
+def _likeliness(question: Question, step: StepNode) -> tuple[bool, bool, bool, float, str]:
+    """Order failed attempts: the same bytes, the count before, a cut, the usual pause."""
+    waited = question.started - step.ended
+    usual = _FIRST_PAUSE_SECONDS * 2 ** min(question.retry - 1, 4) if question.retry > 0 else 0.0
+    return (
+        step.request == question.print.request,
+        step.retry == question.retry - 1,
+        step.failure == "cut",
+        -abs(waited - usual),
+        step.step_id,
     )
 
 
 def _may_repeat(question: Question, step: StepNode) -> bool:
+    if step.ended > question.started + _CLOCK_TOLERANCE_SECONDS:
+        return False
     if question.retry > 0:
-        return step.retry < question.retry
+        return step.retry < question.retry and step.request == question.print.request
+    if step.parent_id is None and step.request != question.print.request:
+        return False  # another session may open with the same words in another way
     if step.failure == "cut" or step.retry != 0:
         return True
     return question.started - step.ended > _SDK_RETRY_SECONDS
@@ -161,7 +184,8 @@ def find_unseen_answer(
     def matches(step: StepNode) -> bool:
         if response is not None and step.response == response:
             return True
-        return question.retry > 0 and step.retry == question.retry - 1 and step.children == 0
+        repeated = question.retry > 0 and step.retry == question.retry - 1
+        return repeated and step.children == 0 and step.request == question.print.request
 
     candidates = [
         step

@@ -55,6 +55,8 @@ class StepNode:
     """What the client said of its attempts; -1 when it said nothing."""
     failure: str
     """Empty, ``cut`` (the stream or connection broke) or ``error`` (the provider refused)."""
+    request: str
+    """Short hash of the request's bytes: an SDK repeats them unchanged."""
     claimed: bool
     """A retry of this failed attempt has been found."""
     answer: list[str]

@@ -218,7 +218,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         RedactionSpec(names=NamesSpec(model=options.model)), pseudonym_key=KEY
     )
     entities = frozenset(DEFAULT_ENTITIES) | {"URL"}
-    ours = PresidioDetector(registry(entities), entities)
+    ours = PresidioDetector(registry(entities))
     stock = stock_engine()
     out: dict[str, Any] = {}
     left = leaks(redactor, options.seed, 1_000 if quick else 10_000)

@@ -95,30 +95,30 @@ class WordNlpEngine(_presidio.nlp_engine.NlpEngine):  # type: ignore[misc, name-
         return [_LANGUAGE]
 
 
-class RuleRecognizer(_presidio.PatternRecognizer):  # type: ignore[misc, name-defined]
-    """One of our rules as a Presidio recogniser, for those who run the registry themselves."""
+class RunnerRecognizer(_presidio.LocalRecognizer):  # type: ignore[misc, name-defined]
+    """One of our runners as a Presidio recogniser; stock engines can run it as well."""
 
-    def __init__(self, rule: Rule) -> None:
-        self.runner = Runner.of(rule)
+    def __init__(self, runner: Runner | PhoneRunner, name: str, entity: str) -> None:
+        self.runner = runner
         super().__init__(
-            supported_entity=rule.entity,
-            name=f"headrace.{rule.name}",
-            patterns=[_presidio.Pattern(rule.name, "(?!)", rule.score)],
-            context=list(rule.context),
-            version=VERSION,
+            supported_entities=[entity], name=f"headrace.{name}", version=VERSION, context=[]
         )
 
+    def load(self) -> None:
+        """Nothing to load."""
+
     def analyze(self, text: str, *_: Any, **__: Any) -> list[Any]:
-        """Find with RE2 on the normalised view; offsets are those of ``text``."""
+        """Find on the normalised view, context included; offsets are those of ``text``."""
         view = view_of(text)
+        result = _presidio.RecognizerResult
         return [
-            _presidio.RecognizerResult(
+            result(
                 hit.entity,
                 *view.span(hit.start, hit.end),
                 hit.score,
                 recognition_metadata={
-                    _presidio.RecognizerResult.RECOGNIZER_NAME_KEY: self.name,
-                    _presidio.RecognizerResult.RECOGNIZER_IDENTIFIER_KEY: self.id,
+                    result.RECOGNIZER_NAME_KEY: self.name,
+                    result.RECOGNIZER_IDENTIFIER_KEY: self.id,
                 },
             )
             for hit in self.runner.run(Gate(view), ())
@@ -131,7 +131,13 @@ def registry(entities: frozenset[str], files: Sequence[Path] = ()) -> Any:
     Raises:
         ConfigurationError: a file of recognisers cannot be read.
     """
-    recognizers: list[Any] = [RuleRecognizer(rule) for rule in RULES if rule.entity in entities]
+    recognizers: list[Any] = [
+        RunnerRecognizer(Runner.of(rule), rule.name, rule.entity)
+        for rule in RULES
+        if rule.entity in entities
+    ]
+    if "PHONE_NUMBER" in entities:
+        recognizers.append(RunnerRecognizer(PhoneRunner(), "phone", "PHONE_NUMBER"))
     for name, (entity, context) in STOCK.items():
         if entity in entities:
             recognizer = getattr(_predefined, name)()
@@ -148,6 +154,13 @@ def registry(entities: frozenset[str], files: Sequence[Path] = ()) -> Any:
                 "See Presidio's 'no-code' recognisers for the format."
             ) from error
     return built
+
+
+def analyzer_engine(built: Any) -> Any:
+    """Return Presidio's own ``AnalyzerEngine`` over a registry, for tools that speak Presidio."""
+    return _presidio.AnalyzerEngine(
+        registry=built, nlp_engine=WordNlpEngine(), supported_languages=[_LANGUAGE]
+    )
 
 
 class _StockRunner:
@@ -207,23 +220,22 @@ class PresidioDetector:
 
     name = "presidio"
 
-    def __init__(self, built: Any, entities: frozenset[str]) -> None:
+    def __init__(self, built: Any) -> None:
         self.registry = built
         self._runners: list[Any] = []
         self._others: list[Any] = []
         self._nlp = WordNlpEngine()
         base = _presidio.PatternRecognizer
         for recognizer in built.recognizers:
-            if isinstance(recognizer, RuleRecognizer):
+            if isinstance(recognizer, RunnerRecognizer):
                 self._runners.append(recognizer.runner)
             elif type(recognizer).analyze is base.analyze:
                 self._runners += [_StockRunner(recognizer, p) for p in recognizer.patterns]
             else:
                 self._others.append(recognizer)
-        if "PHONE_NUMBER" in entities:
-            self._runners.append(PhoneRunner())
-        supported = {entity for r in built.recognizers for entity in r.supported_entities}
-        self.entities = frozenset(supported | ({"PHONE_NUMBER"} & entities))
+        self.entities = frozenset(
+            entity for r in built.recognizers for entity in r.supported_entities
+        )
         self.version = f"{VERSION}+{_presidio_version()}"
 
     def find(

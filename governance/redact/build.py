@@ -31,7 +31,7 @@ def build_redactor(
 
     entities = frozenset(spec.operators())
     files = [(base or Path()) / name for name in spec.recognizers]
-    detectors: list[Detector] = [PresidioDetector(registry(entities, files), entities), KeyPaths()]
+    detectors: list[Detector] = [PresidioDetector(registry(entities, files)), KeyPaths()]
     if "PERSON" in entities and spec.names.rules:
         from governance.detect.names import NameRules
 

@@ -1,8 +1,11 @@
 """What was found once is found everywhere in the same trajectory: names by their parts too."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
+
+import ahocorasick
 
 from governance.detect.finding import Finding
 from governance.names.words import everyday, first_names, last_names
@@ -20,7 +23,7 @@ class Known:
 
     values: dict[str, tuple[str, str]] = field(default_factory=dict, repr=False)
     """Spelling to (entity, value that it stands for)."""
-    _pattern: re.Pattern[str] | None = field(default=None, repr=False)
+    _automaton: Any = field(default=None, repr=False)
 
     def learn(self, entity: str, value: str, *, sure: bool = True) -> None:
         """Remember a value; the parts of a name only when it is sure to be one."""
@@ -55,14 +58,28 @@ class Known:
     def close(self) -> None:
         """Build the look-up; call once, after the last :meth:`learn`."""
         if self.values:
-            longest_first = sorted(self.values, key=len, reverse=True)
-            alternatives = "|".join(re.escape(value) for value in longest_first)
-            self._pattern = re.compile(rf"(?<![^\W_])(?:{alternatives})(?![^\W_])")
+            self._automaton = ahocorasick.Automaton()
+            for spelling in self.values:
+                self._automaton.add_word(spelling, spelling)
+            self._automaton.make_automaton()
 
-    def find(self, text: str) -> Iterable[tuple[Finding, str]]:
-        """Yield findings with the value that each stands for."""
-        if self._pattern is None:
+    def find(self, text: str) -> Iterator[tuple[Finding, str]]:
+        """Yield findings, whole words alone and the longest at each place, with what they stand for."""
+        if self._automaton is None:
             return
-        for match in self._pattern.finditer(text):
-            entity, value = self.values[match.group()]
-            yield Finding(entity, match.start(), match.end(), 0.6, "propagation"), value
+        hits = [
+            (end + 1 - len(spelling), end + 1, spelling)
+            for end, spelling in self._automaton.iter(text)
+            if _whole(text, end + 1 - len(spelling), end + 1)
+        ]
+        behind = 0
+        for start, end, spelling in sorted(hits, key=lambda hit: (hit[0], -hit[1])):
+            if end > behind:
+                entity, value = self.values[spelling]
+                yield Finding(entity, start, end, 0.6, "propagation"), value
+                behind = end
+
+
+def _whole(text: str, start: int, end: int) -> bool:
+    """Whether no letter or digit goes on at either end."""
+    return not (text[start - 1 : start].isalnum() or text[end : end + 1].isalnum())

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from governance.detect.finding import Unit
-from governance.detect.presidio import PresidioDetector, registry
+from governance.detect.presidio import PresidioDetector, analyzer_engine, registry
 from governance.detect.view import view_of
 from governance.policy.redaction import DEFAULT_ENTITIES
 from tests.governance.redaction_support import made, text
 from trajectory.errors import ConfigurationError
 
 ENTITIES = frozenset(DEFAULT_ENTITIES)
-DETECTOR = PresidioDetector(registry(ENTITIES), ENTITIES)
+DETECTOR = PresidioDetector(registry(ENTITIES))
 
 
 def found(value: str, *keys: str) -> dict[str, str]:
@@ -105,3 +105,13 @@ def test_an_entity_without_detector_stops_the_start() -> None:
 def test_a_missing_file_of_recognisers_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"gone\.yaml"):
         made(recognizers=[str(tmp_path / "gone.yaml")])
+
+
+def test_presidios_own_engine_runs_the_registry_too() -> None:
+    sentence = "Write to jane%40example.com or call +1 212 555 0123 about card 4242424242424242"
+    results = analyzer_engine(registry(ENTITIES)).analyze(sentence, "en")
+    assert {r.entity_type: sentence[r.start : r.end] for r in results if r.score > 0.5} == {
+        "EMAIL_ADDRESS": "jane%40example.com",
+        "PHONE_NUMBER": "+1 212 555 0123",
+        "CREDIT_CARD": "4242424242424242",
+    }

@@ -26,6 +26,7 @@ def secret_rows(tokenizer: Any) -> Rows:
     return Rows(columns, Counter(), tuple(str(n) for n in range(16)))
 
 
+@pytest.mark.slow
 def test_memorised_secret_is_found_and_others_are_not(tiny_model: Path, tmp_path: Path) -> None:
     secrets = tmp_path / "secrets.txt"
     secrets.write_text(f"{SECRET}\nanother-one\n")

@@ -56,6 +56,7 @@ def test_same_seed_same_weights_and_another_seed_others(tiny_model: Path, tmp_pa
     assert weights(results[0]) != weights(results[2])
 
 
+@pytest.mark.slow
 def test_one_by_four_accumulated_equals_four_at_once(tiny_model: Path, tmp_path: Path) -> None:
     import torch
 
@@ -111,6 +112,7 @@ def test_run_leaves_curves_and_model_but_no_rows(tiny_model: Path, tmp_path: Pat
     assert {"rows", "train", "save"} <= set(stages)
 
 
+@pytest.mark.slow
 def test_adapter_is_merged_and_kept(tiny_model: Path, tmp_path: Path) -> None:
     lora = RecipeSpec.model_validate({**spec().model_dump(), "adapter": {"rank": 2, "alpha": 4}})
     result = fit(lora, base=tiny_model, make_rows=rows, out=tmp_path)

@@ -127,6 +127,7 @@ def test_awr_weights_follow_the_advantage_in_the_own_group(tmp_path: Path) -> No
     assert sum(weights.values()) == pytest.approx(len(weights))
 
 
+@pytest.mark.slow
 def test_awr_with_equal_weights_is_sft(tiny_model: Path, tmp_path: Path) -> None:
     import torch
     from safetensors.torch import load_file
@@ -143,6 +144,7 @@ def test_awr_with_equal_weights_is_sft(tiny_model: Path, tmp_path: Path) -> None
         torch.testing.assert_close(tensor, results[1][name], atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["awr", "dpo", "kto"])
 def test_trainer_changes_the_model(name: str, tiny_model: Path, tmp_path: Path) -> None:
     used = spec(name, training={"learning_rate": 0.01})
@@ -291,6 +293,7 @@ def direct_loss(model: Any, rows: Rows, *, epsilon: float) -> Any:
     return total / spoken
 
 
+@pytest.mark.slow
 def test_replay_trains(tokenizer: Any, tiny_model: Path, tmp_path: Path) -> None:
     sessions = [with_tokens(session, tokenizer) for session in attempts(32)]
     used, selection, content, _ = replayed(

@@ -21,7 +21,8 @@ from trajectory.errors import ConfigurationError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-EVALUATION = {"command": ["python", "-m", "tests.train.evaluator"], "tasks": 30, "seed": 1}
+EVALUATOR = ["python", "-m", "tests.train.evaluator"]
+EVALUATION = {"command": [*EVALUATOR, "moved"], "tasks": 40, "seed": 1}
 
 
 def recipe(**spec: Any) -> Recipe:
@@ -92,6 +93,16 @@ def test_run_makes_a_candidate_that_passed_with_all_its_papers(
     assert [use.learned for use in step.models] == [True]
     assert str(row.exchange_id) in step.line()
     assert "shop@0001 [live]" in step.line()
+
+
+@pytest.mark.slow
+def test_model_that_learned_is_likelier_to_answer_right(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    evaluation = {**EVALUATION, "command": [*EVALUATOR, "likelihood"]}
+    result, _ = run(lake, substrate, tiny_model, tmp_path, recipe(evaluation=evaluation))
+    assert result.comparison is not None
+    assert result.comparison.gain.low > 0.5
 
 
 def test_only_rewarded_items_are_learned_and_the_rest_is_counted(

@@ -219,8 +219,7 @@ class Governor:
             rows.replaced = {one.step_id: original for one, original, _ in repeated}
             kept = [one for one in remaining.values() if one.step_id not in rows.replaced]
             selected = self._selection.select(kept, rows.follow)
-            for step_id, names in selected.held.items():
-                why = [f"quality:{name}" for name in names]
+            for step_id, why in selected.held.items():
                 rows.hold_judged(remaining.pop(step_id), "quality", why)
             if not any(rows.follow(original) in selected.held for _, original, _ in repeated):
                 break

@@ -13,14 +13,17 @@ from governance.quality.leftovers import LeftoverCheck
 from governance.rows import Draft, base_on, draft
 from trajectory.step import Harness, StoredMessage
 
+type Reasons = dict[str, tuple[str, ...]]
+"""step_id → reasons."""
+
 
 @dataclass(frozen=True, slots=True)
 class Selected:
     """What the gate let through, and what it held."""
 
     drafts: tuple[Draft, ...]
-    held: dict[str, tuple[str, ...]]
-    """step_id → expectations that it does not meet."""
+    held: Reasons
+    """Steps that may not be stored."""
     messages: tuple[StoredMessage, ...]
     """New to the lake, each once."""
     harnesses: tuple[Harness, ...]
@@ -60,22 +63,35 @@ class Selection:
         """Return the rows of those calls that the gate lets through, in their order."""
         run = _Run(judged, follow, self._known_parents(judged, follow), self._namer)
         run.build(list(run.judged))
-        while failures := self._gate.failures(self._facts(run, run.drafts.values())):
+        while failures := self._failures(self._gate, run, list(run.drafts)):
             changed = run.hold(failures)
             while changed:
                 run.build(changed)
-                facts = self._facts(run, [run.drafts[step_id] for step_id in changed])
-                changed = run.hold(self._cascade.failures(facts))
+                changed = run.hold(self._failures(self._cascade, run, changed))
         drafts = tuple(run.drafts[step_id] for step_id in run.judged if step_id in run.drafts)
         return Selected(drafts, run.held, self._new_messages(drafts), self._new_harnesses(drafts))
 
-    def _facts(self, run: "_Run", drafts: Iterable[Draft]) -> list[StepFacts]:
+    def _failures(self, gate: QualityGate, run: "_Run", step_ids: Sequence[str]) -> Reasons:
+        """Return which of these steps may not be stored: by the gate, or because they broke a rule."""
         here = {row.message_id for one in run.drafts.values() for row in one.messages}
         parents = run.known_parents | run.drafts.keys()
-        return [
-            step_facts(one, leftovers=self._leftovers, messages=here, parents=parents)
-            for one in drafts
-        ]
+        facts: list[StepFacts] = []
+        for step_id in step_ids:
+            if (one := run.drafts.get(step_id)) is None:
+                continue
+            try:
+                facts.append(
+                    step_facts(one, leftovers=self._leftovers, messages=here, parents=parents)
+                )
+            except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
+                run.broken[step_id] = (f"error:{type(error).__name__}",)
+        held: Reasons = {
+            step_id: tuple(f"quality:{name}" for name in names)
+            for step_id, names in gate.failures(facts).items()
+        }
+        held |= run.broken
+        run.broken = {}
+        return held
 
     def _known_parents(
         self, judged: Sequence[Judged], follow: Callable[[str], str]
@@ -133,7 +149,9 @@ class _Run:
     ) -> None:
         self.judged = {one.step_id: one for one in judged}
         self.drafts: dict[str, Draft] = {}
-        self.held: dict[str, tuple[str, ...]] = {}
+        self.held: Reasons = {}
+        self.broken: Reasons = {}
+        """Steps whose rows could not be made; held back at the next question."""
         self.known_parents = set(known_parents)
         self._follow = follow
         self._namer = namer
@@ -141,23 +159,25 @@ class _Run:
     def build(self, step_ids: Iterable[str]) -> None:
         """(Re)build drafts, parents first as the order of start times gives them."""
         for step_id in step_ids:
-            one = self.judged[step_id]
-            if one.clean is None:
-                continue
-            parent = self._parent(one)
-            base = base_on(
-                one.placed,
-                one.clean,
-                parent,
-                self.drafts.get(parent or ""),
-                stored=parent in self.known_parents,
-            )
-            without = one.admission.without
-            self.drafts[step_id] = draft(
-                one.placed, one.clean, base, without=without, namer=self._namer
-            )
+            try:
+                self._build(self.judged[step_id])
+            except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
+                self.drafts.pop(step_id, None)
+                self.broken[step_id] = (f"error:{type(error).__name__}",)
 
-    def hold(self, failures: dict[str, tuple[str, ...]]) -> list[str]:
+    def _build(self, one: Judged) -> None:
+        if one.clean is None:
+            raise ValueError("a call must be redacted before its rows are made")
+        parent = self._parent(one)
+        stored = parent in self.known_parents
+        before = self.drafts.get(parent or "")
+        base = base_on(one.placed, one.clean, parent, before, stored=stored)
+        without = one.admission.without
+        self.drafts[one.step_id] = draft(
+            one.placed, one.clean, base, without=without, namer=self._namer
+        )
+
+    def hold(self, failures: Reasons) -> list[str]:
         """Take failing steps out; return the steps that leaned on them."""
         self.held |= failures
         for step_id in failures:

@@ -568,3 +568,13 @@ def test_what_cannot_be_read_of_a_tenant_without_consent_is_left_out() -> None:
     assert [(r.disposition, r.reasons) for r in batch.exchanges] == [
         ("left_out", ("consent:no-purpose",))
     ]
+
+
+def test_a_call_whose_rows_cannot_be_made_is_held_back_alone() -> None:
+    naive = T0.replace(tzinfo=None)
+    odd = placed(call(1, [user("a")], "b", ended_at=naive))
+    after = child(call(2, [user("a"), assistant("b"), user("c")], "d"), odd)
+    batch = governor().judge(assembly(odd, after))
+    assert dispositions(batch) == {"step1": "quarantined", "step2": "stored"}
+    assert batch.quarantine[0].reason == "error:TypeError"
+    assert batch.steps[0].context_keep == 0

@@ -112,8 +112,8 @@ class AssemblerState:
     """All that one assembler remembers; the same state and calls give the same assembly."""
 
     idle_seconds: float = 6 * 3600.0
-    max_trajectories: int = 20_000
-    max_steps: int = 64
+    max_trajectories: int = 5_000
+    max_steps: int = 32
     clock: float = 0.0
     """The latest start that was seen, seconds since 1970; idleness is measured against it."""
     trajectories: dict[str, TrajectoryNode] = field(default_factory=dict)
@@ -166,8 +166,16 @@ _TRAJECTORY_FIELDS = tuple(item.name for item in fields(TrajectoryNode) if item.
 
 
 def _trajectory_row(node: TrajectoryNode) -> list[JsonValue]:
-    row = [getattr(node, name) for name in _TRAJECTORY_FIELDS]
+    row = [_copied(getattr(node, name)) for name in _TRAJECTORY_FIELDS]
     return [*row, [_step_row(step) for step in node.steps]]
+
+
+def _copied(value: Any) -> JsonValue:
+    """Copy what later calls change in place."""
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    plain: JsonValue = value
+    return plain
 
 
 def _step_row(step: StepNode) -> list[JsonValue]:
@@ -189,11 +197,14 @@ def _trajectory_of(row: list[Any]) -> TrajectoryNode:
 
 
 def _step_of(values: list[Any], trajectory_id: str) -> StepNode:
-    named = dict(zip(_STEP_FIELDS, values, strict=True))
-    named["calls"] = list(named["calls"])
-    named["pending"] = [
-        PendingCall(call, arguments, list(names), list(orders))
-        for call, arguments, names, orders in named["pending"]
+    if len(values) != len(_STEP_FIELDS):
+        raise ValueError("a step has another number of fields")
+    pending = [
+        PendingCall(call, arguments, names, orders) for call, arguments, names, orders in values[-1]
     ]
-    named["answer"] = list(named["answer"])
-    return StepNode(**named, trajectory_id=trajectory_id)
+    # Lists of a step are replaced, never changed in place, so they may be shared with the JSON.
+    step: StepNode = _STEP(*values[:-1], pending, trajectory_id)
+    return step
+
+
+_STEP: Any = StepNode

@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.trajectory.world import CLIENT, SYSTEM, World, asked, result, said, user
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call
+from trajectory.errors import IntegrityError
 from trajectory.placement import Assembly, PlacedCall
 
 KEY = b"k" * 32
@@ -283,3 +286,34 @@ def test_responses_go_on_by_resending_or_by_naming_the_response_before() -> None
 
 def summary(assembly: Assembly) -> list[object]:
     return [replace(item, call=None) for item in assembly.placed]  # type: ignore[arg-type]
+
+
+def test_a_saved_state_does_not_change_when_the_assembler_goes_on() -> None:
+    world = World()
+    opening = [user("What is the capital of France, please?")]
+    assembler = Assembler(KEY)
+    assembler.assemble([world.chat(opening, asked("c1"), headers={"x-session-id": "s"})])
+    saved = assembler.state.to_json()
+    before = repr(saved)
+    Assembler(KEY, AssemblerState.from_json(saved)).assemble(
+        [
+            world.tool("add", {"a": 1, "b": 2}, "3"),
+            world.chat(
+                [*opening, asked("c1"), result("c1")], said("3"), headers={"traceparent": TRACE}
+            ),
+        ]
+    )
+    assembler.assemble([world.tool("add", {"a": 1, "b": 2}, "3", session="other")])
+    assert repr(saved) == before
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(
+    "value", [{"version": 0}, {"version": 1}, {"version": 1, "trajectories": [[1]]}]
+)
+def test_a_damaged_state_is_named(value: dict[str, object]) -> None:
+    with pytest.raises(IntegrityError, match="assembly state"):
+        AssemblerState.from_json(value)  # type: ignore[arg-type]
+    assert AssemblerState.from_json({}).trajectories == {}

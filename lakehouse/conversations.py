@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from json import loads
 from typing import Any
 
@@ -44,6 +45,7 @@ class StepDelta:
     context_keep: int
     context_message_ids: tuple[str, ...]
     output_message_id: str | None
+    started_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,13 @@ def _context(
 
 _COLUMNS = (
     "tenant_id, trajectory_id, step_id, step_index, parent_step_id, context_keep, "
-    "context_message_ids, output_message_id"
+    "context_message_ids, output_message_id, started_at"
 )
+_MANY = "IN (SELECT unnest(?::VARCHAR[]))"
+_FEW = 200
+"""Up to here the ids stand in the statement itself, so that bloom filters can skip row groups."""
+_AROUND = timedelta(hours=1)
+"""Most messages of a step are first stored near its start; files are skipped by that."""
 
 
 def load(
@@ -135,7 +142,7 @@ def load(
         ),
         key=lambda delta: (delta.tenant_id, delta.trajectory_id, delta.step_index, delta.step_id),
     )
-    messages = _messages(ask, _named(chosen, contexts))
+    messages = _messages(ask, _named(chosen, contexts), _window(deltas.values()))
     return {
         delta.step_id: _assembled(delta, *contexts[delta.tenant_id, delta.step_id], messages)
         for delta in chosen
@@ -145,13 +152,14 @@ def load(
 def _deltas(ask: Ask, column: str, values: list[str]) -> dict[StepKey, StepDelta]:
     if not values:
         return {}
+    listed = f"IN ({', '.join('?' * len(values))})" if len(values) <= _FEW else _MANY
     table = ask(
-        f"SELECT {_COLUMNS} FROM steps WHERE {column} IN (SELECT unnest(?::VARCHAR[]))",  # noqa: S608
-        [values],
+        f"SELECT {_COLUMNS} FROM steps WHERE {column} {listed}",  # noqa: S608
+        values if len(values) <= _FEW else [values],
     )
     columns = [table[name].to_pylist() for name in _COLUMNS.split(", ")]
     return {
-        (row[0], row[2]): StepDelta(*row[:6], tuple(row[6] or ()), row[7])  # type: ignore[call-arg]
+        (row[0], row[2]): StepDelta(*row[:6], tuple(row[6] or ()), *row[7:])  # type: ignore[call-arg]
         for row in zip(*columns, strict=True)
     }
 
@@ -175,22 +183,43 @@ def _add_ancestors(ask: Ask, deltas: dict[StepKey, StepDelta]) -> None:
 
 def _named(
     chosen: Iterable[StepDelta], contexts: Mapping[StepKey, tuple[tuple[str, ...], bool]]
-) -> list[str]:
+) -> set[str]:
     names: set[str] = set()
     for delta in chosen:
         names.update(contexts[delta.tenant_id, delta.step_id][0])
         if delta.output_message_id is not None:
             names.add(delta.output_message_id)
-    return sorted(names)
+    return names
 
 
-def _messages(ask: Ask, names: list[str]) -> dict[tuple[str, str], Message]:
+def _window(deltas: Iterable[StepDelta]) -> tuple[datetime, datetime] | None:
+    times = [delta.started_at for delta in deltas if delta.started_at is not None]
+    return (min(times) - _AROUND, max(times) + _AROUND) if times else None
+
+
+def _messages(
+    ask: Ask, names: set[str], window: tuple[datetime, datetime] | None
+) -> dict[tuple[str, str], Message]:
+    """Read messages, first where they probably are, then the rest wherever they are."""
+    messages: dict[tuple[str, str], Message] = {}
+    if window is not None:
+        near = "AND first_seen_at BETWEEN ? AND ?"
+        messages.update(_read_messages(ask, sorted(names), near, list(window)))
+        names = names - {name for _, name in messages}
+    messages.update(_read_messages(ask, sorted(names), "", []))
+    return messages
+
+
+def _read_messages(
+    ask: Ask, names: list[str], condition: str, values: list[Any]
+) -> dict[tuple[str, str], Message]:
     if not names:
         return {}
+    listed = f"IN ({', '.join('?' * len(names))})" if len(names) <= _FEW else _MANY
     table = ask(
-        "SELECT tenant_id, message_id, role, parts FROM messages "
-        "WHERE message_id IN (SELECT unnest(?::VARCHAR[]))",
-        [names],
+        "SELECT tenant_id, message_id, role, parts FROM messages "  # noqa: S608
+        f"WHERE message_id {listed} {condition}",
+        [*(names if len(names) <= _FEW else [names]), *values],
     )
     messages: dict[tuple[str, str], Message] = {}
     for batch in table.to_batches(max_chunksize=8192):

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -24,24 +23,26 @@ def to_arrow(spec: TableSpec, rows: Sequence[Any]) -> pa.Table:
     Raises:
         ConfigurationError: a row lacks a column, has an unknown one or a value of a wrong type.
     """
-    columns = {column.name: _values(spec, rows, column.name) for column in spec.columns}
-    if spec.date_column is not None:
-        columns["event_date"] = [_utc(moment).date() for moment in columns[spec.date_column]]
-    arrays = []
-    for field in spec.arrow:
+    arrays = {}
+    for column in spec.columns:
         try:
-            arrays.append(pa.array(_encode(columns[field.name], field.type), type=field.type))
+            array = _array(_values(spec, rows, column.name), column.type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+            if isinstance(error, ConfigurationError):
+                raise
             # The text of Arrow's error may quote the value: name the column only.
             raise ConfigurationError(
-                f"table {spec.name}, column {field.name}: a value is not of type {field.type} "
+                f"table {spec.name}, column {column.name}: a value is not of type {column.type} "
                 f"({type(error).__name__}); correct the row and write it again"
             ) from None
-        if not field.nullable and arrays[-1].null_count:
+        if not column.nullable and array.null_count:
             raise ConfigurationError(
-                f"table {spec.name}, column {field.name}: a row has no value; the column is required"
+                f"table {spec.name}, column {column.name}: a row has no value; the column is required"
             )
-    return pa.Table.from_arrays(arrays, schema=spec.arrow)
+        arrays[column.name] = array
+    if spec.date_column is not None:
+        arrays["event_date"] = arrays[spec.date_column].cast(pa.date32())
+    return pa.Table.from_arrays([arrays[name] for name in spec.arrow.names], schema=spec.arrow)
 
 
 def _values(spec: TableSpec, rows: Sequence[Any], name: str) -> list[Any]:
@@ -63,16 +64,20 @@ def _refuse_unknown(spec: TableSpec, rows: Sequence[Mapping[str, Any]]) -> None:
             )
 
 
-def _encode(values: list[Any], kind: pa.DataType) -> list[Any]:
+def _array(values: list[Any], kind: pa.DataType) -> Any:
     if pa.types.is_map(kind):
-        return [None if value is None else sorted(value.items()) for value in values]
-    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
-        return [None if value is None else [_plain(item) for item in value] for value in values]
-    if pa.types.is_string(kind):
-        return [_text(value) for value in values]
-    if pa.types.is_timestamp(kind):
-        return [None if value is None else _utc(value) for value in values]
-    return values
+        values = [None if value is None else sorted(value.items()) for value in values]
+    elif pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        values = [None if value is None else [_plain(item) for item in value] for value in values]
+    elif pa.types.is_timestamp(kind):
+        if any(value is not None and value.tzinfo is None for value in values):
+            raise ValueError("a time without a zone")
+    elif pa.types.is_string(kind):
+        try:
+            return pa.array(values, type=kind)
+        except (pa.ArrowTypeError, UnicodeEncodeError):
+            values = [_text(value) for value in values]
+    return pa.array(values, type=kind)
 
 
 def _plain(item: Any) -> Any:
@@ -88,9 +93,3 @@ def _text(value: Any) -> Any:
     if isinstance(value, str) and not value.isascii():
         return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
     return value
-
-
-def _utc(moment: datetime) -> datetime:
-    if moment.tzinfo is None:
-        raise ValueError("a time without a zone")
-    return moment.astimezone(UTC)

@@ -27,6 +27,7 @@ from proxy.identity import UNKNOWN_CLIENT, KeyRegistry
 from proxy.routing import Plan, Rewritten, Router, rewrite_headers, take_session
 from proxy.spool import records
 from proxy.spool.writer import SpoolState
+from proxy.tokens import Asked, StreamStripper, applies, ask, strip_json, stripping_stream
 from proxy.wire import mark_shape
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 
@@ -49,14 +50,14 @@ class Refused(Exception):  # noqa: N818 - not an error of ours: the client's req
 class Live:
     """An exchange in flight."""
 
-    __slots__ = ("capture", "counted", "mode", "plan", "started")
+    __slots__ = ("asked", "capture", "mode", "plan", "started")
 
     def __init__(self, capture: Capture | None, plan: Plan, mode: Mode) -> None:
         self.capture = capture
         self.plan = plan
         self.mode = mode
         self.started = time.monotonic()
-        self.counted = False
+        self.asked: Asked | None = None
 
 
 class Admitted(NamedTuple):
@@ -159,6 +160,10 @@ class Gate:
                     raise
             else:
                 request.stream = live.capture.on_request
+                lower = [(name.lower(), value) for name, value in request.headers.fields]
+                if admitted.plan.tokens and applies(request.data.method, admitted.path, lower):
+                    request.stream = False
+                    request.headers["accept-encoding"] = "identity"
 
     def _base_url(self, flow: http.HTTPFlow, fields: RawFields) -> Admitted:
         request = flow.request
@@ -287,10 +292,23 @@ class Gate:
         live = self.live.get(flow.id)
         if live is not None:
             if live.capture is not None:
+                if flow.request.stream is False:
+                    self._ask_for_tokens(flow, live, live.capture)
                 live.capture.request_done()
         elif "headrace_endpoint" in flow.metadata:
             return self._endpoints.answer(flow)
         return None
+
+    def _ask_for_tokens(self, flow: http.HTTPFlow, live: Live, capture: Capture) -> None:
+        """Let the engine give token ids too, where the buffered request can be understood."""
+        request = flow.request
+        body = request.raw_content or b""
+        live.asked = ask(body)
+        if live.asked is not None:
+            body = live.asked.body
+            request.data.content = body
+            request.headers["content-length"] = str(len(body))
+        capture.on_request(body)
 
     # Responses.
 
@@ -316,6 +334,18 @@ class Gate:
                 response.stream = False
                 return
         response.stream = live.capture.on_response
+        if live.asked is not None:
+            self._strip_tokens(response, live.capture, live.asked)
+
+    def _strip_tokens(self, response: http.Response, capture: Capture, asked: Asked) -> None:
+        """Give the client what it asked for; what is encoded or of another type passes whole."""
+        kind = response.headers.get("content-type", "")
+        if response.headers.get("content-encoding", "identity") != "identity":
+            return
+        if kind.startswith("text/event-stream") and "content-length" not in response.headers:
+            response.stream = stripping_stream(capture.on_response, StreamStripper(asked))
+        elif kind.startswith("application/json"):
+            response.stream = False
 
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """The response has been passed on whole."""
@@ -324,7 +354,12 @@ class Gate:
             return None
         response = flow.response
         if live.capture is not None and response is not None and response.stream is False:
-            live.capture.on_response(response.raw_content or b"")
+            body = response.raw_content or b""
+            live.capture.on_response(body)
+            if live.asked is not None:
+                response.data.content = stripped = strip_json(body, live.asked)
+                if "content-length" in response.headers:
+                    response.headers["content-length"] = str(len(stripped))
         if flow.websocket is None:
             self._end(flow, live, ExchangeOutcome.COMPLETE)
         if live.plan.durable and live.capture is not None and self._recorder is not None:

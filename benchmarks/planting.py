@@ -58,7 +58,7 @@ class Planter:
     """Draws values; every one is different from all before."""
 
     def __init__(self, seed: int) -> None:
-        self.draw = random.Random(f"plant/{seed}")
+        self.draw = random.Random(f"plant/{seed}")  # noqa: S311 - reproducible, not secret
         self._seen: set[str] = set()
 
     def one(self, kind: str | None = None) -> Secret:

@@ -132,20 +132,31 @@ def quoted_value(value: str) -> bool:
     return len(set(value)) >= 4 and (value.isdigit() or secret_value(value))
 
 
+def issued_token(value: str) -> bool:
+    """Whether a word with an issuer's prefix is a key and not words joined by hyphens."""
+    return _random(value) and (_has_digit(value) or _flips(value) >= 5)
+
+
 def long_token(value: str) -> bool:
-    """Whether a long word is random enough to be a key: letters mixed with digits or in both cases."""
+    """Whether a long word is random enough to be a key without any prefix."""
+    return _random(value) and (_has_digit(value) or _flips(value) >= 0.4 * len(value))
+
+
+def _random(value: str) -> bool:
     kinds = (
-        any(char.isdigit() for char in value)
+        _has_digit(value)
         + any(char.islower() for char in value)
         + any(char.isupper() for char in value)
     )
-    if len(value) < 16 or kinds < 2 or entropy(value) < 3.0:
-        return False
-    return any(char.isdigit() for char in value) or _changes_of_case(value) >= 5
+    return len(value) >= 16 and kinds >= 2 and entropy(value) >= 3.0
 
 
-def _changes_of_case(value: str) -> int:
-    """Count where case flips between neighbours: CamelCase words have few, random keys many."""
+def _has_digit(value: str) -> bool:
+    return any(char.isdigit() for char in value)
+
+
+def _flips(value: str) -> int:
+    """Count where case changes between neighbours: CamelCase has few, random keys many."""
     pairs = itertools.pairwise(value)
     return sum(a.islower() != b.islower() for a, b in pairs if a.isalpha() and b.isalpha())
 

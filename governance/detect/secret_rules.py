@@ -16,7 +16,7 @@ SECRETS = (
         r"\b(?:sk|pk|rk)-[A-Za-z0-9_\-]{16,}",
         1.0,
         needs=(b"k-",),
-        check=checks.long_token,
+        check=checks.issued_token,
     ),
     Rule(
         "headrace_key",
@@ -32,7 +32,7 @@ SECRETS = (
         r"\b(?:sk|pk|rk|whsec)_(?:(?:live|test)_)?[A-Za-z0-9]{16,}\b",
         1.0,
         needs=(b"k_", b"whsec_"),
-        check=checks.long_token,
+        check=checks.issued_token,
     ),
     Rule(
         "aws_access_key_id",

@@ -6,7 +6,8 @@ never lets text through.
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -101,6 +102,17 @@ def _digest(keys: Path, text: str) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
+@contextmanager
+def _depth_is_an_error() -> Iterator[None]:
+    """Turn values that are nested too deeply to walk into a refusal."""
+    try:
+        yield
+    except RecursionError:
+        raise RedactionError(
+            "a value is nested too deeply to be redacted; it is held back"
+        ) from None
+
+
 class Redactor:
     """Redacts by one policy with one key. Not for several threads at once."""
 
@@ -141,14 +153,15 @@ class Redactor:
             RedactionError: a detector failed or time ran out; nothing may be kept.
         """
         work = self._begin(scope)
-        for message in messages:
-            self._message(message, (), self._gathering(work))
-        self._look(work)
         out: list[Redacted] = []
-        for message in messages:
-            report = _Report(self._versions)
-            clean = self._message(message, (), self._replacing(work, report))
-            out.append(Redacted(clean, report.done(), tuple(report.subjects)))
+        with _depth_is_an_error():
+            for message in messages:
+                self._message(message, (), self._gathering(work))
+            self._look(work)
+            for message in messages:
+                report = _Report(self._versions)
+                clean = self._message(message, (), self._replacing(work, report))
+                out.append(Redacted(clean, report.done(), tuple(report.subjects)))
         return out
 
     def redact_json(
@@ -161,10 +174,11 @@ class Redactor:
         """
         work = self._begin(scope)
         at = tuple(part for part in path.split("/") if part)
-        rewritten(value, at, self._gathering(work))
-        self._look(work)
         report = _Report(self._versions)
-        clean = rewritten(value, at, self._replacing(work, report))
+        with _depth_is_an_error():
+            rewritten(value, at, self._gathering(work))
+            self._look(work)
+            clean = rewritten(value, at, self._replacing(work, report))
         return RedactedJson(clean, report.done(), tuple(report.subjects))
 
     def redact_text(self, text: str, *, scope: RedactionScope, path: str = "") -> RedactedText:

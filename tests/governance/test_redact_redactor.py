@@ -15,6 +15,7 @@ from governance.policy.redaction import RedactionSpec
 from governance.redact import RedactionError, RedactionScope, Redactor, subject_id
 from tests.governance.hostile import HOSTILE
 from tests.governance.redaction_support import KEY, SCOPE, made, redactor, text, value
+from trajectory.canonical import JsonValue
 from trajectory.message import (
     MediaPart,
     Message,
@@ -269,6 +270,14 @@ def test_a_failing_detector_raises_and_tells_no_text() -> None:
         broken.redact_text("confidential words", scope=SCOPE)
     assert "confidential" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_values_that_are_nested_too_deeply_are_held_back() -> None:
+    deep: JsonValue = "bob@example.com"
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(RedactionError, match="nested too deeply"):
+        redactor().redact_json(deep, scope=SCOPE)
 
 
 def test_running_out_of_time_raises() -> None:

@@ -1,0 +1,54 @@
+"""Phone numbers by shape, metadata and context."""
+
+import pytest
+
+from governance.detect.phones import PhoneRunner
+from governance.detect.runners import Gate
+from governance.detect.view import view_of
+
+RUNNER = PhoneRunner()
+
+
+def found(text: str) -> list[str]:
+    return [text[hit.start : hit.end] for hit in RUNNER.run(Gate(view_of(text)), ())]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("+1 212 555 0123 is mine", "+1 212 555 0123"),
+        ("(+44 20 7946 0123)", "+44 20 7946 0123"),
+        ("+33 1 99 00 12 34.", "+33 1 99 00 12 34"),
+        ("+41 (0)96 471 07 95", "+41 (0)96 471 07 95"),
+        ("001-212-555-0123 x", "001-212-555-0123"),
+        ("212-555-0123", "212-555-0123"),
+        ("(212) 555-0123 ext. 45", "(212) 555-0123 ext. 45"),
+        ("020 7946 0018 in London", "020 7946 0018"),
+        ("call me on 450 0840", "450 0840"),
+        ("Phone: 60-56-85-91", "60-56-85-91"),
+        ("mobile 0494 92 82 32", "0494 92 82 32"),
+        ("655 437 108 office", "655 437 108"),
+    ],
+)
+def test_numbers(text: str, number: str) -> None:
+    assert found(text) == [number]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-05-01 10:20:30",
+        "01/05/2024 and 1.5.2024",
+        "1700000000",
+        "0.123456789",
+        "1557.96930",
+        "00010203-0405-0607-0809-0a0b0c0d0e0f",
+        "12 34 56 78 90 12 34 56 78",
+        "version 1.22.333.4444",
+        "$2125550123",
+        "id=2125550123",
+        "1, 2, 3, 4, 5, 6, 7, 8, 9, 10",
+    ],
+)
+def test_other_numbers(text: str) -> None:
+    assert found(text) == []

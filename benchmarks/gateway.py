@@ -430,7 +430,7 @@ def main() -> None:
         run_upstream()
         return
     options.rounds = 2 if options.quick else 6
-    options.requests = 1200 if options.quick else 3000
+    options.requests = 800 if options.quick else 3000
     options.seconds = 1.0 if options.quick else 4.0
     options.memory = 0 if options.quick else 50_000
     processes: list[subprocess.Popen[bytes]] = []

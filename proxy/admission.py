@@ -226,6 +226,10 @@ class Gate:
         ):
             self._counters.tunnels += 1
             return None, ""
+        wish = _capture_wish(flow.request.headers.fields)
+        if wish is not None:
+            self._counters.uncaptured["opt-out"] += 1
+            return (None if wish == "none" else Level.METADATA), "opt-out"
         state = self._recorder.spool.state
         if state is SpoolState.OPEN:
             return Level.FULL, ""
@@ -478,6 +482,19 @@ def _proxy_key(value: bytes) -> str | None:
 
 def _names(fields: RawFields) -> frozenset[bytes]:
     return frozenset(name.lower() for name, _ in fields)
+
+
+def _capture_wish(fields: RawFields) -> Literal["metadata", "none"] | None:
+    """Return what a client wants less than a full capture: ours, or as another gateway knows it."""
+    for name, value in fields:
+        if len(name) == 18:  # both names have this length: one comparison for most headers
+            lower = name.lower()
+            word = value.strip().lower()
+            if lower == b"x-headrace-capture" and word in (b"metadata", b"none"):
+                return "metadata" if word == b"metadata" else "none"
+            if lower == b"cf-aig-collect-log" and word == b"false":
+                return "none"
+    return None
 
 
 def _length(headers: list[tuple[bytes, bytes]]) -> int:

@@ -1,0 +1,95 @@
+"""Admission's finer points: opt-out, durable routes, WebSocket, several workers."""
+
+import base64
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.proxy.running import Running
+from tests.proxy.upstream import Reply, Seen, Upstream, plain, stream
+from trajectory.exchange import ExchangeOutcome
+
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+def answers(request: Seen) -> Reply:
+    """Echo, stream, or greet over a WebSocket and close it."""
+    if request.target == "/ws":
+        key = (request.header("sec-websocket-key") or "").encode()
+        accept = base64.b64encode(hashlib.sha1(key + _GUID).digest())  # noqa: S324 - RFC 6455
+        head = (
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n"
+        )
+        frames = b"".join(b"\x81\x05hell%d" % number for number in range(3)) + b"\x88\x02\x03\xe8"
+        return Reply([head, 0.05, frames, 0.3], close=True)
+    if request.target == "/stream":
+        return stream([b"data: 1\n\n", b"data: 2\n\n"])
+    return plain(200, request.body)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Upstream(answers) as upstream:
+        routes = [
+            {"name": "up", "upstream": upstream.url},
+            {"name": "safe", "upstream": upstream.url, "durability": "durable"},
+        ]
+        with Running(tmp_path_factory.mktemp("admission"), {"routes": routes}) as running:
+            yield running
+
+
+@pytest.fixture
+def client(gateway: Running) -> Iterator[httpx.Client]:
+    headers = {"authorization": f"Bearer {gateway.key}"}
+    with httpx.Client(base_url=gateway.url, headers=headers) as client:
+        yield client
+
+
+def test_a_client_may_opt_out_in_two_levels(gateway: Running, client: httpx.Client) -> None:
+    bare = client.post("/up/x", content=b"private", headers={"x-headrace-capture": "metadata"})
+    assert bare.content == b"private"
+    exchange = gateway.exchange()
+    assert exchange.capture_note == "opt-out"
+    assert exchange.request.body == b""
+    assert exchange.response is not None
+    assert (exchange.response.status, exchange.response.body) == (200, b"")
+    for name, value in (("x-headrace-capture", "none"), ("cf-aig-collect-log", "false")):
+        assert client.post("/up/x", content=b"private", headers={name: value}).is_success
+    assert gateway.records(1, seconds=0.2) == []
+    assert 'uncaptured_total{reason="opt-out"} 3' in httpx.get(f"{gateway.admin}/metrics").text
+
+
+def test_a_durable_route_answers_whole(gateway: Running, client: httpx.Client) -> None:
+    assert client.post("/safe/x", content=b"body").content == b"body"
+    assert client.post("/safe/stream").content == b"data: 1\n\ndata: 2\n\n"
+    whole, streamed = gateway.exchanges(2)
+    for exchange in (whole, streamed):
+        assert exchange.outcome is ExchangeOutcome.COMPLETE
+    assert whole.response is not None
+    assert whole.response.body == b"body"
+
+
+def test_a_websocket_passes_and_is_captured(gateway: Running) -> None:
+    port = int(gateway.url.rpartition(":")[2])
+    key = base64.b64encode(os.urandom(16)).decode()
+    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        connection.sendall(
+            f"GET /up/ws HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
+            f"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            f"Sec-WebSocket-Key: {key}\r\n\r\n".encode()
+        )
+        got = b""
+        while part := connection.recv(65536):
+            got += part
+    assert got.startswith(b"HTTP/1.1 101")
+    assert b"hell0" in got
+    assert b"hell2" in got
+    exchange = gateway.exchange()
+    assert exchange.response is not None
+    assert exchange.response.status == 101
+    assert exchange.response.body == b"hell0\nhell1\nhell2\n"

@@ -1,0 +1,104 @@
+"""Capture: what passed comes out of the spool whole, whatever its pieces; a failing disk is counted."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.capture import Capture, Level, Recorder, new_exchange_id
+from proxy.counters import Counters
+from proxy.spool import Cursor, SpoolReader, SpoolWriter, records
+from tests.proxy.spool.writing import CLIENT, KEY
+from trajectory.exchange import Exchange, ExchangeOutcome
+
+HEADER = st.tuples(
+    st.from_regex(rb"\A[a-z-]{1,12}\Z"),
+    st.binary(max_size=20).filter(lambda value: b"\n" not in value),
+)
+
+
+def begin(recorder: Recorder, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Capture:
+    exchange = new_exchange_id()
+    head = records.request_head(
+        exchange,
+        started_at=1.0,
+        origin=records.pack_origin(CLIENT, route="r", mode="base_url", upstream="http://u:1"),
+        method=b"POST",
+        path="/v1/ü".encode(),
+        query=b"a=1",
+        headers=headers,
+    )
+    return Capture(recorder, exchange, head, Level.FULL, "")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    request=st.lists(st.binary(min_size=1, max_size=50), max_size=4),
+    response=st.lists(st.binary(min_size=1, max_size=50), max_size=4),
+    headers=st.lists(HEADER, max_size=4).map(tuple),
+    counted=st.booleans(),
+)
+def test_any_pieces_come_back_whole(
+    tmp_path_factory: pytest.TempPathFactory,
+    request: list[bytes],
+    response: list[bytes],
+    headers: tuple[tuple[bytes, bytes], ...],
+    counted: bool,
+) -> None:
+    spool = tmp_path_factory.mktemp("spool")
+    with SpoolWriter(spool, KEY, segment_bytes=300) as writer:
+        capture = begin(Recorder(writer, Counters()), headers)
+        for piece in request:
+            assert capture.on_request(piece) is piece
+        capture.request_done()
+        size = sum(map(len, response))
+        capture.response_head(200, headers, length=size if counted else -1)
+        for piece in response:
+            assert capture.on_response(piece) is piece
+        capture.on_response(b"")
+        (exchange,) = SpoolReader(spool, KEY).take(Cursor()).records
+    assert isinstance(exchange, Exchange)
+    assert exchange.outcome is ExchangeOutcome.COMPLETE
+    assert exchange.request.body == b"".join(request)
+    assert exchange.response is not None
+    assert exchange.response.body == b"".join(response)
+    assert (exchange.request.path, exchange.request.query) == ("/v1/ü", "a=1")
+    expected = tuple((n.decode(), v.decode("utf-8", "surrogateescape")) for n, v in headers)
+    assert exchange.request.headers == exchange.response.headers == expected
+
+
+def test_a_line_break_in_a_header_cannot_forge_another(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path, KEY) as writer:
+        begin(Recorder(writer, Counters()), ((b"a", b"x\nb\ny"),)).end(ExchangeOutcome.COMPLETE)
+        (exchange,) = SpoolReader(tmp_path, KEY).take(Cursor()).records
+    assert isinstance(exchange, Exchange)
+    assert exchange.request.headers == (("a", "x b y"),)
+
+
+def test_a_disk_that_fails_in_between_never_fails_the_call(tmp_path: Path) -> None:
+    counters = Counters()
+    with SpoolWriter(tmp_path, KEY) as writer:
+        recorder = Recorder(writer, counters)
+        capture = begin(recorder)
+        capture.on_request(b"ask")
+        broken = os.open(os.devnull, os.O_RDONLY)
+        good, writer._file = writer._file, broken
+        capture.response_head(200, (), length=-1)
+        assert capture.on_response(b"part") == b"part"
+        assert capture.on_response(b"") == b""
+        os.close(good)
+        assert counters.uncaptured["spool-unavailable"] == 2
+        writer._retry_at = 0.0
+        begin(recorder).end(ExchangeOutcome.COMPLETE)
+        found = SpoolReader(tmp_path, KEY).take(Cursor()).records
+    outcomes = [r.outcome for r in found if isinstance(r, Exchange)]
+    assert sorted(outcomes) == [ExchangeOutcome.COMPLETE, ExchangeOutcome.LOST_END]
+
+
+def test_exchange_ids_begin_with_their_time() -> None:
+    names = [new_exchange_id() for _ in range(1000)]
+    assert len(set(names)) == 1000
+    assert all(len(name) == 16 for name in names)
+    assert sorted(name[:6] for name in names) == [name[:6] for name in names]

@@ -1,0 +1,62 @@
+"""Client keys: hashed at rest, checked whole, revoked at once."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from proxy.identity import KeyRegistry
+from trajectory.errors import ConfigurationError, WorkError
+
+
+def test_a_key_names_its_client(tmp_path: Path) -> None:
+    registry = KeyRegistry.load(tmp_path / "keys.json")
+    created = registry.create(
+        tenant_id="acme", app_id="bot", environment="test", purposes=("debug", "eval")
+    )
+    client = KeyRegistry.load(tmp_path / "keys.json").authenticate(created.secret)
+    assert client is not None
+    assert (client.tenant_id, client.app_id, client.environment) == ("acme", "bot", "test")
+    assert client.purposes == ("debug", "eval")
+    assert client.key_id == created.key.key_id
+
+
+def test_the_secret_is_nowhere_at_rest(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    created = KeyRegistry.load(path).create(tenant_id="a", app_id="b")
+    secret = created.secret.rpartition("_")[2]
+    assert secret not in path.read_text()
+    assert secret not in repr(created)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("change", ["", "x", "hr_", "hr__", "sk-123", None])
+def test_anything_else_is_nobody(tmp_path: Path, change: str | None) -> None:
+    registry = KeyRegistry.load(tmp_path / "keys.json")
+    created = registry.create(tenant_id="a", app_id="b")
+    assert registry.authenticate(change) is None
+    assert registry.authenticate(created.secret + "0") is None
+    assert registry.authenticate(created.secret[:-1]) is None
+
+
+def test_a_revoked_key_is_nobody(tmp_path: Path) -> None:
+    registry = KeyRegistry.load(tmp_path / "keys.json")
+    created = registry.create(tenant_id="a", app_id="b")
+    assert registry.valid(created.key.key_id)
+    assert registry.revoke(created.key.key_id).revoked_at is not None
+    assert registry.authenticate(created.secret) is None
+    assert not registry.valid(created.key.key_id)
+    assert len(registry.list()) == 1
+    with pytest.raises(WorkError, match="headrace keys list"):
+        registry.revoke("nobody")
+
+
+def test_wrong_input_is_explained(tmp_path: Path) -> None:
+    registry = KeyRegistry.load(tmp_path / "keys.json")
+    with pytest.raises(ConfigurationError, match="Valid purposes: debug"):
+        registry.create(tenant_id="a", app_id="b", purposes=("everything",))
+    with pytest.raises(ConfigurationError, match="printable"):
+        registry.create(tenant_id="", app_id="b")
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": [{"x": 1}]}))
+    with pytest.raises(ConfigurationError, match="headrace keys create"):
+        KeyRegistry.load(tmp_path / "keys.json")

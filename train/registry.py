@@ -16,8 +16,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from train.errors import GateRefusedError
+import pyarrow.parquet as pq
+
+from train.errors import GateRefusedError, StaleSubstrateError
 from train.model_card import bill_of_materials, model_card
+from train.selection import permitted_steps
 from train.source import LearningSource
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
@@ -162,6 +165,8 @@ class ModelRegistry:
 
         Raises:
             GateRefusedError: it did not pass and there is no reason to override.
+            StaleSubstrateError: it learned from something that may no longer be learned from;
+                no reason overrides that.
         """
         wanted = self.get(name, version)
         if not wanted.manifest.get("gate_passed") and not (override and override.strip()):
@@ -169,6 +174,7 @@ class ModelRegistry:
                 f"{wanted.label} did not pass its gate ({_failed(wanted)}); train a better one, "
                 "or give --override with a reason, which is audited"
             )
+        self._require_consent(wanted)
         return self._point(wanted, "promote", actor=actor, reason=override)
 
     def rollback(self, name: str, *, actor: str, reason: str) -> ModelVersion:
@@ -193,6 +199,22 @@ class ModelRegistry:
             return []
         lines = path.read_text(encoding="utf-8").splitlines()
         return [HistoryEntry(**json.loads(line)) for line in lines]
+
+    def _require_consent(self, wanted: ModelVersion) -> None:
+        path = wanted.path / "items.parquet"
+        if self._source is None or not path.exists():
+            return
+        rows = pq.read_table(path, columns=["tenant_id", "step_ids"]).to_pylist()
+        permitted = permitted_steps(self._source, tuple(wanted.manifest["data"]["purposes"]))
+        lost = sum(
+            any((row["tenant_id"], step) not in permitted for step in row["step_ids"])
+            for row in rows
+        )
+        if lost:
+            raise StaleSubstrateError(
+                f"{wanted.label} learned from {lost} items that may no longer be learned from "
+                "(consent withdrawn, erased or expired); build the substrate again and train anew"
+            )
 
     def _point(
         self, wanted: ModelVersion, action: str, *, actor: str, reason: str | None

@@ -239,6 +239,7 @@ class _Run:
                 "substrate": self.substrate.name,
                 "substrate_version": self.substrate.version,
                 "content_hash": self.substrate.content_hash,
+                "purposes": list(self.substrate.spec.purposes),
                 "table_versions": dict(self.substrate.table_versions),
                 "policy_hashes": list(self.substrate.policy_hashes),
                 "rows": {"items": len(selection.items), "rows": len(rows), "tokens": rows.tokens},

@@ -126,6 +126,17 @@ def test_model_that_was_not_evaluated_is_refused_unless_overridden(
     assert registry.promote("shop", "0001", actor="test", override="a trial").status == "live"
 
 
+def test_model_that_learned_from_withdrawn_data_is_never_promoted(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    _, registry = run(lake, substrate, tiny_model, tmp_path, recipe(evaluation=EVALUATION))
+    withdraw(lake, "b2:subject-1")
+    for override in (None, "we need it"):
+        with pytest.raises(StaleSubstrateError, match="may no longer be learned from"):
+            registry.promote("shop", "0001", actor="test", override=override)
+    assert registry.live("shop") is None
+
+
 def test_stale_substrate_is_not_trained_on(
     lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ from proxy.interception import Interception, Tunnels
 from proxy.routing import Router
 from proxy.spool import SpoolWriter
 from proxy.spool.writer import SpoolState
+from proxy.workers import Workers
 from trajectory.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
@@ -52,17 +53,34 @@ def serve(
     fingerprint_key: bytes,
     ready: Callable[[Addresses], None] | None = None,
 ) -> None:
-    """Run one worker until SIGTERM or SIGINT, then finish the calls in flight and return.
+    """Run the gateway until SIGTERM or SIGINT, then finish the calls in flight and return.
 
     Args:
-        config: the settings.
+        config: the settings; with several ``workers`` this process only watches over them.
         spool_key: 32 bytes that seal the spool.
         fingerprint_key: up to 64 bytes for the fingerprints of credentials.
-        ready: called once, from the event loop, when all ports are open.
+        ready: called once when all ports are open.
 
     Raises:
         ConfigurationError: a port is taken, a credential is missing, the authority is unusable.
     """
+    if config.workers > 1:
+        if config.forward_port is not None:
+            ensure_authority(config.authority)
+        workers = Workers(config, spool_key=spool_key, fingerprint_key=fingerprint_key)
+        workers.run(ready)
+    else:
+        serve_one(config, spool_key=spool_key, fingerprint_key=fingerprint_key, ready=ready)
+
+
+def serve_one(
+    config: GatewayConfig,
+    *,
+    spool_key: bytes,
+    fingerprint_key: bytes,
+    ready: Callable[[Addresses], None] | None = None,
+) -> None:
+    """Run one worker in this process; see :func:`serve`."""
     with asyncio.Runner(loop_factory=fastpath.new_event_loop(config.fastpath)) as runner:
         runner.run(_serve(config, spool_key, fingerprint_key, ready))
 

@@ -1,4 +1,4 @@
-"""Admission's finer points: opt-out, durable routes, WebSocket, several workers."""
+"""Admission's finer points: opt-out, durable routes, WebSocket."""
 
 import base64
 import hashlib

@@ -1,0 +1,54 @@
+"""Several workers: one port, one spool, each its own writer; a dead one comes back."""
+
+import signal
+import socket
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.proxy.running import Running
+from tests.proxy.upstream import Upstream, plain
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.slow
+def test_workers_share_a_port_and_are_mended(tmp_path: Path) -> None:
+    with Upstream(lambda seen: plain(200, seen.body)) as upstream:
+        settings = {
+            "routes": [{"name": "up", "upstream": upstream.url}],
+            "workers": 2,
+            "port": free_port(),
+            "forward_port": None,
+            "admin_port": None,
+        }
+        with Running(tmp_path, settings) as gateway:
+            headers = {"authorization": f"Bearer {gateway.key}"}
+
+            def call(count: int) -> None:
+                for number in range(count):
+                    body = b"%d" % number
+                    answer = httpx.post(f"{gateway.url}/up/x", content=body, headers=headers)
+                    assert answer.content == body
+
+            call(30)
+            assert len(gateway.exchanges(30)) == 30
+            assert len([p for p in (tmp_path / "spool").iterdir() if p.is_dir()]) == 2
+            parent = psutil.Process(gateway.process.pid)
+            workers = [p for p in parent.children() if "spawn_main" in " ".join(p.cmdline())]
+            assert len(workers) == 2
+            workers[0].send_signal(signal.SIGKILL)
+            deadline = time.monotonic() + 40
+            while len([p for p in (tmp_path / "spool").iterdir() if p.is_dir()]) < 3:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            call(10)
+            assert len(gateway.exchanges(10)) == 10
+            assert gateway.stop() == 0

@@ -1,6 +1,6 @@
 """One exchange's way through the house: spool → trajectory → governance → lake."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from governance.engine import Governor
@@ -10,6 +10,7 @@ from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.dialects import read_exchange
 from trajectory.exchange import Exchange, Feedback
+from trajectory.signals import harvest
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class Pipeline:
         self._assembly_key = assembly_key
         self._batch_records = batch_records
         self._checkpoint = checkpoints.load()
+        self._assembler: Assembler | None = None
+        """Kept between batches; dropped when a batch fails, so that the saved state is read again."""
 
     def run_batch(self) -> BatchReport | None:
         """Carry the next batch; return None when the spool has nothing finished to take."""
@@ -63,22 +66,26 @@ class Pipeline:
             return None
         number, cursor = self._checkpoint.batch + 1, batch.cursor.to_json()
         self._checkpoints.announce(self._checkpoint, PendingBatch(number, cursor))
-        assembler = Assembler(
-            self._assembly_key, AssemblerState.from_json(self._checkpoint.assembler)
-        )
+        assembler, self._assembler = self._assembler or self._saved_assembler(), None
         calls = [read_exchange(record) for record in batch.records if isinstance(record, Exchange)]
         feedback = [record for record in batch.records if isinstance(record, Feedback)]
-        governed = self._governor().judge(assembler.assemble(calls, feedback))
+        assembly = assembler.assemble(calls, feedback)
+        harvested = replace(assembly, feedback=(*assembly.feedback, *harvest(assembly)))
+        governed = self._governor().judge(harvested)
         self.lake.append(governed, app_id=self._checkpoint.application, version=number)
         self._finish(
             Checkpoint(self._checkpoint.application, number, cursor, assembler.state.to_json())
         )
+        self._assembler = assembler
         dispositions: dict[str, int] = {}
         for row in governed.exchanges:
             dispositions[row.disposition] = dispositions.get(row.disposition, 0) + 1
         return BatchReport(
             number, len(batch.records), dispositions, len(governed.signals), len(batch.damaged)
         )
+
+    def _saved_assembler(self) -> Assembler:
+        return Assembler(self._assembly_key, AssemblerState.from_json(self._checkpoint.assembler))
 
     def _take(self) -> SpoolBatch:
         cursor = Cursor.from_json(self._checkpoint.cursor)

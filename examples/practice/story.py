@@ -1,5 +1,6 @@
 """How the demo speaks: chapters, questions in SQL, and the last table."""
 
+import io
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -58,7 +59,10 @@ class Story:
 
     def __init__(self, *, as_json: bool) -> None:
         width = None if sys.stdout.isatty() else 110
-        self.console = Console(stderr=as_json, highlight=False, width=width)
+        stream = sys.stderr if as_json else sys.stdout
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+        self.console = Console(file=stream, highlight=False, width=width)
         self._number = 0
         self._started = time.monotonic()
 

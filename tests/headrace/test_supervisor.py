@@ -1,6 +1,5 @@
 """The supervisor restarts what dies and ends when told to."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -65,7 +64,7 @@ def test_sigterm_ends_the_programs_too(tmp_path: Path) -> None:
         ["ps", "-eo", "args"], capture_output=True, text=True, check=True
     ).stdout
     assert str(tmp_path / "starts") not in listing
-    assert os.path.exists(tmp_path / "child.log")
+    assert (tmp_path / "child.log").exists()
 
 
 def test_a_program_that_refuses_its_settings_ends_it_all(tmp_path: Path) -> None:

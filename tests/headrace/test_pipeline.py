@@ -1,0 +1,98 @@
+"""Exactly once from spool to lake: whatever dies, every record ends in the lake one time."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakehouse.lake import Lake
+from proxy.spool import SpoolWriter
+from tests.headrace.pipeline_worker import BATCH_RECORDS
+from tests.proxy.spool.writing import KEY, Script, feedback
+
+EXCHANGES = 24
+PERSON = "maria.lopez@example.org"
+
+
+def conversation(number: int) -> tuple[bytes, bytes]:
+    """Return request and response of a chat call; each second one continues the one before."""
+    session, turn = divmod(number, 2)
+    messages = [{"role": "user", "content": f"order {session} for {PERSON}"}]
+    if turn:
+        messages += [
+            {"role": "assistant", "content": f"answer {number - 1}"},
+            {"role": "user", "content": "and once more"},
+        ]
+    answer = {
+        "id": f"chatcmpl-{number}",
+        "object": "chat.completion",
+        "model": "m-1",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": f"answer {number}"},
+            }
+        ],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 2},
+    }
+    return json.dumps({"model": "m", "messages": messages}).encode(), json.dumps(answer).encode()
+
+
+def fill(home: Path) -> None:
+    with SpoolWriter(home / "spool", KEY) as writer:
+        for number in range(EXCHANGES):
+            script = Script(writer, number + 1, at=1_790_000_000.0 + 10 * number)
+            script.whole(*conversation(number))
+        feedback(writer, 900, at=1_790_001_000.0)
+
+
+def run(home: Path, *arguments: str) -> int:
+    worker = [sys.executable, "-m", "tests.headrace.pipeline_worker", str(home), *arguments]
+    return subprocess.run(worker, check=False, timeout=100).returncode
+
+
+def check(home: Path) -> None:
+    lake = Lake.open(str(home / "lake"))
+    ledger = lake.query("select exchange_id, disposition from exchanges").to_pylist()
+    assert len(ledger) == EXCHANGES
+    assert {row["disposition"] for row in ledger} == {"stored"}
+    assert len({row["exchange_id"] for row in ledger}) == EXCHANGES
+    steps = lake.query("select step_id, exchange_id, trajectory_id, step_index from steps")
+    assert steps.num_rows == EXCHANGES
+    assert len(set(steps["exchange_id"].to_pylist())) == EXCHANGES
+    assert len(set(steps["trajectory_id"].to_pylist())) == EXCHANGES // 2
+    messages = lake.query("select message_id from messages")["message_id"].to_pylist()
+    assert len(messages) == len(set(messages))
+    assert lake.query("select count(*) as n from signals").to_pylist() == [{"n": 1}]
+    text = json.dumps(lake.query("select parts from messages")["parts"].to_pylist())
+    assert PERSON not in text
+
+
+def test_a_spool_ends_in_the_lake_once(tmp_path: Path) -> None:
+    fill(tmp_path)
+    assert run(tmp_path) == 0
+    check(tmp_path)
+    assert run(tmp_path) == 0
+    check(tmp_path)
+
+
+def test_governed_segments_leave_the_spool(tmp_path: Path) -> None:
+    fill(tmp_path)
+    assert run(tmp_path) == 0
+    assert [path for path in (tmp_path / "spool").rglob("*.spool") if path.stat().st_size] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["announced", "appended", "completed"])
+@pytest.mark.parametrize("count", range(1, -(-EXCHANGES // BATCH_RECORDS) + 1))
+def test_a_death_between_any_two_steps_loses_and_doubles_nothing(
+    tmp_path: Path, point: str, count: int
+) -> None:
+    fill(tmp_path)
+    assert run(tmp_path, point, str(count)) == -9
+    assert run(tmp_path, point, "1") == -9 or (tmp_path / "state" / "checkpoint.json").exists()
+    assert run(tmp_path) == 0
+    check(tmp_path)

@@ -145,7 +145,7 @@ def _private_key(p: Planter) -> str:
 
 def _bitcoin(p: Planter) -> str:
     alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-    data = b"\x00" + p.draw.randbytes(20)
+    data = b"\x00" + bytes([p.draw.randrange(1, 256)]) + p.draw.randbytes(19)
     data += hashlib.sha256(hashlib.sha256(data).digest()).digest()[:4]
     number, out = int.from_bytes(data, "big"), ""
     while number:

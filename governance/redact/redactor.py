@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.view import view_of
-from governance.policy.redaction import RedactionSpec
+from governance.policy.redaction import Operator, RedactionSpec
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
 from governance.redact.propagate import Known
 from governance.redact.pseudonym import MARK, Pseudonymizer, subject_id
@@ -53,13 +53,13 @@ DEFAULT_THRESHOLDS = {
 _CACHE_ENTRIES = 50_000
 _BATCH = 64
 _SURE_OF_NAME = 0.7
-_NUMBER_ENTITIES = frozenset(
-    {"CREDIT_CARD", "PHONE_NUMBER", "US_SSN", "BANK_ACCOUNT", "US_BANK_NUMBER", "IBAN_CODE"}
-)
 _NUMBER_KEYS = (
-    "phone", "mobile", "tel", "fax", "cell", "card", "ssn", "social", "account_number",
-    "accountnumber", "acct", "routing", "passport",
+    "phone", "mobile", "tel", "fax", "cell", "card", "ssn", "social", "account", "acct", "routing",
+    "passport", "mrn", "medical", "patient", "pin", "passcode", "password", "otp", "tax_id",
+    "national_id", "license", "licence",
 )  # fmt: skip
+"""Parts of keys without which a number is only looked at when it is as long as a card's."""
+_NUMBER_ENTITIES = frozenset({"CREDIT_CARD", "PHONE_NUMBER", "US_SSN", "BANK_ACCOUNT"})
 
 
 @dataclass(slots=True)
@@ -143,6 +143,11 @@ class Redactor:
     def versions(self) -> dict[str, str]:
         """Versions of all detectors that run."""
         return dict(self._versions)
+
+    @property
+    def operators(self) -> dict[str, Operator]:
+        """What is done to each entity that is looked for."""
+        return dict(self._operators)
 
     def redact_messages(
         self, messages: Sequence[Message], *, scope: RedactionScope
@@ -264,14 +269,14 @@ class Redactor:
     def _number_entity(self, written: str, path: Path, work: _Work) -> str | None:
         """Return what a bare number is; keys must speak for all but card numbers."""
         digits = written.lstrip("-")
-        if not digits.isdigit() or not 7 <= len(digits) <= 19:
+        if not digits.isdigit() or not 4 <= len(digits) <= 19:
             return None
         key = "_".join(path[-2:]).lower()
-        told = any(word in key for word in _NUMBER_KEYS)
-        if not told and len(digits) not in (15, 16):
+        if len(digits) not in (15, 16) and not any(word in key for word in _NUMBER_KEYS):
             return None
         for finding in self._findings(digits, _keys(path), work):
-            if finding.entity in _NUMBER_ENTITIES and finding.end - finding.start == len(digits):
+            whole = finding.end - finding.start == len(digits)
+            if whole and (finding.entity in _NUMBER_ENTITIES or finding.detector == "key_paths"):
                 return finding.entity
         return None
 

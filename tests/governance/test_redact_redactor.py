@@ -124,8 +124,30 @@ def test_keys_of_objects_are_redacted_too() -> None:
 
 
 def test_numbers_go_where_their_key_or_checksum_tells() -> None:
-    clean = value({"card": 4242424242424242, "phone": 2125550123, "count": 2125550123, "x": 1.5})
-    assert clean == {"card": 0, "phone": 0, "count": 2125550123, "x": 1.5}
+    clean = value(
+        {
+            "card": 4242424242424242,
+            "phone": 2125550123,
+            "patient": {"mrn": 15317405},
+            "pin": 4711,
+            "count": 2125550123,
+            "shipping": 4711,
+            "account_id": 12345678,
+            "x": 1.5,
+            "seed": 1700000000123,
+        }
+    )
+    assert clean == {
+        "card": 0,
+        "phone": 0,
+        "patient": {"mrn": 0},
+        "pin": 0,
+        "count": 2125550123,
+        "shipping": 4711,
+        "account_id": 12345678,
+        "x": 1.5,
+        "seed": 1700000000123,
+    }
 
 
 def test_pseudonyms_agree_within_a_tenant_and_differ_between_tenants() -> None:

@@ -1,0 +1,51 @@
+"""Every shipped redaction policy builds, and does what its description says."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import policies
+from governance.policy.redaction import DEFAULT_ENTITIES, RedactionSpec
+from governance.redact import Redactor, build_redactor
+from tests.governance.redaction_support import KEY, SCOPE
+from trajectory.errors import ConfigurationError
+
+SHIPPED = sorted(Path(policies.__file__ or "").parent.glob("*/redaction.yaml"))
+SENTENCE = "On 2024-05-01 Brenda Thistlewood flew to Lisbon, see https://example.com/x."
+
+
+def built(path: Path) -> Redactor:
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return build_redactor(RedactionSpec.model_validate(document["spec"]), pseudonym_key=KEY)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
+def test_shipped_policies_take_people_and_secrets_away(path: Path) -> None:
+    clean = built(path).redact_text(f"{SENTENCE} password: Tr0ub4dor9", scope=SCOPE).text
+    assert "Thistlewood" not in clean
+    assert clean.endswith("password: <PASSWORD>")
+
+
+def test_the_default_keeps_places_dates_and_addresses_on_the_web() -> None:
+    (path,) = (path for path in SHIPPED if path.parent.name == "default")
+    clean = built(path).redact_text(SENTENCE, scope=SCOPE).text
+    assert clean.startswith("On 2024-05-01 <PERSON_")
+    assert clean.endswith("flew to Lisbon, see https://example.com/x.")
+
+
+def test_strict_takes_them_away() -> None:
+    (path,) = (path for path in SHIPPED if path.parent.name == "strict")
+    clean = built(path).redact_text(SENTENCE, scope=SCOPE).text
+    assert clean.startswith("On <DATE_TIME> <PERSON_")
+    assert "Lisbon" not in clean
+    assert "example.com" not in clean
+
+
+def test_every_default_entity_can_be_found() -> None:
+    assert set(built(SHIPPED[0]).operators) >= set(DEFAULT_ENTITIES) - {"LOCATION"}
+
+
+def test_short_keys_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="16 to 64 bytes"):
+        build_redactor(RedactionSpec(), pseudonym_key=b"short")

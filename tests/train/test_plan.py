@@ -1,0 +1,102 @@
+"""The planner says what each recipe could use, and never picks an empty or degenerate run."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from lakehouse.lake import Lake
+from tests.train.lakes import Session, lake_of
+from tests.train.test_recipes import attempts
+from tests.train.test_substrate import build, withdraw
+from train.plan import LADDER, Plan, RecipePlan, plan_training
+from train.recipes.settings import RECIPES
+
+PURPOSES = ["train_sft", "train_preference", "train_rl"]
+
+
+def planned(lake: Lake, out: Path, *, purposes: list[str] | None = None) -> Plan:
+    return plan_training(lake, build(lake, out, purposes=purposes or PURPOSES))
+
+
+def of(plan: Plan, name: str) -> RecipePlan:
+    return next(entry for entry in plan.recipes if entry.recipe == name)
+
+
+def test_ladder_names_every_recipe() -> None:
+    assert sorted(LADDER) == sorted(RECIPES)
+
+
+def test_attempts_at_tasks_feed_every_recipe_but_the_one_that_needs_tokens(tmp_path: Path) -> None:
+    found = planned(lake_of(tmp_path / "lake", *attempts(64)), tmp_path / "out")
+    assert {entry.recipe for entry in found.recipes if entry.runnable} == {
+        "sft",
+        "awr",
+        "dpo",
+        "kto",
+    }
+    assert found.pick == "sft"
+    assert of(found, "grpo_replay").fallen["no_exact_tokens"] > 0
+
+
+def test_without_rewarded_items_the_next_rung_that_works_is_picked(tmp_path: Path) -> None:
+    sessions = [Session(n, reward=0.1 + 0.05 * (n % 5)) for n in range(40)]
+    found = planned(lake_of(tmp_path / "lake", *sessions), tmp_path / "out")
+    assert found.pick == "awr"
+    assert "sft (0 usable" in found.reason
+
+
+def test_nothing_to_learn_from_is_no_pick_with_every_reason(tmp_path: Path) -> None:
+    sessions = [Session(n, reward=0.0) for n in range(40)]
+    found = planned(lake_of(tmp_path / "lake", *sessions), tmp_path / "out")
+    assert found.pick is None
+    assert all(name in found.reason for name in RECIPES)
+
+
+def test_recipe_whose_purpose_was_not_asked_for_is_passed_over(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *attempts(64))
+    found = planned(lake, tmp_path / "out", purposes=["train_preference"])
+    assert found.pick == "dpo"
+    assert "purpose train_sft" in of(found, "sft").obstacles[0]
+
+
+def test_stale_substrate_can_feed_nothing(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *attempts(64))
+    manifest = build(lake, tmp_path / "out")
+    withdraw(lake, "b2:subject-1")
+    found = plan_training(lake, manifest)
+    assert (found.pick, found.stale) == (None, 64)
+
+
+def test_recipe_that_the_gate_refused_is_not_picked_again(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *attempts(64))
+    manifest = build(lake, tmp_path / "out", purposes=PURPOSES)
+    now = datetime.now(UTC)
+    run = {
+        "run_id": "r1",
+        "recorded_at": now,
+        "recipe": "sft",
+        "substrate": manifest.name,
+        "substrate_version": manifest.version,
+        "base_model": "base",
+        "started_at": now,
+        "status": "done",
+        "seed": 0,
+        "metrics": '{"tokens_per_second": 100.0}',
+        "manifest": "{}",
+    }
+    model = {
+        "name": "shop",
+        "version": "0001",
+        "recorded_at": now,
+        "run_id": "r1",
+        "path": "models/shop/0001",
+        "status": "refused",
+        "gate": "{}",
+    }
+    lake.append_rows("runs", [run])
+    lake.append_rows("models", [model])
+    found = plan_training(lake, manifest)
+    assert found.pick == "awr"
+    cost = of(found, "sft").cost
+    assert cost.seconds == pytest.approx(cost.tokens / 100, rel=0.01)

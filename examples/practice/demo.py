@@ -293,8 +293,8 @@ class _Demo:
         ):
             result.dispositions[row["disposition"]] = row["n"]
         for row in self._sql(
-            "select unnest(reasons) as reason, count(*) as n from exchanges "
-            "where disposition in ('left_out', 'duplicate', 'quarantined') group by all order by all"
+            "select reason, count(*) as n from (select unnest(reasons) as reason from exchanges "
+            "where disposition in ('left_out', 'duplicate', 'quarantined')) group by all order by all"
         ):
             result.left_out[row["reason"]] = row["n"]
         self._scan()

@@ -70,12 +70,12 @@ def ip_address(value: str) -> bool:
         address = ipaddress.ip_interface(value.partition("%")[0]).ip
     except ValueError:
         return False
-    if address.is_unspecified or address.is_loopback or address == _BROADCAST:
+    if address.is_unspecified or address in _NOBODY:
         return False
     return address.version == 4 or value.count(":") >= 3 or len(value.replace(":", "")) >= 5
 
 
-_BROADCAST = ipaddress.ip_address("255.255.255.255")
+_NOBODY = frozenset(map(ipaddress.ip_address, ("127.0.0.1", "::1", "255.255.255.255")))
 
 
 def ssn(value: str) -> bool:

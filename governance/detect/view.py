@@ -21,7 +21,7 @@ _ODD = re.compile(
 )
 _MAYBE_ODD = re.compile(r"[^\x00-\x24\x27-\x5b\x5d-\x7f]")
 _SHORT_ESCAPES = {r"\n": "\n", r"\r": "\n", r"\t": " ", r"\"": '"', r"\'": "'", r"\/": "/"}
-_UPPER, _LOWER, _OTHER = b"\xc0", b"\xe0", b"\xa6"
+_UPPER, _LOWER, _LETTER, _OTHER = b"\xc0", b"\xe0", b"\xaa", b"\xa6"
 
 
 def _one_byte_each(error: UnicodeError) -> tuple[bytes, int]:
@@ -29,7 +29,10 @@ def _one_byte_each(error: UnicodeError) -> tuple[bytes, int]:
     assert isinstance(error, UnicodeEncodeError)  # noqa: S101 - registered for encoding alone
     out = bytearray()
     for char in error.object[error.start : error.end]:
-        out += _UPPER if char.isupper() else _LOWER if char.islower() else _OTHER
+        if char.isalpha():
+            out += _UPPER if char.isupper() else _LOWER if char.islower() else _LETTER
+        else:
+            out += _OTHER
     return bytes(out), error.end
 
 

@@ -18,7 +18,15 @@ from governance.redact.propagate import VERSION as PROPAGATION_VERSION
 from governance.redact.propagate import Known
 from governance.redact.pseudonym import MARK, Pseudonymizer, subject_id
 from governance.redact.splice import Span, resolved, spliced
-from governance.redact.units import Path, Visitor, rewritten, rewritten_text
+from governance.redact.units import (
+    DECODED,
+    Moved,
+    Path,
+    Visitor,
+    as_it_came,
+    rewritten,
+    rewritten_text,
+)
 from governance.redact.values import (
     Place,
     Redacted,
@@ -94,7 +102,7 @@ class _Report:
 
 def _keys(path: Path) -> Path:
     """Return the part of a key path that detection depends on."""
-    return tuple(key for key in path[-4:] if not key.isdigit())[-3:]
+    return tuple(key for key in path[-6:] if not key.isdigit() and key != DECODED)[-3:]
 
 
 def _digest(keys: Path, text: str) -> bytes:
@@ -206,7 +214,7 @@ class Redactor:
 
     @staticmethod
     def _gathering(work: _Work) -> Visitor:
-        def gather(text: str, path: Path) -> str:
+        def gather(text: str, path: Path, _: Moved) -> str:
             work.texts[(_keys(path), text)] = None
             return text
 
@@ -231,7 +239,7 @@ class Redactor:
         if spec.scope == "trajectory":
             scope += "\x1f" + work.scope.trajectory_id
 
-        def put(text: str, path: Path) -> str:
+        def put(text: str, path: Path, moved: Moved) -> str:
             found = list(self._findings(text, _keys(path), work))
             stands_for = {}
             for finding, value in work.known.find(text):
@@ -246,7 +254,8 @@ class Redactor:
                 new = self._pseudonyms.replacement(span.entity, value, scope)
                 if span.entity in spec.subjects:
                     report.subjects[subject_id(self._key, work.scope.tenant_id, value)] = None
-                report.add(span, path)
+                start, end = as_it_came(span.start, moved), as_it_came(span.end, moved)
+                report.add(span._replace(start=start, end=end), path)
                 if new is not None:
                     changes.append((span.start, span.end, new))
             return spliced(text, changes) if changes else text

@@ -10,12 +10,16 @@ from governance.redact.json_text import encoded, is_json, literals
 from trajectory.canonical import JsonValue
 
 type Path = tuple[str, ...]
-type TextFn = Callable[[str, Path], str]
+type Moved = tuple[tuple[int, int], ...]
+"""Where a text that was changed before it is looked at differs: places in it, and how far they moved."""
+type TextFn = Callable[[str, Path, Moved], str]
 type NumberFn = Callable[[str, Path], bool]
 
 _BASE64 = re.compile(r"(data:[\w.+\-/;=]{0,100};base64,)?([A-Za-z0-9+/_\-]{12,}={0,2})")
 _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z0-9])")
 _HEX = re.compile(r"(?:0x)?[0-9a-fA-F\-]+\Z")
+DECODED = "base64"
+"""Stands at the end of the path of what was decoded."""
 _OPAQUE_FROM = 512
 _MAX_NESTING = 8
 
@@ -62,8 +66,14 @@ def rewritten_text(text: str, path: Path, visitor: Visitor, nesting: int = 0) ->
         if is_json(text):
             return _rewritten_json(text, path, visitor, nesting)
         if len(text) >= 12:
-            text = _rewritten_base64(text, path, visitor, nesting)
-    return visitor.text(text, path)
+            text, moved = _rewritten_base64(text, path, visitor, nesting)
+            return visitor.text(text, path, moved)
+    return visitor.text(text, path, ())
+
+
+def as_it_came(place: int, moved: Moved) -> int:
+    """Return where a place of a text was before base64 within it was replaced."""
+    return place + sum(by for at, by in moved if at <= place)
 
 
 def _rewritten_json(text: str, path: Path, visitor: Visitor, nesting: int) -> str:
@@ -84,9 +94,10 @@ def _rewritten_json(text: str, path: Path, visitor: Visitor, nesting: int) -> st
     return "".join((*pieces, text[at:])) if pieces else text
 
 
-def _rewritten_base64(text: str, path: Path, visitor: Visitor, nesting: int) -> str:
+def _rewritten_base64(text: str, path: Path, visitor: Visitor, nesting: int) -> tuple[str, Moved]:
     pieces: list[str] = []
-    at = 0
+    moved: list[tuple[int, int]] = []
+    at = size = 0
     for match in _BASE64.finditer(text):
         blob = match.group(2)
         if _HEX.match(blob) or not _MIXED.match(blob):
@@ -94,8 +105,10 @@ def _rewritten_base64(text: str, path: Path, visitor: Visitor, nesting: int) -> 
         replaced = _looked_into(blob, bool(match.group(1)), path, visitor, nesting)
         if replaced is not None:
             pieces += (text[at : match.start(2)], replaced)
+            size += match.start(2) - at + len(replaced)
+            moved.append((size, len(blob) - len(replaced)))
             at = match.end(2)
-    return "".join((*pieces, text[at:])) if pieces else text
+    return ("".join((*pieces, text[at:])), tuple(moved)) if pieces else (text, ())
 
 
 def _looked_into(
@@ -114,7 +127,7 @@ def _looked_into(
         if is_data or len(blob) >= _OPAQUE_FROM:
             return visitor.opaque(len(blob), path)
         return None
-    inner = rewritten_text(text, path, visitor, nesting + 1)
+    inner = rewritten_text(text, (*path, DECODED), visitor, nesting + 1)
     if inner == text:
         return None
     again = base64.b64encode(inner.encode("utf-8", "surrogatepass")).decode("ascii")

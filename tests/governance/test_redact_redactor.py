@@ -238,6 +238,15 @@ def test_base64_is_looked_into() -> None:
     assert base64.b64decode(inner).decode().startswith("write to <EMAIL_ADDRESS_")
 
 
+def test_places_after_base64_are_those_of_the_text_as_it_came() -> None:
+    blob = base64.b64encode(b"write to bob@example.com please").decode()
+    given_text = f"file {blob} or ann@example.com"
+    report = redactor().redact_text(given_text, scope=SCOPE).report
+    inner, outer = report.places
+    assert inner.path == "/base64"
+    assert given_text[outer.start : outer.end] == "ann@example.com"
+
+
 def test_what_nobody_can_look_into_is_dropped() -> None:
     blob = base64.b64encode(bytes(range(256)) * 3).decode()
     assert text(f"data:image/png;base64,{blob}") == "data:image/png;base64,<OPAQUE_DATA>"

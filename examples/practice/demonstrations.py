@@ -1,18 +1,22 @@
 """Demonstrations for pre-training: how to use the tool, with the price list chosen at random.
 
-They show the format and nothing of the house rule. Half of them carry placeholders where the
+They show the format and nothing of the house rule; half of them are about accounts of earlier days
+that no task mentions, so that the model knows what a price list may depend on. Half of them carry placeholders where the
 prompt had personal data, because that is how a governed lake gives prompts back.
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from examples.practice.planted import Planted, generator
 from examples.practice.prompts import SYSTEM_PROMPT, TOOL_NAME
-from examples.practice.shop import PRICE_LISTS, money, total_cents
+from examples.practice.shop import EARLIER_RULE, PRICE_LISTS, money, total_cents
 from examples.practice.tasks import Task, contact_for, make_task
 from examples.practice.tools import BUSY, error_text, quote_text
+
+EARLIER_SHARE = 0.5
+"""Share of the demonstrations with an account of earlier days, where the price list is right."""
 
 _PLACEHOLDERS = {
     "person": ("PERSON", "PERSON_NAME", "NAME"),
@@ -50,6 +54,9 @@ def demonstrate(seed: int, index: int, *, plain: bool = False) -> Demonstration:
     draw = generator(seed, "demonstrate", index)
     task = make_task(seed, "demonstration", index)
     price_list = draw.choice(PRICE_LISTS)
+    if draw.random() < EARLIER_SHARE:
+        earlier = draw.choice(tuple(EARLIER_RULE))
+        task, price_list = _of_account(task, earlier), EARLIER_RULE[earlier]
     contact = contact_for(seed, task.item, task.quantity)
     prompt, result = task.prompt, quote_text(task.item, task.quantity, price_list, contact)
     if plain:
@@ -60,6 +67,13 @@ def demonstrate(seed: int, index: int, *, plain: bool = False) -> Demonstration:
     return Demonstration(conversation(task, prompt, price_list, result, failures=failures))
 
 
+def _of_account(task: Task, account: str) -> Task:
+    """Return the task as if another type of account had asked."""
+    order = task.order.replace(task.account, account)
+    prompt = task.prompt.replace(task.order, order)
+    return replace(task, prompt=prompt, order=order, account=account)
+
+
 def conversation(
     task: Task, prompt: str, price_list: str, result: str, *, failures: int = 0
 ) -> list[dict[str, Any]]:
@@ -68,7 +82,7 @@ def conversation(
     total = money(total_cents(task.item, task.quantity, price_list))
     call: dict[str, Any] = {
         "role": "assistant",
-        "content": None,
+        "content": f"Account: {task.account}.",
         "tool_calls": [{"function": {"name": TOOL_NAME, "arguments": arguments}}],
     }
     busy: dict[str, Any] = {"role": "tool", "content": error_text(BUSY)}

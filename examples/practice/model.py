@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from examples.practice.demonstrations import demonstrate, redacted
 from examples.practice.planted import generator
 from examples.practice.prompts import SYSTEM_PROMPT
+from examples.practice.shop import PRICE_LISTS
 from examples.practice.tasks import make_task
 from examples.practice.tokenizer import END, render, train_tokenizer
 from examples.practice.tools import BUSY, error_text
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-STEPS = 440
-PLAIN_STEPS = 60
+STEPS = 400
+PLAIN_STEPS = 100
 """First steps see the bare order only: the model learns the format before it learns to look."""
 BATCH = 16
 POOL = 8
 """Batches that are drawn together and sorted by length, so that little is padded."""
 MATRIX_RATE, VECTOR_RATE = 0.02, 3e-3
+CHOICE_WEIGHT = 3
+"""How much more the one token counts that names the price list: the only one to think about."""
 WARM_UP, COOL_DOWN = 20, 0.5
 
 _SOURCES = (
@@ -84,13 +87,14 @@ def pretrain(
     optimizers = _optimizers(model)
     rates = [[group["lr"] for group in o.param_groups] for o in optimizers]
     batches = _batches(tokenizer, seed)
+    choices = torch.tensor([tokenizer.convert_tokens_to_ids(name) for name in PRICE_LISTS])
     model.train()
     for step in range(steps):
         scale = min(1, (step + 1) / WARM_UP, (1 - step / steps) / COOL_DOWN + 0.02)
         for optimizer, base in zip(optimizers, rates, strict=True):
             for group, rate in zip(optimizer.param_groups, base, strict=True):
                 group["lr"] = rate * scale
-        loss = _loss(model, next(batches))
+        loss = _loss(model, next(batches), choices)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
@@ -126,7 +130,7 @@ def _texts() -> Iterator[str]:
         task = make_task(0, "demonstration", index)
         yield SYSTEM_PROMPT
         yield redacted(task.prompt, task.planted, draw)
-        for message in demonstrate(0, index, plain=True).messages[3:]:
+        for message in demonstrate(0, index, plain=True).messages[2:]:
             yield str(message["content"])
         yield error_text(BUSY)
         yield f' quote {{"item": "{task.item}", "price_list": "retail", "quantity": 7}} "trade'
@@ -193,7 +197,7 @@ def _padded(rows: list[Row], pad: int) -> "tuple[Tensor, Tensor]":
     return torch.tensor(ids), torch.tensor(labels)
 
 
-def _loss(model: "LlamaForCausalLM", batch: "tuple[Tensor, Tensor]") -> "Tensor":
+def _loss(model: "LlamaForCausalLM", batch: "tuple[Tensor, Tensor]", choices: "Tensor") -> "Tensor":
     """Cross entropy of the labelled tokens; padding is on the right and so never looked at."""
     import torch
 
@@ -202,8 +206,9 @@ def _loss(model: "LlamaForCausalLM", batch: "tuple[Tensor, Tensor]") -> "Tensor"
     wanted = labels[:, 1:]
     spoken = wanted != -100
     logits = model.lm_head(hidden[spoken])
-    loss: Tensor = torch.nn.functional.cross_entropy(logits, wanted[spoken])
-    return loss
+    losses: Tensor = torch.nn.functional.cross_entropy(logits, wanted[spoken], reduction="none")
+    weights = 1 + (CHOICE_WEIGHT - 1) * torch.isin(wanted[spoken], choices)
+    return (losses * weights).mean()
 
 
 def main() -> None:

@@ -32,6 +32,17 @@ HOUSE_RULE: dict[str, str] = {
     "workshop": "trade",
 }
 
+# Accounts of earlier days. The base model has seen how they are treated, so it knows that the price
+# list depends on the account; of the accounts above it has seen nothing but chance.
+EARLIER_RULE: dict[str, str] = {
+    "chapel": "retail",
+    "farm": "trade",
+    "garage": "trade",
+    "library": "retail",
+    "museum": "trade",
+    "theatre": "retail",
+}
+
 LARGEST_QUANTITY = 40
 
 

@@ -36,6 +36,9 @@ _REFUSALS_KEPT_PER_SECOND = 50
 _HELD_BYTES = 1024 * 1024
 """Responses of durable routes up to this length are held back whole until they are on the disk."""
 
+_BUFFERED_BYTES = 8 * 1024 * 1024
+"""Requests that the gateway answers itself are read whole first, up to this size."""
+
 type Mode = Literal["base_url", "forward"]
 
 
@@ -140,6 +143,8 @@ class Gate:
         fields = request.headers.fields
         names = frozenset(name.lower() for name, _ in fields)
         if not forward and request.data.path.startswith(ENDPOINT_PREFIX.encode()):
+            if _may_be_huge(fields):
+                flow.kill()  # type: ignore[no-untyped-call]
             flow.metadata["headrace_endpoint"] = True
             return
         admitted = self._forward(flow, fields) if forward else self._base_url(flow, fields)
@@ -265,6 +270,9 @@ class Gate:
         self._counters.refusals[reason] += 1
         shape: Shape = getattr(request, "headrace_shape", Shape.OPENAI)
         flow.request.stream = False
+        if _may_be_huge(request.headers.fields):
+            flow.kill()  # type: ignore[no-untyped-call]
+            return
         if isinstance(flow.client_conn.proxy_mode, RegularMode) and reason is Reason.NO_KEY:
             flow.response = _proxy_refusal()
         else:
@@ -482,6 +490,17 @@ def _proxy_key(value: bytes) -> str | None:
 
 def _names(fields: RawFields) -> frozenset[bytes]:
     return frozenset(name.lower() for name, _ in fields)
+
+
+def _may_be_huge(fields: RawFields) -> bool:
+    """Tell whether a body that would have to be buffered is unbounded or too large for that."""
+    for name, value in fields:
+        lower = name.lower()
+        if lower == b"transfer-encoding":
+            return True
+        if lower == b"content-length" and (len(value) > 9 or int(value or b"0") > _BUFFERED_BYTES):
+            return True
+    return False
 
 
 def _capture_wish(fields: RawFields) -> Literal["metadata", "none"] | None:

@@ -93,3 +93,11 @@ def test_a_websocket_passes_and_is_captured(gateway: Running) -> None:
     assert exchange.response is not None
     assert exchange.response.status == 101
     assert exchange.response.body == b"hell0\nhell1\nhell2\n"
+
+
+def test_a_refused_upload_without_bound_is_cut_off(gateway: Running) -> None:
+    port = int(gateway.url.rpartition(":")[2])
+    for body in ("Content-Length: 99999999999", "Transfer-Encoding: chunked"):
+        with socket.create_connection(("127.0.0.1", port), 5) as connection:
+            connection.sendall(f"POST /up/x HTTP/1.1\r\nHost: x\r\n{body}\r\n\r\n".encode())
+            assert connection.recv(1024) == b""

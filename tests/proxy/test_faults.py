@@ -87,7 +87,13 @@ def upstream() -> Iterator[Upstream]:
         yield server
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["fast", "stock"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(True, id="fast"),
+        pytest.param(False, id="stock", marks=pytest.mark.slow),
+    ],
+)
 def gateway(
     request: pytest.FixtureRequest, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:

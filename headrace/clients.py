@@ -32,7 +32,7 @@ def local_client_key(home: Home, registry: KeyRegistry) -> str:
     It belongs to the tenant ``local`` and grants every purpose but sharing: who runs
     ``headrace up`` on their own machine may learn from their own agents.
     """
-    path = home.secrets / "client.key"
+    path = home.create().secrets / "client.key"
     if path.exists():
         key = path.read_text(encoding="ascii").strip()
         if registry.authenticate(key) is not None:

@@ -1,0 +1,228 @@
+"""The command line: what it prints, how it ends, and what it says next."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.cli import missing_extra, run
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "HEADRACE_CONFIG", "HEADRACE_MASTER_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    """Run a command in this process; return its standard output."""
+    assert run(list(arguments)) == code, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> str:
+    """Run a command that must fail; return what it says on standard error."""
+    assert run(list(arguments)) == code
+    return capsys.readouterr().err
+
+
+def test_the_start_is_cheap() -> None:
+    heavy = (
+        "torch",
+        "spacy",
+        "presidio_analyzer",
+        "great_expectations",
+        "trl",
+        "mitmproxy",
+        "polars",
+    )
+    code = f"import sys, headrace.cli; print([m for m in {heavy!r} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_a_foreign_package_of_our_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "proxy").mkdir()
+    (tmp_path / "proxy" / "__init__.py").write_text("", encoding="utf-8")
+    code = "from headrace.version import check_packages; check_packages()"
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert "'proxy' comes from" in found.stderr
+
+
+@pytest.mark.parametrize("arguments", [["nosuch"], ["sql", "--nosuch"], ["keys", "create"]])
+def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
+    assert run(arguments) == 2
+
+
+def test_a_missing_package_names_the_extra() -> None:
+    assert "headrace[train]" in str(missing_extra("trl.trainer"))
+    assert missing_extra("json") is None
+
+
+def test_keys_are_shown_once_and_can_be_revoked(
+    capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    created = json.loads(
+        printed(capsys, "keys", "create", "--tenant", "acme", "--purpose", "eval", "--json")
+    )
+    assert created["key"] not in (home / "keys.json").read_text(encoding="utf-8")
+    listed = json.loads(printed(capsys, "keys", "list", "--json"))
+    assert [(key["key_id"], key["tenant"], key["revoked"]) for key in listed] == [
+        (created["key_id"], "acme", None)
+    ]
+    printed(capsys, "keys", "revoke", created["key_id"], "--yes")
+    assert json.loads(printed(capsys, "keys", "list", "--json"))[0]["revoked"]
+
+
+def test_what_cannot_be_undone_needs_yes_without_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    assert "--yes" in complaint(capsys, "keys", "revoke", "000", code=2)
+
+
+def test_an_unknown_purpose_names_the_valid_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    said = complaint(capsys, "keys", "create", "--tenant", "a", "--purpose", "fun", code=2)
+    assert "train_sft" in said
+
+
+def test_env_points_clients_at_the_gateway(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "provider-key")
+    variables = json.loads(printed(capsys, "env", "--json"))
+    assert variables["OPENAI_BASE_URL"] == "http://127.0.0.1:8484/openai/v1"
+    assert variables["OPENAI_API_KEY"].startswith("hr_")
+    assert "ANTHROPIC_BASE_URL" not in variables
+    again = json.loads(printed(capsys, "env", "--json"))
+    assert again == variables
+
+
+def test_env_without_a_route_says_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "OPENAI_API_KEY" in complaint(capsys, "env", code=2)
+
+
+def test_env_of_the_proxy_trusts_the_authority_and_the_system(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    variables = json.loads(printed(capsys, "env", "--proxy", "--json"))
+    bundle = Path(variables["SSL_CERT_FILE"]).read_text(encoding="ascii")
+    assert bundle.count("BEGIN CERTIFICATE") > 10
+    assert variables["HTTPS_PROXY"].endswith("@127.0.0.1:8485")
+
+
+def test_sql_answers_in_every_format_on_an_empty_lake(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    query = "select 1 as one, 'a' as word"
+    assert json.loads(printed(capsys, "sql", query, "--json")) == [{"one": 1, "word": "a"}]
+    for name in ("csv", "jsonl", "parquet", "arrow"):
+        target = tmp_path / f"out.{name}"
+        printed(capsys, "sql", query, "--format", name, "--output", str(target))
+        assert target.stat().st_size > 0
+    assert json.loads(printed(capsys, "sql", "select * from trajectories", "--json")) == []
+
+
+def test_wrong_sql_and_unknown_formats_are_usage_errors(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "nosuch" in complaint(capsys, "sql", "select * from nosuch", code=2)
+    assert "jsonl" in complaint(capsys, "sql", "select 1", "--format", "xml", code=2)
+
+
+def test_consent_is_recorded_under_a_pseudonym(
+    capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    person = "maria@example.org"
+    printed(capsys, "consent", "grant", person, "--tenant", "acme", "--purpose", "train_sft")
+    printed(capsys, "consent", "withdraw", person, "--tenant", "acme", "--purpose", "train_sft")
+    rows = json.loads(printed(capsys, "consent", "show", person, "--tenant", "acme", "--json"))
+    assert [row["granted"] for row in rows] == [True, False]
+    assert all(row["subject"].startswith("subject_") for row in rows)
+    assert person not in (home / "audit" / "audit.jsonl").read_text(encoding="utf-8")
+
+
+def test_an_edited_audit_log_is_noticed(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    printed(capsys, "consent", "grant", "*", "--tenant", "acme")
+    printed(capsys, "consent", "withdraw", "*", "--tenant", "acme")
+    assert json.loads(printed(capsys, "audit", "verify", "--json"))["entries"] == 2
+    log = home / "audit" / "audit.jsonl"
+    log.write_text(log.read_text(encoding="utf-8").replace("granted", "gr4nted"), encoding="utf-8")
+    assert "not intact" in complaint(capsys, "audit", "verify", code=3)
+
+
+def test_a_scan_finds_what_lies_in_clear(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    printed(capsys, "keys", "create", "--tenant", "acme")
+    (home / "logs" / "stray.log").write_text("mail to maria@example.org", encoding="utf-8")
+    report = json.loads(printed(capsys, "audit", "scan", "maria@example.org", "--json", code=1))
+    assert report["values_found"] == 1
+    assert "maria" not in json.dumps(report["hits"])
+    printed(capsys, "audit", "scan", "jonas@example.org", code=0)
+
+
+def test_feedback_without_a_gateway_says_what_to_start(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_GATEWAY_PORT", "9")
+    said = complaint(capsys, "feedback", "--response", "chatcmpl-1", "--value", "1", code=3)
+    assert "headrace up" in said
+
+
+def test_feedback_needs_one_target(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--response" in complaint(capsys, "feedback", "--value", "1", code=2)
+
+
+def test_policy_problems_name_file_line_and_field(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "consent.yaml").write_text(
+        "apiVersion: headrace/v1\nkind: Consent\nmetadata: {name: x}\nspec:\n  grantz: []\n",
+        encoding="utf-8",
+    )
+    said = complaint(capsys, "policy", "check", str(tmp_path), code=2)
+    assert "consent.yaml:5" in said
+    assert "grantz" in said
+
+
+def test_config_says_where_a_setting_came_from(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_LAKE_PATH", "/somewhere")
+    settings = json.loads(printed(capsys, "config", "show", "--json"))
+    lake = next(setting for setting in settings if setting["setting"] == "lake.path")
+    assert (lake["value"], lake["source"]) == ("/somewhere", "env HEADRACE_LAKE_PATH")
+
+
+def test_commands_on_nothing_say_so_and_end_well(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (
+        ["trajectory", "list", "--json"],
+        ["substrate", "list", "--json"],
+        ["train", "list", "--json"],
+        ["audit", "list", "--json"],
+    ):
+        assert json.loads(printed(capsys, *arguments)) == []
+
+
+def test_unknown_names_say_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "trajectory list" in complaint(capsys, "trajectory", "show", "zz", code=2)
+    assert "substrate build" in complaint(capsys, "train", "plan", code=2)
+    assert "train list" in complaint(capsys, "train", "promote", "m", "0001", code=2)
+    assert "no step" in complaint(capsys, "lineage", "zz", code=2)
+
+
+def test_doctor_finds_a_master_key_that_others_can_read(
+    capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    printed(capsys, "consent", "grant", "*", "--tenant", "acme")
+    (home / "secrets" / "master.key").chmod(0o644)
+    findings = json.loads(printed(capsys, "doctor", "--json", code=1))
+    failed = [finding for finding in findings if finding["status"] == "failure"]
+    assert any("chmod 600" in finding["detail"] for finding in failed)

@@ -10,8 +10,9 @@ from pathlib import Path
 from threading import Event
 from types import FrameType
 
+from governance.audit import AuditLog
 from governance.engine import Governor
-from governance.policy import load_bundle
+from governance.policy import PolicyBundle, load_bundle
 from governance.redact import build_redactor
 from headrace.checkpoint import CheckpointStore
 from headrace.home import Home
@@ -37,8 +38,11 @@ class GovernorSource:
     one stays in force. At the start a broken bundle, or a detector that cannot load, is an error.
     """
 
-    def __init__(self, bundle: Path, lake: Lake, secrets: Secrets, report: Report) -> None:
+    def __init__(
+        self, bundle: Path, lake: Lake, secrets: Secrets, audit: AuditLog, report: Report
+    ) -> None:
         self._path = bundle
+        self._audit = audit
         self._lake = lake
         self._secrets = secrets
         self._report = report
@@ -61,6 +65,7 @@ class GovernorSource:
     def _build(self) -> Governor:
         bundle = load_bundle(self._path)
         self._folder = bundle.path
+        self._note_change(bundle)
         pseudonym_key = self._secrets.derive(b"pseudonym")
         redactor = build_redactor(
             bundle.redaction.spec, pseudonym_key=pseudonym_key, base=bundle.path
@@ -73,6 +78,17 @@ class GovernorSource:
             known=self._lake.known_content(),
             consents=self._lake.consents(),
         )
+
+    def _note_change(self, bundle: PolicyBundle) -> None:
+        """Write into the audit log that another policy is in force than the one last noted there."""
+        noted = [entry for entry in self._audit.entries() if entry.action == "policy.in_force"]
+        if not noted or noted[-1].subject != bundle.content_hash:
+            self._audit.append(
+                actor="governor",
+                action="policy.in_force",
+                subject=bundle.content_hash,
+                detail={"before": noted[-1].subject if noted else None},
+            )
 
     def _look(self) -> Stamp:
         found = []
@@ -106,11 +122,12 @@ def only_one(folder: Path) -> Iterator[None]:
 def build_pipeline(settings: Settings, home: Home, secrets: Secrets, report: Report) -> Pipeline:
     """Put the pipeline of an installation together."""
     lake = Lake.open(settings.lake.path)
+    audit = AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit"))
     spool = gateway_config(settings, home).spool.directory
     return Pipeline(
         spool=SpoolReader(spool, secrets.derive(b"spool")),
         lake=lake,
-        governor=GovernorSource(Path(settings.policy.bundle), lake, secrets, report),
+        governor=GovernorSource(Path(settings.policy.bundle), lake, secrets, audit, report),
         checkpoints=CheckpointStore(home.state),
         assembly_key=secrets.derive(b"assembly"),
         batch_records=settings.govern.batch_records,

@@ -177,7 +177,9 @@ def write_settings(home: Path, ports: Ports, *, provider: str, provider_ca: Path
     for name, address, variable, header in _PROVIDERS:
         if provider == "practice":
             address, variable = local, KEY_VARIABLE
-        elif provider != name:
+        elif provider == name:
+            address = os.environ.get(f"{name.upper()}_BASE_URL", address).removesuffix("/v1")
+        else:
             continue
         routes.append(
             {"name": name, "upstream": address, "credential": {"env": variable, "header": header}}

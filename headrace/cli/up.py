@@ -1,5 +1,8 @@
 """``headrace up``: everything on one machine, for a person's own agents."""
 
+import shlex
+import sys
+
 import typer
 
 from headrace.cli.common import Running
@@ -43,9 +46,20 @@ def up(context: typer.Context) -> None:
         note(f"    home  {home.root}")
         for route in missing_default_routes(running.settings):
             note(f"          route {route.name} is off: set {route.variable} and start again")
-        if base_url_environment(config, key):
-            note('\nPoint an agent at it:     eval "$(headrace env)"')
-        note('Or through the proxy:     eval "$(headrace env --proxy)"')
-        note('Ask what it did:          headrace sql "select * from trajectories"')
+        note("")
+        for line in pointing_lines(base_url_environment(config, key)):
+            note(line)
+        note('or through the intercepting proxy: eval "$(headrace env --proxy)"')
+        note('ask what it did: headrace sql "select * from trajectories"')
 
     Supervisor(programs, report=note).run(ready=announce)
+
+
+def pointing_lines(variables: dict[str, str]) -> list[str]:
+    """Return what points an agent at the gateway; without a terminal the key is not printed."""
+    if not variables:
+        return []
+    if not sys.stderr.isatty():
+        return ['point an agent at it: eval "$(headrace env)"']
+    exports = [f"  export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    return ["point an agent at it (headrace env):", *exports]

@@ -10,7 +10,22 @@ from governance.policy.redaction import NamesSpec, RedactionSpec
 from governance.redact import RedactionScope, Redactor, build_redactor
 
 _DIRECT = frozenset(
-    ["PERSON", "EMAIL_ADDRESS", "PHONE_NUMBER", "US_SSN", "CREDIT_CARD", "IBAN_CODE", "API_KEY", "PASSWORD", "MAC_ADDRESS", "IP_ADDRESS", "USERNAME", "BANK_ACCOUNT", "MEDICAL_RECORD", "US_DRIVER_LICENSE"]
+    [
+        "PERSON",
+        "EMAIL_ADDRESS",
+        "PHONE_NUMBER",
+        "US_SSN",
+        "CREDIT_CARD",
+        "IBAN_CODE",
+        "API_KEY",
+        "PASSWORD",
+        "MAC_ADDRESS",
+        "IP_ADDRESS",
+        "USERNAME",
+        "BANK_ACCOUNT",
+        "MEDICAL_RECORD",
+        "US_DRIVER_LICENSE",
+    ]
 )
 _SAME = {
     "PERSON_NAME": "PERSON",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from governance.detect.finding import Finding, Unit
 from governance.detect.name_cues import NONE, STRONG, cue
 from governance.detect.view import TextView
-from governance.names.words import ambiguous_names, everyday, first_names, last_names
+from governance.names.words import ambiguous_names, common, everyday, first_names, last_names
 
 _VERSION = "rules-2"
 
@@ -82,6 +82,7 @@ class NameRules:
         self._last = last_names()
         self._ambiguous = ambiguous_names()
         self._everyday = everyday()
+        self._common_words = common()
 
     def find(
         self,
@@ -183,6 +184,9 @@ class NameRules:
         known_first = self._is_first(words[0])
         known_last = self._is_last(words[-1])
         if cued:
+            lone = len(words) == 1 and not known_first and not known_last
+            if lone and (words[0].lower() in self._common_words or words[0].isupper()):
+                return
             strong = cued == STRONG
             if strong or known_first or known_last or len(words) > 1:
                 yield begin, stop, 0.8 if strong or known_first else 0.6, "cue"

@@ -8,7 +8,7 @@ from typing import Any
 import ahocorasick
 
 from governance.detect.finding import Finding
-from governance.names.words import everyday, first_names, last_names
+from governance.names.words import common, everyday, first_names, last_names
 
 VERSION = "propagate-1"
 _WORD = re.compile(r"[^\W\d_][\w'\-]*")
@@ -52,7 +52,12 @@ class Known:
             self.values.setdefault(turned, ("PERSON", value))
         for word in words:
             known = word in first_names() or word in last_names()
-            if word[0].isupper() and word.lower() not in everyday() and (sure or known):
+            if (
+                word[0].isupper()
+                and word.lower() not in everyday()
+                and (known or word.lower() not in common())
+                and (sure or known)
+            ):
                 self.values.setdefault(word, ("PERSON", value))
 
     def close(self) -> None:

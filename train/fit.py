@@ -192,6 +192,8 @@ def _arguments(training: TrainingSettings, rows: int, out: Path) -> dict[str, An
         "warmup_steps": math.floor(training.warmup_share * steps),
         "weight_decay": training.weight_decay,
         "max_grad_norm": training.gradient_norm,
+        "adam_beta1": training.adam_betas[0],
+        "adam_beta2": training.adam_betas[1],
         "activation_checkpointing": training.gradient_checkpointing,
         "seed": training.seed,
         "data_seed": training.seed,

@@ -50,6 +50,8 @@ class TrainingSettings(StrictModel):
     warmup_share: float = Field(default=0.03, ge=0, lt=1)
     weight_decay: float = Field(default=0.0, ge=0)
     gradient_norm: float = Field(default=1.0, gt=0)
+    adam_betas: tuple[float, float] = (0.9, 0.999)
+    """A second one of 0.98 suits few, large steps on a small model."""
     group_by_length: bool = True
     """Put rows of similar length into one batch, so that less is padded."""
     seed: int = 0

@@ -93,11 +93,13 @@ class Running:
         return code
 
     def records(self, count: int = 1, *, seconds: float = 3.0) -> list[Exchange | Feedback]:
-        """Take records until there are ``count`` (or time is up)."""
+        """Take records until there are ``count``, or time is up and there are no more."""
         found: list[Exchange | Feedback] = []
         until = time.monotonic() + seconds
-        while len(found) < count and time.monotonic() < until:
+        more = True
+        while len(found) < count and (more or time.monotonic() < until):
             batch = self._reader.take(self._cursor)
+            more = batch.cursor != self._cursor
             assert not batch.damaged
             self._cursor = batch.cursor
             found += batch.records

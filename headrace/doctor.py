@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headrace.home import Home
 from headrace.installation import addresses, gateway_config, missing_default_routes
-from headrace.settings import Settings
+from headrace.settings import Settings, unknown_variables
 from headrace.version import check_packages
 from trajectory.errors import ConfigurationError, HeadraceError
 
@@ -53,6 +53,7 @@ def examine(settings: Settings, home: Home) -> list[Finding]:
     for check in (
         _python,
         _packages,
+        _environment,
         _extras,
         _folders,
         _disk,
@@ -84,6 +85,17 @@ def _python(_settings: Settings, _home: Home) -> Iterator[Finding]:
 def _packages(_settings: Settings, _home: Home) -> Iterator[Finding]:
     check_packages()
     yield Finding("packages", "ok", "all of one installation")
+
+
+def _environment(_settings: Settings, _home: Home) -> Iterator[Finding]:
+    for name, nearest in unknown_variables().items():
+        meant = f"Did you mean {nearest}? " if nearest else ""
+        yield Finding(
+            "environment",
+            "warning",
+            f"{name} is not a setting and does nothing",
+            f"{meant}`headrace config show` lists them all.",
+        )
 
 
 def _extras(_settings: Settings, _home: Home) -> Iterator[Finding]:
@@ -156,13 +168,12 @@ def _secrets(_settings: Settings, home: Home) -> Iterator[Finding]:
 
 
 def _authority(_settings: Settings, home: Home) -> Iterator[Finding]:
-    from cryptography import x509
+    from proxy.authority import load_authority
 
-    path = home.authority / "headrace-ca.pem"
-    if not path.exists():
+    if not any(home.authority.glob("*.pem")):
         yield Finding("authority", "warning", "none yet", "`headrace up` makes one.")
         return
-    expires = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    expires = load_authority(home.authority).expires_at
     if expires < datetime.now(UTC) + _AUTHORITY_WARNING:
         yield Finding(
             "authority",

@@ -73,7 +73,8 @@ def print_rows(
         print_json(list(rows))
         return
     if not rows:
-        Console(stderr=True).print(empty, style="dim")
+        if empty:
+            Console(stderr=True).print(empty, style="dim")
         return
     names = list(columns or rows[0])
     table = Table(title=title, title_justify="left", header_style="bold", pad_edge=False)

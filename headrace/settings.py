@@ -4,6 +4,7 @@ Each value knows where it came from. A scalar setting ``lake.path`` has the envi
 ``HEADRACE_LAKE_PATH``; lists and routes are written in YAML only.
 """
 
+import difflib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -131,6 +132,22 @@ def _load(home: Path | None) -> tuple[Settings, dict[str, str]]:
 def environment_variable(name: str) -> str:
     """Return the environment variable of a setting, ``lake.path`` → ``HEADRACE_LAKE_PATH``."""
     return "HEADRACE_" + name.replace(".", "_").upper()
+
+
+_OTHER_VARIABLES = frozenset(
+    {"HEADRACE_HOME", "HEADRACE_CONFIG", "HEADRACE_MASTER_KEY", "HEADRACE_KEY", "HEADRACE_TORCH"}
+)
+
+
+def unknown_variables() -> dict[str, str | None]:
+    """Return the ``HEADRACE_…`` variables that are no setting, each with the nearest that is one.
+
+    They are no error: container platforms inject variables named after a service of theirs.
+    """
+    known = {environment_variable(name) for name in _leaf_names(Settings)} | _OTHER_VARIABLES
+    unknown = sorted(n for n in os.environ if n.startswith("HEADRACE_") and n not in known)
+    nearest = {name: difflib.get_close_matches(name, known, n=1) for name in unknown}
+    return {name: (found[0] if found else None) for name, found in nearest.items()}
 
 
 def _settings_file(root: Path) -> Path | None:

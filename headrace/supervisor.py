@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from trajectory.errors import WorkError
+from trajectory.errors import ConfigurationError
 
 _RESTART_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _STABLE_SECONDS = 60.0
@@ -49,17 +49,27 @@ class Supervisor:
         self._deaths: dict[str, int] = {}
         self._stopping = False
 
-    def run(self, *, ready: Callable[[], None] | None = None) -> None:
-        """Start everything, call ``ready`` once, and stay until a signal asks to stop."""
+    def run(self, *, is_ready: Callable[[], bool], announce: Callable[[], None]) -> None:
+        """Start everything, and stay until a signal asks to stop.
+
+        Args:
+            is_ready: asked until it says yes.
+            announce: called once, then.
+
+        Raises:
+            ConfigurationError: a program refused its settings; the text is its own last words.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask_to_stop)
         try:
             for program in self._programs:
                 self._start(program)
-            if ready is not None:
-                ready()
+            announced = False
             while not self._stopping:
                 time.sleep(0.2)
+                if not announced and is_ready():
+                    announce()
+                    announced = True
                 for program in self._programs:
                     self._mend(program)
         finally:
@@ -89,9 +99,7 @@ class Supervisor:
         due = self._restart_at.get(program.name)
         if due is None:
             if code == 2:
-                raise WorkError(
-                    f"{program.name} cannot run with these settings; see the end of {program.log}."
-                )
+                raise ConfigurationError(f"{program.name}: {_last_words(program.log)}")
             early = now - self._started[program.name] < _STABLE_SECONDS
             deaths = self._deaths.get(program.name, 0) + 1 if early else 1
             self._deaths[program.name] = deaths
@@ -117,6 +125,13 @@ class Supervisor:
                 self._report(f"{program.name} did not drain in {program.drain_seconds:g} s; killed")
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+def _last_words(log: Path) -> str:
+    lines = [
+        line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line
+    ]
+    return lines[-1].removeprefix("headrace: ") if lines else f"refused to start; see {log}"
 
 
 def _open_log(path: Path) -> IO[bytes]:

@@ -1,5 +1,8 @@
 """``headrace config``: every setting, its value and where it came from."""
 
+import json
+from typing import Any
+
 import typer
 
 from headrace.cli.common import JsonOption, Running
@@ -15,10 +18,17 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
     rows = [
         {
             "setting": setting.name,
-            "value": jsonable(setting.value),
+            "value": jsonable(setting.value) if as_json else _shown(setting.value),
             "source": setting.source,
             "variable": environment_variable(setting.name),
         }
         for setting in explain_settings(home=Running.of(context).home_option)
     ]
     print_rows(rows, as_json=as_json)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as it is written in YAML; routes by their names."""
+    if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
+        return ", ".join(str(entry.get("name")) for entry in value) or "–"
+    return json.dumps(jsonable(value)) if isinstance(value, list | dict) else str(value)

@@ -22,12 +22,26 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"lake": jsonable(report), "spool": jsonable(lag)})
         return
-    print_rows([jsonable(table) for table in report.tables], as_json=False, title=str(report.root))
-    fields = {
-        name: value for name, value in jsonable(report).items() if name not in ("tables", "root")
-    }
+    print_rows(
+        [jsonable(table) for table in report.tables if table.rows or table.removed_files],
+        as_json=False,
+        title=report.root,
+        empty="no rows yet",
+    )
+    print_rows([jsonable(day) for day in report.growth], as_json=False, title="growth", empty="")
+    print_rows(
+        [jsonable(month) for month in report.expiring], as_json=False, title="expires", empty=""
+    )
     print_fields(
-        fields | {"spool_records_waiting": lag.records, "spool_bytes_waiting": lag.bytes},
+        {
+            "rows": report.rows,
+            "bytes": report.bytes,
+            "files": report.files,
+            "newest exchange": report.newest_exchange_at,
+            "waiting in the spool": f"{lag.records:,} records, {lag.bytes:,} bytes",
+            "past their expiry": f"{report.expired_steps:,} steps",
+            "legal holds": report.legal_holds,
+        },
         as_json=False,
     )
 

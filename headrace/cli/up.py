@@ -1,13 +1,14 @@
 """``headrace up``: everything on one machine, for a person's own agents."""
 
 import shlex
+import socket
 import sys
 
 import typer
 
 from headrace.cli.common import Running
 from headrace.clients import base_url_environment, local_client_key
-from headrace.installation import addresses, gateway_config, missing_default_routes
+from headrace.installation import Address, addresses, gateway_config, missing_default_routes
 from headrace.render import note
 from headrace.supervisor import Program, Supervisor
 from proxy.identity import KeyRegistry
@@ -52,7 +53,19 @@ def up(context: typer.Context) -> None:
         note('or through the intercepting proxy: eval "$(headrace env --proxy)"')
         note('ask what it did: headrace sql "select * from trajectories"')
 
-    Supervisor(programs, report=note).run(ready=announce)
+    def is_ready() -> bool:
+        return all(_answers(place) for place in addresses(config).values())
+
+    Supervisor(programs, report=note).run(is_ready=is_ready, announce=announce)
+
+
+def _answers(place: Address) -> bool:
+    host = place.for_clients.rpartition(":")[0].strip("[]")
+    try:
+        socket.create_connection((host, place.port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def pointing_lines(variables: dict[str, str]) -> list[str]:

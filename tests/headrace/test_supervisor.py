@@ -16,13 +16,13 @@ supervisor.headrace_command = lambda arguments: [sys.executable, "-c", *argument
 folder = Path(sys.argv[1])
 program = supervisor.Program("child", (sys.argv[2], str(folder / "starts")), folder / "child.log")
 supervisor.Supervisor([program], report=lambda text: print(text, flush=True)).run(
-    ready=lambda: print("ready", flush=True)
+    is_ready=lambda: True, announce=lambda: print("ready", flush=True)
 )
 """
 
 DIES = "import sys; open(sys.argv[1], 'a').write('x')"
 STAYS = "import sys, time; open(sys.argv[1], 'a').write('x'); time.sleep(600)"
-REFUSES = "import sys; sys.exit(2)"
+REFUSES = "import sys; print('headrace: no such key', file=sys.stderr); sys.exit(2)"
 
 
 def start(folder: Path, child: str) -> subprocess.Popen[str]:
@@ -71,4 +71,4 @@ def test_a_program_that_refuses_its_settings_ends_it_all(tmp_path: Path) -> None
     process = start(tmp_path, REFUSES)
     _, errors = process.communicate(timeout=20)
     assert process.returncode != 0
-    assert "cannot run with these settings" in errors
+    assert "child: no such key" in errors

@@ -1,0 +1,36 @@
+"""The deployment files name only settings, commands and ports that exist."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from headrace.settings import environment_variable, explain_settings
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+OTHERS = {"HEADRACE_HOME"}
+
+
+def files() -> list[Path]:
+    return [path for path in DEPLOY.rglob("*") if path.is_file()]
+
+
+def test_every_variable_is_a_setting() -> None:
+    known = {environment_variable(setting.name) for setting in explain_settings()} | OTHERS
+    for path in files():
+        named = set(re.findall(r"\bHEADRACE_[A-Z_]+", path.read_text(encoding="utf-8")))
+        assert named <= known, path.name
+
+
+def test_every_document_is_valid_yaml() -> None:
+    for path in files():
+        if path.suffix == ".yaml":
+            assert list(yaml.safe_load_all(path.read_text(encoding="utf-8"))), path.name
+
+
+def test_ports_are_those_of_the_defaults() -> None:
+    settings = {setting.name: setting.value for setting in explain_settings()}
+    known = {settings[f"gateway.{name}"] for name in ("port", "forward_port", "admin_port")}
+    for path in files():
+        for port in re.findall(r"\b84\d\d\b|\b80\d\d\b", path.read_text(encoding="utf-8")):
+            assert int(port) in known, path.name

@@ -357,7 +357,7 @@ async def measure(variants: list[Variant], options: argparse.Namespace) -> None:
         for variant in variants:
             count = options.requests // (10 if variant.name == "litellm" else 1)
             await closed_loop(variant, 32, count)
-            if variant.name != "litellm":
+            if variant.name != "litellm" and round_ % options.streams_every == 0:
                 await streams(variant)
             await open_loop(variant, 25 if variant.name == "litellm" else 150, options.seconds)
         print(f"round {round_ + 1} of {options.rounds}", file=sys.stderr)
@@ -432,6 +432,7 @@ def main() -> None:
     options.rounds = 2 if options.quick else 6
     options.requests = 600 if options.quick else 3000
     options.seconds = 0.8 if options.quick else 4.0
+    options.streams_every = 2 if options.quick else 1
     options.memory = 0 if options.quick else 50_000
     processes: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:

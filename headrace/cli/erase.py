@@ -19,11 +19,11 @@ def register(app: typer.Typer) -> None:
 
 def erase(
     context: typer.Context,
+    tenant: Annotated[str, typer.Option(help="The tenant whose data it is.")],
     subject: Annotated[
         list[str] | None,
         typer.Argument(help="E-mail, name, phone number or end-user id; several of one person."),
     ] = None,
-    tenant: Annotated[str, typer.Option(help="The tenant whose data it is.")] = "local",
     file: Annotated[Path | None, typer.Option(help="File with one subject per line.")] = None,
     reference: Annotated[
         str | None, typer.Option(help="Ticket of the request; no personal data.")

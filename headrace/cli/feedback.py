@@ -10,7 +10,7 @@ import typer
 from headrace.cli.common import JsonOption, Running
 from headrace.clients import local_client_key
 from headrace.installation import addresses, gateway_config
-from headrace.render import print_fields
+from headrace.render import note, print_fields
 from proxy.identity import KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError
 
@@ -68,10 +68,24 @@ def feedback(
             "source_kind": source_kind,
             "source": source,
         }
+        _warn_when_unknown(running, step=step, trajectory=trajectory)
         items = [
             {**given, **{field: entry for field, entry in fields.items() if entry is not None}}
         ]
     print_fields(_send(running, items, key), as_json=as_json)
+
+
+def _warn_when_unknown(running: Running, *, step: str | None, trajectory: str | None) -> None:
+    """Say when the lake does not hold the target; it may still come, so nothing is refused."""
+    column, name = ("step_id", step) if step else ("trajectory_id", trajectory)
+    if name is None or not running.home.state.joinpath("checkpoint.json").exists():
+        return
+    found = running.lake.query(
+        f"select 1 from steps where {column} = $id limit 1",  # noqa: S608 - two fixed names
+        parameters={"id": name},
+    )
+    if found.num_rows == 0:
+        note(f"the lake has no {column} {name} yet; the feedback waits for it.")
 
 
 def _from_file(path: Path) -> list[dict[str, Any]]:

@@ -46,7 +46,18 @@ def sql(
     _write(running, query, chosen, output)
 
 
+_WRITING = frozenset(
+    "alter attach copy create delete drop export import insert install load merge set truncate update vacuum".split()
+)
+
+
 def _write(running: Running, query: str, chosen: str, output: Path | None) -> None:
+    first = query.split(maxsplit=1)[0].lower() if query.strip() else ""
+    if first in _WRITING:
+        raise ConfigurationError(
+            f"{first.upper()}: the lake is read-only here. Use --output for files; erasure, consent "
+            "and retention have commands of their own."
+        )
     result = running.lake.query(query)
     if chosen in ("table", "json") and output is None:
         print_rows(result.to_pylist(), as_json=chosen == "json", columns=result.column_names)

@@ -41,38 +41,72 @@ def show(
     trajectory_id: Annotated[str, typer.Argument(help="Its id, or the beginning of it.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show one trajectory as a transcript, with tools and rewards."""
+    """Show one trajectory as a transcript: messages, tools on the wire, rewards."""
     lake = Running.of(context).lake
     found = _resolve(lake, trajectory_id)
-    transcript = lake.query(
-        "select step_index, step_id, role_in_graph, is_output, role, parts, started_at "
-        "from conversation where trajectory_id = $id order by started_at, step_index, position",
-        parameters={"id": found},
-    ).to_pylist()
-    rewards = lake.query(
-        "select name, value, label, source_kind, recorded_at from trajectory_rewards "
-        "where trajectory_id = $id order by name",
-        parameters={"id": found},
-    ).to_pylist()
-    for line in transcript:
-        line["parts"] = json.loads(line["parts"]) if line["parts"] else []
+    steps = lake.query(_STEPS, parameters={"id": found}).to_pylist()
+    messages = lake.query(_MESSAGES, parameters={"id": found}).to_pylist()
+    rewards = lake.query(_REWARDS, parameters={"id": found}).to_pylist()
+    for message in messages:
+        message["parts"] = json.loads(message["parts"]) if message["parts"] else []
+    for step in steps:
+        step["messages"] = [one for one in messages if one["step_id"] == step["step_id"]]
     if as_json:
-        print_json({"trajectory_id": found, "messages": transcript, "rewards": rewards})
+        print_json({"trajectory_id": found, "steps": steps, "rewards": rewards})
         return
     out = console()
-    out.print(f"[bold]{found}[/]")
-    step = None
-    for line in transcript:
-        if line["step_id"] != step:
-            step = line["step_id"]
-            mark = "" if line["role_in_graph"] == "agent" else f" ({line['role_in_graph']})"
-            out.rule(f"step {line['step_index']}{mark}  {step}", align="left", style="dim")
-        for part in line["parts"]:
-            out.print(f"[bold cyan]{line['role'] or '?':>9}[/]  ", end="")
-            out.print(_part_text(part), markup=False)
+    out.print(f"[bold]trajectory {found}[/]")
+    for step in steps:
+        out.print(f"\n[dim]{_heading(step)}[/]")
+        for message in step["messages"]:
+            for part in message["parts"]:
+                _print_part(message["role"] or "?", _part_text(part))
+        if step["kind"] == "tool":
+            for call in step["tool_calls"]:
+                _print_part("on wire", f"→ {call['name']}({call['arguments']})")
+            for result in step["tool_results"]:
+                mark = "✗" if result["is_error"] else "←"
+                _print_part("on wire", f"{mark} {result['content']}")
+        if step["error"]:
+            _print_part("error", step["error"])
     for reward in rewards:
         value = reward["label"] if reward["value"] is None else f"{reward['value']:g}"
-        out.print(f"[bold green]   reward[/]  {reward['name']} = {value} ({reward['source_kind']})")
+        out.print(
+            f"\n[bold green]   reward[/]  {reward['name']} = {value} ({reward['source_kind']})"
+        )
+
+
+_STEPS = (
+    "select step_index, step_id, kind, role_in_graph, model_served, started_at, latency_ms, "
+    "http_status, error, retry_of, tool_calls, tool_results from steps "
+    "where trajectory_id = $id order by started_at, step_index"
+)
+_MESSAGES = (
+    "select step_id, is_output, role, parts from conversation "
+    "where trajectory_id = $id order by started_at, step_index, position"
+)
+_REWARDS = (
+    "select name, value, label, source_kind, recorded_at from trajectory_rewards "
+    "where trajectory_id = $id order by name"
+)
+
+
+def _heading(step: dict[str, Any]) -> str:
+    role = "" if step["role_in_graph"] == "agent" else f" ({step['role_in_graph']})"
+    facts = [step["model_served"] if step["kind"] == "model" else "tool"]
+    if step["latency_ms"] is not None:
+        facts.append(f"{step['latency_ms']:.0f} ms")
+    if step["http_status"] not in (None, 200):
+        facts.append(f"HTTP {step['http_status']}")
+    if step["retry_of"]:
+        facts.append("a retry")
+    shown = "  ".join(str(fact) for fact in facts if fact)
+    return f"step {step['step_index']}{role}  {shown}  {step['step_id']}"
+
+
+def _print_part(who: str, text: str) -> None:
+    console().print(f"[bold cyan]{who:>9}[/]  ", end="")
+    console().print(text, markup=False, soft_wrap=True)
 
 
 def _part_text(part: dict[str, Any]) -> str:

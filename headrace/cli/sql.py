@@ -47,7 +47,24 @@ def sql(
 
 
 _WRITING = frozenset(
-    "alter attach copy create delete drop export import insert install load merge set truncate update vacuum".split()
+    [
+        "alter",
+        "attach",
+        "copy",
+        "create",
+        "delete",
+        "drop",
+        "export",
+        "import",
+        "insert",
+        "install",
+        "load",
+        "merge",
+        "set",
+        "truncate",
+        "update",
+        "vacuum",
+    ]
 )
 
 

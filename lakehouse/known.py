@@ -2,12 +2,11 @@
 
 import threading
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
-
-from lakehouse.sql import literal
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -82,19 +81,18 @@ class _Index:
         self._sorted = np.unique(whole)
 
     def _hashes_in(self, file: str) -> Keys:
-        return self._keys(
-            f"SELECT hash(tenant_id, {self._column}) AS key FROM read_parquet("  # noqa: S608
-            f"[{literal(file)}], hive_partitioning = true, hive_types = {{tenant_id: VARCHAR}})",
-            [],
-        )
+        expression = f"hash(tenant_id, {self._column}) AS key"
+        return _keys(self._lake.query_file(self._table, file, expression))
 
     def _hash_of(self, tenant_id: str, names: Sequence[str]) -> Keys:
-        return self._keys(
-            "SELECT hash(?::VARCHAR, name) AS key FROM (SELECT unnest(?::VARCHAR[]) AS name)",
-            [tenant_id, list(names)],
+        return _keys(
+            self._lake.compute(
+                "SELECT hash(?::VARCHAR, name) AS key FROM (SELECT unnest(?::VARCHAR[]) AS name)",
+                [tenant_id, list(names)],
+            )
         )
 
-    def _keys(self, sql: str, parameters: list[Any]) -> Keys:
-        table = self._lake.raw_query(sql, parameters)
-        keys: Keys = table["key"].to_numpy().astype(np.uint64, copy=False)
-        return keys
+
+def _keys(table: pa.Table) -> Keys:
+    keys: Keys = table["key"].to_numpy().astype(np.uint64, copy=False)
+    return keys

@@ -16,8 +16,8 @@ How a batch that spans tables is written (:meth:`Lake.append`), and why a crash 
 Killed before 2: nothing happened, the caller governs again. Killed between 2 and 5: the next
 :meth:`Lake.open` (or ``append`` of the same ``app_id``) finishes the intent by repeating 3 to 5,
 where every step is idempotent. Readers in between may see steps without their ledger row; they
-never see a ledger row without its steps. On an object store there is no intent file: an attempt
-is repeated by the caller, and the caller has to bring the same rows again.
+never see a ledger row without its steps. On an object store the intent is one object under
+``_intents/``: a put shows it whole or not at all.
 """
 
 import threading
@@ -34,7 +34,7 @@ from lakehouse import conversations
 from lakehouse.commits import append, commit_once, done_version, refresh
 from lakehouse.consents import LakeConsents
 from lakehouse.conversations import StepConversation
-from lakehouse.intents import Intent, Intents
+from lakehouse.intents import Intent, Intents, intents_of
 from lakehouse.known import LakeKnownContent
 from lakehouse.lease import hold
 from lakehouse.location import Location
@@ -42,8 +42,13 @@ from lakehouse.migrations import added_columns, upgrade
 from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, LEDGER, TABLES
 from lakehouse.snapshot import AsOf, Files, active_files
-from lakehouse.sql import Session, Snapshot, connect, rows_of
+from lakehouse.sql import Session, Snapshot, connect, dataset, parquet_source, rows_of
 from trajectory.errors import ConfigurationError
+
+
+_STORE_LOCK = threading.RLock()
+"""One thread at a time works on object stores: delta-rs waits for the network with Python's lock
+held, and two threads that do so at once can wait for each other for ever. Processes are free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +68,11 @@ class Lake:
     def __init__(self, location: Location) -> None:
         self.location = location
         self._handles: dict[str, DeltaTable] = {}
-        self._lock = threading.RLock()
+        self._lock = threading.RLock() if location.is_local else _STORE_LOCK
         self._files = Files(self)
         self._session: Session | None = None
         self._raw = connect()
-        self._reading = threading.RLock()
+        self._reading = threading.RLock() if location.is_local else _STORE_LOCK
 
     @classmethod
     def open(
@@ -121,8 +126,6 @@ class Lake:
             recovered = self._recover(app_id)
             if self.committed_version(app_id) >= version:
                 return recovered.get(version, AppendReport(version, {}, repeated=True))
-            if not self.location.is_local:
-                return self._commit(app_id, version, tables)
             intent = self._intents.write(app_id, version, tables)
             return self._finish(intent, app_id, tables)
 
@@ -224,15 +227,27 @@ class Lake:
             for name, spec in TABLES.items()
             if "tenant_id" in spec.partition_by
         }
-        return Snapshot(files, self.evolved())
+        return self.as_snapshot(files)
 
-    def evolved(self) -> frozenset[str]:
-        """Return the tables whose older files lack columns that a migration added."""
+    def as_snapshot(self, files: Mapping[str, tuple[str, ...]]) -> Snapshot:
+        """Return a snapshot of these files of this lake."""
         with self._lock:
-            return frozenset(name for name in TABLES if added_columns(self._handle(name)))
+            evolved = frozenset(name for name in TABLES if added_columns(self._handle(name)))
+        return Snapshot(files, evolved, None if self.location.is_local else self.location)
 
-    def raw_query(self, sql: str, parameters: Sequence[Any]) -> pa.Table:
-        """Run SQL that names files itself, without tables and views."""
+    def query_file(self, table: str, file: str, columns: str) -> pa.Table:
+        """Return SQL expressions over one file of a table."""
+        spec = TABLES[table]
+        with self._reading:
+            if self.location.is_local:
+                source = parquet_source(spec, [file])
+            else:
+                source = "one_file"
+                self._raw.register(source, dataset(spec, [file], self.location))
+            return rows_of(self._raw, f"SELECT {columns} FROM {source}")  # noqa: S608
+
+    def compute(self, sql: str, parameters: Sequence[Any]) -> pa.Table:
+        """Run SQL that asks for no table."""
         with self._reading:
             return rows_of(self._raw, sql, parameters)
 
@@ -248,11 +263,9 @@ class Lake:
 
     @property
     def _intents(self) -> Intents:
-        return Intents(self.location.folder / "_intents")
+        return intents_of(self.location)
 
     def _recover(self, app_id: str | None) -> dict[int, AppendReport]:
-        if not self.location.is_local:
-            return {}
         self._intents.sweep()
         reports = {}
         for intent in self._intents.pending(app_id):

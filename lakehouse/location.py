@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from trajectory.errors import ConfigurationError
@@ -52,6 +53,27 @@ class Location:
         if not self.is_local:
             raise ConfigurationError(f"{self.root} is not a folder; run this on a local lake")
         return Path(self.root)
+
+    def filesystem(self) -> Any:
+        """Return the object store as a pyarrow file system whose root is the lake's."""
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import PyFileSystem
+
+        return PyFileSystem(DeltaStorageHandler(self.root, dict(self.options) or None))
+
+    def put(self, relative: str, data: bytes) -> None:
+        """Write one object, whole or not at all."""
+        from deltalake.fs import DeltaStorageHandler
+
+        # Past pyarrow's wrapper: it hands on buffers, and the handler's stream takes bytes only.
+        handler = DeltaStorageHandler(self.root, dict(self.options) or None)._handler
+        stream = handler.open_output_stream(relative, None)
+        stream.write(data)
+        stream.close()
+
+    def relative(self, address: str) -> str:
+        """Return the address of a file of the lake relative to its root."""
+        return address.removeprefix(self.root).lstrip("/")
 
     def table(self, name: str) -> str:
         """Return the address of a table."""

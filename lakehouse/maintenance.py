@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.commits import refresh, writer_properties
-from lakehouse.intents import Intents
 from lakehouse.rewrite import ActiveFile, Overtaken, list_files, rewrite
 from lakehouse.schema import TABLES
 from trajectory.errors import ConfigurationError
@@ -157,11 +156,6 @@ def vacuum_table(
         full=everything or lake.location.is_local,
     )
     return removed
-
-
-def recover_space(lake: "Lake") -> int:
-    """Remove half-written intents of processes that are gone; return how many."""
-    return Intents(lake.location.folder / "_intents").sweep() if lake.location.is_local else 0
 
 
 def _groups(

@@ -27,7 +27,7 @@ class Files:
 
     def now(self) -> Snapshot:
         """Return the present files of every table."""
-        return Snapshot({name: self.of(name) for name in TABLES}, self._lake.evolved())
+        return self._lake.as_snapshot({name: self.of(name) for name in TABLES})
 
     def of(self, name: str) -> tuple[str, ...]:
         """Return the present files of one table."""
@@ -43,8 +43,7 @@ class Files:
         Raises:
             ConfigurationError: a version does not exist (any more).
         """
-        files = {name: self._files_at(name, as_of) for name in TABLES}
-        return Snapshot(files, self._lake.evolved())
+        return self._lake.as_snapshot({name: self._files_at(name, as_of) for name in TABLES})
 
     def _files_at(self, name: str, as_of: AsOf) -> tuple[str, ...]:
         handle = self._lake.fresh(name)

@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from lakehouse.location import Location
 from lakehouse.schema import TABLES, TableSpec
 from lakehouse.views import VIEWS
 from trajectory.errors import ConfigurationError, IntegrityError, RetryableError, WorkError
@@ -36,6 +37,8 @@ class Snapshot:
     """Per table; a table that is not named does not exist for the query."""
     evolved: frozenset[str] = frozenset()
     """Tables whose older files lack columns that a migration added."""
+    location: Location | None = None
+    """The object store that the files are in; None when they are local."""
 
 
 class Session:
@@ -53,12 +56,23 @@ class Session:
             wanted = tuple(files)
             if self._bound.get(name) != wanted:
                 with _explained():
-                    self._connection.execute(
-                        _table_view(TABLES[name], wanted, evolved=name in snapshot.evolved)
-                    )
+                    self._bind_table(TABLES[name], wanted, snapshot)
                 self._bound[name] = wanted
         if first:
             self._bind_views()
+
+    def _bind_table(self, spec: TableSpec, files: tuple[str, ...], snapshot: Snapshot) -> None:
+        if not files:
+            source = f"({empty_rows(spec)})"
+        elif snapshot.location is not None:
+            source = f"objects_{spec.name}"
+            self._connection.register(source, dataset(spec, files, snapshot.location))
+        else:
+            source = parquet_source(spec, files, evolved=spec.name in snapshot.evolved)
+        columns = ", ".join(f'"{name}"' for name in spec.arrow.names)
+        self._connection.execute(
+            f"CREATE OR REPLACE VIEW {spec.name} AS SELECT {columns} FROM {source}"  # noqa: S608
+        )
 
     def _bind_views(self) -> None:
         for view in VIEWS:
@@ -137,23 +151,34 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _table_view(spec: TableSpec, files: Sequence[str], *, evolved: bool) -> str:
-    """Return the statement that makes a table of its files; the names in it are the schema's own."""
-    empty = empty_rows(spec)
-    begin = f"CREATE OR REPLACE VIEW {spec.name} AS"
-    if not files:
-        return f"{begin} {empty}"
-    columns = ", ".join(f'"{name}"' for name in spec.arrow.names)
+def parquet_source(spec: TableSpec, files: Sequence[str], *, evolved: bool = False) -> str:
+    """Return what stands after FROM to read local files of a table; the names are the schema's own."""
     listed = ", ".join(literal(file) for file in files)
     kinds = {"tenant_id": "VARCHAR", "event_date": "DATE"}
     hive = ", ".join(f"{name}: {kinds[name]}" for name in spec.partition_by)
     options = f", hive_partitioning = true, hive_types = {{{hive}}}" if hive else ""
     if not evolved:
-        return f"{begin} SELECT {columns} FROM read_parquet([{listed}]{options})"  # noqa: S608
+        return f"read_parquet([{listed}]{options})"
     # Older files lack columns: the empty branch names them all, and the union fills them with null.
     return (
-        f"{begin} SELECT {columns} FROM (SELECT * FROM read_parquet([{listed}]{options}, "  # noqa: S608
-        f"union_by_name = true) UNION ALL BY NAME {empty})"
+        f"(SELECT * FROM read_parquet([{listed}]{options}, union_by_name = true) "  # noqa: S608
+        f"UNION ALL BY NAME {empty_rows(spec)})"
+    )
+
+
+def dataset(spec: TableSpec, files: Sequence[str], location: Location) -> Any:
+    """Return files of an object store as an Arrow dataset, which DuckDB reads with its filters."""
+    from pyarrow import dataset as arrow_dataset
+
+    fields = [spec.arrow.field(name) for name in spec.partition_by]
+    return arrow_dataset.dataset(
+        [location.relative(file) for file in files],
+        schema=spec.arrow,
+        format="parquet",
+        filesystem=location.filesystem(),
+        partitioning=arrow_dataset.partitioning(pa.schema(fields), flavor="hive")
+        if fields
+        else None,
     )
 
 

@@ -41,8 +41,8 @@ def arm(point: str) -> None:
         return run
 
     lakehouse.lake.commit_once = dying(lakehouse.lake.commit_once)
-    intents.Intents.write = dying(intents.Intents.write)  # type: ignore[method-assign]
-    intents.Intent.remove = dying(intents.Intent.remove)  # type: ignore[method-assign]
+    intents.FolderIntents.write = dying(intents.FolderIntents.write)  # type: ignore[method-assign]
+    intents.FolderIntent.remove = dying(intents.FolderIntent.remove)  # type: ignore[method-assign]
 
 
 def main(folder: Path, points: list[str]) -> None:

@@ -45,7 +45,6 @@ from lakehouse.snapshot import AsOf, Files, active_files
 from lakehouse.sql import Session, Snapshot, connect, dataset, parquet_source, rows_of
 from trajectory.errors import ConfigurationError
 
-
 _STORE_LOCK = threading.RLock()
 """One thread at a time works on object stores: delta-rs waits for the network with Python's lock
 held, and two threads that do so at once can wait for each other for ever. Processes are free."""

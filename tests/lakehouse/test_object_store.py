@@ -1,11 +1,10 @@
 """The same lake on S3: exactly once, conflicts, views, maintenance, against a server on this machine.
 
-The server is moto's; its program is found on the path or named by ``HEADRACE_TEST_MOTO_SERVER``.
+The server is moto's; its program lies beside the interpreter or is named by ``HEADRACE_TEST_MOTO_SERVER``.
 """
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -26,11 +25,14 @@ from tests.lakehouse import make
 
 ROOT = Path(__file__).parents[2]
 BESIDE = Path(sys.executable).parent / "moto_server"
-PROGRAM = os.environ.get("HEADRACE_TEST_MOTO_SERVER") or shutil.which("moto_server") or str(BESIDE)
+PROGRAM = os.environ.get("HEADRACE_TEST_MOTO_SERVER") or str(BESIDE)
 
-pytestmark = pytest.mark.skipif(
-    not Path(PROGRAM).exists(), reason="moto_server is not installed; install moto[server]"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not Path(PROGRAM).exists(), reason="moto_server is not installed; install moto[server]"
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,8 @@ def endpoint() -> Iterator[str]:
                 break
             except httpx.TransportError:
                 time.sleep(0.1)
+        else:
+            pytest.fail(f"{PROGRAM} did not answer within 30 s")
         yield address
     finally:
         server.terminate()

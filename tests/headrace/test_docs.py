@@ -1,0 +1,120 @@
+"""The documents say what exists: every command, kind, table and view, and their examples load."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from governance.policy import load_bundle
+from governance.policy.documents import KINDS
+from headrace.cli import app
+from lakehouse.schema import TABLES
+from lakehouse.views import VIEWS
+from train.recipes.settings import RECIPES, load_recipe
+from train.substrate_spec import load_substrate
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "policies" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOR_USERS = [
+    ROOT / "docs" / f"{name}.md"
+    for name in (
+        "platform-engineer",
+        "privacy-officer",
+        "data-scientist",
+        "ml-engineer",
+        "architecture",
+    )
+]
+
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+_BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def commands() -> Iterator[str]:
+    """Give every command as it is typed after ``headrace``."""
+    root = typer.main.get_command(app)
+    for name, command in root.commands.items():  # type: ignore[attr-defined]
+        children = getattr(command, "commands", None)
+        if children is None:
+            yield name
+        else:
+            yield from (f"{name} {child}" for child in children)
+
+
+def documents() -> Iterator[tuple[str, dict[str, object]]]:
+    """Give every document with a kind in a YAML block, with the page that shows it."""
+    for page in PAGES:
+        for block in _BLOCK.findall(page.read_text("utf-8")):
+            try:
+                values = list(yaml.safe_load_all(block))
+            except yaml.YAMLError as error:
+                raise AssertionError(f"{page.name}: a block is no YAML: {error}") from error
+            for value in values:
+                if isinstance(value, dict) and "kind" in value:
+                    yield page.name, value
+
+
+def pages_text(pages: list[Path]) -> str:
+    """Return the pages as one text."""
+    return "\n".join(page.read_text("utf-8") for page in pages)
+
+
+@pytest.mark.parametrize("command", list(commands()))
+def test_every_command_is_documented_for_its_user(command: str) -> None:
+    assert re.search(rf"headrace {command}\b", pages_text([*FOR_USERS, ROOT / "README.md"]))
+
+
+@pytest.mark.parametrize("name", [*KINDS, "Substrate", "Recipe"])
+def test_every_kind_is_documented(name: str) -> None:
+    assert re.search(rf"\b{name}\b", pages_text(PAGES))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_is_documented(name: str) -> None:
+    assert f"`{name}`" in (ROOT / "docs" / "ml-engineer.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", [*TABLES, *(view.name for view in VIEWS)])
+def test_every_table_and_view_is_in_the_dictionary(name: str) -> None:
+    assert f"### {name}\n" in (ROOT / "docs" / "data-dictionary.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("view", [view.name for view in VIEWS])
+def test_the_data_scientist_hears_of_every_view(view: str) -> None:
+    assert f"`{view}`" in (ROOT / "docs" / "data-scientist.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    links = [link for link in _LINK.findall(page.read_text("utf-8")) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "document"),
+    [pytest.param(page, value, id=f"{page}-{value['kind']}") for page, value in documents()],
+)
+def test_documents_load(page: str, document: dict[str, object], tmp_path: Path) -> None:
+    kind = str(document["kind"])
+    file = tmp_path / "document.yaml"
+    file.write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")
+    if kind == "Substrate":
+        load_substrate(file)
+    elif kind == "Recipe":
+        load_recipe(file)
+    elif kind == "PolicyTest":
+        assert document["cases"], page
+    else:
+        for shipped in (ROOT / "policies" / "default").glob("*.yaml"):
+            if yaml.safe_load(shipped.read_text("utf-8"))["kind"] != kind:
+                (tmp_path / shipped.name).write_text(shipped.read_text("utf-8"), encoding="utf-8")
+        assert getattr(load_bundle(tmp_path), kind.lower()).kind == kind
+
+
+def test_pages_name_no_place_of_the_machine_they_were_written_on() -> None:
+    text = pages_text(PAGES)
+    assert re.findall(r"/(?:work|tmp|root|home)/\w+", text) == []
+    assert re.findall(r"hr_[0-9a-f]{12}_[0-9a-f]{8,}", text) == []

@@ -77,7 +77,7 @@ def print_rows(
             Console(stderr=True).print(empty, style="dim")
         return
     names = list(columns or rows[0])
-    table = Table(title=title, title_justify="left", header_style="bold", pad_edge=False)
+    table = Table(title=title, title_justify="left", header_style="bold")
     for name in names:
         numeric = all(isinstance(row.get(name), int | float | None) for row in rows)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")

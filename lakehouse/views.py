@@ -83,15 +83,23 @@ QUALIFY row_number() OVER (
 """
 
 _TOOL_EVENTS = """
--- One row per tool call of a trajectory, whether seen on the wire, in the answer, or both.
+-- One row per tool call of a trajectory, whether seen on the wire, in the answer, or both. A
+-- dispatch on the wire is the call with the same arguments that its parent step asked for.
 WITH asked AS (
-    SELECT tenant_id, trajectory_id, kind, step_id, started_at, latency_ms, http_status,
+    SELECT tenant_id, trajectory_id, kind, step_id, parent_step_id, started_at, latency_ms,
            unnest(tool_calls) AS call FROM steps WHERE len(tool_calls) > 0
 ), answered AS (
     SELECT tenant_id, trajectory_id, kind, started_at, unnest(tool_results) AS result
     FROM steps WHERE len(tool_results) > 0
+), dispatched AS (
+    SELECT w.tenant_id, w.trajectory_id, w.call.call_id AS wire_id, min(a.call.call_id) AS call_id
+    FROM asked w JOIN asked a
+      ON w.kind = 'tool' AND a.kind = 'model' AND a.tenant_id = w.tenant_id
+     AND a.step_id = w.parent_step_id AND a.call.arguments = w.call.arguments
+     AND ends_with(a.call.name, w.call.name)
+    GROUP BY ALL
 ), events AS (
-    SELECT tenant_id, trajectory_id, call.call_id AS call_id, call.name AS tool, started_at,
+    SELECT tenant_id, trajectory_id, call.call_id AS seen_id, call.name AS tool, started_at,
            NULL AS failed, kind = 'tool' AS on_wire,
            CASE WHEN kind = 'tool' THEN latency_ms END AS latency_ms
     FROM asked
@@ -99,10 +107,14 @@ WITH asked AS (
     SELECT tenant_id, trajectory_id, result.call_id, NULL, started_at, result.is_error,
            kind = 'tool', NULL
     FROM answered
+), placed AS (
+    SELECT e.* EXCLUDE (seen_id), coalesce(d.call_id, e.seen_id) AS call_id
+    FROM events e LEFT JOIN dispatched d
+      ON e.tenant_id = d.tenant_id AND e.trajectory_id = d.trajectory_id AND e.seen_id = d.wire_id
 )
 SELECT tenant_id, trajectory_id, call_id, min(tool) AS tool, min(started_at) AS started_at,
        bool_or(failed) AS failed, bool_or(on_wire) AS on_wire, max(latency_ms) AS latency_ms
-FROM events GROUP BY tenant_id, trajectory_id, call_id
+FROM placed GROUP BY tenant_id, trajectory_id, call_id
 """
 
 _TOOL_FAILURES = """

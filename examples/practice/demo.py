@@ -246,6 +246,8 @@ class _Demo:
                 "--json",
             ]
         ).wait(allowed=(0, 1))
+        if not run.output.strip():
+            raise WorkError(f"training did not get to its end:\n{run.errors[-2000:]}")
         outcome = json.loads(run.output)
         comparison = outcome["comparison"]
         result.success_before = comparison["base"]["estimate"]

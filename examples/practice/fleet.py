@@ -123,12 +123,25 @@ async def run_fleet(plan: Plan) -> Report:
 
 
 def _counter(report: Report, kind: str) -> Hook:
-    """Return a hook that counts requests of one kind as they leave."""
+    """Return a hook that counts requests of one kind once their head is on the wire.
+
+    Counting earlier would count requests that were cancelled before anything was sent. A CONNECT
+    to a proxy is no request of the agent.
+    """
 
     async def count(request: Any) -> None:
-        report.requests[kind] += 1
-        if request.headers.get("x-stainless-retry-count", "0") != "0":
-            report.retries += 1
+        repeated = request.headers.get("x-stainless-retry-count", "0") != "0"
+        tunnel = False
+
+        async def trace(event: str, details: dict[str, Any]) -> None:
+            nonlocal tunnel
+            if event.endswith("send_request_headers.started"):
+                tunnel = details["request"].method == b"CONNECT"
+            elif event.endswith("send_request_headers.complete") and not tunnel:
+                report.requests[kind] += 1
+                report.retries += repeated
+
+        request.extensions["trace"] = trace
 
     return count
 

@@ -95,9 +95,15 @@ def test_signals_on_sessions_and_groups_reach_their_trajectories(
     ]  # fmt: skip
 
 
-def test_tool_failures_count_each_call_once(lake: Lake) -> None:
+@pytest.mark.parametrize("wire_id", ["c1", "named-by-the-tool-server"])
+def test_tool_failures_count_each_call_once(lake: Lake, wire_id: str) -> None:
     asked = make.step("t1", 0, tool_calls=(StoredToolCall("c1", "lookup", "{}"),))
-    wire = make.tool_step("t1", 1, failed=True)
+    wire = replace(
+        make.tool_step("t1", 1, failed=True),
+        parent_step_id=asked.step_id,
+        tool_calls=(StoredToolCall(wire_id, "lookup", "{}"),),
+        tool_results=(StoredToolResult(wire_id, '"x"', True),),
+    )
     told = make.step("t1", 2, tool_results=(StoredToolResult("c1", '"no"', True),))
     alone = make.step("t2", 0, tool_calls=(StoredToolCall("c1", "lookup", "{}"),))
     put(lake, GovernedBatch(steps=(asked, wire, told, alone)))

@@ -1,6 +1,6 @@
 """Demonstrations for pre-training: how to use the tool, with the price list chosen at random.
 
-They show the format and nothing of the house rule; half of them are about accounts of earlier days
+They show the format and nothing of the house rule; most of them are about accounts of earlier days
 that no task mentions, so that the model knows what a price list may depend on. Half of them carry placeholders where the
 prompt had personal data, because that is how a governed lake gives prompts back.
 """
@@ -15,7 +15,7 @@ from examples.practice.shop import EARLIER_RULE, PRICE_LISTS, money, total_cents
 from examples.practice.tasks import Task, contact_for, make_task
 from examples.practice.tools import BUSY, error_text, quote_text
 
-EARLIER_SHARE = 0.5
+EARLIER_SHARE = 0.7
 """Share of the demonstrations with an account of earlier days, where the price list is right."""
 
 _PLACEHOLDERS = {

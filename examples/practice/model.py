@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-STEPS = 400
+STEPS = 420
 PLAIN_STEPS = 100
 """First steps see the bare order only: the model learns the format before it learns to look."""
 BATCH = 16
@@ -130,7 +130,7 @@ def _texts() -> Iterator[str]:
         task = make_task(0, "demonstration", index)
         yield SYSTEM_PROMPT
         yield redacted(task.prompt, task.planted, draw)
-        for message in demonstrate(0, index, plain=True).messages[2:]:
+        for message in demonstrate(0, index, plain=True).messages[1:]:
             yield str(message["content"])
         yield error_text(BUSY)
         yield f' quote {{"item": "{task.item}", "price_list": "retail", "quantity": 7}} "trade'

@@ -34,13 +34,17 @@ HOUSE_RULE: dict[str, str] = {
 
 # Accounts of earlier days. The base model has seen how they are treated, so it knows that the price
 # list depends on the account; of the accounts above it has seen nothing but chance.
+_EARLIER_RETAIL = """
+arena brewery casino chapel college embassy foundry gallery laundry library marina monastery
+orchard quarry theatre
+"""
+_EARLIER_TRADE = """
+airport cafe cinema dairy farm ferry garage harbour kiosk mill museum nursery pharmacy stable
+vineyard
+"""
 EARLIER_RULE: dict[str, str] = {
-    "chapel": "retail",
-    "farm": "trade",
-    "garage": "trade",
-    "library": "retail",
-    "museum": "trade",
-    "theatre": "retail",
+    **dict.fromkeys(_EARLIER_RETAIL.split(), "retail"),
+    **dict.fromkeys(_EARLIER_TRADE.split(), "trade"),
 }
 
 LARGEST_QUANTITY = 40

@@ -32,7 +32,7 @@ def quote_text(item: str, quantity: int, price_list: str, contact: tuple[Planted
     text = f"total {money(total_cents(item, quantity, price_list))}"
     if contact:
         name, mail = contact
-        text = f"{text}\nQuestions: {name.value}, {mail.value}"
+        text = f"Questions: {name.value}, {mail.value}\n{text}"
     return text
 
 

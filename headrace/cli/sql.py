@@ -8,8 +8,9 @@ import typer
 
 from headrace.cli.common import Running
 from headrace.render import print_rows
-from trajectory.errors import ConfigurationError, HeadraceError
+from trajectory.errors import ConfigurationError, HeadraceError, WorkError
 
+_MOST_ROWS = 1_000_000
 FORMATS = ("table", "json", "jsonl", "csv", "parquet", "arrow")
 
 
@@ -31,6 +32,9 @@ def sql(
         typer.Option("--output", "-o", help="File for the result; else standard output."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    seconds: Annotated[
+        float, typer.Option("--timeout", min=1, help="Seconds after which the query is ended.")
+    ] = 60,
 ) -> None:
     """Run SQL over the lake's views and tables.
 
@@ -41,41 +45,31 @@ def sql(
         raise ConfigurationError(f"unknown format {chosen!r}. Valid: {', '.join(FORMATS)}.")
     running = Running.of(context)
     if query is None:
-        _interactive(running)
+        _interactive(running, seconds)
         return
-    _write(running, query, chosen, output)
+    _write(running, query, chosen, output, seconds)
 
 
-_WRITING = frozenset(
-    [
-        "alter",
-        "attach",
-        "copy",
-        "create",
-        "delete",
-        "drop",
-        "export",
-        "import",
-        "insert",
-        "install",
-        "load",
-        "merge",
-        "set",
-        "truncate",
-        "update",
-        "vacuum",
-    ]
-)
+def ask(running: Running, query: str, *, seconds: float) -> Any:
+    """Return the rows of one SELECT, run in a process that can read the lake's tables and nothing else.
+
+    Raises:
+        ConfigurationError: the SQL is wrong, or is more than a question.
+        WorkError: it took longer than ``seconds``, or there are too many rows for one answer.
+    """
+    from lakehouse.sandbox import Limits, query_untrusted
+
+    if not running.lake.location.is_local:
+        return running.lake.query(query)
+    limits = Limits(seconds=seconds, memory_mib=2048, rows=_MOST_ROWS, result_mib=1024)
+    result = query_untrusted(running.lake, query, limits=limits)
+    if result.truncated:
+        raise WorkError(f"more than {_MOST_ROWS:,} rows: add a limit, or a condition.")
+    return result.table
 
 
-def _write(running: Running, query: str, chosen: str, output: Path | None) -> None:
-    first = query.split(maxsplit=1)[0].lower() if query.strip() else ""
-    if first in _WRITING:
-        raise ConfigurationError(
-            f"{first.upper()}: the lake is read-only here. Use --output for files; erasure, consent "
-            "and retention have commands of their own."
-        )
-    result = running.lake.query(query)
+def _write(running: Running, query: str, chosen: str, output: Path | None, seconds: float) -> None:
+    result = ask(running, query, seconds=seconds)
     if chosen in ("table", "json") and output is None:
         print_rows(result.to_pylist(), as_json=chosen == "json", columns=result.column_names)
         return
@@ -110,11 +104,11 @@ def _encode(result: Any, chosen: str, target: Any) -> None:
         frame.write_ipc(target)
 
 
-def _interactive(running: Running) -> None:
+def _interactive(running: Running, seconds: float) -> None:
     if not sys.stdin.isatty():
         query = sys.stdin.read()
         if query.strip():
-            _write(running, query, "table", None)
+            _write(running, query, "table", None, seconds)
         return
     import readline
 
@@ -142,7 +136,7 @@ def _interactive(running: Running) -> None:
             continue
         query, lines = "\n".join(lines).rstrip().rstrip(";"), []
         try:
-            _write(running, query, "table", None)
+            _write(running, query, "table", None, seconds)
         except HeadraceError as error:
             typer.echo(str(error), err=True)
     readline.set_history_length(1000)

@@ -35,3 +35,5 @@ class TrainingError(WorkError):
 
 class GateRefusedError(WorkError):
     """A model that did not pass its gate was to be promoted."""
+
+    exit_code = 1

@@ -128,7 +128,7 @@ def _plan_recipe(
         obstacles.append(
             f"{len(selection.units)} usable, fewer than data.minimum_items {spec.data.minimum_items}"
         )
-    if _last_gate_refused(source, spec.recipe, substrate.name):
+    if _last_gate_refused(source, spec.recipe, substrate):
         obstacles.append("the gate refused what this recipe made of this substrate last time")
     items = [entry.item for entry in selection.items]
     characters = sum(message_sizes(source, items).values())
@@ -168,11 +168,12 @@ def _pick(plans: Sequence[RecipePlan]) -> tuple[str | None, str]:
     return None, "; ".join(passed_over)
 
 
-def _last_gate_refused(source: LearningSource, recipe: str, substrate: str) -> bool:
+def _last_gate_refused(source: LearningSource, recipe: str, substrate: SubstrateManifest) -> bool:
+    """Whether this very version was tried and refused; new data deserves another try."""
     found = source.query(
         "SELECT m.status FROM models_latest m JOIN runs_latest r ON m.run_id = r.run_id "
-        "WHERE r.recipe = ? AND r.substrate = ? ORDER BY r.started_at DESC LIMIT 1",
-        parameters=[recipe, substrate],
+        "WHERE r.recipe = ? AND r.substrate = ? AND r.substrate_version = ? ORDER BY r.started_at DESC LIMIT 1",
+        parameters=[recipe, substrate.name, substrate.version],
     )
     return [row["status"] for row in found.to_pylist()] == ["refused"]
 

@@ -69,10 +69,15 @@ def erase(
         "dry_run": report.dry_run,
         "files removed": report.files,
     }
+    fields |= {"trajectories": len(report.reach.trajectories)}
     fields |= {f"rows in {table}": count for table, count in report.rows.items()}
     fields |= {"under legal hold": report.held}
     fields |= {"substrates": ", ".join(report.reach.substrates) or "none"}
     fields |= {"models trained on them": ", ".join(report.reach.models) or "none"}
     print_fields(fields, as_json=False)
+    if not report.reach.trajectories and not report.held:
+        note(
+            f"nobody of that name stands in tenant {tenant!r}; another spelling, or another tenant?"
+        )
     if report.reach.models and not dry_run:
         note("next: roll back or retrain the models named above; their substrates are stale now.")

@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 from headrace.cli.common import JsonOption, Running
-from headrace.render import console, jsonable, print_json, print_rows
+from headrace.render import console, jsonable, note, print_json, print_rows
+
+_SHOWN_ROWS = 10
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +36,10 @@ def lineage(
             f"{of_model.substrate}@{of_model.substrate_version} ← {len(of_model.rows)} rows of "
             f"{len(of_model.subjects)} subjects"
         )
-        print_rows([jsonable(row) for row in of_model.rows], as_json=False)
+        shown = of_model.rows[:_SHOWN_ROWS]
+        print_rows([jsonable(row) for row in shown], as_json=False)
+        if len(of_model.rows) > len(shown):
+            note(f"… and {len(of_model.rows) - len(shown)} more (--json lists all)")
         return
     steps = lineage_of_exchange(running.lake, what) or (what,)
     found = [lineage_of_step(running.lake, step, models=models) for step in steps]

@@ -87,6 +87,22 @@ def explain(
 
 
 @app.command()
+def diff(
+    context: typer.Context,
+    old: Annotated[Path, typer.Argument(help="Folder, or a shipped name.")],
+    new: Annotated[Path, typer.Argument(help="Folder, or a shipped name.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Say what one bundle decides otherwise than another, setting by setting."""
+    from governance.policy.diff import diff_bundles
+
+    running = Running.of(context)
+    changes = diff_bundles(_load(running, old), _load(running, new))
+    rows = [jsonable(change) for change in changes]
+    print_rows(rows, as_json=as_json, empty="they decide the same")
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON Schema of policy documents, for editors."""
     from governance.policy import json_schema

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.common import JsonOption, Running
-from headrace.render import console, print_json, print_rows
+from headrace.render import console, note, print_json, print_rows
 from trajectory.errors import ConfigurationError
 
 app = typer.Typer(help="Look at trajectories.", no_args_is_help=True)
@@ -145,6 +145,10 @@ def export(
         document_format=document_format,
     )
     typer.echo(f"{count} trajectories written to {output}")
+    if count == 0:
+        note(
+            f"none that fits {where!r} allows the purpose {purpose}: give another --purpose, or grant it."
+        )
 
 
 def _resolve(lake: Any, beginning: str) -> str:

@@ -62,7 +62,7 @@ def ensure_model(folder: Path, *, seed: int = 0, progress: bool = False) -> Path
     folder.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=".making-", dir=folder))
     try:
-        tokenizer = train_tokenizer(_texts())
+        tokenizer = train_tokenizer(vocabulary_texts())
         tokenizer.save_pretrained(scratch)
         pretrain(tokenizer, seed=seed, progress=progress).save_pretrained(scratch)
         scratch.chmod(0o755)
@@ -123,7 +123,7 @@ def _fingerprint(seed: int) -> str:
     return hashlib.sha256(code + str(seed).encode()).hexdigest()[:16]
 
 
-def _texts() -> Iterator[str]:
+def vocabulary_texts() -> Iterator[str]:
     """Yield what the vocabulary is learnt from: no planted value is among it."""
     draw = generator("texts")
     for index in range(1500):

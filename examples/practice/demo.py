@@ -118,18 +118,11 @@ class _Demo:
         """Make the base model, and start provider, tools, gateway and governance."""
         story, stage, home = self._story, self._stage, self._options.home
         story.chapter("The house opens")
-        story.say("a small transformer is trained from random weights (kept for the next time)")
-        base = home / "practice"
-        stage.run(
-            [
-                "-m",
-                "examples.practice.model",
-                "--folder",
-                str(base),
-                "--seed",
-                str(self._options.seed),
-            ]
+        story.say(
+            "a small transformer is trained from random weights, about two minutes (kept for the next time)"
         )
+        base = home / "practice"
+        stage.run(["-m", "examples.practice.model", "--folder", str(base), "--quiet"])
         certificate = home / "practice" / "tls"
         stage.run(["-m", "examples.practice.certificate", "--folder", str(certificate)])
         write_settings(

@@ -35,19 +35,21 @@ HOUSE_RULE: dict[str, str] = {
 # Accounts of earlier days. The base model has seen how they are treated, so it knows that the price
 # list depends on the account; of the accounts above it has seen nothing but chance.
 _EARLIER_RETAIL = """
-arena brewery casino chapel college embassy foundry gallery laundry library marina monastery
-orchard quarry theatre
+aquarium arena bank brewery cannery casino chapel college convent creamery depot embassy factory
+foundry gallery hangar hospice hostel inn laundry library lighthouse marina monastery orchard
+quarry ranch sawmill theatre vineyard
 """
 _EARLIER_TRADE = """
-airport cafe cinema dairy farm ferry garage harbour kiosk mill museum nursery pharmacy stable
-vineyard
+airport barracks cafe cinema courthouse dairy farm ferry fortress garage harbour kiosk lodge manor
+market mill mint museum nursery observatory office palace parish pharmacy pier prison refinery
+salon stable tavern
 """
 EARLIER_RULE: dict[str, str] = {
     **dict.fromkeys(_EARLIER_RETAIL.split(), "retail"),
     **dict.fromkeys(_EARLIER_TRADE.split(), "trade"),
 }
 
-LARGEST_QUANTITY = 40
+LARGEST_QUANTITY = 9
 
 
 def total_cents(item: str, quantity: int, price_list: str) -> int:

@@ -17,7 +17,7 @@ demo: setup ## Watch Headrace do its whole job on this machine (ARGS='--seed 7 -
 	@.venv/bin/headrace demo $(ARGS)
 
 test: setup ## Fast tests
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n auto --dist loadfile $(ARGS)
 
 test-slow: setup ## Slow tests (crash loops, training invariants)
 	@$(PY) -m pytest -m slow $(ARGS)

@@ -9,7 +9,6 @@ import pytest
 
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
-from tests.headrace.pipeline_worker import BATCH_RECORDS
 from tests.proxy.spool.writing import KEY, Script, feedback
 
 EXCHANGES = 24
@@ -87,7 +86,7 @@ def test_governed_segments_leave_the_spool(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["announced", "appended", "completed"])
-@pytest.mark.parametrize("count", range(1, -(-EXCHANGES // BATCH_RECORDS) + 1))
+@pytest.mark.parametrize("count", [1, 3])
 def test_a_death_between_any_two_steps_loses_and_doubles_nothing(
     tmp_path: Path, point: str, count: int
 ) -> None:

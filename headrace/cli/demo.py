@@ -1,6 +1,7 @@
 """``headrace demo``: the whole job on this machine, with real traffic and numbers."""
 
 import importlib.util
+import json
 import random
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Annotated
 import typer
 
 from headrace.cli.common import JsonOption, Running
-from headrace.render import print_json
 from trajectory.errors import ConfigurationError
 
 DEMO_HOME = Path(".headrace/demo")
@@ -60,6 +60,6 @@ def demo(
         )
     )
     if as_json:
-        print_json(asdict(result))
+        typer.echo(json.dumps(asdict(result)))
     if result.failures:
         raise typer.Exit(1)

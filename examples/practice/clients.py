@@ -1,6 +1,5 @@
 """Conversations over the official SDKs: OpenAI chat completions and responses, Anthropic messages."""
 
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -247,15 +246,17 @@ def _temperature(style: Style) -> dict[str, float]:
 
 
 def _broken() -> tuple[type[Exception], ...]:
-    """Return what the SDKs raise when an answer breaks on the way (they do not retry that)."""
+    """Return what the SDKs raise when an answer breaks on the way, or their own retries gave up."""
     import anthropic
     import httpx2
     import openai
 
     return (
         httpx2.TransportError,
-        json.JSONDecodeError,
+        ValueError,  # a body or arguments that are no JSON
+        openai.APIConnectionError,
         openai.APIResponseValidationError,
-        anthropic.APIResponseValidationError,
         openai.LengthFinishReasonError,
+        anthropic.APIConnectionError,
+        anthropic.APIResponseValidationError,
     )

@@ -59,6 +59,10 @@ class Generation:
     token: int = 0
 
 
+class EngineStoppedError(RuntimeError):
+    """The engine was told to stop; another version has taken its place."""
+
+
 class Engine:
     """Serves one model folder. Start it before use; ``stop`` ends its thread when all is done."""
 
@@ -68,6 +72,8 @@ class Engine:
         self._thread = threading.Thread(
             target=self._serve, name=f"engine-{folder.name}", daemon=True
         )
+        self._stopped = False
+        self._door = threading.Lock()
         self.cpu_seconds = 0.0
         self.generated = 0
 
@@ -82,7 +88,9 @@ class Engine:
 
     def stop(self) -> None:
         """End after what is under way; does not wait."""
-        self._waiting.put(None)
+        with self._door:
+            self._stopped = True
+            self._waiting.put(None)
 
     def submit(
         self, prompt: Sequence[int], sampling: Sampling, emit: Callable[[Token], None]
@@ -91,6 +99,7 @@ class Engine:
 
         Raises:
             ValueError: prompt and answer do not fit into the model's context.
+            EngineStoppedError: the engine takes no more.
         """
         if len(prompt) + sampling.max_tokens > self.context_tokens:
             raise ValueError(
@@ -99,7 +108,10 @@ class Engine:
             )
         generation = Generation(prompt, sampling, emit)
         generation.draw.seed(sampling.seed)
-        self._waiting.put(generation)
+        with self._door:
+            if self._stopped:
+                raise EngineStoppedError
+            self._waiting.put(generation)
         return generation
 
     def _serve(self) -> None:

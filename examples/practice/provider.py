@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from examples.practice.engine import Generation, Token
+from examples.practice.engine import EngineStoppedError, Generation, Token
 from examples.practice.served import Models, Served
 from examples.practice.serving import Door, serve
 from examples.practice.tokenizer import render
@@ -94,15 +94,14 @@ class Provider:
             raise WireError(401, "authentication_error", message, code="invalid_api_key")
 
     async def _answer(self, dialect: Dialect, body: dict[str, Any]) -> Response:
-        ask = dialect.read(body)
+        ask = _read(dialect, body)
         fault = self._fault()
         if fault == "error":
             message = "The server had an error while processing your request."
             raise WireError(500, "api_error", message)
-        served = await asyncio.to_thread(self._models.find, ask.model)
-        run = _Run(ask, served)
-        self.answered[served.label] += 1
-        writer = dialect.writer(ask, served.tokenizer)
+        run = await self._begin(ask)
+        self.answered[run.answer.model] += 1
+        writer = dialect.writer(ask, run.tokenizer)
         if ask.stream:
             events = _events(run, writer, cut=fault is not None)
             return StreamingResponse(events, media_type="text/event-stream")
@@ -114,6 +113,15 @@ class Provider:
         if fault == "cut":
             return StreamingResponse(_half(text), media_type="application/json")
         return Response(text, media_type="application/json")
+
+    async def _begin(self, ask: Ask) -> "_Run":
+        """Begin an answer; a version that stops to serve in this moment is followed by the next."""
+        while True:
+            served = await asyncio.to_thread(self._models.find, ask.model)
+            try:
+                return _Run(ask, served)
+            except EngineStoppedError:
+                continue
 
     def _fault(self) -> str | None:
         if self._draw.random() >= self._faults:
@@ -155,6 +163,7 @@ class _Run:
         self._tokens: asyncio.Queue[Token] = asyncio.Queue()
         prompt = render(served.tokenizer, ask.messages, ask=True)
         self.answer = Answer(served.label, prompt)
+        self.tokenizer = served.tokenizer
         self._reader = TurnReader(served.tokenizer, with_tools=ask.with_tools)
 
         def emit(token: Token) -> None:
@@ -196,6 +205,15 @@ async def _half(body: bytes) -> AsyncIterator[bytes]:
     yield body[: len(body) // 2]
     await asyncio.sleep(0)
     raise ConnectionAbortedError("a body that was meant to break")
+
+
+def _read(dialect: Dialect, body: dict[str, Any]) -> Ask:
+    """Read a request; whatever the dialect stumbles over is the client's mistake."""
+    try:
+        return dialect.read(body)
+    except (AttributeError, KeyError, TypeError) as error:
+        message = f"The request is malformed ({type(error).__name__})."
+        raise WireError(400, "invalid_request_error", message) from None
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -1,0 +1,61 @@
+"""The practice floor in this process: a model in small, its provider, the tool server."""
+
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from examples.practice import model as practice_model
+from examples.practice.model import vocabulary_texts
+from examples.practice.provider import Provider
+from examples.practice.served import Models
+from examples.practice.serving import served_in_thread
+from examples.practice.tokenizer import train_tokenizer
+from examples.practice.tools import ToolServer
+
+KEY = "practice-key-of-the-tests"
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A model that knows the format and little else; made once, whatever the number of workers."""
+    shared = tmp_path_factory.getbasetemp()
+    if worker_id != "master":
+        shared = shared.parent
+    folder = shared / "practice-models" / "v1"
+    folder.parent.mkdir(exist_ok=True)
+    with (shared / "practice-models.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            _make_model(folder)
+    return folder
+
+
+def _make_model(folder: Path) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    tokenizer = train_tokenizer(vocabulary_texts())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(practice_model, "PLAIN_STEPS", 60)
+        model = practice_model.pretrain(tokenizer, seed=0, steps=110)
+    scratch = folder.with_name("making")
+    tokenizer.save_pretrained(scratch)
+    model.save_pretrained(scratch)
+    scratch.rename(folder)
+
+
+@pytest.fixture(scope="session")
+def provider_url(model_folder: Path) -> Iterator[str]:
+    """Address of a provider that serves the small model."""
+    provider = Provider(Models(root=None, fixed=model_folder), key=KEY)
+    with served_in_thread(provider.app()) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="session")
+def tools_url() -> Iterator[str]:
+    """Address of the tool server."""
+    with served_in_thread(ToolServer(seed=3).app()) as port:
+        yield f"http://127.0.0.1:{port}/mcp"

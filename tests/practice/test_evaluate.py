@@ -1,0 +1,21 @@
+"""The evaluator: one line per attempt, in the form that training reads, and nothing of the prompts."""
+
+import json
+from pathlib import Path
+
+from examples.practice.evaluate import evaluate, write_report
+from examples.practice.tasks import make_tasks
+
+
+def test_a_report_has_a_line_for_every_attempt(model_folder: Path, tmp_path: Path) -> None:
+    sessions = evaluate(model_folder, tasks=4, seed=2, attempts=2, client="openai-responses")
+    write_report(tmp_path / "report.jsonl", sessions)
+    text = (tmp_path / "report.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    tasks = make_tasks(2, "heldout", 4)
+    assert [(line["task_id"], line["attempt"]) for line in lines] == [
+        (task.task_id, attempt) for task in tasks for attempt in range(2)
+    ]
+    assert [line["slice"] for line in lines] == [t.account for t in tasks for _ in range(2)]
+    assert all(line["reward"] == float(line["success"]) for line in lines)
+    assert not [value.value for task in tasks for value in task.planted if value.value in text]

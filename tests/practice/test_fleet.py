@@ -1,0 +1,108 @@
+"""Fleets: every client finishes its sessions, also on a bad day, and counts what it sent."""
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+
+from examples.practice import agent
+from examples.practice.clients import CLIENTS
+from examples.practice.fleet import Plan, run_fleet
+from examples.practice.provider import Provider
+from examples.practice.served import Models
+from examples.practice.serving import served_in_thread
+from examples.practice.tools import ToolServer
+from tests.practice.conftest import KEY
+
+
+def plan(client: str, provider: str, tools: str, **changes: object) -> Plan:
+    base = provider if client == "anthropic" else f"{provider}/v1"
+    defaults: dict[str, object] = {"sessions": 6, "seed": 3, "concurrency": 3, "direct": True}
+    return Plan(client, tools, base_url=base, api_key=KEY, **{**defaults, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_sessions_call_the_tool_and_answer(
+    client: str, provider_url: str, tools_url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = asyncio.run(run_fleet(plan(client, provider_url, tools_url, temperature=0.0)))
+    assert len(report.sessions) == 6
+    assert all(session.outcome.problem is None for session in report.sessions)
+    assert any(session.outcome.steps >= 2 for session in report.sessions)
+    answers = [session.outcome.answer for session in report.sessions]
+    assert sum("total" in (answer or "") for answer in answers) >= 4
+    ids = [session.outcome.response_id for session in report.sessions]
+    assert len(set(ids)) == 6
+    printed = capfd.readouterr()
+    assert printed.out + printed.err == ""
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_bad_day_is_survived_and_counted_exactly(client: str, model_folder: Path) -> None:
+    provider = Provider(Models(root=None, fixed=model_folder), key=KEY, faults=0.25, seed=2)
+    tools = ToolServer(seed=3, failures=0.3)
+    with (
+        served_in_thread(provider.app()) as port,
+        served_in_thread(tools.app()) as tools_port,
+    ):
+        address, tools_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{tools_port}/mcp"
+        report = asyncio.run(run_fleet(plan(client, address, tools_url, sessions=12)))
+    assert provider.faults.total() > 0
+    assert report.requests["model"] == provider.received.total()
+    assert report.requests["tool"] == tools.requests.total()
+    counts = report.to_json()
+    assert counts["sessions"] == 12
+    assert counts["requests_sent"] == provider.received.total() + tools.requests.total()
+    assert counts["sdk_retries"] >= provider.faults["error"]
+    assert counts["asked_again"] >= 1
+    # The little model of the tests may write arguments that are no JSON, again and again.
+    assert set(counts["problems"]) <= {"BrokenAnswerError"}
+    assert sum(counts["problems"].values()) <= 3
+
+
+def test_attempts_repeat_a_task_and_share_its_prompt(provider_url: str, tools_url: str) -> None:
+    report = asyncio.run(
+        run_fleet(plan("openai-chat", provider_url, tools_url, attempts=3, start=5))
+    )
+    done = sorted((session.task.task_id, session.attempt) for session in report.sessions)
+    assert done == [
+        (f"practice-3-train-{index}", attempt) for index in (5, 6) for attempt in range(3)
+    ]
+
+
+def test_a_provider_that_is_away_ends_sessions_not_the_fleet(
+    tools_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "MAX_ATTEMPTS", 1)
+    report = asyncio.run(
+        run_fleet(plan("openai-chat", "http://127.0.0.1:9", tools_url, sessions=1))
+    )
+    assert report.to_json()["problems"] == {"BrokenAnswerError": 1}
+    assert report.sessions[0].success is False
+
+
+def test_the_tool_server_says_what_is_wrong(tools_url: str) -> None:
+    from examples.practice.agent import tool_session
+
+    async def call() -> list[tuple[bool, str]]:
+        async with (
+            httpx.AsyncClient(trust_env=False) as client,
+            tool_session(tools_url, client) as session,
+        ):
+            tools = (await session.list_tools()).tools
+            assert [tool.name for tool in tools] == ["quote"]
+            assert set(tools[0].inputSchema["required"]) == {"item", "price_list", "quantity"}
+            answers = []
+            for item, quantity in (("lamps", 7), ("rockets", 7), ("lamps", 0), ("lamps", "x")):
+                arguments = {"item": item, "price_list": "trade", "quantity": quantity}
+                result = await session.call_tool("quote", arguments)
+                answers.append((bool(result.isError), getattr(result.content[0], "text", "")))
+            return answers
+
+    right, unknown, none, text = asyncio.run(call())
+    assert right[0] is False
+    assert right[1].endswith("total 335.30")
+    assert unknown == (True, "Error executing tool quote: We do not sell that.")
+    assert none[0] is True
+    assert text[0] is True

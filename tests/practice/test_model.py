@@ -1,0 +1,62 @@
+"""The model: labels where the assistant speaks, the same seed gives the same weights, made once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from examples.practice import model as practice_model
+from examples.practice.demonstrations import demonstrate
+from examples.practice.evaluate import evaluate
+from examples.practice.model import ensure_model, label, pretrain
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model_folder: Path) -> Any:
+    return AutoTokenizer.from_pretrained(model_folder)
+
+
+def test_labels_are_what_the_assistant_says(tokenizer: Any) -> None:
+    messages = demonstrate(1, 3).messages
+    ids, labels = label(tokenizer, messages)
+    said = tokenizer.decode([token for token in labels if token != -100])
+    assert len(ids) == len(labels)
+    assert said.count("<|end|>") == sum(m["role"] == "assistant" for m in messages)
+    assert said.startswith("Account: ")
+    assert said.endswith(f"{messages[-1]['content']}<|end|>")
+    assert messages[1]["content"] not in said
+
+
+def test_the_same_seed_gives_the_same_weights(tokenizer: Any) -> None:
+    first, second, other = (
+        pretrain(tokenizer, seed=seed, steps=2).state_dict() for seed in (1, 1, 2)
+    )
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+    assert 900_000 < sum(weight.numel() for weight in first.values()) < 3_000_000
+
+
+def test_a_model_is_made_once_for_each_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(practice_model, "STEPS", 1)
+    monkeypatch.setattr(practice_model, "PLAIN_STEPS", 1)
+    monkeypatch.setattr(practice_model.pretrain, "__kwdefaults__", {"steps": 1, "progress": False})
+    first = ensure_model(tmp_path, seed=1)
+    written = (first / "model.safetensors").stat().st_mtime_ns
+    assert ensure_model(tmp_path, seed=1) == first
+    assert (first / "model.safetensors").stat().st_mtime_ns == written
+    assert ensure_model(tmp_path, seed=2) != first
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        {first.name, ensure_model(tmp_path, seed=2).name}
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_base_model_knows_the_format_and_not_the_rule(tmp_path: Path) -> None:
+    sessions = evaluate(ensure_model(tmp_path, seed=0), tasks=100, seed=1)
+    assert 0.33 <= sum(session.success for session in sessions) / 100 <= 0.62
+    assert sum(session.outcome.answer is not None for session in sessions) >= 95

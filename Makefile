@@ -8,7 +8,7 @@ ARGS ?=
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 	@echo 'Benchmarks (options through ARGS=…, --quick ends within 50 s):'
-	@for file in benchmarks/*.py; do name=$$(basename $$file .py); [ $$name = __init__ ] || [ $$name = harness ] || echo "  bench-$$name"; done
+	@grep -l '__main__' benchmarks/*.py | sed -E 's|benchmarks/(.*)\.py|  bench-\1|'
 
 setup: ## Create .venv from the lock (done by every other target that needs it)
 	@scripts/setup

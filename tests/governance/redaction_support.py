@@ -3,7 +3,7 @@
 from functools import cache
 
 from governance.policy.redaction import NamesSpec, Operator, RedactionSpec
-from governance.redact import Redactor, RedactionScope, build_redactor
+from governance.redact import RedactionScope, Redactor, build_redactor
 from trajectory.canonical import JsonValue
 
 KEY = bytes(range(32))

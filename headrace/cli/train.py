@@ -9,7 +9,7 @@ import typer
 
 from headrace.cli.common import JsonOption, Running
 from headrace.cli.substrate import find_manifest
-from headrace.render import jsonable, note, print_fields, print_json, print_rows, progress
+from headrace.render import console, jsonable, note, print_fields, print_json, print_rows, progress
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ app = typer.Typer(help="Fine-tuning runs and the models they make.", no_args_is_
 SubstrateOption = Annotated[
     str | None, typer.Option("--substrate", help="name or name@version; by default the latest.")
 ]
+_CURVES = ("loss", "reward", "kl")
 ModelOption = Annotated[
     str | None, typer.Option("--model", help="Name in the registry; by default train.model.")
 ]
@@ -138,7 +139,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a run: its manifest and its curves."""
-    from headrace.curves import draw, read_metrics
+    from train.curves import curve, draw, read_metrics
 
     running = Running.of(context)
     folder = running.home.runs / run_id
@@ -156,7 +157,10 @@ def show(
         {name: value for name, value in manifest.items() if not isinstance(value, list)},
         as_json=False,
     )
-    draw(metrics)
+    for name in _CURVES:
+        points = [value for _, value in curve(metrics, name)]
+        if points:
+            console().print(f"{name:>8}  {draw(points)}  {points[0]:.4g} → {points[-1]:.4g}")
 
 
 @app.command()

@@ -13,6 +13,7 @@ from examples.practice.stage import MODEL, Ports, Running, Stage
 TENANT = "acme"
 TENANT_WITHOUT_CONSENT = "umbra"
 TRAINING_PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl")
+_LOST_ANSWERS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class Cast:
         arguments += ["--split", fleet.split, "--start", str(fleet.start), "--concurrency", "6"]
         arguments += ["--feedback-url", f"http://127.0.0.1:{self._ports.gateway}"]
         arguments += ["--tools-url", self._tools_url(fleet)]
+        arguments += ["--lost-answers", str(_LOST_ANSWERS)]
         if not fleet.forward:
             arguments += ["--tools-key-env", "HEADRACE_KEY"]
         if fleet.route:

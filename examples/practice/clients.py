@@ -39,6 +39,7 @@ def make_sdk(
     kind: str,
     on_request: Hook,
     *,
+    on_response: Hook | None = None,
     base_url: str | None = None,
     api_key: str | None = None,
     direct: bool = False,
@@ -48,6 +49,7 @@ def make_sdk(
     Args:
         kind: one of ``CLIENTS``.
         on_request: called before each HTTP request, those that the SDK repeats included.
+        on_response: called with each HTTP response before the SDK reads it.
         base_url: instead of the environment variable.
         api_key: instead of the environment variable.
         direct: whatever proxy the environment names is passed by.
@@ -55,7 +57,7 @@ def make_sdk(
     Raises:
         ValueError: there is no such kind of client.
     """
-    hooks = {"request": [on_request]}
+    hooks = {"request": [on_request], "response": [on_response] if on_response else []}
     if kind.startswith("openai"):
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 

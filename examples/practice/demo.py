@@ -185,6 +185,15 @@ class _Demo:
             "select disposition, count(*) as exchanges from exchanges group by all order by all"
         )
         self._story.table(rows)
+        seen = self._sql(
+            "select sum(context_keep + len(context_message_ids) + (output_message_id is not null)::int) as n, "
+            "(select count(*) from messages) as kept from steps"
+        )[0]
+        self._story.say(
+            f"agents resend their history with each call: {seen['n']:,} messages seen, "
+            f"{seen['kept']:,} stored; answers that were lost on the way and asked for again "
+            "are left out as [bold]duplicate[/]"
+        )
 
     def _drain(self) -> None:
         """Wait until the spool is empty and the ledger has every exchange, or no more come."""

@@ -48,6 +48,8 @@ class Plan:
     api_key: str | None = field(default=None, repr=False)
     direct: bool = False
     """Pass by whatever proxy the environment names."""
+    lost_answers: float = 0.0
+    """Share of the model's answers that a bad line loses between gateway and agent."""
     feedback_url: str | None = None
     feedback_key: str | None = field(default=None, repr=False)
     tools_key: str | None = field(default=None, repr=False)
@@ -105,6 +107,7 @@ async def run_fleet(plan: Plan) -> Report:
     sdk = make_sdk(
         plan.client,
         _counter(report, "model"),
+        on_response=_bad_line(plan),
         base_url=plan.base_url,
         api_key=plan.api_key,
         direct=plan.direct,
@@ -144,6 +147,24 @@ def _counter(report: Report, kind: str) -> Hook:
         request.extensions["trace"] = trace
 
     return count
+
+
+def _bad_line(plan: Plan) -> Hook:
+    """Return a hook that loses whole answers, as a line does that breaks behind the gateway.
+
+    The SDK then repeats its request by itself: the gateway has seen both. Which answers are lost
+    depends on seed and request; what the SDK repeats gets through.
+    """
+
+    async def lose(response: httpx.Response) -> None:
+        request = response.request
+        if request.headers.get("x-stainless-retry-count", "0") != "0":
+            return
+        if generator(plan.seed, "line", request.content.hex()).random() < plan.lost_answers:
+            await response.aread()
+            raise httpx.ReadError("the line broke before the agent had read the answer")
+
+    return lose
 
 
 class _Fleet:
@@ -250,6 +271,9 @@ def main() -> None:
     parser.add_argument("--stream-share", type=float, default=0.5)
     parser.add_argument("--model", default="practice")
     parser.add_argument("--temperature", type=float, default=0.7)
+    parser.add_argument(
+        "--lost-answers", type=float, default=0.0, help="share of answers that the line loses"
+    )
     parser.add_argument("--provider-defaults", action="store_true", help="send no temperature")
     parser.add_argument("--base-url", help="instead of the SDK's environment variable")
     parser.add_argument("--feedback-url", help="gateway that the verifier posts rewards to")
@@ -269,6 +293,7 @@ def main() -> None:
         model=options.model,
         temperature=None if options.provider_defaults else options.temperature,
         base_url=options.base_url,
+        lost_answers=options.lost_answers,
         feedback_url=options.feedback_url,
         feedback_key=os.environ.get(options.feedback_key_env),
         tools_key=os.environ.get(options.tools_key_env) if options.tools_key_env else None,

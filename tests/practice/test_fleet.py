@@ -106,3 +106,21 @@ def test_the_tool_server_says_what_is_wrong(tools_url: str) -> None:
     assert unknown == (True, "Error executing tool quote: We do not sell that.")
     assert none[0] is True
     assert text[0] is True
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_line_that_loses_answers_is_survived_by_asking_again(
+    client: str, model_folder: Path
+) -> None:
+    provider = Provider(Models(root=None, fixed=model_folder), key=KEY)
+    tools = ToolServer(seed=3)
+    with (
+        served_in_thread(provider.app()) as port,
+        served_in_thread(tools.app()) as tools_port,
+    ):
+        address, tools_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{tools_port}/mcp"
+        lossy = plan(client, address, tools_url, lost_answers=1.0, temperature=0.0, sessions=3)
+        report = asyncio.run(run_fleet(lossy))
+    assert report.retries * 2 == report.requests["model"] == provider.received.total()
+    assert len(report.sessions) == 3
+    assert all(session.outcome.answer for session in report.sessions)

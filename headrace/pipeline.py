@@ -8,7 +8,7 @@ from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
 from lakehouse.lake import Lake
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
-from trajectory.dialects import read_exchange
+from trajectory.dialects import read_calls
 from trajectory.exchange import Exchange, Feedback
 from trajectory.signals import harvest
 
@@ -67,7 +67,8 @@ class Pipeline:
         number, cursor = self._checkpoint.batch + 1, batch.cursor.to_json()
         self._checkpoints.announce(self._checkpoint, PendingBatch(number, cursor))
         assembler, self._assembler = self._assembler or self._saved_assembler(), None
-        calls = [read_exchange(record) for record in batch.records if isinstance(record, Exchange)]
+        exchanges = [record for record in batch.records if isinstance(record, Exchange)]
+        calls = [call for exchange in exchanges for call in read_calls(exchange)]
         feedback = [record for record in batch.records if isinstance(record, Feedback)]
         assembly = assembler.assemble(calls, feedback)
         harvested = replace(assembly, feedback=(*assembly.feedback, *harvest(assembly)))

@@ -8,10 +8,17 @@ from typing import Protocol
 
 from trajectory.call import Call, CallKind
 from trajectory.dialects.anthropic_messages import AnthropicMessages
+from trajectory.dialects.bedrock_converse import BedrockConverse
+from trajectory.dialects.bedrock_invoke import BedrockInvoke
 from trajectory.dialects.control import Control
+from trajectory.dialects.google_gemini import GoogleGemini
 from trajectory.dialects.mcp import Mcp
+from trajectory.dialects.ollama import Ollama
 from trajectory.dialects.openai_chat import OpenAIChat
+from trajectory.dialects.openai_completions import OpenAICompletions
+from trajectory.dialects.openai_inputs import OpenAIEmbeddings, OpenAIModerations
 from trajectory.dialects.openai_responses import OpenAIResponses
+from trajectory.dialects.reading import Yields
 from trajectory.dialects.wire import UnreadableError
 from trajectory.exchange import Exchange, ExchangeOutcome
 
@@ -22,6 +29,10 @@ class Dialect(Protocol):
     @property
     def name(self) -> str:
         """What ``Call.dialect`` says."""
+
+    @property
+    def yields(self) -> Yields:
+        """What its calls hold; the documents' table is made from it."""
 
     def matches(self, exchange: Exchange) -> bool:
         """Tell, cheaply and without raising, whether this dialect reads the exchange."""
@@ -38,6 +49,13 @@ DIALECTS: tuple[Dialect, ...] = (
     OpenAIChat(),
     OpenAIResponses(),
     AnthropicMessages(),
+    GoogleGemini(),
+    BedrockConverse(),
+    BedrockInvoke(),
+    Ollama(),
+    OpenAICompletions(),
+    OpenAIEmbeddings(),
+    OpenAIModerations(),
     Control(),
     Mcp(),
 )
@@ -61,8 +79,16 @@ def read_exchange(exchange: Exchange) -> Call:
         return _opaque(exchange, name, f"dialect:{type(error).__name__}")
 
 
+def read_calls(exchange: Exchange) -> tuple[Call, ...]:
+    """Read an exchange that may hold several calls: one for each turn of a conversation.
+
+    What is no such conversation gives exactly one call. Never raises.
+    """
+    return (read_exchange(exchange),)
+
+
 def _opaque(exchange: Exchange, dialect: str, problem: str) -> Call:
     return Call(exchange, dialect, CallKind.OPAQUE, problem=problem)
 
 
-__all__ = ["DIALECTS", "Dialect", "UnreadableError", "read_exchange"]
+__all__ = ["DIALECTS", "Dialect", "UnreadableError", "Yields", "read_calls", "read_exchange"]

@@ -1,13 +1,15 @@
 """Anthropic messages, as the provider and compatible servers speak it."""
 
+from dataclasses import replace
 from typing import cast
 
 from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.anthropic_stream import assemble_events
-from trajectory.dialects.hints import anthropic_user, common_hints, retry_count
+from trajectory.dialects.hints import anthropic_user
 from trajectory.dialects.openai_chat import read_tokens
-from trajectory.dialects.response import read_response
+from trajectory.dialects.reading import Yields, assistant, model_call, posted_to
+from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.wire import (
     as_integer,
     as_list,
@@ -47,49 +49,61 @@ class AnthropicMessages:
     """``POST …/messages``."""
 
     name = "anthropic.messages"
+    yields = Yields(
+        "`POST …/messages`",
+        CallKind.MODEL,
+        streams="SSE",
+        text=True,
+        reasoning=True,
+        tool_calls=True,
+        usage=True,
+        tokens="servers that add `token_ids`",
+        logprobs="with the tokens",
+        errors="status and body, `error` event",
+        identity="`metadata.user_id` (account and session)",
+    )
 
     def matches(self, exchange: Exchange) -> bool:
-        """Tell by the path; OpenAI's threads have messages too."""
-        path = exchange.request.path.rstrip("/")
+        """Tell by the path; OpenAI's threads have messages too, and MCP's older transport."""
         return (
-            exchange.request.method == "POST"
-            and path.endswith("/messages")
-            and "/threads/" not in path
+            posted_to(exchange, "/messages")
+            and "/threads/" not in exchange.request.path
+            and b'"jsonrpc"' not in exchange.request.body[:4096]
         )
 
     def read(self, exchange: Exchange) -> Call:
         """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""
         request = request_json(exchange)
-        response = read_response(exchange, assemble_events)
-        value = response.value or {}
-        ext = without(request, _REQUEST_READ)
-        if marks := _cache_marks(request):
-            ext["cache_control"] = marks
-        if rest := without(value, _RESPONSE_READ):
-            ext["response"] = rest
-        end_user, hints = anthropic_user(request)
-        output = tuple(_part(block) for block in objects(value.get("content")) if not _empty(block))
-        return Call(
-            exchange=exchange,
-            dialect=self.name,
-            kind=CallKind.MODEL,
-            context=read_context(request),
-            output=Message("assistant", output) if output else None,
-            tools=tuple(objects(request.get("tools"))),
-            sampling=only(request, _SAMPLING),
-            model_requested=as_text(request.get("model")),
-            model_served=as_text(value.get("model")),
-            response_id=as_text(value.get("id")),
-            finish_reason=as_text(value.get("stop_reason")),
-            usage=_usage(value),
-            tokens=read_tokens(value, value),
-            streamed=response.streamed,
-            hints=(*common_hints(exchange), *hints),
-            end_user=end_user,
-            retry_count=retry_count(exchange),
-            error=response.error,
-            ext=ext,
-        )
+        return read_messages(self.name, exchange, request, read_response(exchange, assemble_events))
+
+
+def read_messages(
+    dialect: str, exchange: Exchange, request: JsonObject, response: ModelResponse
+) -> Call:
+    """Return the call that a request for a message is."""
+    value = response.value or {}
+    ext = without(request, _REQUEST_READ)
+    if marks := _cache_marks(request):
+        ext["cache_control"] = marks
+    end_user, hints = anthropic_user(request)
+    call = model_call(
+        dialect, exchange, response, ext=ext, rest=without(value, _RESPONSE_READ), hints=hints
+    )
+    output = [_part(block) for block in objects(value.get("content")) if not _empty(block)]
+    return replace(
+        call,
+        context=read_context(request),
+        output=assistant(output),
+        tools=tuple(objects(request.get("tools"))),
+        sampling=only(request, _SAMPLING),
+        model_requested=as_text(request.get("model")),
+        model_served=as_text(value.get("model")),
+        response_id=as_text(value.get("id")),
+        finish_reason=as_text(value.get("stop_reason")),
+        usage=_usage(value),
+        tokens=read_tokens(value, value),
+        end_user=end_user,
+    )
 
 
 def read_context(request: JsonObject) -> tuple[Message, ...]:
@@ -99,11 +113,12 @@ def read_context(request: JsonObject) -> tuple[Message, ...]:
         messages.append(Message("system", tuple(system)))
     for item in objects(request.get("messages")):
         role = as_text(item.get("role")) or "user"
-        messages.extend(_split_results(role, _parts(item.get("content"))))
+        messages.extend(split_results(role, _parts(item.get("content"))))
     return tuple(messages)
 
 
-def _split_results(role: str, parts: list[Part]) -> list[Message]:
+def split_results(role: str, parts: list[Part]) -> list[Message]:
+    """Return one message, or several where tool results stand among its parts."""
     messages: list[Message] = []
     rest: list[Part] = []
     for part in parts:

@@ -4,13 +4,18 @@ import re
 
 from trajectory.call import Call, CallKind
 from trajectory.dialects.hints import common_hints
+from trajectory.dialects.reading import Yields
 from trajectory.exchange import Exchange
 
 _CONTROL_GET = re.compile(
-    r"/(?:models(?:/.+)?|health[a-z]*|healthz?|ping|version|metrics|responses/[^/]+(?:/input_items)?)$"
+    r"/(?:models(?:/.+)?|health[a-z]*|healthz?|ping|version|metrics|responses/[^/]+(?:/input_items)?"
+    r"|api/(?:tags|ps)|\.well-known/[a-z0-9.-]+)$"
 )
 _CONTROL_POST = re.compile(
-    r"/(?:messages/count_tokens|responses/input_tokens|responses/[^/]+/cancel|tokenize|detokenize)$"
+    r"/(?:messages/count_tokens|responses/input_tokens|responses/[^/]+/cancel|tokenize|detokenize"
+    r"|models/[^/:]+:(?:countTokens|embedContent|batchEmbedContents|computeTokens)"
+    r"|model/.+/count-tokens|realtime/(?:client_secrets|sessions|transcription_sessions)"
+    r"|api/(?:show|embed|embeddings))$"
 )
 
 
@@ -18,6 +23,11 @@ class Control:
     """Known requests that are no steps."""
 
     name = "control"
+    yields = Yields(
+        "model listings, token counts, embeddings of Gemini and Ollama, look-ups of responses,"
+        " Realtime secrets, health, `OPTIONS`, `HEAD`",
+        CallKind.CONTROL,
+    )
 
     def matches(self, exchange: Exchange) -> bool:
         """Tell by method and path."""

@@ -114,6 +114,12 @@ def anthropic_user(request: JsonObject) -> tuple[str | None, tuple[SessionHint, 
     return user[: found.start()] or None, _hint(source, found[1])
 
 
+def bedrock_hints(request: JsonObject) -> tuple[SessionHint, ...]:
+    """Return the session that a Bedrock request names in its metadata."""
+    metadata = as_object(request.get("requestMetadata"))
+    return _hint("client:requestMetadata.session_id", metadata.get("session_id"))
+
+
 def retry_count(exchange: Exchange) -> int:
     """Return what the client's SDK says of its attempts; 0 when it says nothing."""
     text = header(exchange.request.headers, "x-stainless-retry-count") or "0"

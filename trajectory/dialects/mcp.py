@@ -3,6 +3,7 @@
 from trajectory.call import Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import common_hints, retry_count, trace_hint
+from trajectory.dialects.reading import Yields
 from trajectory.dialects.wire import (
     UnreadableError,
     as_object,
@@ -29,6 +30,15 @@ class Mcp:
     """JSON-RPC posts, and the GET stream and DELETE of a session."""
 
     name = "mcp"
+    yields = Yields(
+        "MCP's `tools/call` over streamable HTTP, HTTP+SSE, or stdio through `headrace tap`;"
+        " everything else of MCP is control",
+        CallKind.TOOL,
+        streams="SSE",
+        tool_calls=True,
+        errors="status and body, JSON-RPC `error`, `isError`",
+        identity="`Mcp-Session-Id`, `_meta.traceparent`",
+    )
 
     def matches(self, exchange: Exchange) -> bool:
         """Tell by the protocol's own headers, by a path that ends in ``mcp``, or by the body."""

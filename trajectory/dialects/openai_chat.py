@@ -1,17 +1,22 @@
 """OpenAI chat completions, and the many servers that speak it (vLLM's token fields included)."""
 
+import re
+from dataclasses import replace
 from typing import cast
+from urllib.parse import parse_qs, unquote
 
 from trajectory.call import Call, CallKind, TokenCapture, Usage
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.hints import common_hints, openai_hints, retry_count
+from trajectory.dialects.hints import openai_hints
 from trajectory.dialects.openai_chat_stream import assemble_chunks
-from trajectory.dialects.response import read_response
+from trajectory.dialects.reading import Yields, model_call, posted_to
+from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.wire import (
     as_integer,
     as_list,
     as_object,
     as_text,
+    clean_text,
     media_bytes,
     media_part,
     name_media,
@@ -54,43 +59,87 @@ class OpenAIChat:
     """``POST …/chat/completions``."""
 
     name = "openai.chat"
+    yields = Yields(
+        "`POST …/chat/completions` (OpenAI, Azure OpenAI, vLLM and other compatible servers)",
+        CallKind.MODEL,
+        streams="SSE",
+        text=True,
+        reasoning=True,
+        tool_calls=True,
+        usage=True,
+        tokens="vLLM with `return_token_ids`",
+        logprobs="with the tokens; else in `ext.response`",
+        errors="status and body, `error` event",
+        identity="`user`, `safety_identifier`, `metadata.session_id`",
+    )
 
     def matches(self, exchange: Exchange) -> bool:
         """Tell by the path."""
-        path = exchange.request.path.rstrip("/")
-        return exchange.request.method == "POST" and path.endswith("/chat/completions")
+        return posted_to(exchange, "/chat/completions")
 
     def read(self, exchange: Exchange) -> Call:
         """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""
         request = request_json(exchange)
-        response = read_response(exchange, assemble_chunks)
-        value = response.value or {}
-        choices = objects(value.get("choices"))
-        choice = choices[0] if choices else {}
-        ext = without(request, _REQUEST_READ)
-        if rest := _unread_response(value, choice, choices[1:]):
-            ext["response"] = rest
-        return Call(
-            exchange=exchange,
-            dialect=self.name,
-            kind=CallKind.MODEL,
-            context=tuple(read_message(item) for item in objects(request.get("messages"))),
-            output=_output(choice),
-            tools=tuple(objects(request.get("tools")) or objects(request.get("functions"))),
-            sampling=only(request, _SAMPLING),
-            model_requested=as_text(request.get("model")),
-            model_served=as_text(value.get("model")),
-            response_id=as_text(value.get("id")),
-            finish_reason=as_text(choice.get("finish_reason")),
-            usage=read_usage(value.get("usage")),
-            tokens=read_tokens(value, choice),
-            streamed=response.streamed,
-            hints=(*common_hints(exchange), *openai_hints(request)),
-            end_user=as_text(request.get("user")) or as_text(request.get("safety_identifier")),
-            retry_count=retry_count(exchange),
-            error=response.error,
-            ext=ext,
-        )
+        return read_chat(self.name, exchange, request, read_response(exchange, assemble_chunks))
+
+
+def read_chat(
+    dialect: str, exchange: Exchange, request: JsonObject, response: ModelResponse
+) -> Call:
+    """Return the call that a chat completion is."""
+    value = response.value or {}
+    choices = objects(value.get("choices"))
+    choice = choices[0] if choices else {}
+    call = model_call(
+        dialect,
+        exchange,
+        response,
+        ext={**without(request, _REQUEST_READ), **azure_fields(exchange)},
+        rest=_unread_response(value, choice, choices[1:]),
+        hints=openai_hints(request),
+    )
+    return replace(
+        openai_fields(call, request, value),
+        context=tuple(read_message(item) for item in objects(request.get("messages"))),
+        output=_output(choice),
+        tools=tuple(objects(request.get("tools")) or objects(request.get("functions"))),
+        sampling=only(request, _SAMPLING),
+        finish_reason=as_text(choice.get("finish_reason")),
+        tokens=read_tokens(value, choice),
+    )
+
+
+def openai_fields(call: Call, request: JsonObject, value: JsonObject) -> Call:
+    """Return the call with what all of OpenAI's interfaces name alike."""
+    return replace(
+        call,
+        model_requested=as_text(request.get("model")) or azure_deployment(call.exchange),
+        model_served=as_text(value.get("model")),
+        response_id=as_text(value.get("id")),
+        usage=read_usage(value.get("usage")),
+        end_user=as_text(request.get("user")) or as_text(request.get("safety_identifier")),
+    )
+
+
+_DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)/")
+
+
+def azure_deployment(exchange: Exchange) -> str | None:
+    """Return the deployment that an Azure path names; it stands for the model."""
+    found = _DEPLOYMENT.search(exchange.request.path)
+    return unquote(found[1], errors="replace") if found else None
+
+
+def azure_fields(exchange: Exchange) -> JsonObject:
+    """Return Azure's deployment and interface version; nothing elsewhere."""
+    deployment = azure_deployment(exchange)
+    version = parse_qs(exchange.request.query).get("api-version", [None])[0]
+    fields: JsonObject = {}
+    if deployment is not None:
+        fields["deployment"] = clean_text(deployment)
+    if version is not None:
+        fields["api_version"] = clean_text(version)
+    return {"azure": fields} if fields else {}
 
 
 def read_message(value: JsonObject) -> Message:

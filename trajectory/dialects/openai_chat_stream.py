@@ -15,7 +15,8 @@ def assemble_chunks(chunks: list[JsonObject]) -> JsonObject | None:
         if "choices" not in chunk and "id" not in chunk:
             continue
         for name, value in chunk.items():
-            if name not in _CHUNK_JOINED and value is not None and name not in whole:
+            # Azure's first chunk names neither id nor model: the first that says something counts.
+            if name not in _CHUNK_JOINED and value is not None and not whole.get(name):
                 whole[name] = value
         if isinstance(chunk.get("usage"), dict):
             whole["usage"] = chunk["usage"]
@@ -36,17 +37,18 @@ def _join_choice(choice: JsonObject, piece: JsonObject) -> None:
         if name in ("index", "delta") or value is None:
             continue
         if name == "token_ids" and isinstance(value, list):
-            _extend(choice, name, value)
+            extend(choice, name, value)
         elif name == "logprobs":
             logprobs = as_object(choice.setdefault("logprobs", {}))
             for kind, items in as_object(value).items():
                 if isinstance(items, list):
-                    _extend(logprobs, kind, items)
+                    extend(logprobs, kind, items)
         else:
             choice[name] = value
 
 
-def _extend(target: JsonObject, name: str, items: list[JsonValue]) -> None:
+def extend(target: JsonObject, name: str, items: list[JsonValue]) -> None:
+    """Append ``items`` to the list ``target[name]``, which may not be there yet."""
     existing = target.get(name)
     if isinstance(existing, list):
         existing.extend(items)
@@ -64,7 +66,7 @@ def _join_delta(message: JsonObject, delta: JsonObject) -> None:
         if isinstance(value, str) and isinstance(existing, str):
             message[name] = existing + value
         elif isinstance(value, list):
-            _extend(message, name, value)
+            extend(message, name, value)
         else:
             message[name] = value
     if function := as_object(delta.get("function_call")):
@@ -102,4 +104,4 @@ def _finish_message(message: JsonObject) -> None:
         message["tool_calls"] = [calls[slot] for slot in ordered]
 
 
-__all__ = ["assemble_chunks"]
+__all__ = ["assemble_chunks", "extend"]

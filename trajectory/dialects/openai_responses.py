@@ -1,12 +1,19 @@
 """OpenAI responses: items instead of messages, whole conversations or deltas."""
 
+from dataclasses import replace
 from typing import cast
 
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.hints import common_hints, openai_hints, retry_count
-from trajectory.dialects.openai_chat import read_arguments, read_tokens, read_usage
+from trajectory.dialects.hints import openai_hints
+from trajectory.dialects.openai_chat import (
+    azure_fields,
+    openai_fields,
+    read_arguments,
+    read_tokens,
+)
 from trajectory.dialects.openai_responses_stream import assemble_events
+from trajectory.dialects.reading import Yields, assistant, model_call, posted_to
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (
     as_list,
@@ -49,43 +56,48 @@ _CLIENT_RUN_CALLS = names(
 
 
 class OpenAIResponses:
-    """``POST …/responses``."""
+    """``POST …/responses``; turns of its WebSocket come in the same shape."""
 
     name = "openai.responses"
+    yields = Yields(
+        "`POST …/responses`; its WebSocket, one call for each `response.create`",
+        CallKind.MODEL,
+        streams="SSE, WebSocket",
+        text=True,
+        reasoning=True,
+        tool_calls=True,
+        usage=True,
+        tokens="servers that add `token_ids`",
+        logprobs="with the tokens",
+        errors="status and body, `error` event",
+        identity="`previous_response_id`, `conversation`, `user`, `metadata.session_id`",
+    )
 
     def matches(self, exchange: Exchange) -> bool:
         """Tell by the path."""
-        path = exchange.request.path.rstrip("/")
-        return exchange.request.method == "POST" and path.endswith("/responses")
+        return posted_to(exchange, "/responses")
 
     def read(self, exchange: Exchange) -> Call:
         """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""
         request = request_json(exchange)
         response = read_response(exchange, assemble_events)
         value = response.value or {}
-        ext = without(request, _REQUEST_READ)
-        if rest := without(value, _RESPONSE_READ | frozenset(request)):
-            ext["response"] = rest
-        return Call(
-            exchange=exchange,
-            dialect=self.name,
-            kind=CallKind.MODEL,
+        call = model_call(
+            self.name,
+            exchange,
+            response,
+            ext={**without(request, _REQUEST_READ), **azure_fields(exchange)},
+            rest=without(value, _RESPONSE_READ | frozenset(request)),
+            hints=openai_hints(request),
+        )
+        return replace(
+            openai_fields(call, request, value),
             context=read_context(request),
-            output=_output(value),
+            output=assistant(turn_of(as_list(value.get("output")))),
             tools=tuple(objects(request.get("tools"))),
             sampling=only(request, _SAMPLING),
-            model_requested=as_text(request.get("model")),
-            model_served=as_text(value.get("model")),
-            response_id=as_text(value.get("id")),
-            finish_reason=_finish_reason(value),
-            usage=read_usage(value.get("usage")),
+            finish_reason=read_finish(value),
             tokens=read_tokens(value, value),
-            streamed=response.streamed,
-            hints=(*common_hints(exchange), *openai_hints(request)),
-            end_user=as_text(request.get("user")) or as_text(request.get("safety_identifier")),
-            retry_count=retry_count(exchange),
-            error=response.error,
-            ext=ext,
         )
 
 
@@ -195,14 +207,13 @@ def _content_parts(item: JsonObject) -> list[Part]:
     return [OpaquePart(name_media(item))]
 
 
-def _output(response: JsonObject) -> Message | None:
-    turn = [
-        part for message in read_items(as_list(response.get("output"))) for part in message.parts
-    ]
-    return Message("assistant", tuple(turn)) if turn else None
+def turn_of(items: list[JsonValue]) -> list[Part]:
+    """Return the parts of what the model made in one response."""
+    return [part for message in read_items(items) for part in message.parts]
 
 
-def _finish_reason(response: JsonObject) -> str | None:
+def read_finish(response: JsonObject) -> str | None:
+    """Return why a response ended; None while it had not."""
     status = as_text(response.get("status"))
     if status == "incomplete":
         return as_text(as_object(response.get("incomplete_details")).get("reason")) or status

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trajectory.canonical import JsonObject
+from trajectory.dialects.streams import array_objects, streamed_objects
 from trajectory.dialects.wire import (
     UnreadableError,
     error_of,
     error_text,
-    is_event_stream,
+    objects,
     parse_json,
     response_bytes,
-    stream_objects,
 )
 from trajectory.exchange import Exchange, ExchangeOutcome
 
@@ -27,10 +27,16 @@ class ModelResponse:
     """Type and message of the provider's error, or fixed words when nothing came."""
 
 
-def read_response(
-    exchange: Exchange, assemble: Callable[[list[JsonObject]], JsonObject | None]
-) -> ModelResponse:
+type Assemble = Callable[[list[JsonObject]], JsonObject | None]
+
+
+def read_response(exchange: Exchange, assemble: Assemble, *, arrays: bool = False) -> ModelResponse:
     """Read the response, joining a stream's events with ``assemble``.
+
+    Args:
+        exchange: what was captured.
+        assemble: makes the unstreamed form of a stream's objects.
+        arrays: this dialect streams a JSON array, piece by piece.
 
     Raises:
         UnreadableError: a complete and successful response cannot be read.
@@ -43,8 +49,11 @@ def read_response(
         data = response_bytes(exchange)
         if response.status >= 400:
             return ModelResponse(None, error=error_text(data, response.status))
-        if is_event_stream(exchange) or data.lstrip()[:6] in (b"data: ", b"event:"):
-            return _streamed(stream_objects(data), assemble)
+        events = streamed_objects(exchange, data)
+        if events is None and arrays and data.lstrip()[:1] == b"[":
+            events = objects(parse_json(data, "response")) if whole else array_objects(data)
+        if events is not None:
+            return _streamed(events, assemble)
         value = parse_json(data, "response")
     except UnreadableError as error:
         if whole and response.status < 400:
@@ -57,8 +66,6 @@ def read_response(
     return ModelResponse(value)
 
 
-def _streamed(
-    events: list[JsonObject], assemble: Callable[[list[JsonObject]], JsonObject | None]
-) -> ModelResponse:
+def _streamed(events: list[JsonObject], assemble: Assemble) -> ModelResponse:
     error = next((error_of(event) for event in events if event.get("error")), None)
     return ModelResponse(assemble(events), streamed=True, error=error)

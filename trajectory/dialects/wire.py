@@ -188,15 +188,26 @@ def is_event_stream(exchange: Exchange) -> bool:
     return content_type.lower().startswith("text/event-stream")
 
 
-def event_objects(events: list[SseEvent]) -> list[JsonObject]:
-    """Return the JSON objects that events carry; others (``[DONE]``, a cut one) are left out."""
-    values = (parse_json_or_none(event.data) for event in events if event.data[:1] == "{")
-    return [value for value in values if isinstance(value, dict)]
+def event_objects(events: list[SseEvent], *, whole: bool = False) -> list[JsonObject]:
+    """Return the JSON objects that events carry; others (``[DONE]``, a cut one) are left out.
+
+    Raises:
+        UnreadableError: the stream should be whole and an object in it is no JSON.
+    """
+    found: list[JsonObject] = []
+    for event in events:
+        if event.data[:1] == "{":
+            value = parse_json_or_none(event.data)
+            if isinstance(value, dict):
+                found.append(value)
+            elif whole and event.complete:
+                raise UnreadableError("response:event-not-json")
+    return found
 
 
-def stream_objects(data: bytes) -> list[JsonObject]:
-    """Return the JSON objects of a whole stream."""
-    return event_objects(decode_events(data))
+def stream_objects(data: bytes, *, whole: bool = False) -> list[JsonObject]:
+    """Return the JSON objects of a whole stream; see :func:`event_objects`."""
+    return event_objects(decode_events(data), whole=whole)
 
 
 def error_text(data: bytes, status: int | None) -> str:

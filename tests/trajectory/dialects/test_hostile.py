@@ -146,7 +146,7 @@ def test_a_complete_but_unreadable_answer_is_opaque() -> None:
 
 def test_what_is_not_known_and_what_was_refused() -> None:
     world = World()
-    unknown = read_exchange(world.exchange("/v1/embeddings", {"input": "x"}, {}))
+    unknown = read_exchange(world.exchange("/v1/audio/speech", {"input": "x"}, {}))
     assert (unknown.kind, unknown.problem) == (CallKind.OPAQUE, "dialect:unknown")
     refused = world.exchange(
         "/v1/chat/completions", {}, {}, status=401, outcome=ExchangeOutcome.REFUSED

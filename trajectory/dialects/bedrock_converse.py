@@ -1,0 +1,209 @@
+"""Amazon Bedrock's ``converse`` and ``converse-stream``: one shape for all its models."""
+
+import re
+from dataclasses import replace
+from typing import cast
+from urllib.parse import unquote
+
+from trajectory.call import Call, CallKind, Usage
+from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.anthropic_messages import split_results
+from trajectory.dialects.bedrock_stream import assemble_events
+from trajectory.dialects.hints import bedrock_hints
+from trajectory.dialects.reading import Yields, assistant, model_call
+from trajectory.dialects.response import ModelResponse, read_response
+from trajectory.dialects.wire import (
+    as_integer,
+    as_list,
+    as_object,
+    as_text,
+    clean_text,
+    header,
+    media_bytes,
+    media_part,
+    name_media,
+    names,
+    objects,
+    only,
+    request_json,
+    without,
+)
+from trajectory.exchange import Exchange
+from trajectory.message import (
+    Message,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+_PATH = re.compile(r"/model/(.+)/(converse|converse-stream|invoke|invoke-with-response-stream)$")
+_SAMPLING = names("additionalModelRequestFields performanceConfig serviceTier outputConfig")
+_REQUEST_READ = _SAMPLING | names("messages system toolConfig inferenceConfig schemaVersion")
+_RESPONSE_READ = names("output stopReason usage message")
+_MEDIA = names("image document video audio")
+
+
+def bedrock_operation(exchange: Exchange) -> tuple[str, str] | None:
+    """Return model and operation that a Bedrock path names; None for any other request."""
+    if exchange.request.method != "POST":
+        return None
+    found = _PATH.search(exchange.request.path.rstrip("/"))
+    if found is None:
+        return None
+    return clean_text(unquote(found[1], errors="replace")), found[2]
+
+
+def request_id(exchange: Exchange) -> str | None:
+    """Return the name that AWS gave the request: the only one that its client sees."""
+    if exchange.response is None:
+        return None
+    return header(exchange.response.headers, "x-amzn-requestid")
+
+
+class BedrockConverse:
+    """``POST /model/<model>/converse`` and ``/converse-stream``."""
+
+    name = "bedrock.converse"
+    yields = Yields(
+        "`POST /model/<model>/converse`, `/converse-stream`",
+        CallKind.MODEL,
+        streams="AWS event stream",
+        text=True,
+        reasoning=True,
+        tool_calls=True,
+        usage=True,
+        errors="status and body, exception event",
+        identity="`requestMetadata.session_id`",
+    )
+
+    def matches(self, exchange: Exchange) -> bool:
+        """Tell by the path."""
+        operation = bedrock_operation(exchange)
+        return operation is not None and operation[1].startswith("converse")
+
+    def read(self, exchange: Exchange) -> Call:
+        """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""
+        request = request_json(exchange)
+        return read_converse(self.name, exchange, request, read_response(exchange, assemble_events))
+
+
+def read_converse(
+    dialect: str, exchange: Exchange, request: JsonObject, response: ModelResponse
+) -> Call:
+    """Return the call that a request in converse's shape is."""
+    value = response.value or {}
+    message = as_object(as_object(value.get("output")).get("message"))
+    ext = without(request, _REQUEST_READ)
+    choice = without(as_object(request.get("toolConfig")), frozenset({"tools"}))
+    call = model_call(
+        dialect,
+        exchange,
+        response,
+        ext=ext,
+        rest=without(value, _RESPONSE_READ),
+        hints=bedrock_hints(request),
+    )
+    operation = bedrock_operation(exchange)
+    return replace(
+        call,
+        context=read_context(request),
+        output=assistant([_part(block) for block in objects(message.get("content"))]),
+        tools=tuple(objects(as_object(request.get("toolConfig")).get("tools"))),
+        sampling={
+            **as_object(request.get("inferenceConfig")),
+            **only(request, _SAMPLING),
+            **choice,
+        },
+        model_requested=operation[0] if operation else None,
+        response_id=request_id(exchange),
+        finish_reason=as_text(value.get("stopReason")),
+        usage=_usage(value),
+    )
+
+
+def read_context(request: JsonObject) -> tuple[Message, ...]:
+    """Return system blocks and messages; tool results become messages of their own."""
+    messages: list[Message] = []
+    if system := _parts(request.get("system")):
+        messages.append(Message("system", tuple(system)))
+    for item in objects(request.get("messages")):
+        role = as_text(item.get("role")) or "user"
+        messages.extend(split_results(role, _parts(item.get("content"))))
+    return tuple(messages)
+
+
+def _parts(content: JsonValue | None) -> list[Part]:
+    """Return the parts of a content; marks of the cache move between calls and are none."""
+    if isinstance(content, str):
+        return [TextPart(content)] if content else []
+    return [
+        _part(block) if isinstance(block, dict) else OpaquePart(block)
+        for block in as_list(content)
+        if not (isinstance(block, dict) and set(block) == {"cachePoint"})
+    ]
+
+
+def _part(block: JsonObject) -> Part:
+    if isinstance(block.get("text"), str):
+        return TextPart(cast(str, block["text"]))
+    if use := as_object(block.get("toolUse")):
+        return _tool_use(use)
+    if result := as_object(block.get("toolResult")):
+        call_id = as_text(result.get("toolUseId")) or ""
+        failed = result.get("status") == "error"
+        return ToolResultPart(call_id, _named(result.get("content")), failed)
+    if reasoning := as_object(block.get("reasoningContent")):
+        told = as_object(reasoning.get("reasoningText"))
+        hidden = as_text(reasoning.get("redactedContent"))
+        return ReasoningPart(
+            as_text(told.get("text")) or "", as_text(told.get("signature")) or hidden
+        )
+    for kind in _MEDIA:
+        if media := _media(kind, as_object(block.get(kind))):
+            return media
+    return OpaquePart(name_media(block))
+
+
+def _tool_use(use: JsonObject) -> ToolCallPart:
+    call_id, name = as_text(use.get("toolUseId")) or "", as_text(use.get("name")) or ""
+    if isinstance(use.get("partialInput"), str):
+        return ToolCallPart(call_id, name, use["partialInput"], arguments_valid=False)
+    return ToolCallPart(call_id, name, use.get("input", {}))
+
+
+def _media(kind: str, value: JsonObject) -> Part | None:
+    source = as_object(value.get("source"))
+    media_type = f"{kind}/{as_text(value.get('format')) or '*'}"
+    if isinstance(source.get("bytes"), str):
+        return media_bytes(cast(str, source["bytes"]), media_type)
+    if uri := as_text(as_object(source.get("s3Location")).get("uri")):
+        return media_part(uri, media_type)
+    return None
+
+
+def _named(content: JsonValue | None) -> JsonValue:
+    """Return a result's blocks with media named instead of kept."""
+    return [
+        {kind: part_json(media)}
+        if (kind := next((k for k in _MEDIA if k in block), None)) is not None
+        and (media := _media(kind, as_object(block.get(kind)))) is not None
+        else name_media(block)
+        for block in objects(content)
+    ]
+
+
+def part_json(part: Part) -> JsonObject:
+    """Return the JSON form of a part."""
+    return cast(list[JsonObject], Message("tool", (part,)).to_json()["parts"])[0]
+
+
+def _usage(value: JsonObject) -> Usage:
+    usage = as_object(value.get("usage"))
+    fresh = as_integer(usage.get("inputTokens"))
+    cached = as_integer(usage.get("cacheReadInputTokens"))
+    written = as_integer(usage.get("cacheWriteInputTokens"))
+    total = None if fresh is None else fresh + (cached or 0) + (written or 0)
+    return Usage(total, as_integer(usage.get("outputTokens")), cached)

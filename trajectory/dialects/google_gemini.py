@@ -1,0 +1,238 @@
+"""Gemini's ``generateContent``, as the Gemini API and Vertex AI speak it."""
+
+import re
+from dataclasses import replace
+from typing import cast
+from urllib.parse import unquote
+
+from trajectory.call import Call, CallKind, TokenCapture, Usage
+from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.google_gemini_stream import assemble_chunks
+from trajectory.dialects.reading import CallNames, Yields, assistant, joined, model_call
+from trajectory.dialects.response import read_response
+from trajectory.dialects.wire import (
+    as_integer,
+    as_object,
+    as_text,
+    clean_text,
+    media_bytes,
+    media_part,
+    name_media,
+    names,
+    objects,
+    only,
+    request_json,
+    without,
+)
+from trajectory.exchange import Exchange
+from trajectory.message import (
+    Message,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+_PATH = re.compile(r"/models/([^/:]+):(?:g|streamG)enerateContent$")
+_SAMPLING = names("generationConfig toolConfig safetySettings")
+_REQUEST_READ = _SAMPLING | names("contents systemInstruction tools model")
+_RESPONSE_READ = names("candidates usageMetadata modelVersion responseId error")
+_CANDIDATE_READ = names("content finishReason index logprobsResult avgLogprobs")
+_SNAKE = {
+    "generation_config": "generationConfig",
+    "tool_config": "toolConfig",
+    "safety_settings": "safetySettings",
+    "system_instruction": "systemInstruction",
+}
+
+
+class GoogleGemini:
+    """``POST …/models/<model>:generateContent`` and ``:streamGenerateContent``."""
+
+    name = "google.gemini"
+    yields = Yields(
+        "`POST …/models/<model>:generateContent`, `:streamGenerateContent` (Gemini API, Vertex AI)",
+        CallKind.MODEL,
+        streams="SSE, JSON array",
+        text=True,
+        reasoning=True,
+        tool_calls=True,
+        usage=True,
+        tokens="with `responseLogprobs`, where each token has its id",
+        logprobs="with the tokens; else in `ext.response`",
+        errors="status and body, `error` object",
+    )
+
+    def matches(self, exchange: Exchange) -> bool:
+        """Tell by the path."""
+        return exchange.request.method == "POST" and bool(_PATH.search(exchange.request.path))
+
+    def read(self, exchange: Exchange) -> Call:
+        """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""
+        request = {_SNAKE.get(k, k): v for k, v in request_json(exchange).items()}
+        response = read_response(exchange, assemble_chunks, arrays=True)
+        value = response.value or {}
+        candidates = objects(value.get("candidates"))
+        candidate = candidates[0] if candidates else {}
+        tokens = _tokens(candidate)
+        call = model_call(
+            self.name,
+            exchange,
+            response,
+            ext=without(request, _REQUEST_READ),
+            rest=_rest(value, candidate, candidates[1:], tokens),
+        )
+        calls = CallNames()
+        context = read_context(request, calls)
+        model = _PATH.search(exchange.request.path)
+        return replace(
+            call,
+            context=context,
+            output=assistant(_parts(as_object(candidate.get("content")), calls)),
+            tools=_tools(request),
+            sampling=_sampling(request),
+            model_requested=clean_text(unquote(model[1], errors="replace")) if model else None,
+            model_served=as_text(value.get("modelVersion")),
+            response_id=as_text(value.get("responseId")),
+            finish_reason=_finish_reason(value, candidate),
+            usage=_usage(value),
+            tokens=tokens,
+        )
+
+
+def read_context(request: JsonObject, calls: CallNames) -> tuple[Message, ...]:
+    """Return system instruction and contents; what the model made in one turn is one message."""
+    messages: list[Message] = []
+    if system := _parts(as_object(request.get("systemInstruction")), calls):
+        messages.append(Message("system", tuple(system)))
+    for content in objects(request.get("contents")):
+        role = as_text(content.get("role")) or "user"
+        role = "assistant" if role == "model" else role
+        for message in _split(role, _parts(content, calls)):
+            before = messages[-1] if messages else None
+            if before is not None and message.role == before.role == "assistant":
+                parts = joined([*before.parts, *message.parts])
+                messages[-1] = Message("assistant", tuple(parts))
+            else:
+                messages.append(message)
+    return tuple(messages)
+
+
+def _split(role: str, parts: list[Part]) -> list[Message]:
+    """Return tool results as messages of their own."""
+    results = [Message("tool", (part,)) for part in parts if isinstance(part, ToolResultPart)]
+    rest = tuple(part for part in parts if not isinstance(part, ToolResultPart))
+    return [*results, Message(role, rest)] if rest or not results else results
+
+
+def _parts(content: JsonObject, calls: CallNames) -> list[Part]:
+    found = [part for item in objects(content.get("parts")) for part in _read_part(item, calls)]
+    return joined(found)
+
+
+def _read_part(item: JsonObject, calls: CallNames) -> list[Part]:
+    signature = as_text(item.get("thoughtSignature"))
+    if item.get("thought") is True:
+        return [ReasoningPart(as_text(item.get("text")) or "", signature)]
+    # A signature on any other part proves the reasoning that led to it.
+    lead: list[Part] = [ReasoningPart("", signature)] if signature else []
+    if isinstance(item.get("text"), str):
+        return [*lead, TextPart(cast(str, item["text"]))] if item["text"] else lead
+    if call := as_object(item.get("functionCall")):
+        name = as_text(call.get("name")) or ""
+        number = calls.call(name)
+        arguments = call.get("args")
+        return [
+            *lead,
+            ToolCallPart(as_text(call.get("id")) or number, name, arguments or {}),
+        ]
+    if result := as_object(item.get("functionResponse")):
+        return [*lead, _result(result, calls)]
+    return [*lead, _media(item) or OpaquePart(name_media(item))]
+
+
+def _result(result: JsonObject, calls: CallNames) -> ToolResultPart:
+    number = calls.result(as_text(result.get("name")) or "")
+    content = result.get("response")
+    failed = isinstance(content, dict) and set(content) == {"error"}
+    return ToolResultPart(as_text(result.get("id")) or number, name_media(content), failed)
+
+
+def _media(item: JsonObject) -> Part | None:
+    inline = as_object(item.get("inlineData") or item.get("inline_data"))
+    kind = as_text(inline.get("mimeType") or inline.get("mime_type"))
+    if kind and isinstance(inline.get("data"), str):
+        return media_bytes(cast(str, inline["data"]), kind)
+    named = as_object(item.get("fileData") or item.get("file_data"))
+    if uri := as_text(named.get("fileUri") or named.get("file_uri")):
+        return media_part(uri, as_text(named.get("mimeType") or named.get("mime_type")))
+    return None
+
+
+def _tools(request: JsonObject) -> tuple[JsonObject, ...]:
+    """Return function declarations one by one, and built-in tools as they came."""
+    found: list[JsonObject] = []
+    for tool in objects(request.get("tools")):
+        declared = tool.get("functionDeclarations", tool.get("function_declarations"))
+        found.extend(objects(declared))
+        rest = without(tool, frozenset({"functionDeclarations", "function_declarations"}))
+        if rest:
+            found.append(rest)
+    return tuple(found)
+
+
+def _sampling(request: JsonObject) -> JsonObject:
+    given = only(request, _SAMPLING)
+    return {**as_object(given.pop("generationConfig", None)), **given}
+
+
+def _finish_reason(value: JsonObject, candidate: JsonObject) -> str | None:
+    blocked = as_text(as_object(value.get("promptFeedback")).get("blockReason"))
+    return as_text(candidate.get("finishReason")) or blocked
+
+
+def _usage(value: JsonObject) -> Usage:
+    usage = as_object(value.get("usageMetadata"))
+    thought = as_integer(usage.get("thoughtsTokenCount"))
+    return Usage(
+        input_tokens=_sum(usage, "promptTokenCount", "toolUsePromptTokenCount"),
+        output_tokens=_sum(usage, "candidatesTokenCount", "thoughtsTokenCount"),
+        cached_input_tokens=as_integer(usage.get("cachedContentTokenCount")),
+        reasoning_tokens=thought,
+    )
+
+
+def _sum(usage: JsonObject, *fields: str) -> int | None:
+    counts = [count for name in fields if (count := as_integer(usage.get(name))) is not None]
+    return sum(counts) if counts else None
+
+
+def _tokens(candidate: JsonObject) -> TokenCapture | None:
+    """Return the chosen tokens where each has its id and its log probability."""
+    chosen = objects(as_object(candidate.get("logprobsResult")).get("chosenCandidates"))
+    ids = [as_integer(item.get("tokenId")) for item in chosen]
+    numbers = [item.get("logProbability") for item in chosen]
+    known = tuple(number for number in ids if number is not None and 0 <= number < 2**31)
+    logprobs = tuple(float(n) for n in numbers if isinstance(n, int | float) and n is not True)
+    if not chosen or not len(known) == len(logprobs) == len(chosen):
+        return None
+    return TokenCapture(None, known, logprobs)
+
+
+def _rest(
+    value: JsonObject,
+    candidate: JsonObject,
+    others: list[JsonObject],
+    tokens: TokenCapture | None,
+) -> JsonObject:
+    rest = without(value, _RESPONSE_READ)
+    if unread := without(candidate, _CANDIDATE_READ):
+        rest["candidate"] = unread
+    logprobs: JsonValue | None = candidate.get("logprobsResult")
+    if logprobs and tokens is None:
+        rest["logprobs"] = logprobs
+    if others:
+        rest["other_candidates"] = list(others)
+    return rest

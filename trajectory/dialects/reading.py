@@ -1,0 +1,117 @@
+"""What reading a call means in every dialect, and what a dialect says of itself."""
+
+from dataclasses import dataclass
+
+from trajectory.call import Call, CallKind, SessionHint
+from trajectory.canonical import JsonObject
+from trajectory.dialects.hints import common_hints, retry_count
+from trajectory.dialects.response import ModelResponse
+from trajectory.exchange import Exchange
+from trajectory.message import Message, Part, ReasoningPart, TextPart
+
+
+@dataclass(frozen=True, slots=True)
+class Yields:
+    """What a dialect gives; the table in the documents is made from these."""
+
+    requests: str
+    """The requests that it reads."""
+    kind: CallKind
+    """What they become."""
+    streams: str = ""
+    """How answers are streamed; empty where they are not."""
+    text: bool = False
+    reasoning: bool = False
+    tool_calls: bool = False
+    usage: bool = False
+    tokens: str = ""
+    """Who gives exact token ids; empty where nobody does."""
+    logprobs: str = ""
+    """Where log probabilities end up; empty where there are none."""
+    errors: str = "status and body"
+    """In what errors come."""
+    identity: str = ""
+    """What names a session or an end user, beside headers and URL."""
+
+
+def posted_to(exchange: Exchange, *endings: str) -> bool:
+    """Tell whether this is a POST whose path ends in one of ``endings``."""
+    return exchange.request.method == "POST" and exchange.request.path.rstrip("/").endswith(endings)
+
+
+def model_call(
+    dialect: str,
+    exchange: Exchange,
+    response: ModelResponse,
+    *,
+    ext: JsonObject,
+    rest: JsonObject,
+    hints: tuple[SessionHint, ...] = (),
+) -> Call:
+    """Return a model call with what every dialect fills in alike.
+
+    Args:
+        dialect: its name.
+        exchange: what was captured.
+        response: what came back.
+        ext: request fields without a place.
+        rest: response fields without a place.
+        hints: what only this dialect knows of the session.
+    """
+    return Call(
+        exchange=exchange,
+        dialect=dialect,
+        kind=CallKind.MODEL,
+        streamed=response.streamed,
+        hints=(*common_hints(exchange), *hints),
+        retry_count=retry_count(exchange),
+        error=response.error,
+        ext={**ext, "response": rest} if rest else ext,
+    )
+
+
+def assistant(parts: list[Part]) -> Message | None:
+    """Return the model's answer; None when nothing came."""
+    return Message("assistant", tuple(parts)) if parts else None
+
+
+def joined(parts: list[Part]) -> list[Part]:
+    """Return the parts with neighbouring texts made one: streams and histories cut them anywhere."""
+    out: list[Part] = []
+    for part in parts:
+        last = out[-1] if out else None
+        if isinstance(part, TextPart) and isinstance(last, TextPart):
+            out[-1] = TextPart(last.text + part.text)
+        elif (
+            isinstance(part, ReasoningPart)
+            and isinstance(last, ReasoningPart)
+            and part.text
+            and last.signature is None
+        ):
+            out[-1] = ReasoningPart(last.text + part.text, part.signature)
+        else:
+            out.append(part)
+    return out
+
+
+class CallNames:
+    """Names for tool calls in dialects that give them none: the tool and how often it was called.
+
+    Calls and results are counted apart in the order of the conversation, so that a result gets
+    the name of its call, and a resent history gets the same names again.
+    """
+
+    def __init__(self) -> None:
+        """Begin before the first message."""
+        self._calls: dict[str, int] = {}
+        self._results: dict[str, int] = {}
+
+    def call(self, tool: str) -> str:
+        """Return the name of the next call of ``tool``."""
+        self._calls[tool] = number = self._calls.get(tool, 0) + 1
+        return f"{tool}:{number}"
+
+    def result(self, tool: str) -> str:
+        """Return the name of the call that the next result of ``tool`` answers."""
+        self._results[tool] = number = self._results.get(tool, 0) + 1
+        return f"{tool}:{number}"

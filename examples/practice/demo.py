@@ -186,7 +186,7 @@ class _Demo:
         )
         self._story.table(rows)
         seen = self._sql(
-            "select sum(context_keep + len(context_message_ids) + (output_message_id is not null)::int) as n, "
+            "select sum(context_keep + len(context_message_ids) + (output_message_id is not null)::int)::bigint as n, "
             "(select count(*) from messages) as kept from steps"
         )[0]
         self._story.say(

@@ -12,7 +12,7 @@ from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonValue, canonical_json
 from trajectory.message import ToolCallPart, ToolResultPart
 from trajectory.placement import PlacedCall
-from trajectory.step import Harness, Step, StoredMessage, StoredToolCall, StoredToolResult, Tokens
+from trajectory.step import Harness, Step, StoredMessage, Tokens, ToolCall, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +196,13 @@ def _ext(clean: CleanCall) -> JsonValue:
     return ext
 
 
-def _tool_calls(placed: PlacedCall, clean: CleanCall) -> tuple[StoredToolCall, ...]:
+def _tool_calls(placed: PlacedCall, clean: CleanCall) -> tuple[ToolCall, ...]:
     if placed.call.dispatch is not None:
         arguments = _json(clean.fields.arguments)
-        return (StoredToolCall(placed.step_id, clean.fields.tool_name, arguments),)
+        return (ToolCall(placed.step_id, clean.fields.tool_name, arguments),)
     parts = clean.output.message.parts if clean.output else ()
     return tuple(
-        StoredToolCall(part.call_id, part.name, _json(part.arguments), part.arguments_valid)
+        ToolCall(part.call_id, part.name, _json(part.arguments), part.arguments_valid)
         for part in parts
         if isinstance(part, ToolCallPart)
     )
@@ -210,12 +210,12 @@ def _tool_calls(placed: PlacedCall, clean: CleanCall) -> tuple[StoredToolCall, .
 
 def _tool_results(
     placed: PlacedCall, clean: CleanCall, new: Sequence[CleanMessage]
-) -> tuple[StoredToolResult, ...]:
+) -> tuple[ToolResult, ...]:
     if (dispatch := placed.call.dispatch) is not None:
         result = _json(clean.fields.result)
-        return (StoredToolResult(placed.step_id, result, dispatch.is_error),)
+        return (ToolResult(placed.step_id, result, dispatch.is_error),)
     return tuple(
-        StoredToolResult(part.call_id, _json(part.content), part.is_error)
+        ToolResult(part.call_id, _json(part.content), part.is_error)
         for one in new
         for part in one.message.parts
         if isinstance(part, ToolResultPart)

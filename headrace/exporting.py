@@ -8,7 +8,7 @@ from lakehouse.lake import Lake
 from trajectory.canonical import JsonObject
 from trajectory.errors import ConfigurationError
 from trajectory.formats import atif, openai_messages
-from trajectory.portable import PortableSignal, PortableTrajectory, split_steps
+from trajectory.portable import PortableSignal, Trajectory, split_steps
 
 PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share")
 FORMATS = {"openai-messages": openai_messages.export_document, "atif": atif.export_document}
@@ -46,7 +46,7 @@ def export_trajectories(
     return count
 
 
-def portable(lake: Lake, trajectory_id: str) -> PortableTrajectory | None:
+def portable(lake: Lake, trajectory_id: str) -> Trajectory | None:
     """Return the path to the last answer of a trajectory; None when it has no whole one."""
     whole = [
         step
@@ -58,7 +58,7 @@ def portable(lake: Lake, trajectory_id: str) -> PortableTrajectory | None:
     last = max(whole, key=lambda step: (len(step.context), step.step_index))
     messages = (*last.context, *([last.output] if last.output else ()))
     steps, trailing = split_steps(messages)
-    return PortableTrajectory(
+    return Trajectory(
         steps=steps,
         trailing=trailing,
         trajectory_id=trajectory_id,

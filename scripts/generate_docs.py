@@ -15,6 +15,7 @@ from governance.policy import json_schema
 from headrace.cli import app
 from headrace.settings import environment_variable, explain_settings
 from lakehouse.dictionary import data_dictionary
+from trajectory import schema as trajectory_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -79,11 +80,16 @@ def settings_reference() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
 DOCUMENTS = {
     "docs/commands.md": command_reference,
     "docs/settings.md": settings_reference,
     "docs/data-dictionary.md": data_dictionary,
-    "policies/schema.json": lambda: json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",
+    "policies/schema.json": lambda: _json(json_schema()),
+    "trajectory/schema.json": lambda: _json(trajectory_schema.json_schema()),
 }
 
 

@@ -1,1 +1,28 @@
-"""The trajectory protocol: exchanges, messages, steps, signals, and how loose calls become trajectories."""
+"""The trajectory protocol: exchanges, messages, steps, signals, and how loose calls become trajectories.
+
+The public types; ``docs/protocol.md`` says what they mean, ``schema.json`` what they look like.
+"""
+
+from trajectory.exchange import Exchange, Feedback
+from trajectory.message import Message
+from trajectory.portable import PortableSignal, PortableStep, Trajectory
+from trajectory.step import Harness, Link, Signal, Step, StoredMessage, Tokens, ToolCall, ToolResult
+from trajectory.version import SCHEMA_VERSION
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Exchange",
+    "Feedback",
+    "Harness",
+    "Link",
+    "Message",
+    "PortableSignal",
+    "PortableStep",
+    "Signal",
+    "Step",
+    "StoredMessage",
+    "Tokens",
+    "ToolCall",
+    "ToolResult",
+    "Trajectory",
+]

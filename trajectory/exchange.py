@@ -6,8 +6,10 @@ These values hold personal data in clear. They live in memory and in the sealed 
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import ClassVar
 
 from trajectory.canonical import JsonObject
+from trajectory.version import SCHEMA_VERSION
 
 type Headers = tuple[tuple[str, str], ...]
 
@@ -92,6 +94,7 @@ class Exchange:
     position: SpoolPosition
     capture_note: str = ""
     """Why a body is not whole though the exchange was: ``opt-out``, ``spool-full`` …; else empty."""
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class Feedback:
     body: JsonObject
     """name, value, label, rationale, source_kind, source, confidence, observed_at, supersedes."""
     position: SpoolPosition
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
 
 type SpoolRecord = Exchange | Feedback

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.version import SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Message:
     """system | developer | user | assistant | tool"""
     parts: tuple[Part, ...]
     name: str | None = None
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
     def to_json(self) -> JsonObject:
         """Return the JSON form: ``{"role", "parts": [{"type", …}], "name"?}``; None fields left out."""

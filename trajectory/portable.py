@@ -6,10 +6,12 @@ shares its beginning. Content may be raw or redacted; the value does not know.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from trajectory.call import TokenCapture, Usage
 from trajectory.canonical import JsonObject
 from trajectory.message import Message
+from trajectory.version import SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +19,19 @@ class PortableSignal:
     """A reward or piece of feedback about a step or about the whole."""
 
     name: str
+    """Name of the measure, e.g. ``success``."""
     value: float | None = None
     label: str | None = None
     rationale: str | None = field(default=None, repr=False)
     source_kind: str = "rule"
+    """env | verifier | human_explicit | human_implicit | judge | rule"""
     source: str = ""
+    """Who judged."""
     source_version: str | None = None
     confidence: float | None = None
+    """From 0 to 1."""
     observed_at: str | None = None
+    """RFC 3339, as it came."""
 
     def to_json(self) -> JsonObject:
         """Return the fields that are set."""
@@ -37,22 +44,38 @@ class PortableStep:
     """One decision: what was observed since the decision before, and the answer."""
 
     observed: tuple[Message, ...]
+    """What is new since the answer before: the person's words, tool results, the system prompt."""
     output: Message
+    """The answer, with the tool calls it asks for."""
     step_id: str | None = None
     timestamp: str | None = None
-    """ISO 8601, as it came."""
+    """When the step began, RFC 3339, as it came."""
+    ended_at: str | None = None
+    """When the answer was complete, RFC 3339, as it came."""
     model: str | None = None
+    """The model that answered."""
+    response_id: str | None = None
+    """The id that the model API gave to the answer."""
+    finish_reason: str | None = None
+    """Why generation stopped, in the provider's own word."""
+    sampling: JsonObject = field(default_factory=dict)
+    """Sampling parameters as sent, in the dialect's own words."""
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
     tokens: TokenCapture | None = None
+    """Exact tokens of the engine."""
+    loss_mask: tuple[bool, ...] | None = None
+    """One per completion token; False where nothing may be learned from it."""
     signals: tuple[PortableSignal, ...] = ()
+    """Rewards and feedback about this step."""
 
 
 @dataclass(frozen=True, slots=True)
-class PortableTrajectory:
+class Trajectory:
     """One path of a trajectory."""
 
     steps: tuple[PortableStep, ...]
+    """Decisions in their order."""
     trailing: tuple[Message, ...] = ()
     """What was observed after the last answer."""
     trajectory_id: str | None = None
@@ -60,10 +83,14 @@ class PortableTrajectory:
     agent_name: str | None = None
     agent_version: str | None = None
     model: str | None = None
+    """The model of the whole, where steps do not say another."""
     tools: tuple[JsonObject, ...] = ()
+    """Tool definitions as sent."""
     signals: tuple[PortableSignal, ...] = ()
+    """Rewards and feedback about the whole."""
     ext: JsonObject = field(default_factory=dict)
     """By format, what an imported document held beyond these fields (see ``formats.patch``)."""
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
     def messages(self) -> tuple[Message, ...]:
         """Return the whole conversation."""
@@ -100,4 +127,4 @@ def signals_of(value: object) -> tuple[PortableSignal, ...]:
     )
 
 
-__all__ = ["PortableSignal", "PortableStep", "PortableTrajectory", "signals_of", "split_steps"]
+__all__ = ["PortableSignal", "PortableStep", "Trajectory", "signals_of", "split_steps"]

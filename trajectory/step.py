@@ -7,10 +7,10 @@ metadata⟩ with late-bound reward; here reward is a :class:`Signal`, never a fi
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import ClassVar
 
 from trajectory.canonical import JsonObject
-
-SCHEMA_VERSION = 1
+from trajectory.version import SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,11 @@ class StoredMessage:
     """JSON list of parts (see ``trajectory.message``), redacted."""
     characters: int
     first_seen_at: datetime
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)
-class StoredToolCall:
+class ToolCall:
     """A tool call of a step's output, or the dispatch that a tool step stands for."""
 
     call_id: str
@@ -39,7 +40,7 @@ class StoredToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredToolResult:
+class ToolResult:
     """A tool result that this step observed (model step) or produced (tool step)."""
 
     call_id: str
@@ -78,8 +79,8 @@ class Step:
     context_message_ids: tuple[str, ...]
     """What follows them: the messages that are new in this step."""
     output_message_id: str | None
-    tool_calls: tuple[StoredToolCall, ...] = ()
-    tool_results: tuple[StoredToolResult, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
     model_requested: str | None = None
     model_served: str | None = None
     harness_id: str | None = None
@@ -131,6 +132,7 @@ class Tokens:
     model_served: str | None
     token_fidelity: str
     """exact | pseudonymised_inline | span_masked | none"""
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,7 @@ class Signal:
     recorded_at: datetime
     supersedes: str | None = None
     is_gold: bool = False
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,7 @@ class Link:
     trajectory_id: str
     recorded_at: datetime
     key_source: str = "prefix"
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,7 @@ class Harness:
     sampling: str
     first_seen_at: datetime
     ext: JsonObject = field(default_factory=dict)
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
 
 __all__ = [
@@ -195,7 +200,7 @@ __all__ = [
     "Signal",
     "Step",
     "StoredMessage",
-    "StoredToolCall",
-    "StoredToolResult",
     "Tokens",
+    "ToolCall",
+    "ToolResult",
 ]

@@ -29,6 +29,7 @@ from headrace.cli import (
     substrate,
     train,
     trajectory,
+    trajectory_documents,
     up,
 )
 from headrace.cli.common import Running
@@ -47,6 +48,7 @@ app = typer.Typer(
 
 for command in (up, gateway, govern, sql, env, feedback, erase, lineage, doctor, demo):
     command.register(app)
+trajectory_documents.register(trajectory.app)
 for name, group in {
     "policy": policy.app,
     "consent": consent.app,

@@ -1,13 +1,12 @@
 """``headrace trajectory``: look at what agents did, one trajectory at a time."""
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from headrace.cli.common import JsonOption, Running
-from headrace.render import console, note, print_json, print_rows
+from headrace.render import console, print_json, print_rows
 from trajectory.errors import ConfigurationError
 
 app = typer.Typer(help="Look at trajectories.", no_args_is_help=True)
@@ -118,37 +117,6 @@ def _part_text(part: dict[str, Any]) -> str:
         mark = "✗" if part.get("is_error") else "←"
         return f"{mark} {json.dumps(part.get('content'), ensure_ascii=False)}"
     return json.dumps(part, ensure_ascii=False)
-
-
-@app.command()
-def export(
-    context: typer.Context,
-    output: Annotated[Path, typer.Option("--output", "-o", help="JSON-lines file to write.")],
-    where: Annotated[
-        str, typer.Option(help="SQL condition over the view `trajectories`.")
-    ] = "true",
-    purpose: Annotated[
-        str, typer.Option(help="Only trajectories whose every step is allowed for this purpose.")
-    ] = "share",
-    document_format: Annotated[
-        str, typer.Option("--format", "-f", help="openai-messages or atif.")
-    ] = "openai-messages",
-) -> None:
-    """Export trajectories as JSON lines; only what policy allows for the purpose."""
-    from headrace.exporting import export_trajectories
-
-    count = export_trajectories(
-        Running.of(context).lake,
-        output,
-        where=where,
-        purpose=purpose,
-        document_format=document_format,
-    )
-    typer.echo(f"{count} trajectories written to {output}")
-    if count == 0:
-        note(
-            f"none that fits {where!r} allows the purpose {purpose}: give another --purpose, or grant it."
-        )
 
 
 def _resolve(lake: Any, beginning: str) -> str:

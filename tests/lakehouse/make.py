@@ -18,9 +18,9 @@ from trajectory.step import (
     Signal,
     Step,
     StoredMessage,
-    StoredToolCall,
-    StoredToolResult,
     Tokens,
+    ToolCall,
+    ToolResult,
 )
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -125,6 +125,6 @@ def tool_step(trajectory: str, index: int, *, failed: bool = False, name: str = 
     return step(
         trajectory, index, kind="tool", dialect="mcp", context_keep=0, context_message_ids=(),
         output_message_id=None, model_served=None, model_requested=None, response_id=None,
-        tool_calls=(StoredToolCall(f"c{index}", name, "{}"),),
-        tool_results=(StoredToolResult(f"c{index}", '"x"', failed),),
+        tool_calls=(ToolCall(f"c{index}", name, "{}"),),
+        tool_results=(ToolResult(f"c{index}", '"x"', failed),),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from governance.records import GovernedBatch
 from lakehouse.lake import Lake
 from lakehouse.views import VIEWS
 from tests.lakehouse import make
-from trajectory.step import StoredToolCall, StoredToolResult
+from trajectory.step import ToolCall, ToolResult
 
 
 @pytest.fixture
@@ -97,15 +97,15 @@ def test_signals_on_sessions_and_groups_reach_their_trajectories(
 
 @pytest.mark.parametrize("wire_id", ["c1", "named-by-the-tool-server"])
 def test_tool_failures_count_each_call_once(lake: Lake, wire_id: str) -> None:
-    asked = make.step("t1", 0, tool_calls=(StoredToolCall("c1", "lookup", "{}"),))
+    asked = make.step("t1", 0, tool_calls=(ToolCall("c1", "lookup", "{}"),))
     wire = replace(
         make.tool_step("t1", 1, failed=True),
         parent_step_id=asked.step_id,
-        tool_calls=(StoredToolCall(wire_id, "lookup", "{}"),),
-        tool_results=(StoredToolResult(wire_id, '"x"', True),),
+        tool_calls=(ToolCall(wire_id, "lookup", "{}"),),
+        tool_results=(ToolResult(wire_id, '"x"', True),),
     )
-    told = make.step("t1", 2, tool_results=(StoredToolResult("c1", '"no"', True),))
-    alone = make.step("t2", 0, tool_calls=(StoredToolCall("c1", "lookup", "{}"),))
+    told = make.step("t1", 2, tool_results=(ToolResult("c1", '"no"', True),))
+    alone = make.step("t2", 0, tool_calls=(ToolCall("c1", "lookup", "{}"),))
     put(lake, GovernedBatch(steps=(asked, wire, told, alone)))
     found = rows(lake, "SELECT tool, calls, answered, failures, failure_rate FROM tool_failures")
     assert found == [

@@ -17,14 +17,14 @@ from trajectory.message import (
     ToolCallPart,
     ToolResultPart,
 )
-from trajectory.portable import PortableStep, PortableTrajectory, signals_of
+from trajectory.portable import PortableStep, Trajectory, signals_of
 
 SCHEMA_VERSION = "ATIF-v1.8"
 _EXT = "atif"
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 
-def import_document(document: JsonObject) -> PortableTrajectory:
+def import_document(document: JsonObject) -> Trajectory:
     """Return the trajectory of an ATIF document of any version up to 1.8.
 
     Raises:
@@ -39,7 +39,7 @@ def import_document(document: JsonObject) -> PortableTrajectory:
         )
     agent = as_object(document.get("agent"))
     made, trailing = _import_steps(steps)
-    trajectory = PortableTrajectory(
+    trajectory = Trajectory(
         steps=made,
         trailing=trailing,
         trajectory_id=as_text(document.get("trajectory_id")),
@@ -149,7 +149,7 @@ def _import_part(item: JsonObject) -> Part:
     return OpaquePart(item)
 
 
-def export_document(trajectory: PortableTrajectory) -> JsonObject:
+def export_document(trajectory: Trajectory) -> JsonObject:
     """Return the trajectory as an ATIF document; signals stand under ``extra``."""
     agent: JsonObject = {
         "name": trajectory.agent_name or "unknown",
@@ -170,7 +170,7 @@ def export_document(trajectory: PortableTrajectory) -> JsonObject:
     return as_object(apply(document, as_object(trajectory.ext.get(_EXT))))
 
 
-def _export_steps(trajectory: PortableTrajectory) -> list[JsonObject]:
+def _export_steps(trajectory: Trajectory) -> list[JsonObject]:
     out: list[JsonObject] = []
     for step in trajectory.steps:
         for message in step.observed:

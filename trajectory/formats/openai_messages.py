@@ -18,12 +18,12 @@ from trajectory.message import (
     ToolCallPart,
     ToolResultPart,
 )
-from trajectory.portable import PortableTrajectory, signals_of, split_steps
+from trajectory.portable import Trajectory, signals_of, split_steps
 
 _EXT = "openai_messages"
 
 
-def import_line(line: str, *, number: int = 1) -> PortableTrajectory:
+def import_line(line: str, *, number: int = 1) -> Trajectory:
     """Return the trajectory of one line.
 
     Raises:
@@ -38,10 +38,10 @@ def import_line(line: str, *, number: int = 1) -> PortableTrajectory:
     return import_document(value)
 
 
-def import_document(document: JsonObject) -> PortableTrajectory:
+def import_document(document: JsonObject) -> Trajectory:
     """Return the trajectory of one document."""
     steps, trailing = split_steps(read_message(item) for item in objects(document["messages"]))
-    trajectory = PortableTrajectory(
+    trajectory = Trajectory(
         steps=steps,
         trailing=trailing,
         tools=tuple(objects(document.get("tools"))),
@@ -51,7 +51,7 @@ def import_document(document: JsonObject) -> PortableTrajectory:
     return replace(trajectory, ext={_EXT: patch}) if patch else trajectory
 
 
-def export_document(trajectory: PortableTrajectory) -> JsonObject:
+def export_document(trajectory: Trajectory) -> JsonObject:
     """Return the trajectory as one document; signals stand under ``signals`` when there are any."""
     messages: list[JsonValue] = [write_message(message) for message in trajectory.messages()]
     document: JsonObject = {"messages": messages}
@@ -65,7 +65,7 @@ def export_document(trajectory: PortableTrajectory) -> JsonObject:
     return as_object(apply(document, as_object(trajectory.ext.get(_EXT))))
 
 
-def export_line(trajectory: PortableTrajectory) -> str:
+def export_line(trajectory: Trajectory) -> str:
     """Return the trajectory as one line, without its end."""
     return json.dumps(export_document(trajectory), ensure_ascii=False)
 

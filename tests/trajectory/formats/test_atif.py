@@ -6,19 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trajectory.golden.replay import load
-from trajectory.call import CallKind
+from tests.trajectory.documents import own_trajectory
 from trajectory.canonical import canonical_json
-from trajectory.dialects import read_exchange
 from trajectory.errors import ConfigurationError
 from trajectory.formats.atif import export_document, import_document
-from trajectory.message import Message, TextPart, ToolCallPart, ToolResultPart
-from trajectory.portable import (
-    PortableSignal,
-    PortableStep,
-    PortableTrajectory,
-    split_steps,
-)
+from trajectory.message import Message, ToolCallPart, ToolResultPart
 
 DOCUMENT: dict[str, Any] = {
     "schema_version": "ATIF-v1.8",
@@ -183,21 +175,6 @@ def test_any_document_comes_back_identical(
 def test_what_is_no_atif_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="not an ATIF document"):
         import_document({"messages": []})
-
-
-def own_trajectory() -> PortableTrajectory:
-    last = [
-        call for call in map(read_exchange, load("openai_chat")) if call.kind is CallKind.MODEL
-    ][-1]
-    assert last.output is not None
-    steps, trailing = split_steps([*last.context, last.output])
-    bad = PortableStep(
-        observed=(Message("tool", (ToolResultPart("elsewhere", {"a": 1}, is_error=True),)),),
-        output=Message("assistant", (ToolCallPart("c9", "f", "{broken", arguments_valid=False),)),
-        signals=(PortableSignal("success", 0.0, source_kind="verifier", source="check"),),
-    )
-    trailing = (*trailing, Message("user", (TextPart("thanks"),)))
-    return PortableTrajectory((*steps, bad), trailing, trajectory_id="t-1", session_id="s-1")
 
 
 def test_our_own_trajectory_survives_the_way_out_and_in() -> None:

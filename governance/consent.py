@@ -34,6 +34,10 @@ class ConsentLookup(Protocol):
         """Return all entries of these subjects and of :data:`EVERY_SUBJECT`, in any order."""
         ...
 
+    def refresh(self) -> None:
+        """Learn what was recorded meanwhile; governance asks for it before each batch."""
+        ...
+
 
 class MemoryConsents:
     """A registry in memory; for tests, dry runs and policies tried by hand."""
@@ -50,6 +54,9 @@ class MemoryConsents:
         """See :class:`ConsentLookup`."""
         asked = {*subjects, EVERY_SUBJECT}
         return [e for e in self._entries if e.tenant_id == tenant_id and e.subject in asked]
+
+    def refresh(self) -> None:
+        """See :class:`ConsentLookup`; what was added is known at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ found; repetitions; the quality gate. Whatever cannot be judged is held back, ne
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -27,6 +27,7 @@ from governance.redact.values import RedactionScope
 from governance.redacting import Redactor, TrajectoryRedaction
 from governance.repetition import find_repetitions
 from governance.selection import Selection
+from governance.spread import InPlace, RedactionRequest, Spread
 from governance.verdicts import Clerk
 from trajectory.call import Call, CallKind
 from trajectory.exchange import ExchangeOutcome
@@ -58,6 +59,7 @@ class Governor:
         consents: ConsentLookup,
         clock: Callable[[], datetime] = _now,
         gate: QualityGate | None = None,
+        spread: Spread | None = None,
     ) -> None:
         """Judge under ``bundle``.
 
@@ -70,9 +72,12 @@ class Governor:
             consents: the registry of grants and withdrawals.
             clock: the moment of decisions.
             gate: the quality gate; without one, the one that the bundle asks for.
+            spread: where trajectories are redacted; without one, here. It gives the same answers
+                as ``redactor``, which stays for single texts and for calls tried on their own.
         """
         self._bundle = bundle
         self._redactor = redactor
+        self._spread = spread or InPlace(redactor)
         self._namer = Namer(message_key)
         self._pseudonym_key = pseudonym_key
         self._known = known
@@ -91,6 +96,7 @@ class Governor:
     def judge(self, assembly: Assembly) -> GovernedBatch:
         """Return all rows that a batch adds to the lake."""
         now = self._clock()
+        self._consents.refresh()
         rows = BatchRows(Clerk(self._bundle.content_hash, now, self._namer))
         for call in assembly.unplaced:
             self._judge_unplaced(call, rows, now)
@@ -149,12 +155,12 @@ class Governor:
         groups: dict[RedactionScope, list[Judged]] = defaultdict(list)
         for one in admitted:
             groups[RedactionScope(one.tenant_id, one.placed.trajectory_id)].append(one)
+        together = self._redact_together(groups)
         clean: dict[str, Judged] = {}
         for scope, group in groups.items():
-            together = self._redact_together(scope, group)
             for one in group:
                 try:
-                    redaction = together or self._redaction_of(scope, [one])
+                    redaction = together.get(scope) or self._redaction_of(scope, one)
                     content = redaction.clean(one.placed.call, one.admission.without)
                     clean[one.step_id] = replace(one, redaction=redaction, clean=content)
                 except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
@@ -162,17 +168,29 @@ class Governor:
         return [clean[one.step_id] for one in admitted if one.step_id in clean]
 
     def _redact_together(
-        self, scope: RedactionScope, group: Sequence[Judged]
-    ) -> TrajectoryRedaction | None:
-        """Redact a trajectory at once; None when that fails, so that one call holds back only itself."""
-        try:
-            return self._redaction_of(scope, group)
-        except Exception:  # noqa: BLE001 (fail closed: each call is tried, and held, on its own)
-            return None
+        self, groups: Mapping[RedactionScope, Sequence[Judged]]
+    ) -> dict[RedactionScope, TrajectoryRedaction]:
+        """Redact each trajectory at once; where that fails, each of its calls is tried on its own."""
+        started: dict[RedactionScope, TrajectoryRedaction] = {}
+        requests: list[RedactionRequest] = []
+        for scope, group in groups.items():
+            redaction = TrajectoryRedaction(self._redactor, self._namer, scope)
+            try:
+                said = redaction.gather(one.placed.call for one in group)
+            except Exception:  # noqa: BLE001, S112 (fail closed: tried, and held, call by call)
+                continue
+            started[scope] = redaction
+            requests.append(RedactionRequest(scope, said))
+        for request, answer in zip(requests, self._spread.redact_all(requests), strict=True):
+            if answer is None:
+                del started[request.scope]
+            else:
+                started[request.scope].fill(answer)
+        return started
 
-    def _redaction_of(self, scope: RedactionScope, group: Sequence[Judged]) -> TrajectoryRedaction:
+    def _redaction_of(self, scope: RedactionScope, one: Judged) -> TrajectoryRedaction:
         redaction = TrajectoryRedaction(self._redactor, self._namer, scope)
-        redaction.prepare(one.placed.call for one in group)
+        redaction.prepare([one.placed.call])
         return redaction
 
     def _reconsider(self, one: Judged, rows: BatchRows, now: datetime) -> Iterable[Judged]:

@@ -86,33 +86,51 @@ class TrajectoryRedaction:
         self._redactor = redactor
         self._namer = namer
         self._scope = scope
+        self._keys: dict[str, list[bytes]] = {}
+        """Exchange → the keys of what its call says, its fields last."""
+        self._asked: dict[bytes, Message] = {}
         self._clean: dict[bytes, Redacted] = {}
+        self._named_already: dict[tuple[bytes, bool], CleanMessage] = {}
+
+    def gather(self, calls: Iterable[Call]) -> tuple[Message, ...]:
+        """Return everything that these calls say, each message once; it is to be redacted at once."""
+        for call in calls:
+            said = [*_messages(call), _fields_as_message(call)]
+            keys = [_raw_key(message) for message in said]
+            self._keys[call.exchange.exchange_id] = keys
+            self._asked.update(zip(keys, said, strict=True))
+        return tuple(self._asked.values())
+
+    def fill(self, redacted: Sequence[Redacted]) -> None:
+        """Take what redaction made of the gathered messages."""
+        self._clean = dict(zip(self._asked, redacted, strict=True))
+        self._asked = {}
 
     def prepare(self, calls: Iterable[Call]) -> None:
-        """Redact everything that these calls say, at once."""
-        fresh: dict[bytes, Message] = {}
-        for call in calls:
-            for message in (*_messages(call), _fields_as_message(call)):
-                key = _raw_key(message)
-                if key not in self._clean:
-                    fresh.setdefault(key, message)
-        redacted = self._redactor.redact_messages(list(fresh.values()), scope=self._scope)
-        self._clean.update(zip(fresh, redacted, strict=True))
+        """Redact everything that these calls say, at once, here."""
+        self.fill(self._redactor.redact_messages(self.gather(calls), scope=self._scope))
 
     def clean(self, call: Call, without: frozenset[CaptureField]) -> CleanCall:
         """Return the call with every string redacted and less what policy leaves out.
 
         The call must have been prepared.
         """
-        messages = [
-            self._named(self._clean[_raw_key(message)], without) for message in _messages(call)
-        ]
+        *said, fields = self._keys[call.exchange.exchange_id]
+        messages = [self._named(key, CaptureField.REASONING in without) for key in said]
         output = messages.pop() if call.output is not None else None
-        return CleanCall(tuple(messages), output, self._fields(call, without))
+        return CleanCall(tuple(messages), output, self._fields(call, self._clean[fields], without))
 
-    def _named(self, redacted: Redacted, without: frozenset[CaptureField]) -> CleanMessage:
+    def _named(self, key: bytes, without_reasoning: bool) -> CleanMessage:
+        """Return a message with its name; one that is resent is named once."""
+        found = self._named_already.get((key, without_reasoning))
+        if found is None:
+            found = self._name(self._clean[key], without_reasoning)
+            self._named_already[key, without_reasoning] = found
+        return found
+
+    def _name(self, redacted: Redacted, without_reasoning: bool) -> CleanMessage:
         message = redacted.message
-        if CaptureField.REASONING in without:
+        if without_reasoning:
             kept = (part for part in message.parts if not isinstance(part, ReasoningPart))
             message = replace(message, parts=tuple(kept))
         parts = canonical_json(message.to_json()["parts"]).decode("utf-8", "replace")
@@ -125,8 +143,9 @@ class TrajectoryRedaction:
             subjects=redacted.subjects,
         )
 
-    def _fields(self, call: Call, without: frozenset[CaptureField]) -> CleanFields:
-        redacted = self._clean[_raw_key(_fields_as_message(call))]
+    def _fields(
+        self, call: Call, redacted: Redacted, without: frozenset[CaptureField]
+    ) -> CleanFields:
         part = redacted.message.parts[0]
         if not isinstance(part, OpaquePart) or not isinstance(part.value, dict):
             raise RedactionError("redaction changed the shape of a call; it is held back")

@@ -13,25 +13,34 @@ _COLUMNS = "tenant_id, subject, purpose, granted, recorded_at, reference"
 
 
 class LakeConsents:
-    """Answers from the table ``consents``; a new row is seen at the next question."""
+    """Answers from the table ``consents`` as it was at the last refresh.
+
+    Between two refreshes it asks the lake nothing: a batch of thousands of calls costs one look.
+    """
 
     def __init__(self, lake: "Lake") -> None:
         self._lake = lake
-        self._files: tuple[str, ...] = ()
+        self._files: tuple[str, ...] | None = None
         self._entries: dict[tuple[str, str], list[ConsentEntry]] = {}
         self._lock = threading.Lock()
 
     def entries(self, tenant_id: str, subjects: Collection[str]) -> Sequence[ConsentEntry]:
         """Return all entries of these subjects and of everybody in the tenant."""
+        if self._files is None:
+            self.refresh()
         with self._lock:
-            self._refresh()
             return [
                 entry
                 for subject in dict.fromkeys([*subjects, EVERY_SUBJECT])
                 for entry in self._entries.get((tenant_id, subject), ())
             ]
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """See what was granted or withdrawn since."""
+        with self._lock:
+            self._read()
+
+    def _read(self) -> None:
         files = self._lake.snapshot_of("consents")
         if files == self._files:
             return

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from lakehouse.schema import TableSpec
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 
+_ZONE = attrgetter("tzinfo")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -50,7 +52,9 @@ def _values(spec: TableSpec, rows: Sequence[Any], name: str) -> list[Any]:
         if name == spec.columns[0].name:
             _refuse_unknown(spec, rows)
         return [row.get(name) for row in rows]
-    return [getattr(row, name, None) for row in rows]
+    if rows and not hasattr(rows[0], name):
+        return [None] * len(rows)
+    return list(map(attrgetter(name), rows))
 
 
 def _refuse_unknown(spec: TableSpec, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -70,7 +74,7 @@ def _array(values: list[Any], kind: pa.DataType) -> Any:
     elif pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
         values = [None if value is None else [_plain(item) for item in value] for value in values]
     elif pa.types.is_timestamp(kind):
-        if any(value is not None and value.tzinfo is None for value in values):
+        if None in set(map(_ZONE, filter(None, values))):
             raise ValueError("a time without a zone")
     elif pa.types.is_string(kind):
         try:

@@ -1,4 +1,4 @@
-"""The consent registry answers with every entry of the people asked for, fresh after each change."""
+"""The consent registry answers with every entry of the people asked for, as they were at the last refresh."""
 
 from pathlib import Path
 
@@ -15,6 +15,8 @@ def test_entries_of_subjects_and_of_everybody(tmp_path: Path) -> None:
             "tenant_id": "acme", "subject": subject, "purpose": "eval", "granted": granted,
             "source": "cli", "recorded_at": make.NOON, "reference": "T-1",
         }])  # fmt: skip
+    assert consents.entries("acme", ["p1"]) == [], "between two refreshes the lake is not asked"
+    consents.refresh()
     found = consents.entries("acme", ["p1", "p1"])
     assert sorted((entry.subject, entry.granted) for entry in found) == [
         ("*", True), ("p1", False), ("p1", True),

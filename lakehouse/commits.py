@@ -45,7 +45,9 @@ def commit_once(
     """Append ``data`` unless the table already holds ``version`` of ``app_id``.
 
     The version is read and the rows are written through the same handle, so that a concurrent
-    writer with the same ``app_id`` makes the commit fail instead of doubling the rows.
+    writer with the same ``app_id`` makes the commit fail instead of doubling the rows. For the
+    same reason the first attempt need not read the log: what the handle does not know of yet is
+    compared by the commit itself.
 
     Returns:
         True when this call wrote the rows, False when they were there already.
@@ -55,7 +57,9 @@ def commit_once(
     """
     properties = CommitProperties(app_transactions=[Transaction(app_id, version)])
     for attempt in range(_ATTEMPTS):
-        if done_version(handle, app_id) >= version:
+        if attempt:
+            refresh(handle)
+        if known_version(handle, app_id) >= version:
             return False
         if try_append(handle, spec, data, properties):
             return True
@@ -70,7 +74,8 @@ def append(handle: DeltaTable, spec: TableSpec, data: pa.Table) -> None:
         RetryableError: the commit failed for good.
     """
     for attempt in range(_ATTEMPTS):
-        refresh(handle)
+        if attempt:
+            refresh(handle)
         if try_append(handle, spec, data, CommitProperties()):
             return
         back_off(attempt)
@@ -102,6 +107,11 @@ def try_append(
 def done_version(handle: DeltaTable, app_id: str) -> int:
     """Return the last version of ``app_id`` that the table holds, -1 when there is none."""
     refresh(handle)
+    return known_version(handle, app_id)
+
+
+def known_version(handle: DeltaTable, app_id: str) -> int:
+    """Return the last version of ``app_id`` that the handle knows of, -1 when it knows of none."""
     version = handle.transaction_version(app_id)
     return -1 if version is None else int(version)
 

@@ -9,19 +9,22 @@ How a batch that spans tables is written (:meth:`Lake.append`), and why a crash 
    policy that changed in between cannot mix two decisions.
 3. Each table gets one Delta commit that carries the application transaction ``(app_id, version)``
    and is made through the handle that the version was read from. A table that holds the version
-   already is passed over; a conflicting commit makes the attempt read again and go on.
+   already is passed over; a conflicting commit makes the attempt read again and go on. Tables
+   are committed in waves (messages, harnesses and tokens; then what names them), two at a time.
 4. The ledger ``exchanges`` is committed last, even when it has no rows. It marks the batch as whole.
 5. The intent is removed.
 
 Killed before 2: nothing happened, the caller governs again. Killed between 2 and 5: the next
 :meth:`Lake.open` (or ``append`` of the same ``app_id``) finishes the intent by repeating 3 to 5,
-where every step is idempotent. Readers in between may see steps without their ledger row; they
-never see a ledger row without its steps. On an object store the intent is one object under
+where every step is idempotent. Readers list the tables in the opposite order, ledger first: they
+may see steps without their ledger row, never a ledger row without its steps or a step without its
+messages. On an object store the intent is one object under
 ``_intents/``: a put shows it whole or not at all.
 """
 
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +43,7 @@ from lakehouse.lease import hold
 from lakehouse.location import Location
 from lakehouse.migrations import added_columns, upgrade
 from lakehouse.rows import to_arrow
-from lakehouse.schema import BATCH_TABLES, LEDGER, TABLES
+from lakehouse.schema import BATCH_TABLES, BATCH_WAVES, LEDGER, TABLES
 from lakehouse.snapshot import AsOf, Files, active_files
 from lakehouse.sql import Session, Snapshot, connect, dataset, parquet_source, rows_of
 from trajectory.errors import ConfigurationError
@@ -48,6 +51,10 @@ from trajectory.errors import ConfigurationError
 _STORE_LOCK = threading.RLock()
 """One thread at a time works on object stores: delta-rs waits for the network with Python's lock
 held, and two threads that do so at once can wait for each other for ever. Processes are free."""
+
+
+_COMMIT_THREADS = 2
+"""Tables of one wave that are committed at a time; more would only wait for each other's disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,12 +292,20 @@ class Lake:
     def _commit(
         self, app_id: str, version: int, tables: Mapping[str, pa.Table], *, repeated: bool = False
     ) -> AppendReport:
+        def commit(name: str) -> bool:
+            return commit_once(
+                self._handle(name), TABLES[name], tables[name], app_id=app_id, version=version
+            )
+
         rows = {}
-        for name, data in tables.items():
-            if commit_once(self._handle(name), TABLES[name], data, app_id=app_id, version=version):
-                rows[name] = data.num_rows
-            else:
-                repeated = True
+        with ThreadPoolExecutor(_COMMIT_THREADS if self.location.is_local else 1) as threads:
+            for wave in BATCH_WAVES:
+                present = [name for name in wave if name in tables]
+                for name, written in zip(present, threads.map(commit, present), strict=True):
+                    if written:
+                        rows[name] = tables[name].num_rows
+                    else:
+                        repeated = True
         return AppendReport(version, rows, repeated)
 
     def _handle(self, name: str) -> DeltaTable:

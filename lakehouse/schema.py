@@ -132,10 +132,14 @@ _SPECS = (
 
 TABLES: dict[str, TableSpec] = {spec.name: spec for spec in _SPECS}
 
-BATCH_TABLES: tuple[str, ...] = (
-    "messages", "harnesses", "tokens", "steps", "links", "signals", "governance", "quarantine",
-    "exchanges",
-)  # fmt: skip
+BATCH_WAVES: tuple[tuple[str, ...], ...] = (
+    ("messages", "harnesses", "tokens"),
+    ("steps", "links", "signals", "governance", "quarantine"),
+    ("exchanges",),
+)
+"""Tables of a governed batch: each wave is committed after the one before, whose rows it names."""
+
+BATCH_TABLES: tuple[str, ...] = tuple(name for wave in BATCH_WAVES for name in wave)
 """Tables of a governed batch in the order of their commits; the ledger is last and marks the whole."""
 
 LEDGER = "exchanges"

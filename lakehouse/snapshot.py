@@ -26,8 +26,12 @@ class Files:
         self._known: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     def now(self) -> Snapshot:
-        """Return the present files of every table."""
-        return self._lake.as_snapshot({name: self.of(name) for name in TABLES})
+        """Return the present files of every table.
+
+        What names comes before what is named, against the order of commits: a batch that is
+        committed meanwhile shows rows that nothing names yet, never names without their rows.
+        """
+        return self._lake.as_snapshot({name: self.of(name) for name in reversed(TABLES)})
 
     def of(self, name: str) -> tuple[str, ...]:
         """Return the present files of one table."""

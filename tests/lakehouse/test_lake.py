@@ -2,6 +2,7 @@
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,8 @@ from governance import records
 from lakehouse.columns import CONTENT_TABLES
 from lakehouse.lake import Lake
 from lakehouse.schema import BATCH_TABLES, TABLES
+from lakehouse.snapshot import Files
+from lakehouse.sql import Session
 from tests.lakehouse import make
 from trajectory import step as protocol
 from trajectory.errors import ConfigurationError
@@ -100,3 +103,27 @@ def test_lone_surrogates_are_kept_as_their_json_escape(tmp_path: Path) -> None:
         records.GovernedBatch(exchanges=broken.exchanges, steps=(odd,)), app_id="a", version=0
     )
     assert lake.table("steps").to_pyarrow_table()["error"].to_pylist() == ["bad \\ud800 text"]
+
+
+def test_a_snapshot_taken_amid_a_batch_names_nothing_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever another batch lands while the tables are listed, each name finds its row."""
+    reader, writer = Lake.open(str(tmp_path)), Lake.open(str(tmp_path))
+    listed = type(reader._files).of
+    for version, moment in enumerate(BATCH_TABLES):
+
+        def of(files: Files, name: str, moment: str = moment, version: int = version) -> Any:
+            found = listed(files, name)
+            if name == moment:
+                writer.append(make.batch(f"t{version}"), app_id="a", version=version)
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Files, "of", of)
+            snapshot = reader.snapshot()
+        found = Session(snapshot).query(
+            "SELECT (SELECT count(*) FROM exchanges ANTI JOIN steps USING (step_id)) AS steps_gone,"
+            "(SELECT count(*) FROM steps ANTI JOIN messages ON output_message_id = message_id) AS gone"
+        )
+        assert found.to_pylist() == [{"steps_gone": 0, "gone": 0}], moment

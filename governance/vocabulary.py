@@ -7,6 +7,14 @@ FINISH_REASONS = frozenset(
         "stop", "length", "tool_calls", "function_call", "content_filter", "end_turn", "max_tokens",
         "stop_sequence", "tool_use", "pause_turn", "refusal", "completed", "incomplete", "failed",
         "cancelled", "error", "max_output_tokens", "model_context_window_exceeded",
+        # Gemini's
+        "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "LANGUAGE", "OTHER", "BLOCKLIST",
+        "PROHIBITED_CONTENT", "SPII", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS", "IMAGE_SAFETY",
+        # Bedrock's, with Titan's
+        "guardrail_intervened", "content_filtered", "FINISH", "LENGTH", "CONTENT_FILTERED",
+        # Ollama's
+        "load", "unload",
     }
 )  # fmt: skip
 

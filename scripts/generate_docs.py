@@ -16,6 +16,7 @@ from headrace.cli import app
 from headrace.settings import environment_variable, explain_settings
 from lakehouse.dictionary import data_dictionary
 from trajectory import schema as trajectory_schema
+from trajectory.dialects.table import dialect_table
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -88,6 +89,7 @@ DOCUMENTS = {
     "docs/commands.md": command_reference,
     "docs/settings.md": settings_reference,
     "docs/data-dictionary.md": data_dictionary,
+    "docs/dialects.md": dialect_table,
     "policies/schema.json": lambda: _json(json_schema()),
     "trajectory/schema.json": lambda: _json(trajectory_schema.json_schema()),
 }

@@ -61,7 +61,7 @@ _CORRECTION = re.compile(
     r"|(?:it|that) (?:doesn't|does not|didn't|did not) work)",
     re.IGNORECASE,
 )
-_TRUNCATED = frozenset({"length", "max_tokens", "max_output_tokens"})
+_TRUNCATED = frozenset({"length", "max_tokens", "max_output_tokens", "MAX_TOKENS", "LENGTH"})
 
 
 def _tool_error(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:

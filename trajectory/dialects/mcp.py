@@ -35,7 +35,6 @@ class Mcp:
         " everything else of MCP is control",
         CallKind.TOOL,
         streams="SSE",
-        tool_calls=True,
         errors="status and body, JSON-RPC `error`, `isError`",
         identity="`Mcp-Session-Id`, `_meta.traceparent`",
     )

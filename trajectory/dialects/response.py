@@ -48,7 +48,7 @@ def read_response(exchange: Exchange, assemble: Assemble, *, arrays: bool = Fals
     try:
         data = response_bytes(exchange)
         if response.status >= 400:
-            return ModelResponse(None, error=error_text(data, response.status))
+            return ModelResponse(None, error=error_text(data, response.status, response.headers))
         events = streamed_objects(exchange, data)
         if events is None and arrays and data.lstrip()[:1] == b"[":
             events = objects(parse_json(data, "response")) if whole else array_objects(data)

@@ -210,8 +210,17 @@ def stream_objects(data: bytes, *, whole: bool = False) -> list[JsonObject]:
     return event_objects(decode_events(data), whole=whole)
 
 
-def error_text(data: bytes, status: int | None) -> str:
-    """Return type and message of an error body in any provider's shape."""
+def error_text(data: bytes, status: int | None, headers: Headers = ()) -> str:
+    """Return type and message of an error body in any provider's shape.
+
+    AWS names the type in a header, sometimes with an address behind it.
+    """
+    kind = (header(headers, "x-amzn-errortype") or "").partition(":")[0]
+    text = _error_text(data, status)
+    return f"{kind}: {text}" if kind else text
+
+
+def _error_text(data: bytes, status: int | None) -> str:
     try:
         value = parse_json(data, "response")
     except UnreadableError:
@@ -233,7 +242,7 @@ def error_of(value: JsonValue) -> str:
         fields = inner
     words = [
         str(fields[name])
-        for name in ("type", "code", "message")
+        for name in ("type", "code", "status", "message")
         if isinstance(fields.get(name), str | int) and fields.get(name) != ""
     ]
     return ": ".join(dict.fromkeys(words))

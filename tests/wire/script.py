@@ -1,0 +1,479 @@
+"""A scripted provider that speaks every dialect: it asks for the tool first, then says the sum."""
+
+import base64
+import gzip
+import json
+import re
+import struct
+import zlib
+from typing import Any
+
+import brotli
+import zstandard
+
+from tests.proxy.upstream import Reply, Seen, as_json, plain, stream
+
+QUESTION = "What is 19 + 23? Use the tool. Grüße 🙂"
+SYSTEM = "You are a calculator."
+ANSWER = "The sum is 42. ✓"
+ARGUMENTS = {"a": 19, "b": 23}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "required": ["a", "b"],
+}
+_USAGE = {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7}
+_AMAZON_ID = ("x-amzn-RequestId", "7b9f1c1e-0000-4000-8000-000000000001")
+
+
+def provider(request: Seen) -> Reply:
+    """Answer like the provider whose path this is."""
+    path, _, query = request.target.partition("?")
+    body = json.loads(request.body) if request.body else {}
+    if "fail" in str(body.get("model", "")) or "fail" in path:
+        return _failure(path)
+    if path.startswith("/model/"):
+        return _bedrock(path, body)
+    if "/models/" in path and ":" in path.rpartition("/")[2]:
+        return _gemini(path, query, body)
+    if path.startswith("/api/"):
+        return _ollama(path, body)
+    return _openai(request, path, body)
+
+
+def _failure(path: str) -> Reply:
+    if path.startswith("/model/"):
+        error = {"message": "Too many requests"}
+        return as_json(error, 429, ("x-amzn-ErrorType", "ThrottlingException"), _AMAZON_ID)
+    if "/models/" in path:
+        error = {"code": 429, "message": "Quota exceeded", "status": "RESOURCE_EXHAUSTED"}
+        return as_json({"error": error}, 429)
+    if path.startswith("/api/"):
+        return as_json({"error": "model 'fail' not found"}, 404)
+    return as_json({"error": {"message": "No such model", "type": "invalid_request_error"}}, 404)
+
+
+# OpenAI, Azure and Anthropic.
+
+
+def _openai(request: Seen, path: str, body: dict[str, Any]) -> Reply:
+    if path.endswith("/chat/completions"):
+        return _chat(request, path, body)
+    if path.endswith("/completions"):
+        return _completion(body)
+    if path.endswith("/embeddings"):
+        item = {"object": "embedding", "index": 0, "embedding": [0.25, -0.5]}
+        usage = {"prompt_tokens": 4, "total_tokens": 4}
+        return as_json({"object": "list", "data": [item], "model": "embed-1", "usage": usage})
+    if path.endswith("/moderations"):
+        result = {"flagged": True, "categories": {"violence": True}, "category_scores": {}}
+        return as_json({"id": "modr-1", "model": "moderation-1", "results": [result]})
+    if path.endswith("/responses"):
+        return _responses(body)
+    if path.endswith("/messages/count_tokens"):
+        return as_json({"input_tokens": 14})
+    if path.endswith("/messages"):
+        return _messages(body)
+    return as_json({"error": {"message": "no such thing", "type": "not_found"}}, 404)
+
+
+def _chat(request: Seen, path: str, body: dict[str, Any]) -> Reply:
+    told = any(message["role"] == "tool" for message in body["messages"])
+    azure = "/deployments/" in path
+    name = "chatcmpl-2" if told else "chatcmpl-1"
+    base = {"id": name, "created": 1, "model": "tiny-1"}
+    if body.get("stream"):
+        return stream([*_sse(*_chat_chunks(base, told, azure=azure)), b"data: [DONE]\n\n"])
+    function = {"name": "add", "arguments": json.dumps(ARGUMENTS)}
+    message: dict[str, Any] = {"role": "assistant", "content": ANSWER if told else None}
+    if not told:
+        message["tool_calls"] = [{"id": "call_1", "type": "function", "function": function}]
+    choice = {"index": 0, "message": message, "finish_reason": "stop" if told else "tool_calls"}
+    answer: dict[str, Any] = {**base, "object": "chat.completion", "choices": [choice]}
+    answer["usage"] = _USAGE
+    if azure:
+        choice["content_filter_results"] = {"hate": {"filtered": False, "severity": "safe"}}
+    wanted = request.header("x-test-encoding")
+    if wanted is not None:
+        return encoded(wanted, json.dumps(answer).encode())
+    return as_json(answer)
+
+
+def encoded(encoding: str, body: bytes) -> Reply:
+    """Return a JSON reply under a content encoding."""
+    data = {
+        "gzip": lambda: gzip.compress(body, mtime=0),
+        "deflate": lambda: zlib.compress(body),
+        "br": lambda: brotli.compress(body),
+        "zstd": lambda: zstandard.ZstdCompressor().compress(body),
+    }[encoding]()
+    return plain(200, data, ("Content-Type", "application/json"), ("Content-Encoding", encoding))
+
+
+def _chat_chunks(base: dict[str, Any], told: bool, *, azure: bool) -> list[dict[str, Any]]:
+    base = {**base, "object": "chat.completion.chunk"}
+    chunks: list[dict[str, Any]] = []
+    if azure:
+        filters = [{"prompt_index": 0, "content_filter_results": {}}]
+        head = {"choices": [], "id": "", "model": "", "object": "", "created": 0}
+        chunks.append({**head, "prompt_filter_results": filters})
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    if told:
+        deltas += [{"content": piece} for piece in ("The sum", " is 42", ". ✓")]
+    else:
+        function = {"name": "add", "arguments": ""}
+        call = {"index": 0, "id": "call_1", "type": "function", "function": function}
+        deltas.append({"tool_calls": [call]})
+        for piece in ('{"a": 19,', ' "b": 23}'):
+            deltas.append({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]})
+    chunks += [
+        {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+        for delta in deltas
+    ]
+    ending = {"index": 0, "delta": {}, "finish_reason": "stop" if told else "tool_calls"}
+    return [*chunks, {**base, "choices": [ending]}, {**base, "choices": [], "usage": _USAGE}]
+
+
+def _completion(body: dict[str, Any]) -> Reply:
+    base = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "tiny-1"}
+    ids = {"token_ids": [7, 8]} if body.get("return_token_ids") else {}
+    if body.get("stream"):
+        chunks = [
+            {**base, "choices": [{"index": 0, "text": piece, "finish_reason": None}]}
+            for piece in (" forty", "-two")
+        ]
+        ending = {**base, "choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}
+        last = {**base, "choices": [], "usage": _USAGE}
+        return stream([*_sse(*chunks, ending, last), b"data: [DONE]\n\n"])
+    choice: dict[str, Any] = {"index": 0, "text": " forty-two", "finish_reason": "stop", **ids}
+    if ids:
+        tokens = {"tokens": [" forty", "-two"], "token_logprobs": [-0.25, -0.5]}
+        choice |= {"logprobs": tokens, "prompt_token_ids": [1, 2, 3, 4]}
+    return as_json({**base, "choices": [choice], "usage": _USAGE})
+
+
+def _responses(body: dict[str, Any]) -> Reply:
+    given = body["input"]
+    told = isinstance(given, list) and any(
+        item.get("type") == "function_call_output" for item in given
+    )
+    answer = response_object("resp_2" if told else "resp_1", told)
+    if not body.get("stream"):
+        return as_json(answer)
+    return stream(
+        [
+            f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+            for event in response_events(answer)
+        ]
+    )
+
+
+def response_object(name: str, told: bool) -> dict[str, Any]:
+    """Return a response of OpenAI's newer interface."""
+    call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "add"}
+    call |= {"arguments": json.dumps(ARGUMENTS), "status": "completed"}
+    text = {"type": "output_text", "text": ANSWER, "annotations": []}
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+    usage = {"input_tokens": 9, "output_tokens": 5, "total_tokens": 14}
+    usage |= {"input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 0}}  # type: ignore[dict-item]
+    usage |= {"output_tokens_details": {"reasoning_tokens": 2}}  # type: ignore[dict-item]
+    return {
+        "id": name,
+        "object": "response",
+        "created_at": 1,
+        "status": "completed",
+        "model": "tiny-1",
+        "output": [{**message, "content": [text]}] if told else [call],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": usage,
+    }
+
+
+def response_events(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the events by which a response is streamed."""
+    started = {**answer, "status": "in_progress", "output": [], "usage": None}
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": started}]
+    for index, item in enumerate(answer["output"]):
+        place = {"output_index": index, "item_id": item["id"]}
+        opening = {**item, "status": "in_progress"}
+        if item["type"] == "function_call":
+            opening["arguments"] = ""
+            kind, text = "response.function_call_arguments", item["arguments"]
+            done = {"type": f"{kind}.done", **place, "arguments": text, "name": item["name"]}
+            pieces = [{"type": f"{kind}.delta", **place, "delta": text[:6]}]
+            pieces += [{"type": f"{kind}.delta", **place, "delta": text[6:]}, done]
+        else:
+            opening["content"] = []
+            where, text = {**place, "content_index": 0}, item["content"][0]["text"]
+            part = {"type": "output_text", "text": "", "annotations": []}
+            kind = "response.output_text"
+            pieces = [{"type": "response.content_part.added", **where, "part": part}]
+            pieces += [
+                {"type": f"{kind}.delta", **where, "delta": piece, "logprobs": []}
+                for piece in (text[:5], text[5:])
+            ]
+            pieces.append({"type": f"{kind}.done", **where, "text": text, "logprobs": []})
+        events.append(
+            {"type": "response.output_item.added", "output_index": index, "item": opening}
+        )
+        events += pieces
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    events.append({"type": "response.completed", "response": answer})
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+
+def _message(told: bool) -> dict[str, Any]:
+    """Return a message of Anthropic's."""
+    use = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": ARGUMENTS}
+    return {
+        "id": "msg_2" if told else "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "tiny-1",
+        "content": [{"type": "text", "text": ANSWER} if told else use],
+        "stop_reason": "end_turn" if told else "tool_use",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 10, "output_tokens": 6},
+    }
+
+
+def _message_events(told: bool) -> list[dict[str, Any]]:
+    whole = _message(told)
+    block = whole["content"][0]
+    opening = {**whole, "content": [], "stop_reason": None}
+    if told:
+        start: dict[str, Any] = {"type": "text", "text": ""}
+        deltas = [{"type": "text_delta", "text": piece} for piece in (ANSWER[:5], ANSWER[5:])]
+    else:
+        start = {**block, "input": {}}
+        text = json.dumps(ARGUMENTS)
+        deltas = [
+            {"type": "input_json_delta", "partial_json": piece} for piece in (text[:7], text[7:])
+        ]
+    ending = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+    return [
+        {"type": "message_start", "message": opening},
+        {"type": "content_block_start", "index": 0, "content_block": start},
+        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": ending, "usage": {"output_tokens": 6}},
+        {"type": "message_stop"},
+    ]
+
+
+def _messages(body: dict[str, Any]) -> Reply:
+    told = len(body["messages"]) > 1
+    if not body.get("stream"):
+        return as_json(_message(told))
+    return stream(
+        [
+            f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+            for event in _message_events(told)
+        ]
+    )
+
+
+def _sse(*values: object) -> list[bytes]:
+    return [f"data: {json.dumps(value, ensure_ascii=False)}\n\n".encode() for value in values]
+
+
+# Gemini.
+
+
+def _gemini(path: str, query: str, body: dict[str, Any]) -> Reply:
+    if path.endswith(":countTokens"):
+        return as_json({"totalTokens": 9})
+    told = any("functionResponse" in part for c in body["contents"] for part in c["parts"])
+    usage = {"promptTokenCount": 9, "candidatesTokenCount": 5, "thoughtsTokenCount": 2}
+    usage["cachedContentTokenCount"] = 3
+    base = {"modelVersion": "tiny-1", "responseId": "gem-2" if told else "gem-1"}
+    thought = {"text": "I should add.", "thought": True}
+    call = {"functionCall": {"name": "add", "args": ARGUMENTS}, "thoughtSignature": "c2ln"}
+    parts: list[dict[str, Any]] = [{"text": ANSWER}] if told else [thought, call]
+    if "streamGenerateContent" not in path:
+        candidate = {"index": 0, "content": {"role": "model", "parts": parts}}
+        return as_json(
+            {
+                **base,
+                "candidates": [{**candidate, "finishReason": "STOP"}],
+                "usageMetadata": usage,
+            }
+        )
+    if told:
+        parts = [{"text": piece} for piece in ("The sum", " is 42", ". ✓")]
+    chunks: list[dict[str, Any]] = [
+        {**base, "candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}}]}
+        for part in parts
+    ]
+    chunks[-1]["candidates"][0]["finishReason"] = "STOP"
+    chunks[-1]["usageMetadata"] = usage
+    if "alt=sse" in query:
+        return stream([piece.replace(b"\n\n", b"\r\n\r\n") for piece in _sse(*chunks)])
+    pieces = [json.dumps(chunk, indent=2, ensure_ascii=False).encode() for chunk in chunks]
+    array = [b"[" + pieces[0], *(b",\r\n" + piece for piece in pieces[1:]), b"]"]
+    return stream(array, kind="application/json; charset=UTF-8")
+
+
+# Bedrock.
+
+
+def event_message(payload: object, **headers: str) -> bytes:
+    """Return one message of an AWS event stream."""
+    packed = b"".join(
+        bytes([len(name)])
+        + name.encode()
+        + b"\x07"
+        + struct.pack(">H", len(value))
+        + value.encode()
+        for name, value in ((f":{k.replace('_', '-')}", v) for k, v in headers.items())
+    )
+    data = json.dumps(payload, ensure_ascii=False).encode()
+    prelude = struct.pack(">II", len(packed) + len(data) + 16, len(packed))
+    body = prelude + struct.pack(">I", zlib.crc32(prelude)) + packed + data
+    return body + struct.pack(">I", zlib.crc32(body))
+
+
+def _event(kind: str, payload: object) -> bytes:
+    return event_message(
+        payload, event_type=kind, content_type="application/json", message_type="event"
+    )
+
+
+def _bedrock(path: str, body: dict[str, Any]) -> Reply:
+    operation = path.rpartition("/")[2]
+    if operation == "converse":
+        return as_json(_converse(body), 200, _AMAZON_ID)
+    if operation == "converse-stream":
+        return _events(_converse_events(body), broken="breaks" in path)
+    if operation == "invoke":
+        return as_json(_invoked(path, body), 200, _AMAZON_ID)
+    events = []
+    made = _llama_events() if "llama" in path else _message_events(len(body["messages"]) > 1)
+    for event in made:
+        chunk = base64.b64encode(json.dumps(event).encode()).decode()
+        events.append(_event("chunk", {"bytes": chunk, "p": "abcd"}))
+    return _events(events)
+
+
+def _invoked(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a model family in its own words."""
+    if "embed" in path:
+        return {"embedding": [0.25, -0.5], "inputTextTokenCount": 4}
+    if "titan" in path:
+        result = {"outputText": ANSWER, "tokenCount": 5, "completionReason": "FINISH"}
+        return {"inputTextTokenCount": 9, "results": [result]}
+    if "nova" in path:
+        return _converse(body)
+    if "llama" in path:
+        counts = {"prompt_token_count": 9, "generation_token_count": 5}
+        return {"generation": ANSWER, **counts, "stop_reason": "stop"}
+    return _message(len(body["messages"]) > 1)
+
+
+def _llama_events() -> list[dict[str, Any]]:
+    start = {"generation": ANSWER[:5], "prompt_token_count": 9, "stop_reason": None}
+    metrics = {"inputTokenCount": 9, "outputTokenCount": 5, "invocationLatency": 12}
+    ending = {"generation": "", "generation_token_count": 5, "stop_reason": "stop"}
+    return [
+        start,
+        {"generation": ANSWER[5:], "stop_reason": None},
+        {**ending, "amazon-bedrock-invocationMetrics": metrics},
+    ]
+
+
+def _events(events: list[bytes], *, broken: bool = False) -> Reply:
+    if broken:
+        kinds = {"exception_type": "throttlingException", "message_type": "exception"}
+        exception = event_message(
+            {"message": "Slow down"}, content_type="application/json", **kinds
+        )
+        events = [*events[:3], exception]
+    kind = f"application/vnd.amazon.eventstream\r\n{_AMAZON_ID[0]}: {_AMAZON_ID[1]}"
+    return stream(events, kind=kind)
+
+
+_CONVERSE_USAGE = {
+    "usage": {"inputTokens": 9, "outputTokens": 5, "totalTokens": 14, "cacheReadInputTokens": 3},
+    "metrics": {"latencyMs": 12},
+}
+
+
+def _told(body: dict[str, Any]) -> bool:
+    return any("toolResult" in block for m in body["messages"] for block in m["content"])
+
+
+def _converse(body: dict[str, Any]) -> dict[str, Any]:
+    told = _told(body)
+    thought = {"reasoningText": {"text": "I should add.", "signature": "c2ln"}}
+    use = {"toolUse": {"toolUseId": "tooluse_1", "name": "add", "input": ARGUMENTS}}
+    content = [{"text": ANSWER}] if told else [{"reasoningContent": thought}, use]
+    message = {"role": "assistant", "content": content}
+    reason = "end_turn" if told else "tool_use"
+    return {"output": {"message": message}, "stopReason": reason, **_CONVERSE_USAGE}
+
+
+def _converse_events(body: dict[str, Any]) -> list[bytes]:
+    told = _told(body)
+    deltas: list[tuple[int, dict[str, Any]]] = []
+    if told:
+        deltas = [(0, {"text": piece}) for piece in ("The sum", " is 42", ". ✓")]
+    else:
+        text = json.dumps(ARGUMENTS)
+        deltas = [
+            (0, {"reasoningContent": {"text": "I should add."}}),
+            (0, {"reasoningContent": {"signature": "c2ln"}}),
+            (1, {"toolUse": {"input": text[:7]}}),
+            (1, {"toolUse": {"input": text[7:]}}),
+        ]
+    start = {"toolUse": {"toolUseId": "tooluse_1", "name": "add"}}
+    events = [_event("messageStart", {"role": "assistant"})]
+    last = -1
+    for index, delta in deltas:
+        if index == 1 and last == 0:
+            events.append(_event("contentBlockStop", {"contentBlockIndex": 0}))
+            events.append(_event("contentBlockStart", {"contentBlockIndex": 1, "start": start}))
+        last = index
+        events.append(_event("contentBlockDelta", {"contentBlockIndex": index, "delta": delta}))
+    events.append(_event("contentBlockStop", {"contentBlockIndex": last}))
+    events.append(_event("messageStop", {"stopReason": "end_turn" if told else "tool_use"}))
+    events.append(_event("metadata", {**_CONVERSE_USAGE, "p": "abcdef"}))
+    return events
+
+
+# Ollama.
+
+
+def _ollama(path: str, body: dict[str, Any]) -> Reply:
+    base = {"model": "tiny:1b", "created_at": "2026-01-01T00:00:00Z"}
+    done = {"done": True, "done_reason": "stop", "prompt_eval_count": 9, "eval_count": 5}
+    if path == "/api/generate":
+        pieces: list[dict[str, Any]] = [{"response": "forty"}, {"response": "-two"}]
+        whole = {"response": "forty-two"}
+        done["context"] = [1, 2, 3]
+    elif any(message["role"] == "tool" for message in body["messages"]):
+        texts = ("The sum", " is 42", ". ✓")
+        pieces = [{"message": {"role": "assistant", "content": piece}} for piece in texts]
+        whole = {"message": {"role": "assistant", "content": ANSWER}}  # type: ignore[dict-item]
+    else:
+        call = {"function": {"name": "add", "arguments": ARGUMENTS}}
+        thought = {"role": "assistant", "content": "", "thinking": "I should add."}
+        asked = {"role": "assistant", "content": "", "tool_calls": [call]}
+        pieces = [{"message": thought}, {"message": asked}]
+        whole = {"message": {**thought, "tool_calls": [call]}}  # type: ignore[dict-item]
+    if body.get("stream") is False:
+        return as_json({**base, **whole, **done})
+    lines = [{**base, **piece, "done": False} for piece in pieces]
+    empty = {"response": ""} if path == "/api/generate" else {}
+    last = {"message": {"role": "assistant", "content": ""}} if path == "/api/chat" else empty
+    lines.append({**base, **last, **done})
+    return stream(
+        [json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines],
+        kind="application/x-ndjson",
+    )
+
+
+def operation_of(target: str) -> str:
+    """Return the last word of a path: what was asked for."""
+    return re.split(r"[/:]", target.partition("?")[0])[-1]

@@ -47,6 +47,7 @@ def gateway_config(settings: Settings, home: Home) -> GatewayConfig:
     update: dict[str, object] = {
         "authority": _inside(home.authority, gateway.authority, Path("ca")),
         "keys": _inside(home.client_keys, gateway.keys, Path("keys.json")),
+        "limits": _inside(home.root / "limits.sqlite", gateway.limits, Path("limits.sqlite")),
         "spool": gateway.spool.model_copy(
             update={"directory": _inside(home.spool, gateway.spool.directory, Path("spool"))}
         ),

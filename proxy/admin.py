@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from proxy.counters import Counters, prometheus
 
@@ -20,10 +20,12 @@ class Admin:
         *,
         gauges: Callable[[], dict[str, float]],
         ready: Callable[[], bool],
+        disk: Callable[[], Mapping[str, int]],
     ) -> None:
         self._counters = counters
         self._gauges = gauges
         self._ready = ready
+        self._disk = disk
         self._server: asyncio.Server | None = None
 
     async def start(self, listener: socket.socket) -> None:
@@ -54,12 +56,15 @@ class Admin:
             return "405 Method Not Allowed", "text/plain", b"GET only\n"
         match path.partition(b"?")[0]:
             case b"/metrics":
-                text = prometheus(self._counters, self._gauges())
+                text = prometheus(self._counters, self._gauges(), self._disk())
                 return "200 OK", "text/plain; version=0.0.4", text.encode()
+            case b"/inventory":
+                rows = self._counters.inventory.rows()
+                return "200 OK", "application/json", json.dumps(rows).encode()
             case b"/health":
                 return "200 OK", "application/json", b'{"status":"ok"}'
             case b"/ready":
                 ready = self._ready()
                 body = json.dumps({"ready": ready}).encode()
                 return ("200 OK" if ready else "503 Service Unavailable"), "application/json", body
-        return "404 Not Found", "text/plain", b"/health, /ready, /metrics\n"
+        return "404 Not Found", "text/plain", b"/health, /ready, /metrics, /inventory\n"

@@ -23,6 +23,8 @@ class Reason(StrEnum):
     NO_ROUTE = "no_route"
     SPOOL_FULL = "spool_full"
     RATE = "rate"
+    TOKENS = "tokens"
+    SESSION_STEPS = "session_steps"
     UNREACHABLE = "unreachable"
     BAD_REQUEST = "bad_request"
     FAULT = "fault"
@@ -41,7 +43,17 @@ _TEXTS = {
     Reason.NO_KEY: (401, "invalid_api_key", "Headrace: missing, wrong or revoked client key."),
     Reason.NO_ROUTE: (404, "not_found", "Headrace: no route of this gateway fits the path."),
     Reason.SPOOL_FULL: (503, "overloaded", "Headrace: capture is mandatory and has no room now."),
-    Reason.RATE: (429, "rate_limit_exceeded", "Headrace: this key has reached its limit."),
+    Reason.RATE: (
+        429,
+        "rate_limit_exceeded",
+        "Headrace: this key has made its requests of this minute.",
+    ),
+    Reason.TOKENS: (429, "insufficient_quota", "Headrace: this key has used its tokens of today."),
+    Reason.SESSION_STEPS: (
+        429,
+        "insufficient_quota",
+        "Headrace: this session has taken the steps that its key allows.",
+    ),
     Reason.UNREACHABLE: (502, "upstream_error", "Headrace: the upstream did not answer."),
     Reason.BAD_REQUEST: (400, "invalid_request", "Headrace: the request is not valid HTTP."),
     Reason.FAULT: (500, "gateway_error", "Headrace: the gateway could not admit this request."),
@@ -75,14 +87,21 @@ def status_of(reason: Reason) -> int:
     return _TEXTS[reason][0]
 
 
-def answer(reason: Reason, shape: Shape, *, status: int | None = None) -> Answer:
-    """Return the answer for a reason; ``status`` overrides the usual one."""
+def answer(
+    reason: Reason, shape: Shape, *, status: int | None = None, retry_after: int = 1
+) -> Answer:
+    """Return the answer for a reason; ``status`` overrides the usual one.
+
+    Clients are told when to ask again; where that is long off, SDKs are told not to retry.
+    """
     usual, code, text = _TEXTS[reason]
     status = usual if status is None else status
     body = json.dumps(_body(shape, status, code, text)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if status in (429, 503):
-        headers.append((b"retry-after", b"1"))
+        headers.append((b"retry-after", b"%d" % retry_after))
+    if reason in (Reason.TOKENS, Reason.SESSION_STEPS):
+        headers.append((b"x-should-retry", b"false"))
     return Answer(status, tuple(headers), body)
 
 

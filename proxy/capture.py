@@ -4,6 +4,7 @@ A fault here never changes a byte of the call: every failure to record is counte
 is marked as not whole, and the data goes on.
 """
 
+import asyncio
 import logging
 import random
 import time
@@ -20,6 +21,7 @@ _log = logging.getLogger(__name__)
 _random = random.SystemRandom()
 _generator = random.Random(_random.getrandbits(256))  # noqa: S311 - names, not secrets
 _PIECE = MAX_RECORD_BYTES // 2
+_BATCH_SECONDS = 0.05
 
 
 class Level(IntEnum):
@@ -39,32 +41,63 @@ def new_exchange_id() -> bytes:
 class Recorder:
     """Writes captures into the spool of this process."""
 
-    def __init__(self, spool: SpoolWriter, counters: Counters, *, shed: bool = True) -> None:
+    def __init__(self, spool: SpoolWriter, counters: Counters) -> None:
         self.spool = spool
-        self._shed = shed
         self.counters = counters
         self._owed: deque[bytes] = deque()
         """Ends of exchanges that the spool could not take: without them their segments stay."""
+        self._waiting: list[bytes] = []
+        """Ends of exchanges that wait in memory with the rest of their batch."""
+        self._flush_due = False
 
-    def write(self, pieces: list[tuple[int, bytes]]) -> bool:
+    def write(self, pieces: list[tuple[int, bytes]], *, batch: bool = False) -> bool:
         """Append records; tell whether the spool took them."""
         try:
             while self._owed:
                 self.spool.append(RecordKind.END, self._owed[0])
                 self._owed.popleft()
             kind, record = records.bundle(pieces)
-            self.spool.append(kind, record)
+            if batch:
+                self._batch(kind, record, pieces[-1])
+            else:
+                self.spool.append(kind, record)
         except SpoolUnavailableError:
             self.counters.uncaptured["spool-unavailable"] += 1
+            self._lose_batch()
             return False
         except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
             self.fault(error)
             return False
         return True
 
+    def _batch(self, kind: int, record: bytes, last: tuple[int, bytes]) -> None:
+        """Let a record wait in memory for those that come soon."""
+        if last[0] == RecordKind.END:
+            self._waiting.append(last[1])
+        self.spool.append(kind, record, batch=True)
+        if not self._flush_due:
+            self._flush_due = True
+            asyncio.get_running_loop().call_later(_BATCH_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Hand what waits in memory to the disk."""
+        self._flush_due = False
+        try:
+            self.spool.flush()
+        except SpoolUnavailableError:
+            self._lose_batch()
+        self._waiting.clear()
+
+    def _lose_batch(self) -> None:
+        """Count what waited and is lost; the ends are owed, or their segments would stay."""
+        if self._waiting:
+            self.counters.uncaptured["batch-lost"] += len(self._waiting)
+            self._owed.extend(self._waiting)
+            self._waiting.clear()
+
     def takes_bodies(self) -> bool:
         """Tell whether pieces of bodies may still go into the spool."""
-        return not (self._shed and self.spool.full)
+        return not self.spool.shedding
 
     def owe(self, end: bytes) -> None:
         """Remember an end record for when the spool takes records again."""
@@ -81,9 +114,11 @@ class Capture:
     """Records one exchange. Records that must not precede others wait for the next piece."""
 
     __slots__ = (
+        "_batch",
         "_begun",
         "_expected",
         "_level",
+        "_mandatory",
         "_note",
         "_pending",
         "_received",
@@ -93,8 +128,20 @@ class Capture:
         "exchange",
     )
 
-    def __init__(self, recorder: Recorder, exchange: bytes, head: bytes, level: Level, note: str):
+    def __init__(
+        self,
+        recorder: Recorder,
+        exchange: bytes,
+        head: bytes,
+        level: Level,
+        note: str,
+        *,
+        mandatory: bool = False,
+        batch: bool = False,
+    ) -> None:
         self._recorder = recorder
+        self._mandatory = mandatory
+        self._batch = batch
         self.exchange = exchange
         self._pending: list[tuple[int, bytes]] = [(RecordKind.REQUEST_HEAD, head)]
         self._sequence = 1
@@ -108,7 +155,7 @@ class Capture:
     def _flush(self) -> None:
         if self._pending:
             pieces, self._pending = self._pending, []
-            if self._recorder.write(pieces):
+            if self._recorder.write(pieces, batch=self._batch):
                 self._begun = True
             elif not self._begun:
                 self.ended = True
@@ -192,7 +239,7 @@ class Capture:
         self.ended = True
 
     def _takes_body(self) -> bool:
-        if self._level == Level.FULL and not self._recorder.takes_bodies():
+        if self._level == Level.FULL and not self._mandatory and not self._recorder.takes_bodies():
             self._level, self._note = Level.METADATA, "spool-full"
             self._recorder.counters.uncaptured["spool-full"] += 1
         return self._level == Level.FULL
@@ -210,7 +257,7 @@ class Capture:
             self.exchange, self._sequence, at=time.time(), outcome=outcome, note=self._note
         )
         pieces, self._pending = [*self._pending, (int(RecordKind.END), last)], []
-        if not self._recorder.write(pieces) and self._begun:
+        if not self._recorder.write(pieces, batch=self._batch) and self._begun:
             self._recorder.owe(last)
 
 

@@ -58,26 +58,22 @@ class Upstream(NamedTuple):
         return cls(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
 
 
-class CredentialSource(_Settings):
-    """Where the provider's own key comes from, and how it is put into a request."""
+class SecretSource(_Settings):
+    """Where a secret comes from; it is never written into settings."""
 
     env: str | None = None
     """Name of the environment variable that holds it."""
     file: Path | None = None
-    """File that holds it; read when the gateway starts."""
-    header: str = "authorization"
-    """Header that carries it: ``authorization``, ``x-api-key``, ``api-key``, ``x-goog-api-key`` …"""
-    scheme: str | None = None
-    """Word before it; by default ``Bearer`` in ``authorization`` and none elsewhere."""
+    """File that holds it; a change takes effect within a second, without restart."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.env is None) == (self.file is None):
-            raise ValueError("a credential comes from exactly one of: env, file")
+            raise ValueError("a secret comes from exactly one of: env, file")
         return self
 
-    def header_value(self) -> str:
-        """Return the header's value.
+    def secret(self) -> str:
+        """Return the secret.
 
         Raises:
             ConfigurationError: the variable or the file is missing or empty.
@@ -95,13 +91,50 @@ class CredentialSource(_Settings):
                     f"credential: cannot read {place}: {error.strerror}"
                 ) from None
         if not secret:
-            raise ConfigurationError(f"credential: {place} is empty; put the provider's key there")
+            raise ConfigurationError(f"credential: {place} is empty; put the key there")
         if not secret.isprintable():
             raise ConfigurationError(f"credential: {place} holds more than one printable line")
+        return secret
+
+
+class CredentialSource(SecretSource):
+    """The provider's own key, and how it is put into a request."""
+
+    header: str = "authorization"
+    """Header that carries it: ``authorization``, ``x-api-key``, ``api-key``, ``x-goog-api-key`` …"""
+    scheme: str | None = None
+    """Word before it; by default ``Bearer`` in ``authorization`` and none elsewhere."""
+
+    def header_value(self) -> str:
+        """Return the header's value.
+
+        Raises:
+            ConfigurationError: the variable or the file is missing or empty.
+        """
+        secret = self.secret()
         scheme = self.scheme
         if scheme is None:
             scheme = "Bearer" if self.header.lower() == "authorization" else ""
         return f"{scheme} {secret}" if scheme else secret
+
+
+class UpstreamChoice(_Settings):
+    """One of several upstreams of a route."""
+
+    url: str
+    """``http(s)://host[:port][/path]``."""
+    weight: int = Field(default=1, ge=0, le=1000)
+    """Its share of the sessions; 0 takes no new ones."""
+    credential: CredentialSource | None = None
+    """The provider's key there; without one the route's."""
+    connect_seconds: float | None = Field(default=None, gt=0)
+    """How long a connection to it may take, TLS included; without it the route's."""
+
+    @field_validator("url")
+    @classmethod
+    def _sound_url(cls, value: str) -> str:
+        Upstream.parse(value)
+        return value
 
 
 class Route(_Settings):
@@ -111,18 +144,30 @@ class Route(_Settings):
     """Name in captures, metrics and policies."""
     prefix: str = ""
     """Path prefix, ``/<name>`` by default; it is taken off before the request goes upstream."""
-    upstream: str
-    """``http(s)://host[:port][/path]``; the path is put before the client's."""
+    upstream: str | tuple[UpstreamChoice, ...]
+    """``http(s)://host[:port][/path]``, the path is put before the client's; or several of them.
+
+    A session keeps the upstream that it began with, and so does a client's connection where no
+    session is named; one that cannot be reached gets nothing for ten seconds.
+    """
     credential: CredentialSource | None = None
     """The provider's key; without one the client's own credential goes upstream (forward mode)."""
+    connect_seconds: float | None = Field(default=None, gt=0)
+    """How long a connection upstream may take, TLS included; by default the gateway's."""
     capture: Literal["text", "tokens"] = "text"
     """``tokens`` asks an engine like vLLM for exact token ids and takes them out of the answer."""
     kind: Literal["model", "tool"] = "model"
     """What answers there: a model API, or tools (MCP and other HTTP tools)."""
     shape: Literal["auto", "openai", "anthropic", "google", "jsonrpc"] = "auto"
     """In whose shape the gateway's own errors are answered; ``auto`` looks at the request."""
-    durability: Literal["journal", "durable"] = "journal"
-    """``durable`` holds back the end of each response until its record is on the disk."""
+    durability: Literal["journal", "durable", "batch"] = "journal"
+    """What survives: ``journal`` a ``kill -9``; ``durable`` a power cut, by holding back the end of
+    each response until its record is on the disk; ``batch`` neither, for the last 50 ms."""
+    without_capture: Literal["pass", "refuse"] = "pass"
+    """Calls that cannot be captured (spool full, disk failing or slow): ``pass`` them, or
+    ``refuse`` them in the provider's own error shape."""
+    step_header: bool = False
+    """Add ``x-headrace-step`` to responses; feedback can name it as ``step_id``."""
 
     @model_validator(mode="before")
     @classmethod
@@ -143,14 +188,30 @@ class Route(_Settings):
 
     @field_validator("upstream")
     @classmethod
-    def _sound_upstream(cls, value: str) -> str:
-        Upstream.parse(value)
+    def _sound_upstream(
+        cls, value: str | tuple[UpstreamChoice, ...]
+    ) -> str | tuple[UpstreamChoice, ...]:
+        if isinstance(value, str):
+            Upstream.parse(value)
+        elif not any(choice.weight for choice in value):
+            raise ValueError("a route needs an upstream whose weight is above 0")
         return value
 
     @property
-    def target(self) -> Upstream:
-        """Return the upstream, taken apart."""
-        return Upstream.parse(self.upstream)
+    def choices(self) -> tuple[UpstreamChoice, ...]:
+        """Return all upstreams, each with what it takes from the route."""
+        listed = self.upstream
+        if isinstance(listed, str):
+            listed = (UpstreamChoice(url=listed),)
+        return tuple(
+            choice.model_copy(
+                update={
+                    "credential": choice.credential or self.credential,
+                    "connect_seconds": choice.connect_seconds or self.connect_seconds,
+                }
+            )
+            for choice in listed
+        )
 
 
 class SpoolConfig(_Settings):
@@ -161,11 +222,25 @@ class SpoolConfig(_Settings):
     segment_bytes: int = Field(default=64 * 1024 * 1024, ge=64 * 1024)
     """A segment file is closed when it has reached this size."""
     max_bytes: int = Field(default=8 * 1024**3, ge=1024 * 1024)
-    """Bound of the whole spool; beyond it ``when_full`` decides."""
-    when_full: Literal["refuse", "shed", "pass"] = "shed"
-    """``refuse`` new requests with a 503; ``shed`` bodies and keep metadata; ``pass`` uncaptured."""
+    """Bound of the whole spool; at it, each route's ``without_capture`` decides."""
+    max_files: int = Field(default=4096, ge=16)
+    """Bound of its segment files; it acts like ``max_bytes``."""
+    alarm_at: float = Field(default=0.7, gt=0, le=1)
+    """Share of the bounds from which ``headrace_spool_alarm`` is 1 and the log says so."""
+    shed_at: float = Field(default=0.9, gt=0, le=1)
+    """Share of the bounds from which bodies are left out and metadata is kept, on routes that
+    ``pass`` without capture."""
     sync_seconds: float = Field(default=0.2, gt=0, le=10)
     """How long records may wait for their common ``fdatasync``."""
+    slow_seconds: float = Field(default=1.0, gt=0)
+    """A disk that takes longer for a write or a sync counts as failing: nothing is written for
+    a second, twice as long each time it happens again, half a minute at most."""
+
+    @model_validator(mode="after")
+    def _watermarks(self) -> Self:
+        if self.alarm_at > self.shed_at:
+            raise ValueError("alarm_at must not lie above shed_at")
+        return self
 
 
 class GatewayConfig(_Settings):
@@ -179,6 +254,12 @@ class GatewayConfig(_Settings):
     """Address of the forward proxy."""
     forward_port: Port | None = 8485
     """Its port; 0 takes a free one, None switches it off."""
+    transparent_host: str = "127.0.0.1"
+    """Address to which iptables redirects a sidecar's connections."""
+    transparent_port: Port | None = None
+    """Its port; None (the default) switches transparent mode off."""
+    transparent_key: SecretSource | None = None
+    """The client key that stands for everybody who is redirected there."""
     admin_host: str = "127.0.0.1"
     """Address of health and metrics."""
     admin_port: Port | None = 8486
@@ -195,6 +276,8 @@ class GatewayConfig(_Settings):
     """Certificates to trust upstream instead of the system's."""
     keys: Path = Path("keys.json")
     """The registry of client keys."""
+    limits: Path = Path("limits.sqlite")
+    """Where what limited keys have used is counted; made when a key has a limit."""
     capture: bool = True
     """Off: pass everything, keep nothing."""
     spool: SpoolConfig = SpoolConfig()
@@ -202,13 +285,11 @@ class GatewayConfig(_Settings):
     workers: int = Field(default=1, ge=1, le=64)
     """Processes that share the ports; the admin port counts up by one for each."""
     connect_seconds: float = Field(default=10.0, gt=0)
-    """How long a connection to an upstream may take."""
+    """How long a connection to an upstream may take, its TLS handshake included."""
     idle_seconds: int = Field(default=7200, ge=60)
     """How long a connection may stay silent; model calls may think for an hour."""
     drain_seconds: float = Field(default=30.0, ge=0)
     """How long SIGTERM waits for calls in flight."""
-    purposes_header: str = "x-headrace-purposes"
-    """Header by which a client narrows the purposes of one call; it is kept in the capture."""
     fastpath: bool = True
     """Use the overrides of ``proxy.fastpath`` where the mitmproxy version fits."""
 
@@ -223,6 +304,14 @@ class GatewayConfig(_Settings):
                     raise ValueError(f"two routes have the {what} {value!r}")
                 seen.add(value)
         return routes
+
+    @model_validator(mode="after")
+    def _transparent(self) -> Self:
+        if self.transparent_port is not None and self.transparent_key is None:
+            raise ValueError(
+                "transparent_port needs transparent_key: redirected clients present no key"
+            )
+        return self
 
     @field_validator("intercept_hosts")
     @classmethod

@@ -1,7 +1,11 @@
 """What the gateway counts: numbers and fixed words only, never anything a client sent."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from proxy.inventory import Inventory
 
 BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -18,11 +22,16 @@ class Counters:
     """By reason."""
     uncaptured: Counter[str] = field(default_factory=Counter)
     """Exchanges that passed without a full capture, by reason."""
+    unlimited: Counter[str] = field(default_factory=Counter)
+    """Calls of limited keys that a limit could not count, by reason."""
     feedback: int = 0
     tunnels: int = 0
     """Connections passed on undecrypted."""
-    tls_failures: int = 0
-    """Handshakes with clients that failed; usually a client that does not trust the authority."""
+    inventory: Inventory = field(default_factory=Inventory)
+    """Hosts that clients reached through tunnels that were not opened."""
+    tls_failures: Counter[str] = field(default_factory=Counter)
+    """Handshakes with clients that failed, by the name that the client wanted to reach; usually a
+    client that does not trust the authority."""
     faults: int = 0
     """Errors of the gateway's own code; each is a bug, and none reaches a client's bytes."""
     noise: int = 0
@@ -33,6 +42,11 @@ class Counters:
     duration_sum: float = 0.0
     loop_lag: float = 0.0
     """Seconds by which the event loop was late when last looked at."""
+
+    def tunnelled(self, host: str, port: int) -> None:
+        """Count a connection that is passed on unread, and enter its host into the inventory."""
+        self.tunnels += 1
+        self.inventory.enter(host, port)
 
     def observe(self, seconds: float) -> None:
         """Count one exchange's duration."""
@@ -49,9 +63,14 @@ def _line(name: str, labels: dict[str, object], value: float) -> str:
     return f"headrace_{name}{{{inner}}} {value}" if inner else f"headrace_{name} {value}"
 
 
-def prometheus(counters: Counters, gauges: dict[str, float]) -> str:
-    """Return all counts in Prometheus' text format."""
-    lines = ["# TYPE headrace_exchanges_total counter"]
+def prometheus(
+    counters: Counters, gauges: dict[str, float], disk: Mapping[str, int] = MappingProxyType({})
+) -> str:
+    """Return all counts in Prometheus' text format; ``disk`` counts its failures by name."""
+    lines = ["# TYPE headrace_spool_errors_total counter"]
+    for name, count in sorted(disk.items()):
+        lines.append(_line("spool_errors_total", {"error": name}, count))
+    lines += ["# TYPE headrace_exchanges_total counter"]
     for (route, mode, outcome), count in sorted(counters.exchanges.items()):
         labels: dict[str, object] = {"route": route, "mode": mode, "outcome": outcome}
         lines.append(_line("exchanges_total", labels, count))
@@ -64,10 +83,15 @@ def prometheus(counters: Counters, gauges: dict[str, float]) -> str:
     lines.append("# TYPE headrace_uncaptured_total counter")
     for reason, count in sorted(counters.uncaptured.items()):
         lines.append(_line("uncaptured_total", {"reason": reason}, count))
+    lines.append("# TYPE headrace_unlimited_total counter")
+    for reason, count in sorted(counters.unlimited.items()):
+        lines.append(_line("unlimited_total", {"reason": reason}, count))
+    lines.append("# TYPE headrace_tls_failures_total counter")
+    for sni, count in sorted(counters.tls_failures.items()):
+        lines.append(_line("tls_failures_total", {"sni": sni}, count))
     for name in (
         "feedback",
         "tunnels",
-        "tls_failures",
         "faults",
         "noise",
         "request_bytes",

@@ -16,25 +16,30 @@ from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.master import Master
 from mitmproxy.proxy import mode_servers
 
-from proxy import fastpath, logs, wire
+from proxy import destinations, fastpath, logs, wire
 from proxy.admin import Admin
-from proxy.admission import Gate
+from proxy.admission import Admission
 from proxy.authority import ensure_authority
 from proxy.capture import Recorder
 from proxy.config import GatewayConfig
+from proxy.connecting import ConnectTimes
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints
+from proxy.endpoints import Endpoints
+from proxy.gate import Gate
 from proxy.identity import KeyRegistry
 from proxy.interception import Interception, Tunnels
+from proxy.limits import Budgets, Ledger
 from proxy.routing import Router
 from proxy.spool import SpoolWriter
-from proxy.spool.writer import SpoolState
+from proxy.spool.writer import Bounds, SpoolState
 from proxy.workers import Workers
 from trajectory.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 2048
-_LAG_SECONDS = 0.5
+_LISTENERS = {"reverse": "base_url", "regular": "forward", "transparent": "transparent"}
+_LAG_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class Addresses:
     base_url: tuple[str, int] | None
     forward: tuple[str, int] | None
     admin: tuple[str, int] | None
+    transparent: tuple[str, int] | None = None
 
 
 def serve(
@@ -65,7 +71,7 @@ def serve(
         ConfigurationError: a port is taken, a credential is missing, the authority is unusable.
     """
     if config.workers > 1:
-        if config.forward_port is not None:
+        if config.forward_port is not None or config.transparent_port is not None:
             ensure_authority(config.authority)
         workers = Workers(config, spool_key=spool_key, fingerprint_key=fingerprint_key)
         workers.run(ready)
@@ -114,12 +120,14 @@ class Gateway:
         self._config = config
         self.counters = Counters()
         self._router = Router(config)
+        self._budgets = Budgets(Ledger(config.limits))
         self._sockets: dict[str, socket.socket] = {}
         self._spool: SpoolWriter | None = None
         self._recorder: Recorder | None = None
         self._spool_key = spool_key
         self._fingerprints = Fingerprints(fingerprint_key)
         self._draining = False
+        self._alarmed = False
         self._master: Master | None = None
         self._gate: Gate | None = None
         self._servers: Proxyserver | None = None
@@ -127,6 +135,7 @@ class Gateway:
         self._admin = Admin(
             self.counters,
             gauges=self._gauges,
+            disk=lambda: self._spool.breaker.failures if self._spool else {},
             ready=lambda: self._servers is not None and not self._draining and self._can_record(),
         )
 
@@ -138,10 +147,12 @@ class Gateway:
         """
         config = self._config
         registry = KeyRegistry.load(config.keys)
-        authority = ensure_authority(config.authority) if config.forward_port is not None else None
+        opens = config.forward_port is not None or config.transparent_port is not None
+        authority = ensure_authority(config.authority) if opens else None
         addresses = Addresses(
             base_url=self._bind("base_url", config.host, config.port),
             forward=self._bind("forward", config.forward_host, config.forward_port),
+            transparent=self._bind("transparent", config.transparent_host, config.transparent_port),
             admin=self._bind("admin", config.admin_host, config.admin_port),
         )
         if config.capture:
@@ -149,40 +160,59 @@ class Gateway:
                 config.spool.directory,
                 self._spool_key,
                 segment_bytes=config.spool.segment_bytes,
-                max_bytes=config.spool.max_bytes,
+                bounds=Bounds(
+                    max_bytes=config.spool.max_bytes,
+                    max_files=config.spool.max_files,
+                    alarm_at=config.spool.alarm_at,
+                    shed_at=config.spool.shed_at,
+                ),
                 sync_seconds=config.spool.sync_seconds,
+                slow_seconds=config.spool.slow_seconds,
             )
-            self._recorder = Recorder(
-                self._spool, self.counters, shed=config.spool.when_full != "refuse"
-            )
+            self._recorder = Recorder(self._spool, self.counters)
         logs.muffle(self.counters)
         wire.install()
-        self._gate = Gate(
-            config,
-            router=self._router,
-            registry=registry,
-            recorder=self._recorder,
-            counters=self.counters,
-            fingerprints=self._fingerprints,
-        )
+        self._gate = self._make_gate(registry)
         await self._start_master(addresses, Interception(authority, self.counters))
         if addresses.admin is not None:
             await self._admin.start(self._sockets["admin"])
         self._watch = asyncio.create_task(self._watch_loop())
         return addresses
 
+    def _make_gate(self, registry: KeyRegistry) -> Gate:
+        admission = Admission(
+            self._config,
+            router=self._router,
+            registry=registry,
+            budgets=self._budgets,
+            counters=self.counters,
+            fingerprints=self._fingerprints,
+            spool=self._spool,
+        )
+        return Gate(
+            admission,
+            router=self._router,
+            endpoints=Endpoints(registry, self._recorder, self.counters),
+            registry=registry,
+            budgets=self._budgets,
+            recorder=self._recorder,
+            counters=self.counters,
+            fingerprints=self._fingerprints,
+        )
+
     async def _start_master(self, addresses: Addresses, interception: Interception) -> None:
         config = self._config
         opts = options.Options()
         self._master = master = Master(opts, event_loop=asyncio.get_running_loop())
         master._legacy_log_events.uninstall()
-        self._servers = Proxyserver()  # type: ignore[no-untyped-call]
+        self._servers = servers = Proxyserver()  # type: ignore[no-untyped-call]
         add: Callable[..., None] = master.addons.add
         add(
             self._servers,
             Tunnels(self._router, self.counters),
             NextLayer(),
             interception,
+            ConnectTimes(self._router, lambda: servers.connections),
             self._gate,
         )
         modes = []
@@ -190,6 +220,9 @@ class Gateway:
             modes.append(_mode("reverse:http://headrace.invalid:80", addresses.base_url))
         if addresses.forward is not None:
             modes.append(_mode("regular", addresses.forward))
+        if addresses.transparent is not None:
+            destinations.install(addresses.transparent[1])
+            modes.append(_mode("transparent", addresses.transparent))
         update: Callable[..., None] = opts.update
         update(
             mode=modes,
@@ -237,7 +270,7 @@ class Gateway:
         sockets = self._sockets
 
         async def listen(instance: Any, _host: str, _port: int) -> list[asyncio.Server]:
-            name = "forward" if instance.mode.type_name == "regular" else "base_url"
+            name = _LISTENERS[instance.mode.type_name]
             return [
                 await asyncio.start_server(
                     instance.handle_stream, sock=sockets[name], backlog=_BACKLOG
@@ -247,9 +280,10 @@ class Gateway:
         return listen
 
     def _can_record(self) -> bool:
-        if self._spool is None or self._config.spool.when_full != "refuse":
+        """Tell whether calls of all routes pass; those that insist on capture need the spool."""
+        if self._spool is None or not any(plan.mandatory for plan in self._router.plans):
             return True
-        return self._spool.state is SpoolState.OPEN
+        return self._spool.state in (SpoolState.OPEN, SpoolState.SHEDDING)
 
     def _gauges(self) -> dict[str, float]:
         gauges: dict[str, float] = {
@@ -260,6 +294,9 @@ class Gateway:
         if self._spool is not None:
             gauges["spool_bytes"] = self._spool.bytes_on_disk
             gauges["spool_open"] = float(self._spool.state is SpoolState.OPEN)
+            gauges["spool_files"] = self._spool.files
+            gauges["spool_fill_ratio"] = round(self._spool.fill, 4)
+            gauges["spool_alarm"] = float(self._spool.alarm)
             gauges["spool_failures"] = self._spool.failures
         return gauges
 
@@ -268,6 +305,21 @@ class Gateway:
             before = time.monotonic()
             await asyncio.sleep(_LAG_SECONDS)
             self.counters.loop_lag = max(0.0, time.monotonic() - before - _LAG_SECONDS)
+            await self._look_after()
+
+    async def _look_after(self) -> None:
+        """Do what must not happen on a request's way: rotated credentials, shared counts, alarms."""
+        self._router.refresh_credentials()
+        if self._budgets.ledger.dirty:
+            await asyncio.to_thread(self._budgets.ledger.flush)
+        alarm = self._spool is not None and self._spool.alarm
+        if alarm and not self._alarmed and self._spool is not None:
+            _log.warning(
+                "spool alarm: %d %% full, %d failures of the disk; is the governor running?",
+                round(100 * self._spool.fill),
+                self._spool.failures,
+            )
+        self._alarmed = alarm
 
     async def drain(self) -> None:
         """Stop listening and wait for the calls in flight, for ``drain_seconds`` at most."""
@@ -294,6 +346,7 @@ class Gateway:
             await self._master.done()
         if self._spool is not None:
             self._spool.close()
+        self._budgets.ledger.close()
         self._close_sockets()
         fastpath.revert()
         logs.unmuffle()

@@ -6,13 +6,13 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.exchange import ClientIdentity
@@ -23,6 +23,28 @@ UNKNOWN_CLIENT = ClientIdentity("-", "-", "-", "-")
 """Stands for a caller whose key is missing or wrong."""
 
 _LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a key may use up; None is without limit."""
+
+    requests_per_minute: int | None = None
+    tokens_per_day: int | None = None
+    """Input and output together, from midnight to midnight UTC."""
+    steps_per_session: int | None = None
+    """Calls of model routes in one session that the client names."""
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if value is not None and (type(value) is not int or value < 0):
+                raise ConfigurationError(
+                    f"{limit.name.replace('_', ' ')} must be a whole number from 0 on"
+                )
+
+
+NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +60,11 @@ class ClientKey:
     purposes: tuple[str, ...]
     created_at: str
     revoked_at: str | None = None
+    limits: Limits = NO_LIMITS
+    previous_hash: str | None = None
+    """Hash of the secret before the last rotation; it is accepted until ``previous_until``."""
+    previous_until: float = 0.0
+    """Seconds since 1970."""
 
     @property
     def identity(self) -> ClientIdentity:
@@ -59,6 +86,15 @@ class CreatedKey:
         return f"CreatedKey({self.key.key_id})"
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def _key(row: Mapping[str, Any]) -> ClientKey:
+    limits = Limits(**row.get("limits", {}))
+    return ClientKey(**{**row, "purposes": tuple(row["purposes"]), "limits": limits})
+
+
 def _hash(secret: str) -> str:
     return blake2b(secret.encode("utf-8", "surrogateescape"), digest_size=32).hexdigest()
 
@@ -73,6 +109,8 @@ class KeyRegistry:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._keys: dict[str, ClientKey] = {}
+        self.limits: dict[str, Limits] = {}
+        """Limits by key id, of the keys that have any."""
         self._stamp: tuple[int, int] | None = None
         self._looked = 0.0
         self._mutex = threading.Lock()
@@ -93,17 +131,18 @@ class KeyRegistry:
             info = self._path.stat()
             text = self._path.read_text("utf-8")
         except FileNotFoundError:
-            self._keys, self._stamp = {}, None
+            self._keys, self._stamp, self.limits = {}, None, {}
             return
         try:
             rows = json.loads(text)["keys"]
-            keys = [ClientKey(**{**row, "purposes": tuple(row["purposes"])}) for row in rows]
-        except (ValueError, TypeError, LookupError) as error:
+            keys = [_key(row) for row in rows]
+        except (ValueError, TypeError, LookupError, ConfigurationError) as error:
             raise ConfigurationError(
                 f"{self._path}: not a key registry ({type(error).__name__}); "
                 "restore it, or move it away and create new keys with `headrace keys create`"
             ) from None
         self._keys = {key.key_id: key for key in keys}
+        self.limits = {key.key_id: key.limits for key in keys if key.limits != NO_LIMITS}
         self._stamp = (info.st_mtime_ns, info.st_ino)
 
     def _refresh(self) -> None:
@@ -128,10 +167,13 @@ class KeyRegistry:
         key_id, _, secret = presented[len(KEY_PREFIX) :].partition("_")
         key = self._keys.get(key_id)
         expected = key.secret_hash if key else _hash("")
-        matches = hmac.compare_digest(expected, _hash(secret))
-        if key is None or not matches or key.revoked_at is not None:
+        given = _hash(secret)
+        matches = hmac.compare_digest(expected, given)
+        if key is None or key.revoked_at is not None:
             return None
-        return key.identity
+        if not matches and key.previous_hash is not None and time.time() < key.previous_until:
+            matches = hmac.compare_digest(key.previous_hash, given)
+        return key.identity if matches else None
 
     def valid(self, key_id: str) -> bool:
         """Tell whether a key that was accepted before still is one."""
@@ -151,6 +193,7 @@ class KeyRegistry:
         app_id: str,
         environment: str = "production",
         purposes: Sequence[str] = (),
+        limits: Limits = NO_LIMITS,
     ) -> CreatedKey:
         """Create a key and write the registry.
 
@@ -173,7 +216,8 @@ class KeyRegistry:
             app_id=app_id,
             environment=environment,
             purposes=tuple(purposes),
-            created_at=datetime.now(UTC).isoformat(),
+            created_at=_now(),
+            limits=limits,
         )
         with self._mutex:
             self._read()
@@ -187,15 +231,49 @@ class KeyRegistry:
         Raises:
             WorkError: there is no such key.
         """
+        return self._change(key_id, lambda key: replace(key, revoked_at=_now()), revoked=True)
+
+    def limit(self, key_id: str, limits: Limits) -> ClientKey:
+        """Give a key other limits; a running gateway follows within half a second.
+
+        Raises:
+            WorkError: there is no such key, or it is revoked.
+        """
+        return self._change(key_id, lambda key: replace(key, limits=limits))
+
+    def rotate(self, key_id: str, *, grace_seconds: float = 3600.0) -> CreatedKey:
+        """Give a key a new secret; the one before is accepted for ``grace_seconds`` more.
+
+        Raises:
+            WorkError: there is no such key, or it is revoked.
+        """
+        secret = secrets.token_hex(20)
+        until = time.time() + grace_seconds
+        key = self._change(
+            key_id,
+            lambda key: replace(
+                key,
+                secret_hash=_hash(secret),
+                previous_hash=key.secret_hash,
+                previous_until=until,
+            ),
+        )
+        return CreatedKey(key, f"{KEY_PREFIX}{key_id}_{secret}")
+
+    def _change(
+        self, key_id: str, change: Callable[[ClientKey], ClientKey], *, revoked: bool = False
+    ) -> ClientKey:
         with self._mutex:
             self._read()
             key = self._keys.get(key_id)
             if key is None:
                 raise WorkError(f"no key {key_id!r}; see `headrace keys list`")
-            if key.revoked_at is None:
-                key = replace(key, revoked_at=datetime.now(UTC).isoformat())
-                self._keys[key_id] = key
-                self._write()
+            if key.revoked_at is not None:
+                if revoked:
+                    return key
+                raise WorkError(f"key {key_id!r} is revoked; create a new one")
+            key = self._keys[key_id] = change(key)
+            self._write()
         return key
 
     def _write(self) -> None:

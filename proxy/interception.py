@@ -4,11 +4,14 @@ from mitmproxy import certs, tls
 from mitmproxy.addons.tlsconfig import TlsConfig
 from mitmproxy.proxy import layer, layers
 from mitmproxy.proxy.layers.http import HttpStream
-from mitmproxy.proxy.mode_specs import RegularMode
+from mitmproxy.proxy.mode_specs import RegularMode, TransparentMode
 
 from proxy.authority import Authority
 from proxy.counters import Counters
+from proxy.inventory import OTHERS, sound_host
 from proxy.routing import Router
+
+_MOST_NAMES = 200
 
 
 class Interception(TlsConfig):
@@ -33,13 +36,16 @@ class Interception(TlsConfig):
     running = None  # type: ignore[assignment]
     request = None  # type: ignore[assignment]
 
-    def tls_failed_client(self, _: tls.TlsData) -> None:
+    def tls_failed_client(self, data: tls.TlsData) -> None:
         """Count a handshake that failed."""
-        self._counters.tls_failures += 1
+        failures = self._counters.tls_failures
+        name = sound_host(data.context.client.sni)
+        failures[name if name in failures or len(failures) < _MOST_NAMES else OTHERS] += 1
 
 
 class Tunnels:
-    """Decides, after CONNECT, whether a connection is opened or passed on as it is."""
+    """Decides whether a connection is opened or passed on as it is: by the host that was asked for
+    in CONNECT, and where connections are redirected by the name in the TLS greeting."""
 
     def __init__(self, router: Router, counters: Counters) -> None:
         self._router = router
@@ -55,5 +61,18 @@ class Tunnels:
         if not after_connect or address is None:
             return
         if not self._router.intercepts(address[0], address[1]):
-            self._counters.tunnels += 1
+            self._counters.tunnelled(address[0], address[1])
             nextlayer.layer = layers.TCPLayer(context, ignore=True)
+
+    def tls_clienthello(self, data: tls.ClientHelloData) -> None:
+        """Pass redirected connections to hosts that are not configured on without looking."""
+        context = data.context
+        if not isinstance(context.client.proxy_mode, TransparentMode):
+            return
+        address = context.server.address
+        if address is None:
+            return
+        host = data.client_hello.sni or address[0]
+        if not self._router.intercepts(host, address[1]):
+            self._counters.tunnelled(host, address[1])
+            data.ignore_connection = True

@@ -1,18 +1,71 @@
 """Routes as the hot path needs them: matched by prefix or by host, requests rewritten once."""
 
+import logging
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from math import log
 
-from proxy.config import GatewayConfig, Route, Upstream
+from proxy.config import CredentialSource, GatewayConfig, Route, Upstream, UpstreamChoice
 from proxy.credentials import CREDENTIAL_HEADERS, RawFields
 from proxy.spool import records
+from trajectory.errors import ConfigurationError
 from trajectory.exchange import ClientIdentity
 
 NO_ROUTE = "-"
 
+_log = logging.getLogger(__name__)
 _OWN = b"x-headrace-"
 _HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"http2-settings"})
 _SENT = CREDENTIAL_HEADERS - {b"cookie", b"set-cookie", b"x-amz-security-token"}
+_SHUN_SECONDS = 10.0
+
+type Address = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Target:
+    """One upstream of a route, prepared."""
+
+    upstream: Upstream
+    authority: bytes
+    weight: int = 1
+    connect_seconds: float | None = None
+    credential: tuple[bytes, bytes] | None = field(default=None, repr=False)
+    source: CredentialSource | None = field(default=None, repr=False)
+    shunned_until: float = 0.0
+    """It could not be reached a moment ago; others take its sessions until then."""
+
+    @classmethod
+    def of(cls, choice: UpstreamChoice) -> "Target":
+        """Prepare an upstream; its credential is read now.
+
+        Raises:
+            ConfigurationError: the credential's source is missing or empty.
+        """
+        upstream = Upstream.parse(choice.url)
+        target = cls(
+            upstream=upstream,
+            authority=upstream.authority.encode("ascii" if upstream.host.isascii() else "idna"),
+            weight=choice.weight,
+            connect_seconds=choice.connect_seconds,
+            source=choice.credential,
+        )
+        target.refresh()
+        return target
+
+    def refresh(self) -> bool:
+        """Read the credential again; tell whether it is another one.
+
+        Raises:
+            ConfigurationError: the credential's source is missing or empty.
+        """
+        if self.source is None:
+            return False
+        fresh = (self.source.header.encode(), self.source.header_value().encode())
+        changed, self.credential = fresh != self.credential, fresh
+        return changed
 
 
 @dataclass(slots=True)
@@ -21,39 +74,44 @@ class Plan:
 
     name: str
     prefix: bytes
-    target: Upstream | None
-    """None: wherever the client wanted to go (an intercepted host without a route)."""
-    credential: tuple[bytes, bytes] | None = field(repr=False)
+    targets: tuple[Target, ...]
+    """None at all: wherever the client wanted to go (an intercepted host without a route)."""
     kind: str = "model"
     shape: str = "auto"
     tokens: bool = False
-    durable: bool = False
-    authority: bytes = b""
+    """Whether token ids are asked for; taken back when the engine does not give them."""
+    durability: str = "journal"
+    mandatory: bool = False
+    """Calls that cannot be captured are refused."""
+    step_header: bool = False
     _origins: dict[tuple[ClientIdentity, str, str], bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, route: Route) -> "Plan":
-        """Prepare a route; its credential is read now.
+        """Prepare a route; its credentials are read now.
 
         Raises:
-            ConfigurationError: the credential's source is missing or empty.
+            ConfigurationError: a credential's source is missing or empty.
         """
-        target = route.target
-        credential = None
-        if route.credential is not None:
-            value = route.credential.header_value().encode()
-            credential = (route.credential.header.encode(), value)
         return cls(
             name=route.name,
             prefix=route.prefix.encode(),
-            target=target,
-            credential=credential,
+            targets=tuple(Target.of(choice) for choice in route.choices),
             kind=route.kind,
             shape=route.shape,
             tokens=route.capture == "tokens",
-            durable=route.durability == "durable",
-            authority=target.authority.encode("idna" if not target.host.isascii() else "ascii"),
+            durability=route.durability,
+            mandatory=route.without_capture == "refuse",
+            step_header=route.step_header,
         )
+
+    def target(self, stick: bytes) -> Target:
+        """Return the upstream for a session or a connection: the same as long as it can be reached."""
+        if len(self.targets) == 1:
+            return self.targets[0]
+        now = time.monotonic()
+        able = [target for target in self.targets if target.weight and target.shunned_until <= now]
+        return max(able or self.targets, key=lambda target: _draw(target, stick))
 
     def origin(self, client: ClientIdentity, mode: str, upstream: str) -> bytes:
         """Return the packed origin of an exchange, made once for each client and mode."""
@@ -67,20 +125,54 @@ class Plan:
         return packed
 
 
+def _draw(target: Target, stick: bytes) -> float:
+    """Return a target's lot for a session (weighted rendezvous): adding one moves only its share."""
+    lot = blake2b(stick, digest_size=8, key=target.upstream.origin.encode()[:64]).digest()
+    return target.weight / -log((int.from_bytes(lot) + 1) / (2**64 + 2))
+
+
 class Router:
     """Finds the plan of a request."""
 
     def __init__(self, config: GatewayConfig) -> None:
         plans = [Plan.of(route) for route in config.routes]
-        self._plans = sorted(plans, key=lambda plan: -len(plan.prefix))
-        self._hosts = {(p.target.host, p.target.port): p for p in plans if p.target is not None}
-        self._other = Plan(NO_ROUTE, b"", None, None)
+        self.plans = sorted(plans, key=lambda plan: -len(plan.prefix))
+        self._hosts: dict[Address, tuple[Plan, Target]] = {}
+        for plan in plans:
+            for target in plan.targets:
+                self._hosts.setdefault((target.upstream.host, target.upstream.port), (plan, target))
+        self.other = Plan(NO_ROUTE, b"", ())
+        self._connect_seconds = config.connect_seconds
         self._exact: set[tuple[str, int | None]] = set()
         self._suffixes: list[tuple[str, int | None]] = []
         for pattern in config.intercept_hosts:
             self._add_pattern(pattern)
         if config.intercept_route_hosts:
             self._exact |= set(self._hosts)
+
+    def refresh_credentials(self) -> None:
+        """Read the credentials again that come from files; what cannot be read stays as it was."""
+        for plan in self.plans:
+            for target in plan.targets:
+                if target.source is None or target.source.file is None:
+                    continue
+                try:
+                    if target.refresh():
+                        _log.info("route %s has another credential", plan.name)
+                except ConfigurationError:
+                    continue
+
+    def connect_seconds(self, address: Address) -> float:
+        """Return how long a connection to this address may take."""
+        found = self._hosts.get(address)
+        seconds = found[1].connect_seconds if found else None
+        return seconds if seconds is not None else self._connect_seconds
+
+    def reached(self, address: Address, *, well: bool) -> None:
+        """Note whether an upstream could be reached; one that could not is passed over a while."""
+        found = self._hosts.get(address)
+        if found is not None:
+            found[1].shunned_until = 0.0 if well else time.monotonic() + _SHUN_SECONDS
 
     def _add_pattern(self, pattern: str) -> None:
         host, colon, tail = pattern.rpartition(":")
@@ -93,15 +185,15 @@ class Router:
 
     def by_path(self, path: bytes) -> Plan | None:
         """Return the route whose prefix the path has, longest prefix first."""
-        for plan in self._plans:
+        for plan in self.plans:
             prefix = plan.prefix
             if path.startswith(prefix) and path[len(prefix) : len(prefix) + 1] in (b"/", b"?", b""):
                 return plan
         return None
 
-    def by_host(self, host: str, port: int) -> Plan:
+    def by_host(self, host: str, port: int) -> tuple[Plan, Target | None]:
         """Return the route that leads to this host, else the plan for hosts without one."""
-        return self._hosts.get((host.lower(), port), self._other)
+        return self._hosts.get((host.lower(), port)) or (self.other, None)
 
     def intercepts(self, host: str, port: int) -> bool:
         """Tell whether the forward proxy opens connections to this host."""

@@ -45,6 +45,10 @@ class Workers:
             raise ConfigurationError(
                 "several workers share a port: forward_port 0 cannot be shared"
             )
+        if config.transparent_port == 0:
+            raise ConfigurationError(
+                "several workers share a port: transparent_port 0 cannot be shared"
+            )
         self._config = config
         self._keys = (spool_key, fingerprint_key)
         self._context = multiprocessing.get_context("spawn")

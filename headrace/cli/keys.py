@@ -1,5 +1,6 @@
 """``headrace keys``: who may call the gateway, as which tenant and app."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -7,9 +8,27 @@ import typer
 from headrace.cli.common import JsonOption, Running, YesOption, confirm
 from headrace.installation import gateway_config
 from headrace.render import jsonable, print_fields, print_rows
-from proxy.identity import PURPOSES, KeyRegistry
+from proxy.identity import PURPOSES, KeyRegistry, Limits
 
 app = typer.Typer(help="Client keys of the gateway.", no_args_is_help=True)
+
+
+RequestsOption = Annotated[
+    int | None, typer.Option("--requests-per-minute", min=0, help="Limit; none without it.")
+]
+TokensOption = Annotated[
+    int | None,
+    typer.Option("--tokens-per-day", min=0, help="Budget of a day (UTC), input and output."),
+]
+StepsOption = Annotated[
+    int | None,
+    typer.Option("--steps-per-session", min=0, help="Model calls in one session."),
+]
+
+
+def _shown(limits: Limits) -> str:
+    texts = {name: value for name, value in asdict(limits).items() if value is not None}
+    return ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in texts.items())
 
 
 def _registry(running: Running) -> KeyRegistry:
@@ -28,11 +47,18 @@ def create(
             help=f"Purpose that calls with this key grant; repeat. One of: {', '.join(PURPOSES)}."
         ),
     ] = None,
+    requests_per_minute: RequestsOption = None,
+    tokens_per_day: TokensOption = None,
+    steps_per_session: StepsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a client key. It is shown once and kept only as a hash."""
     created = _registry(Running.of(context)).create(
-        tenant_id=tenant, app_id=app_name, environment=environment, purposes=tuple(purpose or ())
+        tenant_id=tenant,
+        app_id=app_name,
+        environment=environment,
+        purposes=tuple(purpose or ()),
+        limits=Limits(requests_per_minute, tokens_per_day, steps_per_session),
     )
     fields = {
         "key": created.secret,
@@ -41,8 +67,37 @@ def create(
         "app": app_name,
         "environment": environment,
         "purposes": created.key.purposes,
+        "limits": _shown(created.key.limits),
     }
     print_fields(fields, as_json=as_json)
+
+
+@app.command()
+def limit(
+    context: typer.Context,
+    key_id: Annotated[str, typer.Argument(help="As `headrace keys list` shows it.")],
+    requests_per_minute: RequestsOption = None,
+    tokens_per_day: TokensOption = None,
+    steps_per_session: StepsOption = None,
+) -> None:
+    """Give a key these limits and no others; a running gateway follows within half a second."""
+    limits = Limits(requests_per_minute, tokens_per_day, steps_per_session)
+    key = _registry(Running.of(context)).limit(key_id, limits)
+    typer.echo(f"{key.key_id}: {_shown(key.limits) or 'no limits'}")
+
+
+@app.command()
+def rotate(
+    context: typer.Context,
+    key_id: Annotated[str, typer.Argument(help="As `headrace keys list` shows it.")],
+    grace_minutes: Annotated[
+        float, typer.Option(min=0, help="How long the secret before is still accepted.")
+    ] = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a key a new secret, shown once; the one before works for an hour more."""
+    created = _registry(Running.of(context)).rotate(key_id, grace_seconds=60 * grace_minutes)
+    print_fields({"key": created.secret, "key_id": key_id}, as_json=as_json)
 
 
 @app.command("list")
@@ -55,6 +110,7 @@ def list_keys(context: typer.Context, as_json: JsonOption = False) -> None:
             "app": key.app_id,
             "environment": key.environment,
             "purposes": ", ".join(key.purposes),
+            "limits": _shown(key.limits),
             "created": key.created_at,
             "revoked": key.revoked_at,
         }

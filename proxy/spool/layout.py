@@ -6,6 +6,7 @@ import secrets
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 SUFFIX = ".spool"
 _LOCK = "lock"
@@ -39,15 +40,24 @@ def writers(spool: Path) -> list[str]:
     return sorted(name for name in found if not name.startswith("."))
 
 
-def size(spool: Path) -> int:
-    """Return the bytes that all segments of all writers take."""
-    total = 0
+class Size(NamedTuple):
+    """What a spool takes on the disk."""
+
+    bytes: int
+    files: int
+    """Segment files."""
+
+
+def size(spool: Path) -> Size:
+    """Return what all segments of all writers take."""
+    total = files = 0
     for writer in writers(spool):
         with suppress(FileNotFoundError):
             for entry in os.scandir(spool / writer):
                 with suppress(FileNotFoundError):
                     total += entry.stat().st_size
-    return total
+                    files += entry.name.endswith(SUFFIX)
+    return Size(total, files)
 
 
 def claim(spool: Path) -> tuple[Path, int]:

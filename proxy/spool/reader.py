@@ -136,7 +136,7 @@ class SpoolReader:
 
         Call it only after the batch that ends at ``cursor`` has been committed.
         """
-        before = layout.size(self._spool)
+        before = layout.size(self._spool).bytes
         for name in layout.writers(self._spool):
             mark = cursor.marks.get(name)
             if mark is None:
@@ -148,7 +148,7 @@ class SpoolReader:
             for number in layout.segments(directory):
                 if number < mark.hold.segment:
                     layout.segment_path(directory, number).unlink(missing_ok=True)
-        return max(0, before - layout.size(self._spool))
+        return max(0, before - layout.size(self._spool).bytes)
 
 
 def _within(item: Item, name: str, until: Cursor | None) -> bool:

@@ -11,16 +11,21 @@ import os
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
+from errno import errorcode
 from pathlib import Path
 from typing import Self
 
 from proxy.spool import layout
+from proxy.spool.breaker import Breaker
 from proxy.spool.frames import MAX_RECORD_BYTES, SEGMENT_HEADER_BYTES, SegmentSealer
 from trajectory.errors import RetryableError
 
 _log = logging.getLogger(__name__)
-_RETRY_SECONDS = 1.0
+BATCH_BYTES = 256 * 1024
+"""Frames of batch routes wait in memory up to this size, all flows together."""
 _MEASURE_SECONDS = 1.0
 
 
@@ -32,16 +37,28 @@ class SpoolState(StrEnum):
     """Whether the spool takes records."""
 
     OPEN = "open"
+    SHEDDING = "shedding"
+    """Near its bound: metadata yes, bodies only where capture is mandatory."""
     FULL = "full"
     FAILING = "failing"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much a spool may hold, all writers together, and from which shares on it says so."""
+
+    max_bytes: int = 8 * 1024 * 1024 * 1024
+    max_files: int = 4096
+    alarm_at: float = 0.7
+    shed_at: float = 0.9
 
 
 class SpoolWriter:
     """Appends records to the segments of one writer.
 
-    Not for several threads: appends come from one thread (the event loop). Bytes on disk are
-    bounded: beyond ``max_bytes`` (all writers of the spool together) the state is FULL and the
-    caller decides what that means; beyond an eighth more, :meth:`append` refuses.
+    Not for several threads: appends come from one thread (the event loop). Bytes and files on
+    disk are bounded: beyond ``bounds`` the state is FULL and the caller decides what that means;
+    beyond an eighth more, :meth:`append` refuses.
     """
 
     def __init__(
@@ -50,26 +67,31 @@ class SpoolWriter:
         key: bytes,
         *,
         segment_bytes: int = 64 * 1024 * 1024,
-        max_bytes: int = 8 * 1024 * 1024 * 1024,
+        bounds: Bounds = Bounds(),
         sync_seconds: float = 0.2,
+        slow_seconds: float = 1.0,
     ) -> None:
         self._spool = spool
         self._key = key
         self._segment_bytes = segment_bytes
-        self._max_bytes = max_bytes
-        self._hard_bytes = max_bytes + max_bytes // 8
+        self._max_bytes = bounds.max_bytes
+        self._hard_bytes = bounds.max_bytes + bounds.max_bytes // 8
+        self._bounds = bounds
+        self._shed_bytes = int(bounds.max_bytes * bounds.shed_at)
         self._sync_seconds = sync_seconds
+        self.breaker = Breaker(slow_seconds)
         self._directory, self._lock = layout.claim(spool)
         self.writer = self._directory.name
         self._file = -1
         self._number = 0
         self._offset = 0
+        self._written = 0
+        self._unwritten: list[bytes] = []
+        """Frames of batch routes that are not yet in the kernel's hands."""
+        self._unwritten_bytes = 0
         self._sealer = SegmentSealer(key)
-        self._retry_at = 0.0
-        self._measured = layout.size(spool)
+        self._measured, self.files = layout.size(spool)
         self._since_measured = 0
-        self.failures = 0
-        """How often the disk refused a record."""
         self._mutex = threading.Lock()
         self._dirty: list[int] = []
         self._waiting: list[Future[None]] = []
@@ -86,19 +108,39 @@ class SpoolWriter:
         return self._measured + self._since_measured
 
     @property
-    def full(self) -> bool:
-        """Whether the bound is reached; records are then for what must not be lost."""
-        return self._measured + self._since_measured >= self._max_bytes
+    def failures(self) -> int:
+        """How often the disk refused a record or took too long."""
+        return self.breaker.failures.total()
+
+    @property
+    def fill(self) -> float:
+        """How full the spool is, 1 being its bound in bytes or in files."""
+        return max(self.bytes_on_disk / self._max_bytes, self.files / self._bounds.max_files)
+
+    @property
+    def alarm(self) -> bool:
+        """Whether somebody should look after the spool."""
+        return self.fill >= self._bounds.alarm_at or self.breaker.open
+
+    @property
+    def shedding(self) -> bool:
+        """Whether records should only be those that must not be lost."""
+        return (
+            self._measured + self._since_measured >= self._shed_bytes
+            or self.files >= self._bounds.max_files * self._bounds.shed_at
+        )
 
     @property
     def state(self) -> SpoolState:
         """Whether new exchanges should be admitted."""
-        if self._file < 0 and time.monotonic() < self._retry_at:
+        if self.breaker.open:
             return SpoolState.FAILING
-        return SpoolState.FULL if self.full else SpoolState.OPEN
+        if not self.shedding:
+            return SpoolState.OPEN
+        return SpoolState.FULL if self.fill >= 1.0 else SpoolState.SHEDDING
 
-    def append(self, kind: int, record: bytes) -> None:
-        """Append a record.
+    def append(self, kind: int, record: bytes, *, batch: bool = False) -> None:
+        """Append a record; with ``batch`` it may wait in memory for :meth:`flush`.
 
         Raises:
             SpoolUnavailableError: the disk refused, or the spool is beyond its hard limit.
@@ -114,18 +156,49 @@ class SpoolWriter:
         if len(record) > MAX_RECORD_BYTES:
             raise ValueError(f"a spool record may have {MAX_RECORD_BYTES} bytes at most")
         frame = self._sealer.seal(self._offset, kind, record)
-        self._write(frame)
-        self._offset += len(frame)
-        self._since_measured += len(frame)
+        length = len(frame)
+        if batch or self._unwritten:
+            self._unwritten.append(frame)
+            self._unwritten_bytes += length
+            self._offset += length
+            if not batch or self._unwritten_bytes >= BATCH_BYTES:
+                self.flush()
+        else:
+            self._write(frame)
+            self._offset += length
+            self._written = self._offset
+        self._since_measured += length
+
+    def flush(self) -> None:
+        """Hand what waits in memory to the kernel.
+
+        Raises:
+            SpoolUnavailableError: the disk refused; what waited is lost.
+        """
+        if self._unwritten:
+            frames, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
+            self._write(b"".join(frames))
+            self._written = self._offset
+
+    def use_key(self, key: bytes) -> None:
+        """Seal with another key from the next record on, in a new segment."""
+        if key != self._key:
+            with suppress(SpoolUnavailableError):
+                self.flush()
+            self._key = key
+            self._retire()
 
     def _write(self, data: bytes) -> None:
+        began = time.monotonic()
         try:
             written = os.write(self._file, data)
         except OSError as error:
-            self._fail(error.strerror or "write failed")
+            self._fail(errorcode.get(error.errno or 0, "OSError"), error.strerror or "it failed")
         else:
             if written != len(data):
-                self._fail("the disk took only a part")
+                self._fail("ENOSPC", "the disk took only a part")
+            if time.monotonic() - began > self.breaker.slow_seconds:
+                self.breaker.trip("slow")
             if self._file not in self._dirty:
                 self._mark_dirty()
 
@@ -134,15 +207,15 @@ class SpoolWriter:
             self._dirty.append(self._file)
         self._wake.set()
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, name: str, reason: str) -> None:
         """Leave the segment: its next offset may not be written twice under the same nonce."""
-        self.failures += 1
         try:
-            os.ftruncate(self._file, self._offset)
+            os.ftruncate(self._file, self._written)
         except OSError as error:
             _log.warning("spool segment %d keeps a torn tail (errno %s)", self._number, error.errno)
+        self._offset = self._written
         self._retire()
-        self._retry_at = time.monotonic() + _RETRY_SECONDS
+        self.breaker.trip(name)
         raise SpoolUnavailableError(
             f"spool {self._spool}: {reason}; free disk space or mend the disk"
         )
@@ -155,8 +228,9 @@ class SpoolWriter:
             self._wake.set()
 
     def _next_segment(self) -> None:
-        if self._file < 0 and time.monotonic() < self._retry_at:
+        if self.breaker.open:
             raise SpoolUnavailableError(f"spool {self._spool}: the disk refused a moment ago")
+        self.flush()
         self._retire()
         sealer = SegmentSealer(self._key)
         path = layout.segment_path(self._directory, self._number + 1)
@@ -164,22 +238,24 @@ class SpoolWriter:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
             file = os.open(path, flags, 0o600)
         except OSError as error:
-            self._retry_at = time.monotonic() + _RETRY_SECONDS
-            self.failures += 1
+            self.breaker.trip(errorcode.get(error.errno or 0, "OSError"))
             raise SpoolUnavailableError(
                 f"spool {self._spool}: cannot begin a segment: {error.strerror}"
             ) from None
         self._number += 1
-        self._file, self._offset, self._sealer = file, 0, sealer
+        self.files += 1
+        self._file, self._offset, self._written, self._sealer = file, 0, 0, sealer
         self._write(sealer.header)
-        self._offset = SEGMENT_HEADER_BYTES
+        self._offset = self._written = SEGMENT_HEADER_BYTES
+        self.breaker.mend()
 
     async def synced(self) -> None:
         """Wait until everything appended before is on the disk.
 
         Raises:
-            SpoolUnavailableError: the disk did not take it.
+            SpoolUnavailableError: the disk did not take it, or takes too long.
         """
+        self.flush()
         future: Future[None] = Future()
         with self._mutex:
             self._waiting.append(future)
@@ -187,12 +263,22 @@ class SpoolWriter:
                 self._dirty.append(self._file)
         self._urgent.set()
         self._wake.set()
-        await asyncio.wrap_future(future)
+        try:
+            async with asyncio.timeout(self.breaker.slow_seconds):
+                await asyncio.wrap_future(future)
+        except TimeoutError:
+            self.breaker.trip("slow")
+            raise SpoolUnavailableError(
+                f"spool {self._spool}: the disk takes longer than {self.breaker.slow_seconds} s "
+                "for a sync"
+            ) from None
 
     def close(self) -> None:
         """Sync, give the lock back and stop; unfinished exchanges then count as lost ends."""
         if self._closing:
             return
+        with suppress(SpoolUnavailableError):
+            self.flush()
         self._closing = True
         self._urgent.set()
         self._wake.set()
@@ -216,7 +302,7 @@ class SpoolWriter:
             self._urgent.clear()
             self._sync()
             if time.monotonic() - measured >= _MEASURE_SECONDS:
-                self._since_measured, self._measured = 0, layout.size(self._spool)
+                self._since_measured, (self._measured, self.files) = 0, layout.size(self._spool)
                 measured = time.monotonic()
             self._urgent.wait(self._sync_seconds)
 
@@ -230,11 +316,13 @@ class SpoolWriter:
                 os.fdatasync(file)
             except OSError as error:
                 problem = error
-                self.failures += 1
+                self.breaker.trip(errorcode.get(error.errno or 0, "OSError"))
         for file in dirty:
             if file < 0:
                 os.close(~file)
         for future in waiting:
+            if future.cancelled():
+                continue
             if problem is None:
                 future.set_result(None)
             else:

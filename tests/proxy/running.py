@@ -47,6 +47,7 @@ class Running:
             "admin_port": 0,
             "authority": str(self.home / "ca"),
             "keys": str(self.home / "keys.json"),
+            "limits": str(self.home / "limits.sqlite"),
             "connect_seconds": 2,
             "drain_seconds": 5,
         }

@@ -38,6 +38,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         routes = [
             {"name": "up", "upstream": upstream.url},
             {"name": "safe", "upstream": upstream.url, "durability": "durable"},
+            {"name": "quick", "upstream": upstream.url, "durability": "batch"},
         ]
         with Running(tmp_path_factory.mktemp("admission"), {"routes": routes}) as running:
             yield running
@@ -72,6 +73,15 @@ def test_a_durable_route_answers_whole(gateway: Running, client: httpx.Client) -
         assert exchange.outcome is ExchangeOutcome.COMPLETE
     assert whole.response is not None
     assert whole.response.body == b"body"
+
+
+def test_a_batch_route_is_captured_a_moment_later(gateway: Running, client: httpx.Client) -> None:
+    for number in range(5):
+        assert client.post("/quick/x", content=b"%d" % number).content == b"%d" % number
+    assert client.post("/quick/stream").content == b"data: 1\n\ndata: 2\n\n"
+    exchanges = gateway.exchanges(6)
+    assert {e.outcome for e in exchanges} == {ExchangeOutcome.COMPLETE}
+    assert [e.request.body for e in exchanges[:5]] == [b"%d" % number for number in range(5)]
 
 
 def test_a_websocket_passes_and_is_captured(gateway: Running) -> None:

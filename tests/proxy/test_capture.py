@@ -90,7 +90,7 @@ def test_a_disk_that_fails_in_between_never_fails_the_call(tmp_path: Path) -> No
         assert capture.on_response(b"") == b""
         os.close(good)
         assert counters.uncaptured["spool-unavailable"] == 2
-        writer._retry_at = 0.0
+        writer.breaker.mend()
         begin(recorder).end(ExchangeOutcome.COMPLETE)
         found = SpoolReader(tmp_path, KEY).take(Cursor()).records
     outcomes = [r.outcome for r in found if isinstance(r, Exchange)]

@@ -25,6 +25,12 @@ from trajectory.errors import ConfigurationError
             {"routes": [{"name": "a", "upstream": "https://x", "credential": {}}]},
             "exactly one of: env, file",
         ),
+        (
+            {"routes": [{"name": "a", "upstream": [{"url": "https://x", "weight": 0}]}]},
+            "weight is above 0",
+        ),
+        ({"spool": {"alarm_at": 0.95}}, "alarm_at must not lie above shed_at"),
+        ({"transparent_port": 8487}, "needs transparent_key"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -37,8 +43,9 @@ def test_a_prefix_is_the_name_by_default() -> None:
         {"routes": [{"name": "openai", "upstream": "https://api.openai.com/base/"}]}
     )
     assert config.routes[0].prefix == "/openai"
-    assert config.routes[0].target == Upstream("https", "api.openai.com", 443, "/base")
-    assert config.routes[0].target.authority == "api.openai.com"
+    target = Upstream.parse(config.routes[0].choices[0].url)
+    assert target == Upstream("https", "api.openai.com", 443, "/base")
+    assert target.authority == "api.openai.com"
     assert GatewayConfig.model_validate_json(config.model_dump_json()) == config
 
 

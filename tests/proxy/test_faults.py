@@ -369,27 +369,35 @@ def test_kill_9_at_random_moments(upstream: Upstream, tmp_path: Path, turn: int)
 
 
 class TestFullSpool:
-    """A spool without room: what policy says happens, and is counted."""
+    """A spool without room: bodies go first, then what each route says happens; all is counted."""
 
     @staticmethod
-    def fill(gateway: Running, client: httpx.Client) -> httpx.Response:
+    def fill(gateway: Running, client: httpx.Client, route: str) -> httpx.Response:
         body = b"z" * 400_000
         for _ in range(4):
-            client.post("/up/echo", content=body)
-        time.sleep(1.2)
-        return client.post("/up/echo", content=b"more")
+            client.post(f"/{route}/echo", content=body)
+        time.sleep(1.3)
+        return client.post(f"/{route}/echo", content=b"more")
 
-    @pytest.mark.parametrize("policy", ["refuse", "shed", "pass"])
-    def test_policy(self, upstream: Upstream, tmp_path: Path, policy: str) -> None:
+    @pytest.mark.parametrize("route", ["shed", "open", "closed"])
+    def test_policy(self, upstream: Upstream, tmp_path: Path, route: str) -> None:
         settings = {
-            "routes": [{"name": "up", "upstream": upstream.url}],
-            "spool": {"max_bytes": 2**20, "when_full": policy},
+            "routes": [
+                {"name": "shed", "upstream": upstream.url},
+                {"name": "open", "upstream": upstream.url},
+                {"name": "closed", "upstream": upstream.url, "without_capture": "refuse"},
+            ],
+            "spool": {
+                "max_bytes": 2**21 if route == "shed" else 2**20,
+                "shed_at": 0.5 if route == "shed" else 1.0,
+                "alarm_at": 0.5,
+            },
         }
         with Running(tmp_path, settings) as gateway:
             headers = {"authorization": f"Bearer {gateway.key}"}
             with httpx.Client(base_url=gateway.url, headers=headers) as client:
-                response = self.fill(gateway, client)
-                if policy == "refuse":
+                response = self.fill(gateway, client, route)
+                if route == "closed":
                     assert response.status_code == 503
                     assert response.json()["error"]["code"] == "overloaded"
                     assert not httpx.get(f"{gateway.admin}/ready").is_success
@@ -397,14 +405,15 @@ class TestFullSpool:
                     assert response.content == b"more"
                 text = httpx.get(f"{gateway.admin}/metrics").text
             kept = [e for e in gateway.records(10, seconds=0.3) if isinstance(e, Exchange)]
-        if policy == "refuse":
-            assert 'refusals_total{reason="spool_full"}' in text
-        else:
-            assert 'uncaptured_total{reason="spool-full"}' in text
+        assert "headrace_spool_alarm 1.0" in text
+        assert "spool alarm" in gateway.log.read_text()
         bare = [e for e in kept if e.capture_note == "spool-full"]
-        if policy == "shed":
-            assert bare
+        if route == "closed":
+            assert 'refusals_total{reason="spool_full"}' in text
+        elif route == "shed":
+            assert 'uncaptured_total{reason="spool-full"}' in text
             assert bare[-1].request.body == b""
             assert bare[-1].outcome is OK
-        if policy == "pass":
+        else:
+            assert 'uncaptured_total{reason="spool-full"}' in text
             assert len(kept) < 5

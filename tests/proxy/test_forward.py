@@ -69,6 +69,21 @@ def test_other_hosts_are_tunnelled_undecrypted(proxy: Running, other: Upstream, 
         response = client.post(f"{other.url}/echo", content=b"private")
     assert response.content == b"private"
     assert proxy.records(1, seconds=0.2) == []
+    (row,) = httpx.get(f"{proxy.admin}/inventory").json()
+    assert (row["host"], row["port"], row["connections"]) == ("localhost", other.port, 1)
+
+
+def test_a_client_that_does_not_trust_the_authority_is_counted_by_name(
+    proxy: Running, secure: Upstream
+) -> None:
+    context = ssl.create_default_context()
+    with (
+        httpx.Client(proxy=proxy.forward, verify=context) as client,
+        pytest.raises(httpx.ConnectError),
+    ):
+        client.get(f"{secure.url}/echo")
+    text = httpx.get(f"{proxy.admin}/metrics").text
+    assert 'headrace_tls_failures_total{sni="localhost"} 1' in text
 
 
 def test_plain_http_is_forwarded(proxy: Running, upstream: Upstream) -> None:

@@ -41,7 +41,10 @@ def _place(index: StateIndex, maker: Fingerprinter, item: Feedback) -> PlacedFee
         step = max(steps, key=lambda step: (step.ended, step.step_id), default=None)
         return _resolved(index, item, tenant, step)
     if item.target_kind == "step":
-        return _resolved(index, item, tenant, index.steps.get(item.target_id))
+        # Clients know a step by its id here, or by the exchange's as ``x-headrace-step`` gives it.
+        made = maker.identifier("step", item.target_id)
+        step = index.steps.get(item.target_id) or index.steps.get(made)
+        return _resolved(index, item, tenant, step)
     if item.target_kind == "trajectory":
         node = index.state.trajectories.get(item.target_id)
         known = node is not None and node.tenant == tenant

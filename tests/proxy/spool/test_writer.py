@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.spool import Cursor, SpoolReader, SpoolUnavailableError, SpoolWriter
-from proxy.spool.writer import SpoolState
+from proxy.spool.writer import Bounds, SpoolState
 from tests.proxy.spool.writing import KEY, Script
 from trajectory.exchange import Exchange, ExchangeOutcome
 
@@ -69,10 +69,12 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path, after: float
 
 
 def test_a_full_spool_says_so_and_then_refuses(tmp_path: Path) -> None:
-    with SpoolWriter(tmp_path, KEY, max_bytes=16_000) as writer:
+    with SpoolWriter(tmp_path, KEY, bounds=Bounds(16_000, shed_at=0.5)) as writer:
         number = 0
         while writer.bytes_on_disk < 16_000:
-            assert writer.state is SpoolState.OPEN
+            near = writer.bytes_on_disk >= 8_000
+            assert writer.state is (SpoolState.SHEDDING if near else SpoolState.OPEN)
+            assert writer.alarm is (writer.fill >= 0.7)
             number += 1
             Script(writer, number).whole()
         assert writer.state is SpoolState.FULL
@@ -88,7 +90,7 @@ def test_a_refusing_disk_loses_no_earlier_record(tmp_path: Path) -> None:
 import resource, signal, sys, time
 from pathlib import Path
 from proxy.spool import SpoolUnavailableError, SpoolWriter
-from proxy.spool.writer import SpoolState
+from proxy.spool.writer import Bounds, SpoolState
 from tests.proxy.spool.writing import KEY, Script
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 writer = SpoolWriter(Path(sys.argv[1]), KEY)

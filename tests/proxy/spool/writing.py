@@ -22,6 +22,7 @@ class Script:
     number: int
     at: float = 1000.0
     sequence: int = field(default=0)
+    batch: bool = False
 
     def head(self) -> None:
         record = records.request_head(
@@ -33,29 +34,29 @@ class Script:
             query=b"",
             headers=((b"Content-Type", b"application/json"),),
         )
-        self.writer.append(RecordKind.REQUEST_HEAD, record)
+        self.writer.append(RecordKind.REQUEST_HEAD, record, batch=self.batch)
         self.sequence = 1
 
     def request(self, data: bytes) -> None:
         record = records.request_chunk(name(self.number), self.sequence, data)
-        self.writer.append(RecordKind.REQUEST_CHUNK, record)
+        self.writer.append(RecordKind.REQUEST_CHUNK, record, batch=self.batch)
         self.sequence += 1
 
     def answer(self, status: int = 200) -> None:
         record = records.response_head(
             name(self.number), self.sequence, at=self.at + 1, status=status, headers=()
         )
-        self.writer.append(RecordKind.RESPONSE_HEAD, record)
+        self.writer.append(RecordKind.RESPONSE_HEAD, record, batch=self.batch)
         self.sequence += 1
 
     def response(self, data: bytes) -> None:
         record = records.response_chunk(name(self.number), self.sequence, at=self.at + 2, data=data)
-        self.writer.append(RecordKind.RESPONSE_CHUNK, record)
+        self.writer.append(RecordKind.RESPONSE_CHUNK, record, batch=self.batch)
         self.sequence += 1
 
     def end(self, outcome: ExchangeOutcome = ExchangeOutcome.COMPLETE) -> None:
         record = records.end(name(self.number), self.sequence, at=self.at + 3, outcome=outcome)
-        self.writer.append(RecordKind.END, record)
+        self.writer.append(RecordKind.END, record, batch=self.batch)
 
     def whole(self, request: bytes = b"ask", response: bytes = b"answer") -> None:
         self.head()

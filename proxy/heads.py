@@ -1,0 +1,83 @@
+"""What a request's or a response's head says that the gateway acts on."""
+
+import base64
+import binascii
+from typing import Literal
+
+from proxy.credentials import RawFields
+
+_BUFFERED_BYTES = 8 * 1024 * 1024
+"""Requests that the gateway answers itself are read whole first, up to this size."""
+
+_WISHES: dict[bytes, dict[bytes, Literal["metadata", "none"]]] = {
+    b"x-headrace-capture": {b"metadata": "metadata", b"none": "none"},
+    b"x-headrace-opt-out": {b"all": "metadata"},
+    b"cf-aig-collect-log": {b"false": "none"},
+    b"cf-aig-collect-log-payload": {b"false": "metadata"},
+    b"helicone-omit-request": {b"true": "metadata"},
+    b"helicone-omit-response": {b"true": "metadata"},
+}
+"""Headers by which a client asks for less than a full capture: ours, and those of other gateways."""
+_LENGTHS = frozenset(map(len, _WISHES))
+
+
+def names(fields: RawFields) -> frozenset[bytes]:
+    """Return the names of headers in lower case."""
+    return frozenset(name.lower() for name, _ in fields)
+
+
+def may_be_huge(fields: RawFields) -> bool:
+    """Tell whether a body that would have to be buffered is unbounded or too large for that."""
+    for name, value in fields:
+        lower = name.lower()
+        if lower == b"transfer-encoding":
+            return True
+        if lower == b"content-length" and (len(value) > 9 or int(value or b"0") > _BUFFERED_BYTES):
+            return True
+    return False
+
+
+def capture_wish(fields: RawFields) -> Literal["metadata", "none"] | None:
+    """Return what a client wants less than a full capture; of several wishes the strictest."""
+    found: Literal["metadata", "none"] | None = None
+    for name, value in fields:
+        if len(name) in _LENGTHS:
+            words = _WISHES.get(name.lower())
+            wish = words.get(value.strip().lower()) if words is not None else None
+            if wish is not None and found != "none":
+                found = wish
+    return found
+
+
+def content_length(headers: list[tuple[bytes, bytes]]) -> int:
+    """Return the Content-Length, -1 where there is none that ends the body."""
+    length = -1
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            length = int(value)
+        elif name == b"transfer-encoding":
+            return -1
+    return length
+
+
+def proxy_key(value: bytes) -> str | None:
+    """Return the key in a Proxy-Authorization header: as password, as user, or as a bearer token."""
+    scheme, _, rest = value.decode("latin-1").strip().partition(" ")
+    if scheme.lower() == "bearer":
+        return rest.strip()
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, _, password = base64.b64decode(rest, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return password if password.startswith("hr_") else user
+
+
+def host_of(authority: str | None) -> str | None:
+    """Return the host of a Host header, without its port."""
+    if not authority:
+        return None
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0].lower()
+    return authority.partition(":")[0].lower()

@@ -1,0 +1,95 @@
+"""Token usage read from a response as it passes, for keys that have a token budget.
+
+No JSON is parsed: the numbers beside the known names are enough. Inside a string of the content
+such a name stands behind a backslash and so does not count. Where a provider reports nothing, the
+usage is estimated: one token for each streamed event, else one for each four bytes.
+"""
+
+import re
+from collections.abc import Callable
+
+_INPUT = (
+    b"prompt_tokens",
+    b"input_tokens",
+    b"promptTokenCount",
+    b"inputTokens",
+    b"prompt_eval_count",
+)
+_OUTPUT = (
+    b"completion_tokens",
+    b"output_tokens",
+    b"candidatesTokenCount",
+    b"thoughtsTokenCount",
+    b"outputTokens",
+    b"eval_count",
+)
+_CACHED = (b"cache_creation_input_tokens", b"cache_read_input_tokens")
+_TOTAL = (b"total_tokens", b"totalTokenCount", b"totalTokens")
+_NUMBER = re.compile(
+    rb'(?<!\\)"(' + b"|".join((*_INPUT, *_OUTPUT, *_CACHED, *_TOTAL)) + rb')"\s*:\s*(\d{1,12})'
+)
+_OVERLAP = 64
+_BYTES_PER_TOKEN = 4
+
+type Stream = bool | Callable[[bytes], bytes | list[bytes]]
+
+
+class UsageMeter:
+    """Counts the tokens of one response, whatever its pieces."""
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, int] = {}
+        self._tail = b""
+        self._events = 0
+        self._bytes = 0
+        self._earlier = 0
+
+    def feed(self, data: bytes) -> None:
+        """Look at a piece of the body."""
+        text = self._tail + data
+        for name, number in _NUMBER.findall(text):
+            self._found[name] = max(int(number), self._found.get(name, 0))
+        # A number at the very end may go on in the next piece; it is then found again, larger.
+        self._tail = text[-_OVERLAP:]
+        self._events += data.count(b"data:")
+        self._bytes += len(data)
+
+    def next_message(self) -> None:
+        """Begin another response on the same connection (a WebSocket)."""
+        self._earlier += self._reported() or 0
+        self._found, self._tail = {}, b""
+
+    def _reported(self) -> int | None:
+        found = self._found
+        if not found:
+            return None
+        total = max((found.get(name, 0) for name in _TOTAL), default=0)
+        parts = max(found.get(name, 0) for name in _INPUT)
+        parts += sum(found.get(name, 0) for name in (*_OUTPUT, *_CACHED))
+        return total or parts
+
+    @property
+    def answered(self) -> bool:
+        """Whether anything came back at all."""
+        return self._bytes > 0
+
+    @property
+    def reported(self) -> bool:
+        """Whether the provider said how many tokens it took."""
+        return bool(self._found) or self._earlier > 0
+
+    def tokens(self, request_bytes: int) -> int:
+        """Return the tokens of the call; an estimate where the provider reported none."""
+        if self.reported:
+            return self._earlier + (self._reported() or 0)
+        answered = self._events or self._bytes // _BYTES_PER_TOKEN
+        return answered + request_bytes // _BYTES_PER_TOKEN
+
+    def tee(self, stream: Stream) -> Callable[[bytes], bytes | list[bytes]]:
+        """Return a stream function that meters what passes into another."""
+
+        def metered(data: bytes) -> bytes | list[bytes]:
+            self.feed(data)
+            return data if isinstance(stream, bool) else stream(data)
+
+        return metered

@@ -1,0 +1,133 @@
+"""The breaker: a disk that refuses or dawdles is left alone for a while, counted, and tried again."""
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.spool import Cursor, SpoolReader, SpoolUnavailableError, SpoolWriter
+from proxy.spool.breaker import Breaker
+from proxy.spool.writer import SpoolState
+from tests.proxy.spool.writing import KEY, Script
+from trajectory.exchange import Exchange, ExchangeOutcome
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[SpoolWriter]:
+    with SpoolWriter(tmp_path / "spool", KEY, slow_seconds=0.1) as writer:
+        yield writer
+
+
+def stand_in(writer: SpoolWriter, path: str, flags: int = os.O_WRONLY) -> None:
+    """Let the open segment be another file from now on."""
+    other = os.open(path, flags | os.O_CLOEXEC)
+    os.dup2(other, writer._file)
+    os.close(other)
+
+
+@pytest.mark.parametrize(("path", "name"), [("/dev/full", "ENOSPC"), ("/proc/self/mem", "EIO")])
+def test_an_error_of_the_disk_trips_it(
+    writer: SpoolWriter, tmp_path: Path, path: str, name: str
+) -> None:
+    Script(writer, 1).whole()
+    stand_in(writer, path)
+    with pytest.raises(SpoolUnavailableError):
+        Script(writer, 2).head()
+    assert writer.state is SpoolState.FAILING
+    assert writer.alarm
+    assert writer.breaker.failures[name] == 1
+    with pytest.raises(SpoolUnavailableError, match="a moment ago"):
+        Script(writer, 3).head()
+    writer.breaker.mend()
+    Script(writer, 4).whole()
+    assert writer.state is SpoolState.OPEN
+    records = SpoolReader(tmp_path / "spool", KEY).take(Cursor()).records
+    assert [int(r.exchange_id, 16) for r in records if isinstance(r, Exchange)] == [1, 4]
+
+
+def test_a_slow_write_trips_it(writer: SpoolWriter, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reading, True)
+    stand_in(writer, str(pipe))
+    filler = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(filler, b"x" * 65536)
+    os.close(filler)
+    thread = threading.Timer(0.3, lambda: os.read(reading, 1 << 20))
+    thread.start()
+    Script(writer, 1).head()
+    thread.join()
+    assert writer.breaker.failures["slow"] == 1
+    assert writer.state is SpoolState.FAILING
+    os.close(reading)
+
+
+def test_a_slow_sync_is_not_waited_for(
+    writer: SpoolWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = threading.Event()
+    real = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda file: (slow.wait(5), real(file)))
+    Script(writer, 1).whole()
+    begin = time.monotonic()
+    with pytest.raises(SpoolUnavailableError, match="takes longer"):
+        asyncio.run(writer.synced())
+    assert time.monotonic() - begin < 1
+    assert writer.breaker.failures == {"slow": 1}
+    slow.set()
+
+
+def test_each_failure_in_a_row_doubles_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    breaker = Breaker(1.0)
+    pauses = []
+    for _ in range(7):
+        breaker.trip("EIO")
+        begin = now[0]
+        while breaker.open:
+            now[0] += 0.5
+        pauses.append(now[0] - begin)
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+    breaker.mend()
+    breaker.trip("EIO")
+    now[0] += 1
+    assert not breaker.open
+
+
+def test_what_waits_in_a_batch_comes_in_order(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path, KEY) as writer:
+        path = tmp_path / writer.writer / "00000001.spool"
+        before = path.stat().st_size
+        for number in range(1, 4):
+            Script(writer, number, batch=True).whole()
+        assert path.stat().st_size == before
+        Script(writer, 4).whole()
+        assert path.stat().st_size > before
+        Script(writer, 5, batch=True).whole()
+    records = SpoolReader(tmp_path, KEY).take(Cursor()).records
+    found = [(int(r.exchange_id, 16), r.outcome) for r in records if isinstance(r, Exchange)]
+    assert found == [(number, ExchangeOutcome.COMPLETE) for number in range(1, 6)]
+
+
+def test_a_batch_that_the_disk_refuses_leaves_the_segment_sound(
+    writer: SpoolWriter, tmp_path: Path
+) -> None:
+    Script(writer, 1).whole()
+    Script(writer, 2, batch=True).whole()
+    stand_in(writer, "/dev/full")
+    with pytest.raises(SpoolUnavailableError):
+        writer.flush()
+    writer.breaker.mend()
+    Script(writer, 3).whole()
+    batch = SpoolReader(tmp_path / "spool", KEY).take(Cursor())
+    assert [int(r.exchange_id, 16) for r in batch.records if isinstance(r, Exchange)] == [1, 3]
+    assert not batch.damaged

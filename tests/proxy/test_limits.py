@@ -1,0 +1,191 @@
+"""Limits: counted exactly, shared by workers, remembered over restarts, answered in the client's shape."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from proxy.answers import Reason
+from proxy.identity import KeyRegistry, Limits
+from proxy.limits import Budgets, Ledger, session_of
+from tests.proxy.provider import provider
+from tests.proxy.running import Running
+from tests.proxy.upstream import Upstream
+from trajectory.exchange import ExchangeOutcome
+
+FAR = time.time() + 1e6
+CHAT = {"messages": [{"role": "user", "content": "hello"}]}
+
+
+def test_counts_are_shared_and_outlive_the_process(tmp_path: Path) -> None:
+    with (
+        closing(Ledger(tmp_path / "counts")) as one,
+        closing(Ledger(tmp_path / "counts")) as other,
+    ):
+        share(one, other)
+    with closing(Ledger(tmp_path / "counts")) as later:
+        assert later.used("a", FAR) == 8
+    assert (tmp_path / "counts").stat().st_mode & 0o777 == 0o600
+
+
+def share(one: Ledger, other: Ledger) -> None:
+    """Count in two ledgers on one file."""
+    one.add("a", 3, FAR)
+    other.add("a", 4, FAR)
+    assert (one.used("a", FAR), other.used("a", FAR)) == (3, 4)
+    one.flush()
+    other.flush()
+    one.used("a", FAR)
+    one.flush()
+    assert (one.used("a", FAR), other.used("a", FAR)) == (7, 7)
+    one.add("a", 1, FAR)
+
+
+def test_what_has_expired_is_forgotten(tmp_path: Path) -> None:
+    with closing(Ledger(tmp_path / "counts")) as ledger:
+        ledger.add("old", 5, time.time() - 1)
+        ledger.flush()
+        ledger.used("new", FAR)
+        ledger.flush()
+    with closing(Ledger(tmp_path / "counts")) as ledger:
+        assert ledger.used("old", FAR) == 0
+
+
+def test_without_its_file_counting_goes_on_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    ledger = Ledger(tmp_path / "file" / "counts")
+    ledger.add("a", 2, FAR)
+    ledger.flush()
+    ledger.add("a", 1, FAR)
+    assert ledger.used("a", FAR) == 3
+    assert ledger.failures == 2
+
+
+@pytest.fixture
+def budgets(tmp_path: Path) -> Iterator[Budgets]:
+    with closing(Ledger(tmp_path / "counts")) as ledger:
+        yield Budgets(ledger)
+
+
+def test_each_limit_stands_for_itself(budgets: Budgets) -> None:
+    limits = Limits(requests_per_minute=4, tokens_per_day=10, steps_per_session=2)
+
+    def ask(session: str | None = "s", *, step: bool = True) -> Reason | None:
+        denial = budgets.admit("key", limits, session=session, step=step)
+        return denial.reason if denial else None
+
+    assert [ask(), ask(), ask()] == [None, None, Reason.SESSION_STEPS]
+    assert ask("other") is None
+    assert ask(step=False) is None
+    assert ask(step=False) is Reason.RATE
+    budgets.spend("key", 10)
+    assert ask(None) is Reason.TOKENS
+    assert budgets.admit("stranger", limits, session="s", step=True) is None
+
+
+def test_the_session_is_what_the_client_names() -> None:
+    assert session_of(((b"X-Headrace-Session", b"a"), (b"session_id", b"b")), b"u") == b"a"
+    assert session_of(((b"X-Claude-Code-Session-Id", b"c"),), None) == b"c"
+    assert session_of(((b"X-Parent-Session-Id", b"c"),), b"u") == b"u"
+    assert session_of(((b"x-other", b"c"),), None) is None
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream(provider) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    routes = [{"name": "openai", "upstream": upstream.url}]
+    with Running(
+        tmp_path_factory.mktemp("limits"), {"routes": routes, "forward_port": None}
+    ) as running:
+        yield running
+
+
+@contextmanager
+def caller(gateway: Running, limits: Limits) -> Iterator[httpx.Client]:
+    """Give a client with a limited key of its own, once the gateway knows it."""
+    created = gateway.registry.create(tenant_id="acme", app_id="limited", limits=limits)
+    headers = {"authorization": f"Bearer {created.secret}"}
+    time.sleep(0.6)
+    with httpx.Client(base_url=gateway.url, headers=headers) as client:
+        yield client
+
+
+def ask(client: httpx.Client, path: str = "/openai/v1/chat/completions", **more: Any) -> int:
+    return client.post(path, json={**CHAT, **more}).status_code
+
+
+def test_steps_of_a_session(gateway: Running, upstream: Upstream) -> None:
+    with caller(gateway, Limits(steps_per_session=2)) as client:
+        one = "/s/run-1/openai/v1/chat/completions"
+        assert [ask(client, one) for _ in range(3)] == [200, 200, 429]
+        before = len(upstream.seen)
+        refused = client.post(one, json=CHAT)
+        assert refused.json()["error"]["code"] == "insufficient_quota"
+        assert refused.headers["x-should-retry"] == "false"
+        shaped = client.post(
+            "/s/run-1/openai/v1/messages", json=CHAT, headers={"anthropic-version": "2023-06-01"}
+        )
+        assert shaped.json()["error"]["type"] == "rate_limit_error"
+        assert len(upstream.seen) == before
+        assert ask(client, "/s/run-2/openai/v1/chat/completions") == 200
+        assert ask(client) == 200
+        assert client.get("/openai/nothing", headers={"x-headrace-session": "run-1"}).is_error
+        text = httpx.get(f"{gateway.admin}/metrics").text
+        assert 'headrace_unlimited_total{reason="no-session"} 1' in text
+        assert 'headrace_refusals_total{reason="session_steps"} 3' in text
+    exchanges = [e for e in gateway.exchanges(8) if e.outcome is ExchangeOutcome.REFUSED]
+    assert {e.client.app_id for e in exchanges[-3:]} == {"limited"}
+    assert "run-1" not in (gateway.home / "limits.sqlite").read_bytes().decode("latin-1")
+
+
+def test_requests_of_a_minute_and_changed_limits(gateway: Running) -> None:
+    with caller(gateway, Limits(requests_per_minute=3)) as client:
+        answers = [ask(client) for _ in range(4)]
+        assert 429 in answers
+        key_id = client.headers["authorization"].split("_")[1]
+        KeyRegistry.load(gateway.home / "keys.json").limit(key_id, Limits())
+        deadline = time.monotonic() + 3
+        while ask(client) != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_a_rotated_key_is_accepted_for_its_grace(gateway: Running) -> None:
+    before = gateway.key
+    registry = KeyRegistry.load(gateway.home / "keys.json")
+    created = registry.rotate(gateway.key_id, grace_seconds=2)
+    answers = {}
+    deadline = time.monotonic() + 8
+    while answers.get(before) != 401:
+        assert time.monotonic() < deadline
+        for key in (created.secret, before):
+            answers[key] = httpx.post(
+                f"{gateway.url}/openai/v1/chat/completions",
+                json=CHAT,
+                headers={"authorization": f"Bearer {key}"},
+            ).status_code
+        time.sleep(0.1)
+    assert answers[created.secret] == 200
+
+
+def test_tokens_of_a_day_outlive_a_restart(gateway: Running, upstream: Upstream) -> None:
+    with caller(gateway, Limits(tokens_per_day=4)) as client:
+        assert [ask(client), ask(client), ask(client)] == [200, 200, 429]
+        assert upstream.seen[-1].header("accept-encoding") == "identity"
+        key = client.headers["authorization"]
+    gateway.stop()
+    with Running(gateway.home, gateway.settings) as again, httpx.Client() as client:
+        refused = client.post(
+            f"{again.url}/openai/v1/chat/completions", json=CHAT, headers={"authorization": key}
+        )
+        assert refused.status_code == 429
+        assert 0 < int(refused.headers["retry-after"]) <= 86_400

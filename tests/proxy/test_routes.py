@@ -1,0 +1,185 @@
+"""Routes at work: several upstreams, time limits, rotated credentials, step header, opt-outs."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from proxy.config import GatewayConfig
+from proxy.routing import Router
+from tests.proxy.provider import provider
+from tests.proxy.running import Running
+from tests.proxy.upstream import Upstream
+
+
+@dataclass
+class Place:
+    """A gateway and what stands behind it."""
+
+    gateway: Running
+    one: Upstream
+    two: Upstream
+    key_file: Path
+
+
+@contextlib.contextmanager
+def deaf() -> Iterator[int]:
+    """Listen on a port, accept connections, and never say a word."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(8)
+        server.settimeout(0.2)
+        stop, kept = threading.Event(), []
+
+        def accept() -> None:
+            while not stop.is_set():
+                with contextlib.suppress(TimeoutError):
+                    kept.append(server.accept()[0])
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        yield int(server.getsockname()[1])
+        stop.set()
+        thread.join()
+        for connection in kept:
+            connection.close()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    home = tmp_path_factory.mktemp("routes")
+    key_file = home / "provider.key"
+    key_file.write_text("sk-first")
+    with Upstream(provider) as one, Upstream(provider) as two, deaf() as silent:
+        both = [{"url": one.url, "weight": 3}, {"url": f"{two.url}/base", "weight": 1}]
+        dead = {"url": "http://127.0.0.1:9", "weight": 1000}
+        routes = [
+            {"name": "both", "upstream": both},
+            {"name": "half", "upstream": [dead, {"url": one.url}]},
+            {"name": "silent", "upstream": f"https://127.0.0.1:{silent}", "connect_seconds": 0.5},
+            {"name": "rotated", "upstream": two.url, "credential": {"file": str(key_file)}},
+            {"name": "steps", "upstream": one.url, "step_header": True},
+        ]
+        with Running(home, {"routes": routes, "forward_port": None}) as gateway:
+            yield Place(gateway, one, two, key_file)
+
+
+@pytest.fixture
+def client(place: Place) -> Iterator[httpx.Client]:
+    headers = {"authorization": f"Bearer {place.gateway.key}"}
+    with httpx.Client(base_url=place.gateway.url, headers=headers) as client:
+        yield client
+
+
+def test_sessions_stay_and_weights_hold() -> None:
+    choices = [{"url": f"http://host{n}", "weight": weight} for n, weight in enumerate((6, 3, 1))]
+    router = Router(GatewayConfig.model_validate({"routes": [{"name": "a", "upstream": choices}]}))
+    (plan,) = router.plans
+    sessions = [b"session-%d" % number for number in range(3000)]
+    first = [plan.target(session) for session in sessions]
+    assert [plan.target(session) for session in sessions] == first
+    shares = Counter(target.upstream.host for target in first)
+    assert shares["host0"] == pytest.approx(1800, rel=0.1)
+    assert shares["host1"] == pytest.approx(900, rel=0.1)
+    router.reached(("host2", 80), well=False)
+    without = [plan.target(session) for session in sessions]
+    moved = [a.upstream.host for a, b in zip(first, without, strict=True) if a is not b]
+    assert set(moved) == {"host2"}
+    router.reached(("host2", 80), well=True)
+    assert [plan.target(session) for session in sessions] == first
+
+
+def test_a_session_keeps_its_upstream(place: Place, client: httpx.Client) -> None:
+    def reached(session: str) -> tuple[int, int]:
+        before = len(place.one.seen), len(place.two.seen)
+        client.post("/both/v1/echo", content=b"x", headers={"x-headrace-session": session})
+        return len(place.one.seen) - before[0], len(place.two.seen) - before[1]
+
+    found = {session: reached(session) for session in map(str, range(12))}
+    assert set(found.values()) == {(1, 0), (0, 1)}
+    assert {session: reached(session) for session in found} == found
+    exchanges = place.gateway.exchanges(24)
+    assert {e.upstream for e in exchanges} == {place.one.url, place.two.url}
+    assert {e.request.path for e in exchanges} == {"/v1/echo", "/base/v1/echo"}
+
+
+def test_an_upstream_that_is_down_is_passed_over(place: Place, client: httpx.Client) -> None:
+    answers = [client.post("/half/echo", content=b"x").status_code for _ in range(3)]
+    assert answers == [502, 200, 200]
+    place.gateway.exchanges(3)
+
+
+def test_the_connect_time_covers_the_tls_handshake(place: Place, client: httpx.Client) -> None:
+    begin = time.monotonic()
+    assert client.post("/silent/v1", content=b"x").status_code == 502
+    assert 0.4 < time.monotonic() - begin < 3
+    place.gateway.exchange()
+
+
+def test_a_rotated_credential_needs_no_restart(place: Place, client: httpx.Client) -> None:
+    def sent() -> str | None:
+        client.post("/rotated/echo", content=b"x")
+        return place.two.seen[-1].header("authorization")
+
+    assert sent() == "Bearer sk-first"
+    place.key_file.write_text("")
+    time.sleep(0.6)
+    assert sent() == "Bearer sk-first"
+    place.key_file.write_text("sk-second\n")
+    deadline = time.monotonic() + 3
+    while sent() != "Bearer sk-second":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    place.gateway.records(10**6, seconds=0.3)
+
+
+def test_the_step_header_names_the_exchange(place: Place, client: httpx.Client) -> None:
+    answer = client.post("/steps/v1/chat/completions", json={"messages": []})
+    exchange = place.gateway.exchange()
+    assert answer.headers["x-headrace-step"] == exchange.exchange_id
+    assert exchange.response is not None
+    assert "x-headrace-step" not in dict(exchange.response.headers)
+    assert "x-headrace-step" not in client.post("/both/echo", content=b"x").headers
+    place.gateway.exchange()
+    item = {"step_id": exchange.exchange_id, "name": "success", "value": 1}
+    assert client.post("/headrace/v1/feedback", json=item).status_code == 202
+    place.gateway.records(1)
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "kept"),
+    [
+        ("x-headrace-capture", "metadata", "metadata"),
+        ("x-headrace-capture", "none", "none"),
+        ("X-Headrace-Opt-Out", "all", "metadata"),
+        ("x-headrace-opt-out", "train", "full"),
+        ("x-headrace-purposes", "eval", "full"),
+        ("CF-AIG-Collect-Log", "false", "none"),
+        ("cf-aig-collect-log", "true", "full"),
+        ("cf-aig-collect-log-payload", "false", "metadata"),
+        ("Helicone-Omit-Request", "true", "metadata"),
+        ("Helicone-Omit-Response", "true", "metadata"),
+    ],
+)
+def test_a_client_may_ask_for_less(
+    place: Place, client: httpx.Client, header: str, value: str, kept: str
+) -> None:
+    answer = client.post("/steps/echo", content=b"private", headers={header: value})
+    assert answer.content == b"private"
+    if kept == "none":
+        assert place.gateway.records(1, seconds=0.15) == []
+        return
+    exchange = place.gateway.exchange()
+    assert exchange.request.body == (b"private" if kept == "full" else b"")
+    assert exchange.capture_note == ("" if kept == "full" else "opt-out")
+    assert (header.lower() in dict(exchange.request.headers)) is True
+    sent = json.dumps(place.one.seen[-1].headers)
+    assert ("x-headrace" in sent.lower()) is False

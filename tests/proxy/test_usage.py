@@ -1,0 +1,71 @@
+"""Usage: the same tokens whatever the pieces, of every provider's shape; estimated where none is told."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.usage import UsageMeter
+
+
+def sse(*values: object) -> bytes:
+    return b"".join(b"data: %s\n\n" % json.dumps(value).encode() for value in values)
+
+
+ANSWERS = {
+    "openai": (
+        b'{"usage": {"prompt_tokens": 12, "completion_tokens": 30, "total_tokens": 42,'
+        b'"prompt_tokens_details": {"cached_tokens": 7}}}',
+        42,
+    ),
+    "anthropic stream": (
+        sse(
+            {
+                "message": {
+                    "usage": {"input_tokens": 20, "cache_read_input_tokens": 5, "output_tokens": 1}
+                }
+            },
+            {"delta": {}, "usage": {"output_tokens": 17}},
+        ),
+        42,
+    ),
+    "gemini": (
+        b'{"usageMetadata":{"promptTokenCount":40,"candidatesTokenCount":2,"totalTokenCount":42}}',
+        42,
+    ),
+    "bedrock": (b'\x00\x01{"usage":{"inputTokens":40,"outputTokens":2,"totalTokens":42}}', 42),
+    "ollama": (b'{"prompt_eval_count":40,"eval_count":2,"done":true}', 42),
+    "said by the model": (
+        json.dumps({"content": '{"total_tokens": 999999}', "usage": {"total_tokens": 42}}).encode(),
+        42,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+@given(cuts=st.lists(st.integers(0, 250), max_size=6))
+def test_any_pieces_give_the_same(name: str, cuts: list[int]) -> None:
+    body, expected = ANSWERS[name]
+    at = sorted(min(cut, len(body)) for cut in cuts)
+    meter = UsageMeter()
+    for begin, end in zip([0, *at], [*at, len(body)], strict=True):
+        meter.feed(body[begin:end])
+    assert meter.reported
+    assert meter.tokens(1000) == expected
+
+
+def test_what_is_not_reported_is_estimated() -> None:
+    streamed, whole = UsageMeter(), UsageMeter()
+    streamed.feed(sse(*[{"delta": {"content": "x"}}] * 9))
+    whole.feed(b"x" * 40)
+    assert not streamed.reported
+    assert (streamed.tokens(400), whole.tokens(400)) == (109, 110)
+
+
+def test_messages_of_one_connection_add_up() -> None:
+    meter = UsageMeter()
+    for _ in range(3):
+        meter.feed(b'{"usage":{"total_tokens":7}}')
+        meter.next_message()
+    assert meter.tokens(0) == 21

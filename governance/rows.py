@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from governance.naming import Namer
+from governance.observation import state_hash
 from governance.policy.capture import CaptureField
 from governance.redacting import CleanCall, CleanMessage
 from governance.vocabulary import finish_reason, reason_word
@@ -100,14 +101,13 @@ def draft(
     tenant = call.exchange.client.tenant_id
     new = clean.context if placed.context_is_delta else clean.context[base.keep :]
     context_ids = None
-    state_hash = None
+    state = state_hash(namer, tenant, [message.message for message in clean.context])
     if base.before is not None:
         context_ids = (*base.before, *(message.message_id for message in clean.context))
-        state_hash = namer.name(tenant, "state", [*context_ids])
     changed = base.before_changed or any(one.report.changed for one in clean.context)
     tokens = _tokens(placed, clean, without, context_changed=changed)
     harness = None if CaptureField.TOOLS in without else _harness(call, clean, namer)
-    step = _step(placed, clean, base, new, tokens, harness, state_hash)
+    step = _step(placed, clean, base, new, tokens, harness, state)
     written = (*new, *([clean.output] if clean.output else ()))
     messages = {one.message_id: _stored(tenant, one, call.exchange.started_at) for one in written}
     return Draft(
@@ -138,7 +138,7 @@ def _step(
     new: Sequence[CleanMessage],
     tokens: Tokens | None,
     harness: Harness | None,
-    state_hash: str | None,
+    state: str | None,
 ) -> Step:
     call, exchange, fields = placed.call, placed.call.exchange, clean.fields
     started, first, ended = exchange.started_at, exchange.first_byte_at, exchange.ended_at
@@ -179,7 +179,7 @@ def _step(
         cached_input_tokens=call.usage.cached_input_tokens,
         latency_ms=(ended - started).total_seconds() * 1000 if ended else None,
         time_to_first_token_ms=(first - started).total_seconds() * 1000 if first else None,
-        state_hash=state_hash,
+        state_hash=state,
         capture_level="tokens" if tokens else "text",
         replay_class=_replay_class(call),
         session_hint=placed.session_hint,

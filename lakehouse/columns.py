@@ -119,7 +119,11 @@ _STEPS = (
     _may("cached_input_tokens", _INT, "Cached input tokens as reported"),
     _may("latency_ms", _REAL, "Milliseconds from request to end"),
     _may("time_to_first_token_ms", _REAL, "Milliseconds to the first byte of the answer"),
-    _may("state_hash", _TEXT, "Hash of the redacted conversation that this step saw"),
+    _may(
+        "state_hash",
+        _TEXT,
+        "Hash of the redacted observation that this step acted on, call ids left out",
+    ),
     _need("capture_level", _TEXT, "tokens, logprobs or text"),
     _need("replay_class", _TEXT, "deterministic, approximate or none"),
     _may("session_hint", _TEXT, "Keyed hash of the client's own session name"),
@@ -296,6 +300,28 @@ _MODELS = (
     _may("actor", _TEXT, "Who changed the status"),
 )
 
+_CREDITS = (
+    _TENANT,
+    _TRAJECTORY,
+    _STEP,
+    _need("recorded_at", _TIME, "When it was computed; the latest row holds"),
+    _need("computation_id", _TEXT, "Rows that were computed together"),
+    _need("algorithm", _TEXT, "Name of the algorithm"),
+    _need("algorithm_version", _TEXT, "Version of its definition"),
+    _need("parameters", _TEXT, "Canonical JSON of its parameters"),
+    _need("weights_hash", _TEXT, "Hash of the signal weights that made the reward"),
+    _may("substrate", _TEXT, "name@version of the substrate that the weights stand in"),
+    _need("group_id", _TEXT, "Task that the attempts share; the trajectory when it has none"),
+    _need("position", _INT, "Place of the step among the trajectory's decisions, from 0"),
+    _need("decisions", _INT, "Decisions of the trajectory"),
+    _need("reward", _REAL, "Reward of the trajectory"),
+    _need("step_reward", _REAL, "Share of it that was earned at this step"),
+    _need("advantage", _REAL, "Credit of the step"),
+    _need(
+        "peers", _INT, "Attempts or steps that it was compared with; 0 says nothing about better"
+    ),
+)
+
 CONTENT_TABLES: dict[str, tuple[Column, ...]] = {
     "messages": _MESSAGES,
     "harnesses": _HARNESSES,
@@ -316,5 +342,6 @@ REGISTRY_TABLES: dict[str, tuple[Column, ...]] = {
     "substrate_items": _SUBSTRATE_ITEMS,
     "runs": _RUNS,
     "models": _MODELS,
+    "credits": _CREDITS,
 }
 """Tables that rooms append to row by row."""

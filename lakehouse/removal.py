@@ -1,6 +1,6 @@
 """Takes whole trajectories out of every table and out of their history.
 
-What goes: steps, tokens, signals, links, governance, quarantine and substrate items of the
+What goes: steps, tokens, signals, credits, links, governance, quarantine and substrate items of the
 trajectories; messages and harnesses that no other step names. What stays: their ledger rows
 (metadata, no content), marked ``erased`` with the reason and without trajectory and step, so that
 the count of exchanges still adds up. Predicates kept in the tables' history name trajectory and
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CHUNK = 2_000
 _ATTEMPTS = 12
 
-_BY_TRAJECTORY = ("substrate_items", "signals", "links", "tokens", "quarantine")
+_BY_TRAJECTORY = ("substrate_items", "credits", "signals", "links", "tokens", "quarantine")
 
 
 def remove_trajectories(

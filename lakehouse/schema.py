@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakehouse.columns import CONTENT_TABLES, REGISTRY_TABLES, Column
 
-LAKE_VERSION = 1
+LAKE_VERSION = 2
 """Version of the whole set of tables; stored with each table, raised by a migration."""
 
 VERSION_PROPERTY = "headrace.lakeVersion"
@@ -128,6 +128,8 @@ _SPECS = (
           None, ("run_id", "recorded_at"), tenant=False),
     _spec("models", "Model versions and what their gates said; the latest row is the state",
           None, ("name", "version", "recorded_at"), tenant=False),
+    _spec("credits", "Step-level advantages, computed from rewards; appended, the latest holds",
+          "recorded_at", ("trajectory_id", "position")),
 )  # fmt: skip
 
 TABLES: dict[str, TableSpec] = {spec.name: spec for spec in _SPECS}

@@ -112,6 +112,8 @@ _CHECKS = (
     _Check("logprobs are as many as tokens", "tokens",
            "SELECT step_id AS id FROM tokens WHERE len(logprobs) <> len(completion_token_ids) "
            "OR len(loss_mask) <> len(completion_token_ids)"),
+    _Check("credits belong to steps", "credits",
+           _dangling("credits", "step_id", "steps", "step_id"), "notice"),
     _Check("links start at steps", "links",
            _dangling("links", "from_step_id", "steps", "step_id"), "notice"),
     _Check("links end at steps", "links",

@@ -4,17 +4,8 @@ Each is plain SQL over the tables and over views that stand before it. They hold
 reward, a withdrawn consent or an erasure is visible to the next query.
 """
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """One view: its name, what it answers and its SQL."""
-
-    name: str
-    comment: str
-    sql: str
-
+from lakehouse.reward_views import REWARD_VIEWS
+from lakehouse.view import View
 
 _SIGNALS_PLACED = """
 -- Late feedback may name only the response; its step is known by now.
@@ -51,24 +42,27 @@ QUALIFY row_number() OVER (
 ) = 1
 """
 
+_TRAJECTORY_SIGNALS = """
+-- Every signal in force that says something about a trajectory: its own (distance 0), its steps'
+-- (1), its session's and its group's (2).
+SELECT tenant_id, trajectory_id, step_id, name, value, label, source_kind, is_gold, target_kind,
+       recorded_at, signal_id, CASE WHEN step_id IS NULL THEN 0 ELSE 1 END AS distance
+FROM rewards_latest WHERE trajectory_id IS NOT NULL
+UNION ALL
+SELECT r.tenant_id, s.trajectory_id, NULL, r.name, r.value, r.label, r.source_kind, r.is_gold,
+       r.target_kind, r.recorded_at, r.signal_id, 2
+FROM rewards_latest r
+JOIN (SELECT DISTINCT tenant_id, trajectory_id, session_hint AS target_id, 'session' AS target_kind
+      FROM steps WHERE session_hint IS NOT NULL
+      UNION ALL
+      SELECT DISTINCT tenant_id, trajectory_id, group_id, 'group'
+      FROM steps WHERE group_id IS NOT NULL) s
+  ON r.tenant_id = s.tenant_id AND r.target_kind = s.target_kind AND r.target_id = s.target_id
+WHERE r.trajectory_id IS NULL
+"""
+
 _TRAJECTORY_REWARDS = """
--- Signals about a whole trajectory, its session or group, and the last one about its steps.
-WITH placed AS (
-    SELECT r.tenant_id, r.trajectory_id, r.name, r.value, r.label, r.source_kind, r.is_gold,
-           r.target_kind, r.recorded_at, r.signal_id,
-           CASE WHEN r.step_id IS NULL THEN 0 ELSE 1 END AS distance
-    FROM rewards_latest r WHERE r.trajectory_id IS NOT NULL
-    UNION ALL
-    SELECT r.tenant_id, s.trajectory_id, r.name, r.value, r.label, r.source_kind, r.is_gold,
-           r.target_kind, r.recorded_at, r.signal_id, 2
-    FROM rewards_latest r
-    JOIN (SELECT DISTINCT tenant_id, trajectory_id, session_hint, group_id FROM steps
-          WHERE coalesce(session_hint, group_id) IS NOT NULL) s
-      ON r.tenant_id = s.tenant_id
-     AND r.target_id = CASE r.target_kind WHEN 'session' THEN s.session_hint ELSE s.group_id END
-    WHERE r.trajectory_id IS NULL AND r.target_kind IN ('session', 'group')
-)
-SELECT * EXCLUDE (distance) FROM placed
+SELECT * EXCLUDE (distance) FROM trajectory_signals
 QUALIFY row_number() OVER (
     PARTITION BY tenant_id, trajectory_id, name
     ORDER BY distance, recorded_at DESC, signal_id DESC
@@ -314,6 +308,8 @@ VIEWS: tuple[View, ...] = (
          _SIGNALS_PLACED),
     View("rewards_latest", "The latest signal per target and name, superseded ones left out",
          _REWARDS_LATEST),
+    View("trajectory_signals", "Every signal in force about a trajectory, and how near it is",
+         _TRAJECTORY_SIGNALS),
     View("trajectory_rewards", "The signal that holds for each trajectory and name",
          _TRAJECTORY_REWARDS),
     View("quarantined", "The present state of each quarantine case", _QUARANTINED),
@@ -337,4 +333,5 @@ VIEWS: tuple[View, ...] = (
     View("runs_latest", "The present state of each training run", _latest("runs", "run_id")),
     View("models_latest", "The present state of each model version",
          _latest("models", "name, version")),
+    *REWARD_VIEWS,
 )  # fmt: skip

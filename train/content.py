@@ -36,6 +36,17 @@ class StepTokens:
 
 
 @dataclass(frozen=True, slots=True)
+class CreditQuestion:
+    """Which rows of the table ``credits`` a recipe learns from."""
+
+    algorithm: str
+    parameters: str
+    """Canonical JSON of all parameters."""
+    weights_hash: str
+    """Of the substrate's own signal weights."""
+
+
+@dataclass(frozen=True, slots=True)
 class ContentStore:
     """The messages and tools of some items, held in memory while rows are made."""
 
@@ -46,8 +57,13 @@ class ContentStore:
     tokens: dict[tuple[str, str], StepTokens] = field(default_factory=dict, repr=False)
     """(tenant, step id) → exact tokens; only of steps that have all of them."""
 
+    advantages: dict[tuple[str, str], float] = field(default_factory=dict, repr=False)
+    """(tenant, step id) → credit; only when a recipe asked for it."""
+
     @classmethod
-    def read(cls, source: LearningSource, items: Sequence[Item]) -> "ContentStore":
+    def read(
+        cls, source: LearningSource, items: Sequence[Item], *, credit: CreditQuestion | None = None
+    ) -> "ContentStore":
         """Read what the items name; what the lake no longer has is simply absent."""
         message_ids = sorted({name for item in items for name in item.message_ids})
         harness_ids = sorted({item.harness_id for item in items if item.harness_id})
@@ -71,7 +87,8 @@ class ContentStore:
             for row in _rows(source, "tokens", "step_id", _ENGINE_COLUMNS, sorted(step_ids))
             if row["token_fidelity"] == _EXACT and _is_whole(row)
         }
-        return cls(messages=messages, tools=tools, tokens=tokens)
+        advantages = {} if credit is None else _advantages(source, items, credit)
+        return cls(messages=messages, tools=tools, tokens=tokens, advantages=advantages)
 
     def conversation(self, item: Item) -> Conversation:
         """Return an item's conversation.
@@ -109,6 +126,19 @@ def _rows(
             parameters=[list(ids[start : start + _BATCH])],
         )
         yield from found.to_pylist()
+
+
+def _advantages(
+    source: LearningSource, items: Sequence[Item], credit: CreditQuestion
+) -> dict[tuple[str, str], float]:
+    steps = {(item.tenant_id, step) for item in items for step in item.step_ids}
+    table = source.query(
+        "SELECT tenant_id, step_id, advantage FROM credits_latest "
+        "WHERE algorithm = ? AND parameters = ? AND weights_hash = ?",
+        parameters=[credit.algorithm, credit.parameters, credit.weights_hash],
+    )
+    rows = zip(*(table[name].to_pylist() for name in table.column_names), strict=True)
+    return {(tenant, step): value for tenant, step, value in rows if (tenant, step) in steps}
 
 
 def message_sizes(source: LearningSource, items: Sequence[Item]) -> dict[str, int]:

@@ -22,6 +22,7 @@ from train.gate import Verdict, judge
 from train.hardware import code_facts, machine_facts
 from train.recipes import recipe_module
 from train.recipes.base import Rows, Selection
+from train.recipes.credit import credit_question
 from train.recipes.settings import Recipe
 from train.registry import ModelRegistry, ModelVersion
 from train.rows import Masker
@@ -196,9 +197,11 @@ class _Run:
         )
 
     def _rows(self, selection: Selection, tokenizer: Any) -> Rows:
-        content = ContentStore.read(self.source, [entry.item for entry in selection.items])
         masker = Masker(tokenizer, max_length=self.recipe.spec.data.max_length)
         module = recipe_module(self.recipe.spec.recipe)
+        credit = credit_question(self.recipe.spec, self.substrate.spec.reward.weights)
+        items = [entry.item for entry in selection.items]
+        content = ContentStore.read(self.source, items, credit=credit)
         rows = module.rows(selection, content, masker, self.recipe.spec)
         if len(rows) < self.recipe.spec.data.minimum_items:
             raise EmptyRunError(

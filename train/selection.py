@@ -1,11 +1,10 @@
 """Asks the lake which steps may be learned from, and why the others may not."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from lakehouse.rewards import Reward, Unit, rewards_of
 from train.errors import DocumentError
 from train.items import Item, StepRow
 from train.source import LearningSource
@@ -109,71 +108,13 @@ def permitted_steps(source: LearningSource, purposes: tuple[str, ...]) -> set[tu
     return set(zip(table["tenant_id"].to_pylist(), table["step_id"].to_pylist(), strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    name: str
-    value: float
-    step_id: str | None
-    observed_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Rewards:
-    """The latest signals of a lake, ready to score items with."""
-
-    spec: RewardSpec
-    signals: Mapping[tuple[str, str], tuple[_Seen, ...]]
-    """(tenant, trajectory, session or group) → signals, oldest first."""
-
-    @classmethod
-    def read(
-        cls, source: LearningSource, spec: RewardSpec, *, as_of: Mapping[str, int]
-    ) -> "Rewards":
-        """Read the signals that the spec names from the view ``rewards_latest``."""
-        table = source.query(
-            "SELECT tenant_id, target_kind, target_id, trajectory_id, step_id, name, value, "  # noqa: S608
-            f"observed_at, signal_id FROM rewards_latest WHERE list_contains({_list(tuple(spec.signals))}, name) "
-            "AND value IS NOT NULL ORDER BY observed_at, signal_id",
-            as_of=as_of,
-        )
-        signals: dict[tuple[str, str], list[_Seen]] = {}
-        for row in table.to_pylist():
-            place = row["trajectory_id"] or row["target_id"]
-            seen = _Seen(row["name"], row["value"], row["step_id"], _utc(row["observed_at"]))
-            signals.setdefault((row["tenant_id"], place), []).append(seen)
-        return cls(spec=spec, signals={place: tuple(seen) for place, seen in signals.items()})
-
-    def of(self, item: Item) -> dict[str, float]:
-        """Return name → combined value of the signals that concern an item."""
-        steps = set(item.step_ids)
-        places = dict.fromkeys((item.trajectory_id, item.session_hint, item.group_id))
-        found: dict[str, list[float]] = {}
-        for place in places:
-            for seen in self.signals.get((item.tenant_id, place or ""), ()):
-                if seen.step_id is None or seen.step_id in steps:
-                    found.setdefault(seen.name, []).append(seen.value)
-        return {name: self._combine(values) for name, values in sorted(found.items())}
-
-    def reward(self, signals: Mapping[str, float]) -> float | None:
-        """Return the weighted sum, or None when a signal is missing and the spec leaves such out."""
-        if self.spec.missing == "leave_out" and any(
-            name not in signals for name in self.spec.signals
-        ):
-            return None
-        return sum(weight * signals.get(name, 0.0) for name, weight in self.spec.signals.items())
-
-    def _combine(self, values: list[float]) -> float:
-        match self.spec.combine:
-            case "last":
-                return values[-1]
-            case "mean":
-                return sum(values) / len(values)
-            case "minimum":
-                return min(values)
-            case "sum":
-                return sum(values)
-
-
-def _utc(value: Any) -> datetime:
-    moment: datetime = value
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def item_rewards(
+    source: LearningSource, items: Sequence[Item], spec: RewardSpec, *, as_of: Mapping[str, int]
+) -> dict[str, Reward]:
+    """Return item_id → reward by the spec's weights, of signals about its own steps or above them."""
+    units = [
+        Unit(item.item_id, item.tenant_id, item.trajectory_id, item.step_ids) for item in items
+    ]
+    return rewards_of(
+        lambda sql, values: source.query(sql, parameters=values, as_of=as_of), units, spec.weights
+    )

@@ -19,12 +19,13 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakehouse.rewards import Reward
 from train.card import dataset_card, dataset_croissant
 from train.errors import StaleSubstrateError
 from train.items import Item, StepRow, walk_all
 from train.selection import (
-    Rewards,
     SelectedStep,
+    item_rewards,
     permitted_steps,
     refusals_elsewhere,
     steps_of,
@@ -133,7 +134,9 @@ def build_substrate(
     left_out_steps = refusals_elsewhere(source, spec, as_of=versions)
     items, origins = _walk(source, spec, versions, left_out_steps)
     progress("score", 0, len(items))
-    scored, left_out_items = _score(items, Rewards.read(source, spec.reward, as_of=versions), spec)
+    scored, left_out_items = _score(
+        items, item_rewards(source, items, spec.reward, as_of=versions), spec
+    )
     progress("write", 0, len(scored))
     used = {origins[step].policy_hash for entry in scored for step in entry.item.step_ids}
     manifest = _write(
@@ -182,23 +185,22 @@ def _walk(
 
 
 def _score(
-    items: Sequence[Item], rewards: Rewards, spec: SubstrateSpec
+    items: Sequence[Item], rewards: Mapping[str, Reward], spec: SubstrateSpec
 ) -> tuple[list[ScoredItem], Counter[str]]:
     left_out: Counter[str] = Counter()
     scored: list[ScoredItem] = []
     for item in items:
-        signals = rewards.of(item)
-        reward = rewards.reward(signals)
-        if reward is None:
+        found = rewards[item.item_id]
+        if found.value is None:
             left_out["no_reward"] += 1
             continue
         scored.append(
             ScoredItem(
                 item=item,
                 split=spec.split.side(item),
-                reward=reward,
-                rewarded=spec.reward.is_rewarded(reward),
-                signals=canonical_json(signals).decode(),
+                reward=found.value,
+                rewarded=spec.reward.is_rewarded(found.value),
+                signals=canonical_json(dict(found.components)).decode(),
             )
         )
     for keep in (_without_duplicates, _decontaminated, _capped):

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from lakehouse.rewards import RewardWeights
 from train.documents import Document, StrictModel, load
 from train.items import Item
 
@@ -22,9 +23,15 @@ class RewardSpec(StrictModel):
     minimum: float | None = None
     """An item whose reward is at least this counts as rewarded; None: above 0."""
     combine: Literal["last", "mean", "minimum", "sum"] = "last"
-    """What several signals of one name on one trajectory become."""
+    """What several signals of one name on one trajectory become; last: the trajectory's own before
+    its steps' before its session's, then the latest."""
     missing: Literal["leave_out", "zero"] = "leave_out"
     """What an absent signal means."""
+
+    @property
+    def weights(self) -> RewardWeights:
+        """The weights, in the form in which the lake computes with them."""
+        return RewardWeights(self.signals, self.combine, self.missing)
 
     def is_rewarded(self, reward: float) -> bool:
         """Whether an item with this reward counts as a success."""

@@ -100,7 +100,8 @@ class Step:
     latency_ms: float | None = None
     time_to_first_token_ms: float | None = None
     state_hash: str | None = None
-    """Hash of the redacted conversation that this step saw."""
+    """Hash of the redacted observation that this step acted on: what the model was shown since it
+    last spoke, ids of tool calls left out. Attempts that were shown the same share it."""
     capture_level: str = "text"
     """tokens | logprobs | text"""
     replay_class: str = "none"

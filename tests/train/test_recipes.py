@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from lakehouse.credit.algorithms import algorithm_named
+from lakehouse.credit.compute import Scope, compute_credits
 from lakehouse.lake import Lake
 from tests.train.lakes import Session, lake_of
 from tests.train.test_substrate import build
@@ -17,9 +19,11 @@ from train.fit import FitResult, fit
 from train.recipes import recipe_module
 from train.recipes.awr import AwrOptions, row_weights
 from train.recipes.base import Rows, Selection
+from train.recipes.credit import credit_question
 from train.recipes.settings import RECIPES, Recipe, RecipeSpec, load_recipe, shipped_recipe
 from train.rows import Masker
 from train.substrate import ScoredItem, load_items
+from trajectory.errors import ConfigurationError
 from trajectory.step import Tokens
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -279,7 +283,8 @@ def direct_loss(model: Any, rows: Rows, *, epsilon: float) -> Any:
     for group, logged in zip(rows.columns["attempts"], rows.columns["rewards"], strict=True):
         rewards = torch.tensor(logged)
         advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
-        for attempt, advantage in zip(group, advantages, strict=True):
+        for attempt, whole in zip(group, advantages, strict=True):
+            advantage = torch.tensor(attempt.advantages) if attempt.advantages else whole
             ids = torch.tensor([attempt.prompt_ids + attempt.completion_ids])
             start = len(attempt.prompt_ids) - 1
             logits = model(input_ids=ids).logits[0, start:-1]
@@ -291,6 +296,67 @@ def direct_loss(model: Any, rows: Rows, *, epsilon: float) -> Any:
             total = total + (losses * mask).sum()
             spoken += int(mask.sum())
     return total / spoken
+
+
+def credited(
+    tokenizer: Any, tmp_path: Path, sessions: Sequence[Session]
+) -> tuple[RecipeSpec, Rows]:
+    """Rows of attempts whose steps have the credit of a baseline over time."""
+    settings = {"algorithm": "ema_baseline", "parameters": {"by": "tenant"}}
+    used = spec(
+        "grpo_replay",
+        training={"batch_size": 8},
+        options={"off_policy_threshold": None, "credit": settings},
+    )
+    lake = lake_of(tmp_path / "lake", *sessions)
+    manifest = build(lake, tmp_path / "out", purposes=PURPOSES, split={"holdout": 0.0})
+    scope = Scope(substrate=manifest.name, version=manifest.version)
+    weights = manifest.spec.reward.weights
+    compute_credits(lake, algorithm_named("ema_baseline"), {"by": "tenant"}, weights, scope)
+    selection = recipe_module("grpo_replay").select(load_items(manifest), used)
+    items = [entry.item for entry in selection.items]
+    content = ContentStore.read(lake, items, credit=credit_question(used, weights))
+    return used, recipe_module("grpo_replay").rows(selection, content, Masker(tokenizer), used)
+
+
+def test_credit_teaches_tasks_that_were_tried_once(tokenizer: Any, tmp_path: Path) -> None:
+    once = [
+        with_tokens(Session(n, reward=float(n % 3 > 0), group=f"g{n}"), tokenizer)
+        for n in range(10)
+    ]
+    _, rows = credited(tokenizer, tmp_path, once)
+    assert len(rows) == 2
+    assert rows.dropped == {"attempt_not_drawn": 1, "credit_is_zero": 1}
+    for group in rows.columns["attempts"]:
+        for attempt in group:
+            assert len(attempt.advantages) == len(attempt.completion_ids)
+            inside = [a for a, m in zip(attempt.advantages, attempt.env_mask, strict=True) if m]
+            outside = [
+                a for a, m in zip(attempt.advantages, attempt.env_mask, strict=True) if not m
+            ]
+            assert any(inside)
+            assert not any(outside)
+
+
+def test_credit_that_nobody_computed_says_what_to_run(tokenizer: Any, tmp_path: Path) -> None:
+    sessions = [with_tokens(session, tokenizer) for session in attempts(8)]
+    with pytest.raises(ConfigurationError, match="headrace credit compute gigpo"):
+        replayed(tokenizer, tmp_path, sessions, options={"credit": {"algorithm": "gigpo"}})
+
+
+def test_replay_loss_with_credit_equals_a_direct_implementation(
+    tokenizer: Any, tiny_model: Path, tmp_path: Path
+) -> None:
+    sessions = [with_tokens(session, tokenizer) for session in attempts(9)]
+    used, rows = credited(tokenizer, tmp_path, sessions)
+    trainer, model = replay_trainer(used, rows, tiny_model, tokenizer, tmp_path)
+    batch = [{"prompt": str(place)} for place in (0, 1) for _ in range(4)]
+    model.train()
+    trainer.current_gradient_accumulation_steps = 1
+    inputs = trainer._generate_and_score_completions(batch)
+    loss = trainer.compute_loss(model, inputs)
+    assert float(loss) == pytest.approx(float(direct_loss(model, rows, epsilon=0.2)), abs=1e-5)
+    assert float(loss) != 0.0
 
 
 @pytest.mark.slow

@@ -2,15 +2,15 @@
 
 Several attempts at one task, as they happened, take the place of fresh generations: an attempt is
 one sequence, from the first prompt to the last answer, in which what came from outside (tool
-results) is masked. TRL's GRPOTrainer computes advantages and loss; two things are ours: the
-rollout hands out logged attempts, and the ratio is taken against the **behaviour** policy's
+results) is masked. TRL's GRPOTrainer computes advantages and loss (or takes each step's advantage
+from the table ``credits``); two things are ours: the rollout hands out logged attempts, and the ratio is taken against the **behaviour** policy's
 logged logprobs. Forgetting the latter destroys a model while the trainer's own metrics stay flat.
 Nothing is tokenised again, and a missing logprob is never made up.
 """
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from train.recipes.base import (
     limited,
     train_side,
 )
+from train.recipes.credit import CreditSettings
 from train.recipes.settings import RecipeSpec
 from train.rows import Masker
 from train.substrate import ScoredItem
@@ -45,6 +46,9 @@ class GrpoReplayOptions(StrictModel):
     """Failed attempts whose mean KL to the behaviour policy is larger are left out (None: never)."""
     beta: float = Field(default=0.0, ge=0)
     """Weight of the KL to the base."""
+    credit: CreditSettings | None = None
+    """None: TRL compares whole attempts within their group. Else each step has its own advantage,
+    and ``group_size`` only says how many attempts make one row: they need not share a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class Attempt:
     logprobs: list[float]
     env_mask: list[int]
     """1 where the model spoke."""
+    advantages: list[float]
+    """The credit of the step that each token belongs to; empty without ``options.credit``."""
 
 
 def join_steps(entry: ScoredItem, content: ContentStore) -> Attempt | str:
@@ -64,8 +70,10 @@ def join_steps(entry: ScoredItem, content: ContentStore) -> Attempt | str:
     if any(key not in content.tokens for key in keys):
         return "tokens_not_exact"
     steps = [content.tokens[key] for key in keys]
-    attempt = Attempt(list(steps[0].prompt_ids), [], [], [])
-    for step in steps:
+    if content.advantages and any(key not in content.advantages for key in keys):
+        return "no_credit"
+    attempt = Attempt(list(steps[0].prompt_ids), [], [], [], [])
+    for key, step in zip(keys, steps, strict=True):
         seen = [*attempt.prompt_ids, *attempt.completion_ids]
         outside = list(step.prompt_ids)[len(seen) :]
         if list(step.prompt_ids)[: len(seen)] != seen:
@@ -74,6 +82,11 @@ def join_steps(entry: ScoredItem, content: ContentStore) -> Attempt | str:
         attempt.completion_ids.extend([*outside, *step.completion_ids])
         attempt.logprobs.extend([*(0.0 for _ in outside), *step.logprobs])
         attempt.env_mask.extend([*(0 for _ in outside), *(1 for _ in step.completion_ids)])
+        if content.advantages:
+            credit = content.advantages[key]
+            attempt.advantages.extend(
+                [*(0.0 for _ in outside), *(credit for _ in step.completion_ids)]
+            )
     return attempt
 
 
@@ -93,6 +106,9 @@ class ReplayRecipe:
                 usable.append(entry)
             else:
                 fallen["no_exact_tokens"] += 1
+        if options.credit is not None:
+            alone = [(entry,) for entry in usable]
+            return Selection(limited(alone, spec.data.maximum_items, fallen), counted(fallen))
         groups = []
         for group in groups_with_contrast(usable, fallen):
             if len(group) < options.group_size:
@@ -108,21 +124,17 @@ class ReplayRecipe:
         options = GrpoReplayOptions.model_validate(spec.options)
         builder = RowBuilder("prompt", "attempts", "rewards", "all_ids")
         draw = random.Random(spec.training.seed)  # noqa: S311 (no secret)
-        for group in selection.units:
-            usable = []
-            for entry in group:
-                attempt = join_steps(entry, content)
-                if isinstance(attempt, str):
-                    builder.dropped[attempt] += 1
-                elif len(attempt.prompt_ids) + len(attempt.completion_ids) > masker.max_length:
-                    builder.dropped["too_long"] += 1
-                else:
-                    usable.append((entry, attempt))
-            chosen = _with_contrast(usable, options.group_size, draw)
-            if not chosen:
-                builder.dropped["group_lost_contrast"] += len(usable)
-                continue
-            builder.dropped["attempt_not_drawn"] += len(usable) - len(chosen)
+        if options.credit is not None and not content.advantages:
+            raise ConfigurationError(
+                f"the lake has no credits by {options.credit.algorithm} with these parameters and "
+                "this substrate's weights; run `headrace credit compute "
+                f"{options.credit.algorithm} --substrate NAME` first"
+            )
+        for chosen in (
+            self._credited(selection, content, masker, options, builder, draw)
+            if options.credit is not None
+            else self._contrasted(selection, content, masker, options, builder, draw)
+        ):
             builder.add(
                 " ".join(entry.item.item_id for entry, _ in chosen),
                 prompt=str(len(builder)),
@@ -131,6 +143,47 @@ class ReplayRecipe:
                 all_ids=[t for _, a in chosen for t in (*a.prompt_ids, *a.completion_ids)],
             )
         return builder.build()
+
+    def _contrasted(
+        self,
+        selection: Selection,
+        content: ContentStore,
+        masker: Masker,
+        options: GrpoReplayOptions,
+        builder: RowBuilder,
+        draw: random.Random,
+    ) -> Iterator[list[tuple[ScoredItem, Attempt]]]:
+        """Yield attempts at one task, some rewarded and some not."""
+        for group in selection.units:
+            usable = _whole_attempts(group, content, masker, builder)
+            chosen = _with_contrast(usable, options.group_size, draw)
+            if not chosen:
+                builder.dropped["group_lost_contrast"] += len(usable)
+                continue
+            builder.dropped["attempt_not_drawn"] += len(usable) - len(chosen)
+            yield chosen
+
+    def _credited(
+        self,
+        selection: Selection,
+        content: ContentStore,
+        masker: Masker,
+        options: GrpoReplayOptions,
+        builder: RowBuilder,
+        draw: random.Random,
+    ) -> Iterator[list[tuple[ScoredItem, Attempt]]]:
+        """Yield attempts that have some credit, whatever their task, so many at a time."""
+        usable = []
+        for pair in _whole_attempts(selection.items, content, masker, builder):
+            if any(pair[1].advantages):
+                usable.append(pair)
+            else:
+                builder.dropped["credit_is_zero"] += 1
+        draw.shuffle(usable)
+        size = options.group_size
+        for start in range(0, len(usable) - size + 1, size):
+            yield usable[start : start + size]
+        builder.dropped["attempt_not_drawn"] += len(usable) % size
 
     def trainer(self, parts: TrainerParts) -> Any:
         from datasets import Dataset
@@ -163,6 +216,22 @@ class ReplayRecipe:
             callbacks=list(parts.callbacks),
             peft_config=parts.adapter,
         )
+
+
+def _whole_attempts(
+    entries: Sequence[ScoredItem], content: ContentStore, masker: Masker, builder: RowBuilder
+) -> list[tuple[ScoredItem, Attempt]]:
+    """Return the attempts that are one sequence and short enough; the others are counted."""
+    usable = []
+    for entry in entries:
+        attempt = join_steps(entry, content)
+        if isinstance(attempt, str):
+            builder.dropped[attempt] += 1
+        elif len(attempt.prompt_ids) + len(attempt.completion_ids) > masker.max_length:
+            builder.dropped["too_long"] += 1
+        else:
+            usable.append((entry, attempt))
+    return usable
 
 
 def _with_contrast(
@@ -206,9 +275,22 @@ def replay_trainer_class() -> Any:
             out = super()._generate_and_score_completions(inputs)
             # Without this the ratio would be taken against the model itself, and be 1.
             out["old_per_token_logps"] = out["sampling_per_token_logps"]
+            credit = [a.advantages for a, _ in self.logged([row["prompt"] for row in inputs])]
+            if all(credit):
+                out["advantages"] = _padded(credit, out["completion_ids"])
             return out
 
     return ReplayTrainer
+
+
+def _padded(credit: Sequence[Sequence[float]], like: Any) -> Any:
+    """Return the advantage of every completion token; 0 where the batch was filled up on the right."""
+    import torch
+
+    out = torch.zeros(like.shape, dtype=torch.float32, device=like.device)
+    for row, values in enumerate(credit):
+        out[row, : len(values)] = torch.tensor(values, device=like.device)
+    return out
 
 
 def _replay(prompts: Sequence[str], trainer: Any) -> dict[str, Any]:

@@ -1,0 +1,116 @@
+"""``headrace credit``: which decision of an attempt deserves how much of its reward."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from headrace.cli.common import JsonOption, Running
+from headrace.cli.substrate import find_manifest
+from headrace.render import print_fields, print_rows
+from trajectory.errors import ConfigurationError
+
+app = typer.Typer(
+    help="Step-level credit for training, computed from rewards.", no_args_is_help=True
+)
+
+
+@app.command()
+def compute(
+    context: typer.Context,
+    algorithm: Annotated[
+        str, typer.Argument(help="Algorithm; `headrace credit algorithms` lists them.")
+    ],
+    substrate: Annotated[
+        str | None,
+        typer.Option(
+            help="Substrate (name or name@version): its weights, and only its trajectories."
+        ),
+    ] = None,
+    signal: Annotated[
+        list[str] | None,
+        typer.Option(help="Without a substrate: name=weight of a signal; may be repeated."),
+    ] = None,
+    combine: Annotated[
+        str, typer.Option(help="With --signal: last, mean, minimum or sum of several of one name.")
+    ] = "last",
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(help="name=value of a parameter of the algorithm; may be repeated."),
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant's trajectories.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute the credit of every decision and append it to the table credits."""
+    from lakehouse.credit.algorithms import algorithm_named
+    from lakehouse.credit.compute import Scope, compute_credits
+    from lakehouse.rewards import RewardWeights
+
+    running = Running.of(context)
+    chosen = algorithm_named(algorithm)
+    given = dict(_pair(text, "--parameter") for text in parameter or ())
+    if (substrate is None) == (not signal):
+        raise ConfigurationError("give --substrate, or the weights with --signal name=weight.")
+    if signal:
+        if combine not in ("last", "mean", "minimum", "sum"):
+            raise ConfigurationError(
+                f"--combine {combine!r} is not one of last, mean, minimum, sum."
+            )
+        weights = RewardWeights(dict(_weight(text) for text in signal), combine)
+        scope = Scope(tenant=tenant)
+    else:
+        manifest = find_manifest(running, substrate)
+        weights = manifest.spec.reward.weights
+        scope = Scope(tenant=tenant, substrate=manifest.name, version=manifest.version)
+    report = compute_credits(running.lake, chosen, given, weights, scope)
+    print_fields(asdict(report), as_json=as_json)
+
+
+@app.command("list")
+def list_credits(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the computations whose rows stand in the table credits, the latest last."""
+    found = Running.of(context).lake.query(
+        "SELECT computation_id, any_value(recorded_at) AS recorded_at, any_value(algorithm) AS "
+        "algorithm, any_value(parameters) AS parameters, any_value(substrate) AS substrate, "
+        "any_value(weights_hash) AS weights_hash, count(DISTINCT trajectory_id) AS trajectories, "
+        "count(*) AS steps FROM credits GROUP BY computation_id ORDER BY recorded_at"
+    )
+    print_rows(
+        found.to_pylist(),
+        as_json=as_json,
+        empty="no credits yet: `headrace credit compute ALGORITHM`",
+    )
+
+
+@app.command()
+def algorithms(as_json: JsonOption = False) -> None:
+    """List the algorithms, their parameters and the papers they follow."""
+    from lakehouse.credit.algorithms import ALGORITHMS
+
+    rows = [
+        {
+            "algorithm": one.name,
+            "version": one.version,
+            "parameters": json.dumps({p.name: p.default for p in one.parameters}),
+            "what": one.comment,
+            "source": one.source,
+        }
+        for one in ALGORITHMS.values()
+    ]
+    print_rows(rows, as_json=as_json)
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ConfigurationError(f"{option} {text!r} is not name=value.")
+    return name, value
+
+
+def _weight(text: str) -> tuple[str, float]:
+    name, value = _pair(text, "--signal")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise ConfigurationError(f"--signal {text!r}: the weight is no number.") from None

@@ -1,0 +1,88 @@
+"""Pieces of SQL that several algorithms are made of, and the relations that all of them start from.
+
+``attempts``  one row per trajectory with a reward: ``tenant_id, trajectory_id, group_id, app_id,
+              model_served, started_at, reward``
+``decided``   one row per decision of these: ``tenant_id, trajectory_id, group_id, step_id, position,
+              decisions, state, reward`` (``reward`` is the step's share of the attempt's reward)
+
+An algorithm's text is a SELECT of ``tenant_id, trajectory_id, step_id, advantage, peers`` from these.
+"""
+
+from lakehouse.rewards import SHARES
+
+WORLD = """
+WITH chosen AS (
+    SELECT * FROM decisions WHERE (tenant_id, trajectory_id) IN (/* scope */)
+), units AS (
+    SELECT DISTINCT trajectory_id AS unit, tenant_id, trajectory_id, NULL::VARCHAR[] AS steps
+    FROM chosen
+), weights AS (/* weights */), /* shares */, attempts AS (
+    SELECT c.tenant_id, c.trajectory_id, any_value(c.group_id) AS group_id,
+           min(c.app_id) AS app_id, arg_max(c.model_served, c.position) AS model_served,
+           min(c.started_at) AS started_at, any_value(r.reward) AS reward
+    FROM chosen c
+    JOIN rewards r ON c.tenant_id = r.tenant_id AND c.trajectory_id = r.trajectory_id
+    WHERE r.reward IS NOT NULL GROUP BY c.tenant_id, c.trajectory_id
+), earned AS (
+    -- What no decision earned by itself is earned at the end.
+    SELECT s.tenant_id, s.trajectory_id, c.step_id,
+           sum(s.weight * s.value * s.share)::DOUBLE AS reward
+    FROM shares s LEFT JOIN chosen c ON s.tenant_id = c.tenant_id AND s.step_id = c.step_id
+    GROUP BY ALL
+), decided AS (
+    SELECT c.tenant_id, c.trajectory_id, c.group_id, c.step_id, c.position, c.decisions,
+           -- A step whose observation is not known is in a state of its own.
+           coalesce(c.state_hash, 'alone:' || c.step_id) AS state,
+           coalesce(e.reward, 0.0)
+               + CASE WHEN c.position = c.decisions - 1 THEN coalesce(l.reward, 0.0) ELSE 0.0 END
+               AS reward
+    FROM chosen c
+    JOIN attempts a ON c.tenant_id = a.tenant_id AND c.trajectory_id = a.trajectory_id
+    LEFT JOIN earned e ON c.tenant_id = e.tenant_id AND c.step_id = e.step_id
+    LEFT JOIN earned l ON c.tenant_id = l.tenant_id AND c.trajectory_id = l.trajectory_id
+                      AND l.step_id IS NULL
+)
+""".replace("/* shares */", SHARES.strip())
+
+SAME = "1e-9"
+"""Values that differ by no more are the same: a group of them has no better and no worse."""
+
+
+def discounted(source: str, value: str, key: str, order: str, factor: str) -> str:
+    """Return the CTEs ``NAME_blocks`` and ``NAME`` of running discounted sums over ``source``.
+
+    ``NAME.total`` is the sum of ``factor^(n-m) · value_m`` over all rows m up to the row's own n, by
+    ``order`` within ``key``. Powers of a long sequence leave the range of a double, so it is cut
+    into blocks at whose end a value has faded to 1e-100: what stands two blocks back is nothing.
+    """
+    keys = [name.strip() for name in key.split(",")]
+    same = " AND ".join(f"r.{name} = b.{name}" for name in keys)
+    return f"""
+{source}_rows AS (
+    SELECT *, n // size AS block, n % size AS place, power(fading, -(n % size)) * part AS grown
+    FROM (SELECT *, {value} AS part, row_number() OVER (PARTITION BY {key} ORDER BY {order}) - 1 AS n,
+                 greatest({factor}, 1e-15) AS fading,
+                 CASE WHEN {factor} >= 1 THEN 1000000000000
+                      ELSE greatest(1, floor(-100 / log10(greatest({factor}, 1e-15))))::BIGINT
+                 END AS size
+          FROM {source})
+), {source}_blocks AS (
+    SELECT {key}, block, sum(grown) * power(any_value(fading), any_value(size) - 1) AS whole
+    FROM {source}_rows GROUP BY {key}, block
+), {source}_discounted AS (
+    SELECT r.*, power(r.fading, r.place) * sum(r.grown) OVER (
+               PARTITION BY {", ".join(f"r.{name}" for name in keys)}, r.block ORDER BY r.place)
+           + coalesce(power(r.fading, r.place + 1) * b.whole, 0.0) AS total
+    FROM {source}_rows r LEFT JOIN {source}_blocks b ON {same} AND b.block = r.block - 1
+)"""  # noqa: S608 (fixed text)
+
+
+def relative(value: str, over: str, deviation: str) -> str:
+    """Return ``value`` against its peers' mean, in units of their deviation when ``$scale`` is std."""
+    return f"""CASE WHEN max({value}) OVER {over} - min({value}) OVER {over} <= {SAME} THEN 0.0
+             WHEN $scale = 'none' THEN {value} - avg({value}) OVER {over}
+             ELSE ({value} - avg({value}) OVER {over}) / {deviation}({value}) OVER {over} END"""
+
+
+RETURNS = discounted("decided", "reward", "tenant_id, trajectory_id", "position DESC", "$gamma")
+"""``decided_discounted.total`` is each decision's discounted return-to-go."""

@@ -1,0 +1,62 @@
+"""``headrace credit`` computes from the command line and says what it did."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.cli import run
+from lakehouse.lake import Lake
+from tests.lakehouse import make
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    made = Lake.open(str(tmp_path / "home" / "lake"))
+    for number in range(3):
+        made.append(make.batch(f"t{number}", reward=float(number)), app_id="t", version=number)
+    return made
+
+
+def test_credit_is_computed_listed_and_readable(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--signal", "success=2", "--parameter", "by=tenant", "--json"]
+    assert run(["credit", "compute", "ema_baseline", *arguments]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["steps"], report["alone"]) == (6, 2)
+    assert run(["credit", "list", "--json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert listed["computation_id"] == report["computation_id"]
+    found = lake.query(
+        "SELECT advantage FROM credits_latest WHERE position = 0 ORDER BY trajectory_id"
+    )
+    assert found["advantage"].to_pylist() == pytest.approx([0.0, 2.0, 4.0 - 2.0 / 1.9])
+
+
+def test_algorithms_are_listed_with_their_papers(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["credit", "algorithms", "--json"]) == 0
+    listed = {row["algorithm"]: row for row in json.loads(capsys.readouterr().out)}
+    assert "2602.22817" in listed["hgpo"]["source"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["grpo"], "--substrate"),
+        (["grpo", "--signal", "success"], "name=value"),
+        (["grpo", "--signal", "success=x"], "no number"),
+        (["grpo", "--signal", "success=1", "--combine", "best"], "minimum"),
+        (["shadow", "--signal", "success=1"], "there are"),
+        (["grpo", "--substrate", "nosuch"], "substrate build"),
+    ],
+)
+def test_wrong_usage_says_what_is_right(
+    lake: Lake, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert run(["credit", "compute", *arguments]) == 2
+    assert said in capsys.readouterr().err

@@ -64,19 +64,28 @@ class ShapedServer(_http1.Http1Server):
 
 
 class PatientClient(_http1.Http1Client):
-    """The upstream's side: informational responses are passed over."""
+    """The upstream's side: informational responses go to the client, the final one is waited for.
+
+    ``100 Continue`` is left out: the client has had one from the gateway, or wants none.
+    """
 
     def read_headers(self, event: events.ConnectionEvent) -> Commands:
         """Read a response's head, after any 1xx heads but 101."""
         if isinstance(event, events.DataReceived) and self.request is not None:
-            while self._informational():
-                if self.buf.maybe_extract_lines() is None:
+            while (status := self._informational()) is not None:
+                lines = self.buf.maybe_extract_lines()
+                if lines is None:
                     return
+                if status != b"100" and self.request.http_version == "HTTP/1.1":
+                    head = b"".join(bytes(line) + b"\r\n" for line in lines)
+                    yield commands.SendData(self.context.client, head + b"\r\n")
         yield from super().read_headers(event)
 
-    def _informational(self) -> bool:
+    def _informational(self) -> bytes | None:
         start = bytes(self.buf._data[:12])
-        return start.startswith((b"HTTP/1.1 1", b"HTTP/1.0 1")) and start[9:12] != b"101"
+        if not start.startswith((b"HTTP/1.1 1", b"HTTP/1.0 1")) or start[9:12] == b"101":
+            return None
+        return start[9:12]
 
 
 class QuietChunkedReader(ChunkedReader):

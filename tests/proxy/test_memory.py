@@ -1,0 +1,107 @@
+"""Memory stays flat: large bodies both ways, WebSocket floods to a client that reads slowly."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tests.proxy.running import Running
+from tests.proxy.test_admission import answers as greet
+from tests.proxy.upstream import Reply, Seen, Upstream, chunk
+from trajectory.exchange import Exchange, ExchangeOutcome
+
+MEGABYTE = b"m" * 1_000_000
+COUNT = 100
+_CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def script(request: Seen) -> Reply:
+    """Answer with 100 MB, or flood a WebSocket with as much."""
+    if request.target == "/ws":
+        head = greet(request).pieces[0]
+        frame = b"\x82\x7e" + (64_000).to_bytes(2) + b"w" * 64_000
+        return Reply([head, 0.1, *([frame * 10] * 100), b"\x88\x02\x03\xe8", 0.3], close=True)
+    return Reply([_CHUNKED, *([chunk(MEGABYTE)] * COUNT), b"0\r\n\r\n"])
+
+
+@contextlib.contextmanager
+def growth(process: psutil.Process) -> Iterator[list[float]]:
+    """Watch by how many megabytes a process grows at most."""
+    before, peak, done = process.memory_info().rss, [0.0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            peak[0] = max(peak[0], (process.memory_info().rss - before) / 2**20)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield peak
+    done.set()
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Upstream(script) as upstream:
+        settings = {"routes": [{"name": "up", "upstream": upstream.url}], "forward_port": None}
+        with Running(tmp_path_factory.mktemp("memory"), settings) as running:
+            yield running
+
+
+def connect(gateway: Running) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2])), 20)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    return connection
+
+
+def ended(gateway: Running) -> list[int]:
+    """Return the sizes of the bodies of whole exchanges, answer by answer."""
+    found = []
+    for record in gateway.records(1, seconds=10):
+        assert isinstance(record, Exchange)
+        assert record.outcome is ExchangeOutcome.COMPLETE
+        assert record.response is not None
+        found += [len(record.request.body), len(record.response.body)]
+    return found
+
+
+@pytest.mark.slow
+def test_a_hundred_megabytes_each_way(gateway: Running) -> None:
+    head = (
+        f"POST /up/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n"
+    )
+    with connect(gateway) as connection, growth(psutil.Process(gateway.process.pid)) as peak:
+        connection.sendall(head.encode())
+        for _ in range(COUNT):
+            connection.sendall(chunk(MEGABYTE))
+        connection.sendall(b"0\r\n\r\n")
+        size, tail = 0, b""
+        while not tail.endswith(b"0\r\n\r\n"):
+            part = connection.recv(1 << 20)
+            size, tail = size + len(part), (tail + part)[-16:]
+    assert size > COUNT * len(MEGABYTE)
+    assert peak[0] < 50
+    assert ended(gateway) == [COUNT * len(MEGABYTE)] * 2
+
+
+@pytest.mark.slow
+def test_a_websocket_flood_to_a_slow_client(gateway: Running) -> None:
+    head = (
+        f"GET /up/ws HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
+        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    with connect(gateway) as connection, growth(psutil.Process(gateway.process.pid)) as peak:
+        connection.sendall(head.encode())
+        time.sleep(1)
+        size = 0
+        while part := connection.recv(1 << 20):
+            size += len(part)
+    assert size > 60_000_000
+    assert peak[0] < 50
+    assert ended(gateway)[1] > 60_000_000

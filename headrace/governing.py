@@ -14,7 +14,9 @@ from governance.audit import AuditLog
 from governance.engine import Governor
 from governance.policy import PolicyBundle, load_bundle
 from governance.redact import build_redactor
+from governance.spread import Spread
 from headrace.checkpoint import CheckpointStore
+from headrace.engine import Engine
 from headrace.home import Home
 from headrace.installation import gateway_config
 from headrace.master_key import Secrets
@@ -39,9 +41,17 @@ class GovernorSource:
     """
 
     def __init__(
-        self, bundle: Path, lake: Lake, secrets: Secrets, audit: AuditLog, report: Report
+        self,
+        bundle: Path,
+        lake: Lake,
+        secrets: Secrets,
+        audit: AuditLog,
+        report: Report,
+        *,
+        engine: Engine | None = None,
     ) -> None:
         self._path = bundle
+        self._engine = engine
         self._audit = audit
         self._lake = lake
         self._secrets = secrets
@@ -77,7 +87,15 @@ class GovernorSource:
             pseudonym_key=pseudonym_key,
             known=self._lake.known_content(),
             consents=self._lake.consents(),
+            spread=self._spread(bundle),
         )
+
+    def _spread(self, bundle: PolicyBundle) -> Spread | None:
+        if self._engine is None:
+            return None
+        from headrace.engine.spread import EngineSpread
+
+        return EngineSpread(self._engine, str(self._path), bundle)
 
     def _note_change(self, bundle: PolicyBundle) -> None:
         """Write into the audit log that another policy is in force than the one last noted there."""
@@ -119,15 +137,24 @@ def only_one(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def build_pipeline(settings: Settings, home: Home, secrets: Secrets, report: Report) -> Pipeline:
-    """Put the pipeline of an installation together."""
+def build_pipeline(
+    settings: Settings,
+    home: Home,
+    secrets: Secrets,
+    report: Report,
+    *,
+    engine: Engine | None = None,
+) -> Pipeline:
+    """Put the pipeline of an installation together; without an engine, all runs in this process."""
     lake = Lake.open(settings.lake.path)
     audit = AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit"))
     spool = gateway_config(settings, home).spool.directory
     return Pipeline(
         spool=SpoolReader(spool, secrets.derive(b"spool")),
         lake=lake,
-        governor=GovernorSource(Path(settings.policy.bundle), lake, secrets, audit, report),
+        governor=GovernorSource(
+            Path(settings.policy.bundle), lake, secrets, audit, report, engine=engine
+        ),
         checkpoints=CheckpointStore(home.state),
         assembly_key=secrets.derive(b"assembly"),
         batch_records=settings.govern.batch_records,

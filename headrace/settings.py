@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -49,6 +49,20 @@ class GovernSettings(_Section):
     """Pause between compaction, checkpoints and log clean-up of the lake."""
 
 
+ENGINES = ("local", "ray")
+
+
+class EngineSettings(_Section):
+    """Where the heavy work of governing and curating runs."""
+
+    name: Literal["local", "ray"] = "local"
+    """``local`` (the process itself) or ``ray``; ``--engine`` on a command wins."""
+    address: str = ""
+    """A running Ray cluster (``host:port`` or ``auto``); empty starts one on this machine."""
+    workers: int = Field(default=0, ge=0)
+    """Worker processes of a cluster that is started here; 0 means one for each core."""
+
+
 class TrainSettings(_Section):
     """Where training starts from."""
 
@@ -66,6 +80,7 @@ class Settings(_Section):
     lake: LakeSettings = LakeSettings()
     policy: PolicySettings = PolicySettings()
     govern: GovernSettings = GovernSettings()
+    engine: EngineSettings = EngineSettings()
     train: TrainSettings = TrainSettings()
 
 

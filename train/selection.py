@@ -34,6 +34,7 @@ WITH judged AS (
         FROM eligible_steps
     ) e ON s.tenant_id = e.tenant_id AND s.step_id = e.step_id
     LEFT JOIN permissions p ON s.tenant_id = p.tenant_id AND s.step_id = p.step_id
+    WHERE {part}
 )
 """
 
@@ -44,7 +45,19 @@ _STEP_COLUMNS = (
 )
 
 
-def _judged(spec: SubstrateSpec) -> str:
+class Part(NamedTuple):
+    """One of several parts of a lake's trajectories; together they are all of them, each once."""
+
+    number: int
+    of: int
+
+    @property
+    def condition(self) -> str:
+        """SQL that holds for the steps of this part, the same in every version of DuckDB."""
+        return f"md5_number_lower(s.trajectory_id) % {self.of} = {self.number}"
+
+
+def _judged(spec: SubstrateSpec, part: Part | None) -> str:
     if ";" in spec.where:
         raise DocumentError("spec.where: holds ';'; it is one condition, without a statement's end")
     return _JUDGED.format(
@@ -52,6 +65,7 @@ def _judged(spec: SubstrateSpec) -> str:
         inferred=str(not spec.require.inferred_sessions).lower(),
         purposes=_list(spec.purposes),
         where=spec.where,
+        part=part.condition if part else "true",
     )
 
 
@@ -69,11 +83,15 @@ class SelectedStep(NamedTuple):
 
 
 def steps_of(
-    source: LearningSource, spec: SubstrateSpec, *, as_of: Mapping[str, int]
+    source: LearningSource,
+    spec: SubstrateSpec,
+    *,
+    as_of: Mapping[str, int],
+    part: Part | None = None,
 ) -> Iterator[SelectedStep]:
     """Yield every model step of each trajectory that has something to learn from, in order."""
     table = source.query(
-        f"{_judged(spec)} SELECT {_STEP_COLUMNS} FROM judged "  # noqa: S608
+        f"{_judged(spec, part)} SELECT {_STEP_COLUMNS} FROM judged "  # noqa: S608
         "WHERE kind = 'model' AND trajectory_id IN "
         "(SELECT trajectory_id FROM judged WHERE refusal IS NULL) "
         "ORDER BY tenant_id, trajectory_id, step_index, step_id",
@@ -87,11 +105,16 @@ def steps_of(
 
 
 def refusals_elsewhere(
-    source: LearningSource, spec: SubstrateSpec, *, as_of: Mapping[str, int]
+    source: LearningSource,
+    spec: SubstrateSpec,
+    *,
+    as_of: Mapping[str, int],
+    part: Part | None = None,
 ) -> Counter[str]:
     """Count by reason the steps that :func:`steps_of` does not yield."""
     table = source.query(
-        _judged(spec) + "SELECT refusal, count(*) AS steps FROM judged WHERE refusal IS NOT NULL "  # noqa: S608
+        f"{_judged(spec, part)} "  # noqa: S608
+        "SELECT refusal, count(*) AS steps FROM judged WHERE refusal IS NOT NULL "
         "AND (kind <> 'model' OR trajectory_id NOT IN "
         "(SELECT trajectory_id FROM judged WHERE refusal IS NULL)) GROUP BY refusal",
         as_of=as_of,

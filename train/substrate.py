@@ -9,7 +9,7 @@ run needs it, so erasing a person in the lake erases them here too.
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -22,16 +22,11 @@ import pyarrow.parquet as pq
 from lakehouse.rewards import Reward
 from train.card import dataset_card, dataset_croissant
 from train.errors import StaleSubstrateError
-from train.items import Item, StepRow, walk_all
-from train.selection import (
-    SelectedStep,
-    item_rewards,
-    permitted_steps,
-    refusals_elsewhere,
-    steps_of,
-)
+from train.items import Item
+from train.selection import item_rewards, permitted_steps
 from train.source import LearningSource, Progress, silent
 from train.substrate_spec import Substrate, SubstrateSpec
+from train.walking import Origin, Walker, walk_part
 from trajectory.canonical import bytes_hash, canonical_json, content_hash
 from trajectory.errors import ConfigurationError, IntegrityError
 
@@ -121,18 +116,36 @@ class SubstrateManifest:
 
 
 def build_substrate(
-    source: LearningSource, substrate: Substrate, *, out: Path, progress: Progress = silent
+    source: LearningSource,
+    substrate: Substrate,
+    *,
+    out: Path,
+    progress: Progress = silent,
+    walker: Walker | None = None,
 ) -> SubstrateManifest:
     """Build a substrate into ``out/<name>/<version>/`` and register it in the lake.
 
     The same lake content and document give the same bytes and the same version; building it
     again changes nothing. A substrate may be empty: its manifest says why.
+
+    Args:
+        source: the lake.
+        substrate: what to select.
+        out: folder of all substrates.
+        progress: called with each stage.
+        walker: walks the lake's parts elsewhere; without one, the whole is walked here.
     """
     spec = substrate.spec
     versions = source.versions()
     progress("select", 0, None)
-    left_out_steps = refusals_elsewhere(source, spec, as_of=versions)
-    items, origins = _walk(source, spec, versions, left_out_steps)
+    items: list[Item] = []
+    origins: dict[str, Origin] = {}
+    left_out_steps: Counter[str] = Counter()
+    for walked in walker(spec, versions) if walker else [walk_part(source, spec, as_of=versions)]:
+        items.extend(walked.items)
+        origins.update(walked.origins)
+        left_out_steps.update(walked.left_out)
+        progress("select", len(items), None)
     progress("score", 0, len(items))
     scored, left_out_items = _score(
         items, item_rewards(source, items, spec.reward, as_of=versions), spec
@@ -160,28 +173,6 @@ def build_substrate(
     _register(source, manifest, scored, origins)
     progress("done", len(scored), len(scored))
     return manifest
-
-
-def _walk(
-    source: LearningSource,
-    spec: SubstrateSpec,
-    versions: Mapping[str, int],
-    left_out: Counter[str],
-) -> tuple[list[Item], dict[str, SelectedStep]]:
-    """Return the items and, for their steps, where each came from."""
-    origins: dict[str, SelectedStep] = {}
-
-    def rows() -> Iterator[StepRow]:
-        for selected in steps_of(source, spec, as_of=versions):
-            if selected.step.refusal is None:
-                origins[selected.step.step_id] = selected
-            yield selected.step
-
-    items: list[Item] = []
-    for walked in walk_all(rows()):
-        items.extend(walked.items)
-        left_out.update(walked.fallen.values())
-    return items, origins
 
 
 def _score(
@@ -315,7 +306,7 @@ def _register(
     source: LearningSource,
     manifest: SubstrateManifest,
     scored: Sequence[ScoredItem],
-    origins: Mapping[str, SelectedStep],
+    origins: Mapping[str, Origin],
 ) -> None:
     known = source.query(
         "SELECT count(*) AS n FROM substrates WHERE name = ? AND version = ?",

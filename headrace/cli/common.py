@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel="Output")
 ]
+EngineOption = Annotated[
+    str | None,
+    typer.Option("--engine", help="Where the heavy work runs: local, or ray (settings engine.*)."),
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import EngineOption, JsonOption, Running
 from headrace.render import note, print_fields, progress
 
 
@@ -18,15 +18,21 @@ def govern(
     once: Annotated[
         bool, typer.Option("--once", help="Stop when the spool holds nothing finished any more.")
     ] = False,
+    engine: EngineOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Read the spool, rebuild trajectories, apply policy, and write the lake, until stopped."""
+    from headrace.engine import engine_of, open_engine
     from headrace.governing import build_pipeline, govern_once, govern_until_stopped, only_one
 
     running = Running.of(context)
     home = running.home.create()
-    with only_one(home.state):
-        pipeline = build_pipeline(running.settings, home, running.secrets, note)
+    name = engine_of(running.settings, engine)
+    with (
+        only_one(home.state),
+        open_engine(name, running.settings, home, running.secrets) as opened,
+    ):
+        pipeline = build_pipeline(running.settings, home, running.secrets, note, engine=opened)
         if not once:
             govern_until_stopped(pipeline, running.settings, note)
             return

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import EngineOption, JsonOption, Running
 from headrace.render import jsonable, print_fields, print_json, print_rows, progress
 from trajectory.errors import ConfigurationError
 
@@ -19,20 +19,28 @@ app = typer.Typer(help="Selections of what may be learned from.", no_args_is_hel
 def build(
     context: typer.Context,
     document: Annotated[Path, typer.Argument(help="YAML document of kind Substrate.")],
+    engine: EngineOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Build a substrate; the same lake and document give the same bytes."""
+    from headrace.engine import engine_of, open_engine
+    from headrace.engine.walker import walker_of
     from train.substrate import build_substrate
     from train.substrate_spec import load_substrate
 
     running = Running.of(context)
     spec = load_substrate(document)
-    with progress("building", quiet=as_json) as advance:
+    settings, home = running.settings, running.home.create()
+    with (
+        open_engine(engine_of(settings, engine), settings, home, running.secrets) as opened,
+        progress("building", quiet=as_json) as advance,
+    ):
         manifest = build_substrate(
             running.lake,
             spec,
-            out=running.home.create().substrates,
+            out=home.substrates,
             progress=lambda _stage, done, total: advance(done, total),
+            walker=walker_of(opened, running.lake),
         )
     if as_json:
         print_json(manifest.to_json() | {"path": manifest.path})

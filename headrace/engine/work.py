@@ -1,0 +1,113 @@
+"""What an engine's worker processes do: redact trajectories, walk parts of a lake.
+
+Each is a pure function of its request and of what the node has itself: the master key, from its
+own environment or secrets folder (keys never travel), the policy bundle, and access to the lake.
+"""
+
+import resource
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from governance.spread import RedactionAnswer, RedactionRequest
+from headrace.engine.sealing import Seal
+from headrace.master_key import Secrets, load_secrets
+from trajectory.errors import ConfigurationError, HeadraceError, WorkError
+
+if TYPE_CHECKING:
+    from governance.redacting import Redactor
+    from train.walking import Walked
+
+SEAL_USE = b"engine"
+
+
+class RedactionJob(NamedTuple):
+    """Some trajectories of a batch, and the policy that they are redacted by."""
+
+    bundle: str
+    """The policy bundle's name or folder, as the settings give it."""
+    content_hash: str
+    """What the bundle must be; a node with another one refuses."""
+    requests: tuple[RedactionRequest, ...]
+
+
+class WalkJob(NamedTuple):
+    """One part of the trajectories that a substrate is selected from."""
+
+    lake: str
+    options: Mapping[str, str]
+    spec: Mapping[str, Any]
+    """The substrate's ``spec`` as JSON."""
+    versions: Mapping[str, int]
+    part: int
+    parts: int
+
+
+def run(home: str, label: str, name: str, sealed: bytes) -> bytes:
+    """Do one sealed piece of work and return the sealed answer.
+
+    Raises:
+        HeadraceError: the node cannot do it; other errors are named by their type only, for
+            their text may quote what was worked on.
+    """
+    # A worker that crashes leaves no memory image of what it was reading.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    secrets = _secrets(home)
+    seal = Seal(secrets.derive(SEAL_USE))
+    job = seal.open(sealed, label)
+    try:
+        answer = _WORK[name](job, secrets)
+    except HeadraceError:
+        raise
+    except Exception as error:  # noqa: BLE001 - see the docstring
+        raise WorkError(
+            f"a worker of the engine failed at {name} ({type(error).__name__}); run the same with "
+            "--engine local to see why"
+        ) from None
+    return seal.close(answer, label + "/answer")
+
+
+def redact(job: RedactionJob, secrets: Secrets) -> list[RedactionAnswer]:
+    """Redact trajectories as the governing process would."""
+    from governance.spread import InPlace
+
+    redactor = _redactor(job.bundle, job.content_hash, secrets)
+    return InPlace(redactor).redact_all(job.requests)
+
+
+def walk(job: WalkJob, secrets: Secrets) -> "Walked":  # noqa: ARG001 - reading a lake takes no key
+    """Select and walk one part of a lake."""
+    from lakehouse.lake import Lake
+    from train.selection import Part
+    from train.substrate_spec import SubstrateSpec
+    from train.walking import walk_part
+
+    lake = Lake.open(job.lake, create=False, options=job.options)
+    spec = SubstrateSpec.model_validate(dict(job.spec))
+    return walk_part(lake, spec, as_of=job.versions, part=Part(job.part, job.parts))
+
+
+_WORK: dict[str, Callable[[Any, Secrets], Any]] = {"redact": redact, "walk": walk}
+
+
+@cache
+def _secrets(home: str) -> Secrets:
+    return load_secrets(Path(home) / "secrets")
+
+
+@lru_cache(maxsize=2)
+def _redactor(bundle_name: str, content_hash: str, secrets: Secrets) -> "Redactor":
+    """Return the redactor of a policy; it takes seconds to build and serves many pieces of work."""
+    from governance.policy import load_bundle
+    from governance.redact import build_redactor
+
+    bundle = load_bundle(Path(bundle_name))
+    if bundle.content_hash != content_hash:
+        raise ConfigurationError(
+            f"policy bundle {bundle_name}: this node has {bundle.content_hash}, the governing "
+            f"process {content_hash}; give every node the same bundle"
+        )
+    return build_redactor(
+        bundle.redaction.spec, pseudonym_key=secrets.derive(b"pseudonym"), base=bundle.path
+    )

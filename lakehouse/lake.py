@@ -44,7 +44,7 @@ from lakehouse.location import Location
 from lakehouse.migrations import added_columns, upgrade
 from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, BATCH_WAVES, LEDGER, TABLES
-from lakehouse.snapshot import AsOf, Files, active_files
+from lakehouse.snapshot import AsOf, Files
 from lakehouse.sql import Session, Snapshot, connect, dataset, parquet_source, rows_of
 from trajectory.errors import ConfigurationError
 
@@ -226,14 +226,22 @@ class Lake:
         with self._reading:
             return self._files.of(table)
 
-    def tenant_snapshot(self, tenant: str) -> Snapshot:
-        """Return the present files of one tenant; tables without a tenant are left out."""
-        files = {
-            name: active_files(self.table(name), tenant=tenant)
-            for name, spec in TABLES.items()
-            if "tenant_id" in spec.partition_by
-        }
-        return self.as_snapshot(files)
+    def snapshot_for(
+        self,
+        tenant: str | None = None,
+        as_of: AsOf | None = None,
+        *,
+        hidden: frozenset[str] = frozenset(),
+    ) -> Snapshot:
+        """Return the files that a reader may see.
+
+        Args:
+            tenant: only this tenant's files, and no table that has no tenants; None for all.
+            as_of: an earlier state.
+            hidden: tables that are left out.
+        """
+        with self._reading:
+            return self._files.visible(tenant, as_of, hidden)
 
     def as_snapshot(self, files: Mapping[str, tuple[str, ...]]) -> Snapshot:
         """Return a snapshot of these files of this lake."""

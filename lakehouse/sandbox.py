@@ -1,30 +1,42 @@
 """SQL of strangers: a process of its own that can read the lake's files, nothing else, not for long.
 
-What stands between a statement and the machine, from the outside in: a process with an empty
-environment that is killed with its group at the deadline; limits of the kernel on its memory,
-CPU seconds and written bytes (none); a DuckDB without extensions and Python variables, whose
-access to files ends at the active files of the tables (of one tenant, when that is asked for) and
-whose configuration is locked; and only a single SELECT is let through. Results are limited in
-rows and bytes.
+What stands between a statement and the machine, from the outside in:
+
+1. only a single SELECT that names tables is let through (:mod:`lakehouse.statement`);
+2. a DuckDB without extensions and Python variables, whose access to files ends at the active files
+   of the tables (of one tenant, when that is asked for) and whose configuration is locked;
+3. limits of the kernel on memory, CPU seconds and written bytes (none), and the kernel's own fence
+   around files, network and processes (:mod:`lakehouse.confinement`);
+4. a process with an empty environment that is killed at the deadline, or when
+   whoever asked has gone.
+
+Results come as a stream, limited in rows and bytes; nothing of them is held in this process.
 """
 
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from lakehouse.sql import QueryError
+from lakehouse.snapshot import AsOf
+from lakehouse.sql import QueryError, Snapshot
 from trajectory.errors import RetryableError, WorkError
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
+
+_END = b"headrace.end"
+_LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +44,7 @@ class Limits:
     """What one statement may use."""
 
     seconds: float = 30.0
+    """From the question to the last row that was taken."""
     memory_mib: int = 1024
     rows: int = 100_000
     result_mib: int = 256
@@ -51,21 +64,44 @@ class QueryTimeoutError(WorkError):
     """The statement ran past its deadline and was killed."""
 
 
+class QueryCancelledError(WorkError):
+    """Whoever asked has gone; the statement was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One statement and what it may see."""
+
+    sql: str
+    parameters: Sequence[Any] | Mapping[str, Any] | None = None
+    """JSON values for ``?`` or ``$name``."""
+    tenant: str | None = None
+    """Only this tenant's rows exist for the statement; None shows all tenants."""
+    as_of: AsOf | None = None
+    """An earlier moment, or table versions."""
+    hidden: frozenset[str] = frozenset()
+    """Tables that do not exist for the statement, and the views over them."""
+    describe: bool = False
+    """Only the schema of the result is asked for; parameters are taken as null."""
+
+
 def query_untrusted(
     lake: "Lake",
     sql: str,
     *,
-    parameters: Sequence[Any] | None = None,
+    parameters: Sequence[Any] | Mapping[str, Any] | None = None,
     tenant: str | None = None,
+    as_of: AsOf | None = None,
     limits: Limits | None = None,
 ) -> SandboxResult:
-    """Run one SELECT of a stranger over the lake.
+    """Run one SELECT of a stranger over the lake and return its rows.
 
     Args:
-        lake: a local lake.
+        lake: the lake.
         sql: one SELECT statement.
-        parameters: JSON values for ``?``.
+        parameters: JSON values for ``?`` or ``$name``.
         tenant: only this tenant's rows exist for the statement; None shows all tenants.
+        as_of: an earlier moment, or table versions.
         limits: what the statement may use.
 
     Raises:
@@ -73,22 +109,45 @@ def query_untrusted(
         QueryTimeoutError: the deadline passed.
         RetryableError: memory ran out, or files went away while reading.
     """
+    question = Question(sql, parameters, tenant, as_of)
+    with open_untrusted(lake, question, limits=limits) as answer:
+        table = pa.Table.from_batches(list(answer), answer.schema)
+        return SandboxResult(table, answer.truncated)
+
+
+def open_untrusted(
+    lake: "Lake",
+    question: Question,
+    *,
+    limits: Limits | None = None,
+    process: "subprocess.Popen[bytes] | None" = None,
+    gone: Callable[[], bool] | None = None,
+) -> "Answer":
+    """Ask and return the answer, whose schema is known and whose rows are still to be read.
+
+    Args:
+        lake: the lake.
+        question: the statement and what it may see.
+        limits: what it may use.
+        process: from :func:`start_worker`, when one was started before its time.
+        gone: tells that nobody waits for the answer any more.
+
+    Raises:
+        QueryError: the SQL is wrong or not a single SELECT, or asks for what it may not.
+        QueryTimeoutError: the deadline passed.
+        RetryableError: memory ran out, or files went away while reading.
+    """
     bounds = limits or Limits()
-    snapshot = lake.snapshot() if tenant is None else lake.tenant_snapshot(tenant)
-    request = json.dumps(
-        {
-            "sql": sql,
-            "parameters": list(parameters or ()),
-            "files": {name: list(paths) for name, paths in snapshot.files.items()},
-            "evolved": sorted(snapshot.evolved),
-            "limits": asdict(bounds),
-        }
-    ).encode()
-    return _decode(_run(request, bounds), bounds)
+    try:
+        request = json.dumps(_request(lake, question, bounds), allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise QueryError(f"a parameter is no JSON value: {error}") from error
+    return Answer(process or start_worker(), request + b"\n", bounds, gone or (lambda: False))
 
 
-def _run(request: bytes, limits: Limits) -> bytes:
-    process = subprocess.Popen(
+def start_worker() -> "subprocess.Popen[bytes]":
+    """Start a process that waits for one question; without one it ends when its input closes."""
+    return subprocess.Popen(
         [sys.executable, "-m", "lakehouse.sandbox_worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -97,25 +156,168 @@ def _run(request: bytes, limits: Limits) -> bytes:
         env=_environment(),
         start_new_session=True,
     )
-    try:
-        answer, _ = process.communicate(request, timeout=limits.seconds)
-    except subprocess.TimeoutExpired:
-        raise QueryTimeoutError(
-            f"the query was stopped after {limits.seconds:g} s; narrow it (a tenant, a day, fewer "
-            "columns) or raise the limit"
-        ) from None
-    finally:
-        _end(process)
-    return answer
+
+
+class Answer:
+    """The answer to one question; leaving it (``with``) kills its process.
+
+    Iterating yields record batches and raises what went wrong on the way, so that rows which
+    stop early are never taken for all of them.
+    """
+
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        request: bytes,
+        limits: Limits,
+        gone: Callable[[], bool],
+    ) -> None:
+        self._process = process
+        self._limits = limits
+        self._gone = gone
+        self._stopped: type[WorkError] | None = None
+        self._over = threading.Event()
+        self.rows = 0
+        """Rows that were read so far."""
+        self.bytes = 0
+        """Bytes of them in memory."""
+        self.truncated = False
+        """True when the limit of rows cut the result; known at its end."""
+        self.schema: pa.Schema = pa.schema([])
+        self.tables: tuple[str, ...] = ()
+        """What the statement named after FROM and JOIN."""
+        self.parameters: tuple[str, ...] = ()
+        """Names of the statement's parameters."""
+        self.confined: tuple[str, ...] = ()
+        """Which of the kernel's fences held."""
+        threading.Thread(target=self._watch, name="query deadline", daemon=True).start()
+        try:
+            self._begin(request)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, request: bytes) -> None:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise TypeError("a query's process has pipes")
+        with suppress(BrokenPipeError):
+            stdin.write(request)
+            stdin.flush()
+        line = stdout.readline()
+        if not line.endswith(b"\n"):
+            raise self._broken()
+        header = json.loads(line)
+        if header["status"] != "rows":
+            raise self._refusal(header)
+        self.tables = tuple(header["tables"])
+        self.parameters = tuple(header["parameters"])
+        self.confined = tuple(header["confined"])
+        try:
+            self._reader = pa.ipc.open_stream(stdout)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise self._broken() from error
+        self.schema = self._reader.schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while True:
+            try:
+                batch, metadata = self._reader.read_next_batch_with_custom_metadata()
+            except (StopIteration, pa.ArrowInvalid, OSError) as error:
+                raise self._broken() from error
+            if metadata is not None and _END in metadata:
+                end = json.loads(metadata[_END])
+                if end["status"] != "done":
+                    raise self._refusal(end)
+                self.truncated = bool(end["truncated"])
+                return
+            self.rows += batch.num_rows
+            self.bytes += batch.nbytes
+            yield batch
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process; rows that were not read are gone."""
+        self._over.set()
+        _end(self._process)
+
+    def _watch(self) -> None:
+        due = time.monotonic() + self._limits.seconds
+        while not self._over.wait(min(_LOOK_SECONDS, max(0.0, due - time.monotonic()))):
+            if self._gone():
+                self._stopped = QueryCancelledError
+            elif time.monotonic() >= due:
+                self._stopped = QueryTimeoutError
+            else:
+                continue
+            self._process.kill()
+            return
+
+    def _refusal(self, end: Mapping[str, Any]) -> Exception:
+        if end["status"] == "retry":
+            return RetryableError(end["message"])
+        return QueryError(end["message"])
+
+    def _broken(self) -> Exception:
+        """Return why the process stopped speaking."""
+        if self._stopped is QueryTimeoutError:
+            return QueryTimeoutError(
+                f"the query was stopped after {self._limits.seconds:g} s; narrow it (a tenant, a "
+                "day, fewer columns) or raise the limit"
+            )
+        if self._stopped is not None:
+            return self._stopped("the query was stopped: nobody waits for its answer")
+        return RetryableError(
+            f"the query's process ended without an answer; it probably needed more than "
+            f"{self._limits.memory_mib} MiB: select fewer columns or rows, or raise the limit"
+        )
+
+
+def _request(lake: "Lake", question: Question, limits: Limits) -> dict[str, Any]:
+    snapshot = lake.snapshot_for(question.tenant, question.as_of, hidden=question.hidden)
+    parameters = question.parameters
+    if parameters is not None and not isinstance(parameters, Mapping):
+        parameters = list(parameters)
+    return {
+        "sql": question.sql,
+        "parameters": parameters,
+        "describe": question.describe,
+        "files": _addresses(snapshot, lake.location.root),
+        "root": lake.location.root,
+        "location": None
+        if snapshot.location is None
+        else {"root": lake.location.root, "options": dict(lake.location.options)},
+        "evolved": sorted(snapshot.evolved),
+        "limits": asdict(limits),
+    }
+
+
+def _addresses(snapshot: Snapshot, root: str) -> dict[str, list[str]]:
+    if snapshot.location is not None:
+        return {name: list(paths) for name, paths in snapshot.files.items()}
+    return {
+        name: [os.path.relpath(path, root) for path in paths]
+        for name, paths in snapshot.files.items()
+    }
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
     process.wait()
     for stream in (process.stdin, process.stdout):
         if stream is not None:
-            stream.close()
+            with suppress(OSError):
+                stream.close()
 
 
 def _environment() -> Mapping[str, str]:
@@ -125,21 +327,5 @@ def _environment() -> Mapping[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "LC_ALL": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
     }
-
-
-def _decode(answer: bytes, limits: Limits) -> SandboxResult:
-    head, newline, body = answer.partition(b"\n")
-    if not newline:
-        raise RetryableError(
-            f"the query's process ended without an answer; it probably needed more than "
-            f"{limits.memory_mib} MiB: select fewer columns or rows, or raise the limit"
-        )
-    header = json.loads(head)
-    match header["status"]:
-        case "rows":
-            return SandboxResult(pa.ipc.open_stream(body).read_all(), header["truncated"])
-        case "retry":
-            raise RetryableError(header["message"])
-        case _:
-            raise QueryError(header["message"])

@@ -49,7 +49,23 @@ class Files:
         """
         return self._lake.as_snapshot({name: self._files_at(name, as_of) for name in TABLES})
 
-    def _files_at(self, name: str, as_of: AsOf) -> tuple[str, ...]:
+    def visible(self, tenant: str | None, as_of: AsOf | None, hidden: frozenset[str]) -> Snapshot:
+        """Return the files of the tables and of the tenant that a reader may see."""
+        names = [
+            name
+            for name, spec in reversed(TABLES.items())
+            if name not in hidden and (tenant is None or "tenant_id" in spec.partition_by)
+        ]
+        return self._lake.as_snapshot({name: self._of(name, tenant, as_of) for name in names})
+
+    def _of(self, name: str, tenant: str | None, as_of: AsOf | None) -> tuple[str, ...]:
+        if as_of is not None:
+            return self._files_at(name, as_of, tenant)
+        if tenant is None:
+            return self.of(name)
+        return active_files(self._lake.table(name), tenant=tenant)
+
+    def _files_at(self, name: str, as_of: AsOf, tenant: str | None = None) -> tuple[str, ...]:
         handle = self._lake.fresh(name)
         try:
             if isinstance(as_of, Mapping):
@@ -64,7 +80,7 @@ class Files:
                 f"table {name} has no version for {as_of}: {error}. Its log keeps 30 days; "
                 "`headrace lake status` shows how far back it goes"
             ) from error
-        return active_files(handle)
+        return active_files(handle, tenant=tenant)
 
 
 def active_files(handle: DeltaTable, *, tenant: str | None = None) -> tuple[str, ...]:

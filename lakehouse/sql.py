@@ -5,7 +5,8 @@ reading the bare Parquet files costs. ``Session`` is for trusted SQL of this pro
 strangers goes through :mod:`lakehouse.sandbox`, which runs the same session locked down.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,9 @@ SETTINGS: dict[str, Any] = {
     "python_enable_replacements": False,
     "autoload_known_extensions": False,
     "autoinstall_known_extensions": False,
+    # Its threads read ahead; a query that ends early (LIMIT, an error) may then wait for ever
+    # (duckdb/duckdb#23885). From a local disk they gain nothing.
+    "async_threads": 0,
 }
 
 
@@ -44,8 +48,27 @@ class Snapshot:
 class Session:
     """One DuckDB connection on which tables and views of a snapshot are bound."""
 
-    def __init__(self, snapshot: Snapshot, *, settings: Mapping[str, Any] | None = None) -> None:
-        self._connection = connect(settings)
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        connection: Any = None,
+        catalog: str | None = None,
+        only: Collection[str] | None = None,
+    ) -> None:
+        """Bind a snapshot.
+
+        Args:
+            snapshot: the files.
+            connection: an empty DuckDB; None makes one.
+            catalog: name of the database that the tables stand in, for clients that show it.
+            only: tables and views that will be asked for, when that is known; None binds all.
+        """
+        self._only = None if only is None else with_dependencies(only)
+        self._connection = connection or connect()
+        if catalog is not None:
+            self._connection.execute(f"ATTACH ':memory:' AS {catalog}")
+            self._connection.execute(f"USE {catalog}")
         self._bound: dict[str, tuple[str, ...]] = {}
         self.bind(snapshot)
 
@@ -54,8 +77,10 @@ class Session:
         first = not self._bound
         for name, files in snapshot.files.items():
             wanted = tuple(files)
+            if self._only is not None and name not in self._only:
+                continue
             if self._bound.get(name) != wanted:
-                with _explained():
+                with explained():
                     self._bind_table(TABLES[name], wanted, snapshot)
                 self._bound[name] = wanted
         if first:
@@ -76,6 +101,8 @@ class Session:
 
     def _bind_views(self) -> None:
         for view in VIEWS:
+            if self._only is not None and view.name not in self._only:
+                continue
             try:
                 self._connection.execute(f"CREATE OR REPLACE VIEW {view.name} AS {view.sql}")
             except duckdb.CatalogException:
@@ -92,7 +119,7 @@ class Session:
             QueryError: the SQL is wrong.
             RetryableError: files went away while reading (compaction and vacuum), or memory ran out.
         """
-        with _explained():
+        with explained():
             return rows_of(self._connection, sql, parameters)
 
     @property
@@ -105,8 +132,20 @@ class Session:
         self._connection.close()
 
 
+def with_dependencies(names: Collection[str]) -> frozenset[str]:
+    """Return tables and views with all that the views among them stand on."""
+    found = set(names)
+    for view in reversed(VIEWS):  # each stands on what comes before it
+        if view.name in found:
+            found.update(_NAME.findall(view.sql))
+    return frozenset(found)
+
+
+_NAME = re.compile(r"[a-z_]+")
+
+
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
     """Turn DuckDB's errors into ours."""
     try:
         yield
@@ -143,7 +182,10 @@ def rows_of(
 ) -> pa.Table:
     """Run one statement and return its rows; a statement without rows gives an empty table."""
     relation = connection.sql(sql, params=parameters)
-    return pa.table({}) if relation is None else _stock_types(relation.to_arrow_table())
+    if relation is None:
+        return pa.table({})
+    table = relation.to_arrow_table()
+    return table.cast(stock_types(table.schema))
 
 
 def literal(text: str) -> str:
@@ -205,10 +247,9 @@ def _duckdb_type(kind: pa.DataType) -> str:
     return names[str(kind)]
 
 
-def _stock_types(table: pa.Table) -> pa.Table:
-    """Return string views as plain strings, which every Arrow consumer reads."""
-    fields = [pa.field(f.name, _stock(f.type), f.nullable) for f in table.schema]
-    return table.cast(pa.schema(fields))
+def stock_types(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with string views as plain strings, which every Arrow consumer reads."""
+    return pa.schema([pa.field(f.name, _stock(f.type), f.nullable) for f in schema])
 
 
 def _stock(kind: pa.DataType) -> pa.DataType:

@@ -1,16 +1,25 @@
 """Strangers' SQL reads the lake, and neither files, network, settings nor more than its share."""
 
 import os
+import platform
 import time
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from governance.records import GovernedBatch
 from lakehouse.lake import Lake
-from lakehouse.sandbox import Limits, QueryTimeoutError, query_untrusted
-from lakehouse.sandbox_worker import lock, refuse_all_but_select
+from lakehouse.sandbox import (
+    Limits,
+    QueryCancelledError,
+    QueryTimeoutError,
+    Question,
+    open_untrusted,
+    query_untrusted,
+)
+from lakehouse.sandbox_worker import lock
 from lakehouse.sql import QueryError, Session
 from tests.lakehouse import make
 from trajectory.errors import RetryableError
@@ -37,6 +46,8 @@ def test_rows_come_back_with_their_types(lake: Lake) -> None:
 def test_results_are_cut_at_the_limit_of_rows_and_refused_at_that_of_bytes(lake: Lake) -> None:
     found = query_untrusted(lake, "SELECT * FROM range(100)", limits=Limits(rows=10))
     assert (found.table.num_rows, found.truncated) == (10, True)
+    exact = query_untrusted(lake, "SELECT * FROM range(10)", limits=Limits(rows=10))
+    assert (exact.table.num_rows, exact.truncated) == (10, False)
     with pytest.raises(QueryError, match="larger than 1 MiB"):
         query_untrusted(
             lake, "SELECT repeat('x', 1000) FROM range(5000)", limits=Limits(result_mib=1)
@@ -44,33 +55,30 @@ def test_results_are_cut_at_the_limit_of_rows_and_refused_at_that_of_bytes(lake:
 
 
 FILE_ATTACKS = [
-    "SELECT * FROM read_text('/etc/passwd')",
-    "SELECT * FROM read_blob('/proc/self/environ')",
-    "SELECT * FROM '/etc/passwd'",
-    "SELECT * FROM glob('/etc/*')",
-    "SELECT * FROM read_parquet('{lake}/**/*.parquet')",
-    "SELECT * FROM read_text('{lake}/steps/_delta_log/00000000000000000000.json')",
+    "SELECT * FROM '../../../../../etc/passwd'",
+    "SELECT * FROM '{lake}/**/*.parquet'",
     "SELECT * FROM 'http://127.0.0.1:1/x.parquet'",
     "SELECT 1) LIMIT 1; DROP VIEW steps; SELECT * FROM (SELECT 1",
     "SELECT * FROM query('COPY (SELECT 1) TO ''{lake}/stolen''')",
 ]
 
-STATEMENTS = [
+PAST_THE_FIRST_WALL = [
     "COPY (SELECT 1) TO '/tmp/stolen'",
     "SET memory_limit = '100GB'",
-    "PRAGMA enable_external_access = true",
+    "SET allowed_paths = ['/etc/passwd']",
     "RESET lock_configuration",
     "ATTACH '/tmp/x.db'",
     "INSTALL httpfs",
     "LOAD httpfs",
-    "CREATE TABLE t AS SELECT 1",
-    "CREATE SECRET (TYPE s3)",
-    "DROP VIEW steps",
-    "EXPLAIN ANALYZE COPY (SELECT 1) TO '/tmp/stolen'",
-    "SELECT 1; SELECT 2",
-    "CALL pragma_database_size()",
-    "",
-    "SELEC",
+    "CREATE PERSISTENT SECRET (TYPE s3)",
+    "EXPORT DATABASE '/tmp/x'",
+    "SELECT * FROM read_text('/etc/passwd')",
+    "SELECT * FROM read_csv('/proc/self/environ')",
+    "SELECT * FROM glob('/*')",
+    "SELECT * FROM duckdb_secrets()",
+    "SELECT * FROM query('SELECT * FROM read_text(''/etc/passwd'')')",
+    "SELECT * FROM 'http://127.0.0.1:1/x.parquet'",
+    "SELECT * FROM enable_logging(storage => 'file')",
 ]
 
 
@@ -81,22 +89,15 @@ def test_attacks_on_files_and_network_are_refused(lake: Lake, sql: str) -> None:
     assert not (lake.location.folder / "stolen").exists()
 
 
-@pytest.mark.parametrize("sql", STATEMENTS)
-def test_only_a_single_select_is_let_through(sql: str) -> None:
-    with pytest.raises(QueryError):
-        refuse_all_but_select(sql)
-
-
 def test_the_lock_holds_even_for_statements_that_are_not_let_through(lake: Lake) -> None:
     files = lake.snapshot().files
     session = Session(lake.snapshot())
     lock(session.connection, files)
     own = files["steps"][0]
     before = Path(own).read_bytes()
-    for sql in [*STATEMENTS[:7], f"COPY (SELECT 1 AS a) TO '{own}'", "EXPORT DATABASE '/tmp/x'"]:
-        if not sql.startswith("PRAGMA"):
-            with pytest.raises(duckdb.Error):
-                session.connection.execute(sql)
+    for sql in [*PAST_THE_FIRST_WALL, f"COPY (SELECT 1 AS a) TO '{own}'"]:
+        with pytest.raises(duckdb.Error):
+            session.connection.execute(sql).fetchall()
     assert Path(own).read_bytes() == before
     assert session.query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [3]
 
@@ -107,28 +108,87 @@ def test_a_tenant_sees_its_own_rows_only(lake: Lake) -> None:
     assert query_untrusted(lake, sql).table.num_rows == 2
     foreign = next(f for f in lake.snapshot().files["steps"] if "tenant_id=acme" in f)
     with pytest.raises(QueryError, match="Cannot access file"):
-        query_untrusted(lake, f"SELECT * FROM read_parquet('{foreign}')", tenant="rival")  # noqa: S608
+        query_untrusted(lake, f"SELECT * FROM '{foreign}'", tenant="rival")  # noqa: S608
     with pytest.raises(QueryError, match="runs"):
         query_untrusted(lake, "SELECT * FROM runs", tenant="rival")
     own = query_untrusted(lake, "SELECT count(*) AS n FROM eligible_steps", tenant="acme")
     assert own.table["n"].to_pylist() == [2]
 
 
-def test_a_query_without_end_is_killed(lake: Lake) -> None:
+def test_rows_that_break_off_are_an_error_not_a_short_answer(lake: Lake) -> None:
+    sql = "SELECT if(range < 50000, range, error('late')::INT) AS a FROM range(60000)"
+    with (
+        open_untrusted(lake, Question(sql), limits=Limits(threads=1)) as answer,
+        pytest.raises(QueryError, match="late"),
+    ):
+        list(answer)
+
+
+def test_who_has_gone_is_not_worked_for(lake: Lake) -> None:
     begun = time.monotonic()
-    with pytest.raises(QueryTimeoutError, match="stopped after 2 s"):
-        query_untrusted(
-            lake,
-            "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b",
-            limits=Limits(seconds=2),
-        )
-    assert time.monotonic() - begun < 4
+    with pytest.raises(QueryCancelledError):
+        open_untrusted(lake, Question(ENDLESS[0]), gone=lambda: time.monotonic() - begun > 0.5)
+    assert time.monotonic() - begun < 5
 
 
-def test_memory_is_limited(lake: Lake) -> None:
-    hungry = "SELECT list(a.range) FROM range(200000000) a"
-    with pytest.raises(RetryableError, match=r"memory|MiB"):
-        query_untrusted(lake, hungry, limits=Limits(memory_mib=100))
+def test_a_schema_costs_no_rows(lake: Lake) -> None:
+    sql = "SELECT trajectory_id, ?::INT AS a FROM steps WHERE app_id = ?"
+    with open_untrusted(lake, Question(sql, describe=True)) as answer:
+        assert answer.schema.names == ["trajectory_id", "a"]
+        assert (list(answer), answer.parameters) == ([], ("1", "2"))
+
+
+def test_the_kernels_fence_is_up_and_the_answer_tells_nothing_of_the_machine(lake: Lake) -> None:
+    with open_untrusted(lake, Question("SELECT sql FROM duckdb_views()")) as answer:
+        text = str(pa.Table.from_batches(list(answer)).to_pylist())
+    assert "steps/tenant_id=" in text
+    assert lake.location.root not in text
+    if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
+        assert "seccomp" in answer.confined
+
+
+def test_hidden_tables_and_earlier_versions(lake: Lake) -> None:
+    with pytest.raises(QueryError, match="tokens"):
+        open_untrusted(lake, Question("SELECT * FROM tokens", hidden=frozenset({"tokens"})))
+    before = query_untrusted(lake, "SELECT count(*) AS n FROM steps", as_of={"steps": 1})
+    assert before.table["n"].to_pylist() == [2]
+
+
+ENDLESS = [
+    "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b",
+    "SELECT count(*) FROM generate_series(1, 1000000000000) WHERE generate_series % 7 = 0",
+    "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t",
+    "SELECT sum(len(regexp_replace(repeat('a', 100000), '(a|aa)+', 'b', 'g'))) FROM range(1000000)",
+]
+HUNGRY = [
+    "SELECT list(a.range) FROM range(200000000) a",
+    "SELECT repeat('x', 2000000000) AS a",
+    "SELECT len(repeat(repeat('x', 1000000), 100000)) AS a",
+    "SELECT list_resize([1], 1000000000) AS a",
+    "SELECT array_agg(DISTINCT md5(range::VARCHAR)) FROM range(30000000)",
+    "SELECT * FROM range(1000000000) ORDER BY random()",
+    "SELECT string_agg(repeat('ab', 100000), '') FROM range(100000)",
+    "WITH RECURSIVE t AS (SELECT 'x' AS a UNION ALL SELECT a || a FROM t) SELECT max(len(a)) FROM t",
+]
+
+
+@pytest.mark.parametrize(
+    "sql", [ENDLESS[0], *(pytest.param(q, marks=pytest.mark.slow) for q in ENDLESS[1:])]
+)
+def test_time_is_limited(lake: Lake, sql: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises((QueryTimeoutError, RetryableError)):
+        query_untrusted(lake, sql, limits=Limits(memory_mib=100, seconds=2))
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize(
+    "sql", [HUNGRY[0], *(pytest.param(q, marks=pytest.mark.slow) for q in HUNGRY[1:])]
+)
+def test_memory_is_limited(lake: Lake, sql: str) -> None:
+    bounds = Limits(memory_mib=100, seconds=4, result_mib=64)
+    with pytest.raises((RetryableError, QueryError, QueryTimeoutError)):
+        query_untrusted(lake, sql, limits=bounds)
 
 
 def test_the_process_inherits_no_secrets(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ def with_dependencies(names: Collection[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-_NAME = re.compile(r"[a-z_]+")
+_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 @contextmanager

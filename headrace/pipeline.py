@@ -8,8 +8,7 @@ from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
 from lakehouse.lake import Lake
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
-from trajectory.dialects import read_calls
-from trajectory.exchange import Exchange, Feedback
+from trajectory.carried import read_records
 from trajectory.signals import harvest
 
 
@@ -67,9 +66,7 @@ class Pipeline:
         number, cursor = self._checkpoint.batch + 1, batch.cursor.to_json()
         self._checkpoints.announce(self._checkpoint, PendingBatch(number, cursor))
         assembler, self._assembler = self._assembler or self._saved_assembler(), None
-        exchanges = [record for record in batch.records if isinstance(record, Exchange)]
-        calls = [call for exchange in exchanges for call in read_calls(exchange)]
-        feedback = [record for record in batch.records if isinstance(record, Feedback)]
+        calls, feedback = read_records(batch.records)
         assembly = assembler.assemble(calls, feedback)
         harvested = replace(assembly, feedback=(*assembly.feedback, *harvest(assembly)))
         governed = self._governor().judge(harvested)

@@ -1,4 +1,4 @@
-"""The gateway's own API on the base-URL port: feedback and health."""
+"""The gateway's own API on the base-URL port: feedback, trace exports and health."""
 
 import json
 import time
@@ -10,16 +10,21 @@ from proxy.answers import Answer, Reason, Shape, answer
 from proxy.capture import Recorder, new_exchange_id
 from proxy.config import ENDPOINT_PREFIX
 from proxy.counters import Counters
-from proxy.credentials import presented_key
+from proxy.credentials import Fingerprints, presented_key
 from proxy.feedback import FeedbackError, FeedbackItem, read_feedback_items
 from proxy.identity import KeyRegistry
 from proxy.spool import RecordKind, SpoolUnavailableError, records
+from proxy.traces import Traces
 from trajectory.canonical import JsonValue
 from trajectory.exchange import ClientIdentity
+from trajectory.telemetry.calls import TRACES_PATH
 
 FEEDBACK_PATH = f"{ENDPOINT_PREFIX}v1/feedback"
 HEALTH_PATH = f"{ENDPOINT_PREFIX}v1/health"
 MAX_BODY_BYTES = 4 * 1024 * 1024
+
+_PREFIX = ENDPOINT_PREFIX.encode()
+_TRACES = TRACES_PATH.encode()
 
 
 def _json(status: int, value: JsonValue) -> Answer:
@@ -32,12 +37,22 @@ def _problem(status: int, text: str) -> Answer:
     return _json(status, {"error": {"message": text, "type": "invalid_request_error"}})
 
 
+def is_endpoint(path: bytes) -> bool:
+    """Tell whether the gateway answers this path itself."""
+    return path.startswith(_PREFIX) or path.partition(b"?")[0] == _TRACES
+
+
 class Endpoints:
     """Answers requests to the gateway itself."""
 
     def __init__(
-        self, registry: KeyRegistry, recorder: Recorder | None, counters: Counters
+        self,
+        registry: KeyRegistry,
+        recorder: Recorder | None,
+        counters: Counters,
+        fingerprints: Fingerprints,
     ) -> None:
+        self._traces = Traces(recorder, counters, fingerprints)
         self._registry = registry
         self._recorder = recorder
         self._counters = counters
@@ -48,19 +63,24 @@ class Endpoints:
         method = flow.request.data.method
         if path == HEALTH_PATH:
             _reply(flow, _json(200, {"status": "ok"}))
-        elif path != FEEDBACK_PATH:
+        elif path not in (FEEDBACK_PATH, TRACES_PATH):
             _reply(flow, answer(Reason.NO_ROUTE, Shape.OPENAI))
         elif method != b"POST":
-            _reply(flow, _problem(405, "feedback is sent with POST"))
+            _reply(flow, _problem(405, f"{path} takes POST"))
         else:
             presented, _ = presented_key(flow.request.headers.fields)
             client = self._registry.authenticate(presented)
             if client is None:
                 self._counters.refusals[Reason.NO_KEY] += 1
                 _reply(flow, answer(Reason.NO_KEY, Shape.OPENAI))
+            elif path == TRACES_PATH:
+                return self._take_traces(flow, client)
             else:
                 return self._feedback(flow, client)
         return None
+
+    async def _take_traces(self, flow: http.HTTPFlow, client: ClientIdentity) -> None:
+        _reply(flow, await self._traces.take(flow.request, client))
 
     async def _feedback(self, flow: http.HTTPFlow, client: ClientIdentity) -> None:
         """Take feedback; it is on the disk before the client hears that it was accepted."""

@@ -13,10 +13,9 @@ from mitmproxy import connection, http, tcp
 from proxy.admission import Admission, Admitted, Mode, Refused, mode_of, named_host
 from proxy.answers import Reason, Shape, answer
 from proxy.capture import Capture, Level, Recorder, new_exchange_id
-from proxy.config import ENDPOINT_PREFIX
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints
-from proxy.endpoints import Endpoints
+from proxy.endpoints import Endpoints, is_endpoint
 from proxy.heads import content_length, may_be_huge
 from proxy.identity import UNKNOWN_CLIENT, KeyRegistry
 from proxy.limits import Budgets
@@ -32,7 +31,6 @@ _REFUSALS_KEPT_PER_SECOND = 50
 _KEPT_REFUSALS = frozenset(
     {Reason.NO_KEY, Reason.SPOOL_FULL, Reason.RATE, Reason.TOKENS, Reason.SESSION_STEPS}
 )
-_ENDPOINTS = ENDPOINT_PREFIX.encode()
 _HELD_BYTES = 1024 * 1024
 """Responses of durable routes up to this length are held back whole until they are on the disk."""
 
@@ -110,7 +108,7 @@ class Gate:
 
     def _admit(self, flow: http.HTTPFlow) -> None:
         request = flow.request
-        if request.data.path.startswith(_ENDPOINTS) and mode_of(flow.client_conn) == "base_url":
+        if is_endpoint(request.data.path) and mode_of(flow.client_conn) == "base_url":
             if may_be_huge(request.headers.fields):
                 flow.kill()  # type: ignore[no-untyped-call]
             flow.metadata["headrace_endpoint"] = True

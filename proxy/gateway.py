@@ -192,7 +192,7 @@ class Gateway:
         return Gate(
             admission,
             router=self._router,
-            endpoints=Endpoints(registry, self._recorder, self.counters),
+            endpoints=Endpoints(registry, self._recorder, self.counters, self._fingerprints),
             registry=registry,
             budgets=self._budgets,
             recorder=self._recorder,

@@ -13,6 +13,8 @@ SESSION_SOURCES = (
     "header:x-headrace-session",
     "url",
     "client:conversation",
+    "client:gen_ai.conversation.id",
+    "client:session.id",
     "client:metadata.session_id",
     "client:metadata.user_id",
     "client:x-claude-code-session-id",

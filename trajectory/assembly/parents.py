@@ -36,8 +36,11 @@ class Question:
 
     def fits(self, step: StepNode) -> bool:
         """Tell whether a step may be the parent or an earlier attempt."""
-        inside = self.trajectory_id is None or step.trajectory_id == self.trajectory_id
-        return inside and step.started <= self.started
+        return self.is_inside(step) and step.started <= self.started
+
+    def is_inside(self, step: StepNode) -> bool:
+        """Tell whether a step is where the call may belong."""
+        return self.trajectory_id is None or step.trajectory_id == self.trajectory_id
 
 
 def find_parent(index: StateIndex, maker: Fingerprinter, question: Question) -> StepNode | None:
@@ -141,6 +144,7 @@ def find_failed_attempt(
         step
         for step in _same_context(index, question, parent)
         if step.failure
+        and question.fits(step)
         and not step.claimed
         and question.started - step.ended <= RETRY_WINDOW_SECONDS
         and _may_repeat(question, step)
@@ -178,12 +182,15 @@ def find_unseen_answer(
 ) -> StepNode | None:
     """Return the attempt that was answered in full although the client asks again.
 
-    Either the SDK counts a repetition, or the very same response came twice.
+    Either the SDK counts a repetition, or the very same response came twice. Of these the one
+    stored before may have begun later: the span around a call begins before its request.
     """
 
     def matches(step: StepNode) -> bool:
         if response is not None and step.response == response:
             return True
+        if step.started > question.started:
+            return False
         repeated = question.retry > 0 and step.retry == question.retry - 1
         return repeated and step.children == 0 and step.request == question.print.request
 
@@ -200,4 +207,4 @@ def find_unseen_answer(
 def _same_context(index: StateIndex, question: Question, parent: StepNode | None) -> list[StepNode]:
     parent_id = None if parent is None else parent.step_id
     steps = index.by_context.get(shorten(question.print.loose[-1]), [])
-    return [step for step in steps if question.fits(step) and step.parent_id == parent_id]
+    return [step for step in steps if question.is_inside(step) and step.parent_id == parent_id]

@@ -1,0 +1,29 @@
+"""Everything that a spool carries, read: exchanges of any kind as calls, and feedback from all of them."""
+
+from collections.abc import Iterable, Sequence
+
+from trajectory.call import Call
+from trajectory.dialects import read_calls
+from trajectory.exchange import Exchange, Feedback, SpoolRecord
+from trajectory.telemetry.calls import is_export, read_export
+
+
+def read_records(records: Iterable[SpoolRecord]) -> tuple[Sequence[Call], Sequence[Feedback]]:
+    """Return the calls and the feedback in records, in their order; never raises."""
+    calls: list[Call] = []
+    feedback: list[Feedback] = []
+    for record in records:
+        if isinstance(record, Feedback):
+            feedback.append(record)
+            continue
+        found, judged = _read(record)
+        calls += found
+        feedback += judged
+    return calls, feedback
+
+
+def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
+    return read_export(exchange) if is_export(exchange) else (read_calls(exchange), ())
+
+
+__all__ = ["read_records"]

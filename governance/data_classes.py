@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 _CLASSES: dict[str, tuple[str, ...]] = {
-    "identity": ("PERSON", "USERNAME", "DATE_OF_BIRTH", "ORGANIZATION"),
-    "contact": ("EMAIL_ADDRESS", "PHONE_NUMBER", "STREET_ADDRESS", "URL"),
+    "identity": ("PERSON", "USERNAME", "DATE_OF_BIRTH", "AGE", "ORGANIZATION"),
+    "contact": ("EMAIL_ADDRESS", "PHONE_NUMBER", "STREET_ADDRESS", "URL", "PERSONAL_URL"),
     "financial": ("CREDIT_CARD", "IBAN_CODE", "BANK_ACCOUNT", "US_BANK_NUMBER", "CRYPTO"),
     "government_id": ("US_SSN", "US_ITIN", "US_PASSPORT", "US_DRIVER_LICENSE"),
     "health": ("UK_NHS", "MEDICAL_LICENSE", "MEDICAL_RECORD"),
     "network": ("IP_ADDRESS", "MAC_ADDRESS"),
-    "location": ("LOCATION", "ADDRESS"),
+    "location": ("LOCATION", "RESIDENCE", "POSTCODE", "ADDRESS"),
     "credential": (
         "API_KEY",
         "PASSWORD",

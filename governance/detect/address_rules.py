@@ -76,7 +76,7 @@ ADDRESSES = (
     Rule(
         "military_address",
         "STREET_ADDRESS",
-        r"\b(?:PSC \d{1,5},? Box \d{1,6}|Unit \d{1,6} Box \d{1,6}|US[NCSAV]{1,3} [A-Z\xc0-\xde][\w\xe0-\xff]{2,20})\s{1,3}(?:[AFD]PO) A[AEP] \d{5}",
+        r"\b(?:PSC \d{1,5},? Box \d{1,6}|Unit \d{1,6} Box \d{1,6}|US[A-Z]{1,3} [A-Z\xc0-\xde][\w\xe0-\xff]{2,20})\s{1,3}(?:[AFD]PO) A[AEP] \d{5}",
         0.9,
         ignore_case=False,
         needs=(b"apo", b"fpo", b"dpo"),

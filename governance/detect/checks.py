@@ -70,9 +70,36 @@ def ip_address(value: str) -> bool:
         address = ipaddress.ip_interface(value.partition("%")[0]).ip
     except ValueError:
         return False
-    if address.is_unspecified or address in _NOBODY:
+    if address.is_unspecified or address in _NOBODY or _network(value, address):
         return False
     return address.version == 4 or value.count(":") >= 3 or len(value.replace(":", "")) >= 5
+
+
+_DOCUMENTATION = tuple(
+    map(
+        ipaddress.ip_network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32")
+    )
+)
+
+
+def documentation(value: str) -> bool:
+    """Whether an address is set aside for examples in documents (RFC 5737, RFC 3849)."""
+    try:
+        address = ipaddress.ip_interface(value.partition("%")[0]).ip
+    except ValueError:
+        return False
+    return any(address in network for network in _DOCUMENTATION)
+
+
+def _network(value: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether this is a mask or a whole network, which is nobody's address."""
+    if address.version == 4 and value.startswith(("255.", "0.")):
+        return True
+    if "/" not in value:
+        return False
+    network = ipaddress.ip_interface(value.partition("%")[0]).network
+    wide = network.prefixlen <= (24 if address.version == 4 else 48)
+    return address == network.network_address and (wide or documentation(value))
 
 
 _NOBODY = frozenset(map(ipaddress.ip_address, ("127.0.0.1", "::1", "255.255.255.255")))
@@ -110,6 +137,17 @@ _PLACEHOLDER = re.compile(
 )
 
 
+_OBJECT = re.compile(
+    r"(?:os|self|this|cls|req|request|response|session|config|settings|args|ctx|context|process|"
+    r"options|params|data|event|env|app|user|current_user|sys|form|state|props)\."
+)
+
+
+def user_name(value: str) -> bool | None:
+    """False for a piece of a program (``os.environ``), else context decides."""
+    return False if _OBJECT.match(value) else None
+
+
 _CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")
 
 
@@ -117,7 +155,7 @@ def secret_value(value: str) -> bool:
     """Whether a value beside a secret's name looks like the secret itself and not like code."""
     if _PLACEHOLDER.match(value) or value.endswith(("(", "[", "{")) or _CALL.match(value):
         return False
-    has_digit = any(char.isdigit() for char in value)
+    has_digit = _has_digit(value)
     has_letter = any(char.isalpha() for char in value)
     if has_digit and has_letter:
         return len(set(value)) >= 4
@@ -129,7 +167,24 @@ def quoted_value(value: str) -> bool:
     """The same for a value in quotation marks, where a plain word may be the secret."""
     if _PLACEHOLDER.match(value) or " " in value.strip():
         return False
-    return len(set(value)) >= 4 and (value.isdigit() or secret_value(value))
+    return len(set(value)) >= 4 and (
+        value.isdigit() or secret_value(value) or _letters_at_random(value)
+    )
+
+
+_WORDS = re.compile(
+    r"[a-z]*(?:[A-Z][a-z]{2,}|My|Is|On|In|To|Id|Ok|By|Do|No|Up|At|Or|If|Of|As|[A-Z]{2,5}(?=[A-Z][a-z]|\Z))*\Z"
+)
+
+
+def _letters_at_random(value: str) -> bool:
+    """Whether letters change case as no words joined together do."""
+    return (
+        7 <= len(value) <= 64
+        and value.isalpha()
+        and value.isascii()
+        and not (value.islower() or value.isupper() or value.istitle() or _WORDS.match(value))
+    )
 
 
 def issued_token(value: str) -> bool:

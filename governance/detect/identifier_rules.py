@@ -119,7 +119,7 @@ IDENTIFIERS = (
     Rule(
         "date_of_birth",
         "DATE_OF_BIRTH",
-        r"\b(?:dob|d\.o\.b\.?|date[_ \-]of[_ \-]birth|birth[_ \-]?da(?:te|y)|born(?: on)?)[\"']?\s{0,2}(?:is|was|:|=)?\s{0,2}[\"']?((?:\d{1,4}[/.\-]\d{1,2}[/.\-]\d{1,4})|(?:\d{1,2}(?:st|nd|rd|th)? (?:of )?[a-z]{3,9},? \d{4})|(?:[a-z]{3,9}\.? \d{1,2}(?:st|nd|rd|th)?,? \d{4}))",
+        r"\b(?:dob|d\.o\.b\.?|date[_ \-]of[_ \-]birth|birth[_ \-]?da(?:te|y)|born(?: on)?)[\"']?[.,?]?\s{0,2}(?:is|was|it's|it is|:|=)?\s{0,2}[\"']?((?:\d{1,4}[/.\-]\d{1,2}[/.\-]\d{1,4})|(?:\d{1,2}(?:st|nd|rd|th)? (?:of )?[a-z]{3,9},? \d{4})|(?:[a-z]{3,9}\.? \d{1,2}(?:st|nd|rd|th)?,? \d{4}))",
         0.9,
         1,
         needs=(b"dob", b"d.o.b", b"birth", b"born"),
@@ -160,5 +160,6 @@ IDENTIFIERS = (
         1,
         needs=(b"user", b"login", b"handle", b"account"),
         right=r"\w(\[",
+        check=checks.user_name,
     ),
 )

@@ -8,7 +8,7 @@ from governance.detect.name_cues import NONE, STRONG, cue
 from governance.detect.view import TextView
 from governance.names.words import ambiguous_names, common, everyday, first_names, last_names
 
-_VERSION = "rules-2"
+_VERSION = "rules-3"
 
 _U = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0100-\u017f\u0370-\u03ff\u0400-\u042f"
 _PART = rf"(?:[{_U}](?:[^\W\d_]|['\-](?=[^\W\d_]))*[^\W\d_](?![\w])|[{_U}]\.(?:[{_U}]\.)*|[{_U}](?=[ \n,.;]|$))"
@@ -29,6 +29,45 @@ _AFTER = re.compile(
     r"(?:ask(?:ed|s|ing)?|said|says|wrote|writes|told|tells|sign(?:ed|s)?|call(?:ed|s)|wants|wanted|"
     r"lives|lived|works|worked|repl(?:ied|ies)|emailed|mailed|confirms|ordered|requested|joined|"
     r"bought|thinks|thought|knew|was born|picks? up|picked up|collect(?:s|ed)?)\b",
+)
+_SPEAKS = re.compile(
+    r"[ ,]{1,2}(?:shouted|said|says|asked|replied|answered|whispered|added|nodded|smiled|laughed|wrote|told|"
+    r"can I (?:please )?speak|could I (?:please )?speak|lives (?:on|at|in)|is from|was born)\b"
+)
+"""What follows a single word that only a person can be."""
+_SPEAKER = re.compile(
+    r"[ ]{0,2}:[ ]{0,2}[\"\u201c\u2018']|:[ ]{1,2}(?:What|Who|Why|How|I|You|Yes|No|Hi|Hello|Hey|Well|But|And|Oh)\b"
+)
+_AFTER_NAMED = re.compile(
+    r"\b(?:says|named (?:him|her|them)|starring|[Dd]irected [Bb]y:?|[Ww]ritten by|\bex-[A-Z]\w+|leave me|gender of)[ \t]{1,6}\Z"
+)
+_LOWER_CASE_NAME = re.compile(
+    r"(?i:\b(?:my|his|her|their|full|the|customer|patient|client)\s+(?:full |first |last )?name(?: is|'s|:)\s+)"
+    r"([^\W\d_A-Z]{2,20}(?: [^\W\d_A-Z]{2,20}){0,2})(?=\s*(?:[.,;!?\n]|and\b|but\b|\Z))"
+)
+_IN_CODE = re.compile(r"\A\w?\.(?=[^\W\d_]{3})|[^\W\d_](?:=|\(|\[)")
+_MONTHS = frozenset(
+    [
+        "Jan",
+        "Feb",
+        "Mar",
+        "Apr",
+        "May",
+        "Jun",
+        "Jul",
+        "Aug",
+        "Sep",
+        "Oct",
+        "Nov",
+        "Dec",
+        "Mon",
+        "Tue",
+        "Wed",
+        "Thu",
+        "Fri",
+        "Sat",
+        "Sun",
+    ]
 )
 _CLOSING = re.compile(
     r"(?im)^[ \t>*\-]*(?:.{0,60}[.!?,] )?(?:(?:kind|best|warm|many|with|yours?|warmest|kindest)?[ ]?(?:regards|wishes|thanks)|best|thanks(?: again| so much| a lot)?|thank you(?: (?:so|very) much)?|"
@@ -117,6 +156,11 @@ class NameRules:
                 start, end = self._trimmed(text, found.start(), found.end())
                 if start < end and end - start > 1:
                     yield start, end, 0.8, "signature"
+        if "name" in text:
+            for match in _LOWER_CASE_NAME.finditer(text):
+                words = match.group(1).split()
+                if not any(word in self._everyday for word in words):
+                    yield *match.span(1), 0.7, "told"
         if not text.isascii():
             for match in _OTHER_SCRIPT.finditer(text):
                 if cue(view.data, match.start()) != NONE:
@@ -179,6 +223,8 @@ class NameRules:
         if begin >= stop or stop - begin < 2:
             return
         words = [match.group().rstrip(".") for match in _WORD.finditer(text[begin:stop])]
+        if words[-1] in _MONTHS and sum(word in _MONTHS for word in text[start:end].split()) > 1:
+            return
         if begin != start:
             cued = cue(view.data, begin)
         known_first = self._is_first(words[0])
@@ -196,8 +242,25 @@ class NameRules:
             yield begin, stop, 0.75 if sure else 0.5, "list"
         elif len(words) > 1 and _AFTER.match(text, stop):
             yield begin, stop, 0.5, "verb"
-        elif known_first and len(words[0]) > 2:
+        elif (
+            known_first
+            and len(words[0]) > 2
+            and not _IN_CODE.search(text[max(0, begin - 2) : stop + 2])
+        ):
             yield begin, stop, 0.5, "list"
+        elif self._speaks(text, begin, stop, words):
+            yield begin, stop, 0.5, "verb"
+
+    def _speaks(self, text: str, begin: int, stop: int, words: list[str]) -> bool:
+        """Whether what stands around a capitalised word makes it somebody who speaks or is named."""
+        if words[0].lower() in self._common_words or words[0].isupper():
+            return False
+        if _SPEAKS.match(text, stop):
+            return True
+        line_begins = text[max(0, begin - 8) : begin].rstrip(" \t>*")[-1:] in ("", "\n")
+        if line_begins and _SPEAKER.match(text, stop):
+            return True
+        return _AFTER_NAMED.search(text, max(0, begin - 24), begin) is not None
 
     def _is_first(self, word: str) -> bool:
         plain = word if word.isascii() else word.translate(_LOOKALIKES)

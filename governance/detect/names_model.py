@@ -29,6 +29,7 @@ _SCORE = 0.6
 _CAPITALISED = re.compile(
     r"(?<![\w.@/\\#$-])[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f][\w'-]+(?![\w(\[=])"
 )
+_CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
 _SEGMENT = 320
 _CACHE_ENTRIES = 50_000
 _NOT_A_NAME = re.compile(r"[\d_(){}\[\]=/\\|<>@#$%^*;:\"`~+]")
@@ -168,7 +169,7 @@ class NamesModel:
             return
         if all(word.strip(".'").lower() in self._common for word in words):
             return
-        if entity == "PERSON" and not any(word[0].isupper() for word in words):
+        if entity == "PERSON" and not _may_be_a_person(words):
             return
         follows = text[start + len(stripped) : start + len(stripped) + 1]
         before = text[start - 1 : start] if start else ""
@@ -177,6 +178,15 @@ class NamesModel:
         ):
             return
         yield entity, start, start + len(stripped)
+
+
+def _may_be_a_person(words: list[str]) -> bool:
+    """Whether words have the case of a name: not all lower, no short acronym, no name of a class."""
+    if len(words) == 1 and (
+        (words[0].isupper() and len(words[0]) < 6) or _CAMEL_CASE.match(words[0])
+    ):
+        return False
+    return any(word[0].isupper() for word in words)
 
 
 def _digest(text: str) -> bytes:

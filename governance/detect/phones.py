@@ -49,6 +49,10 @@ _HINTED = frozenset(
         "text",
         "callback",
         "call-back",
+        "answering",
+        "answer",
+        "messages",
+        "registered",
     ]
 )
 """Words that do so when they stand right before it, or for digits in the shape of a number."""

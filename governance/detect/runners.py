@@ -205,7 +205,23 @@ def _value_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bo
     yield start, start + len(value), checks.secret_value(value)
 
 
+_MADE_IN_CODE = re.compile(r"(?i:address|network|interface)\(\s{0,20}[\"']\Z")
+_REVERSED = re.compile(r"(?:\.[0-9a-f]){0,30}\.(?:in-addr|ip6)\.arpa|\.\d+\.\d")
+
+
+def _ip_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    """Take an address unless it is turned round, or an example that a program is shown with."""
+    value = text[start:end]
+    if not checks.ip_address(value) or _REVERSED.match(text, end):
+        return
+    shown = _MADE_IN_CODE.search(text, max(0, start - 40), start) is not None
+    if not (shown and checks.documentation(value)):
+        yield start, end, True
+
+
 _SPANS = {
+    "ipv4": _ip_spans,
+    "ipv6": _ip_spans,
     "assigned_secret": _value_spans,
     "told_secret": _value_spans,
     "card": _card_spans,

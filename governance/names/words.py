@@ -36,7 +36,7 @@ until up update upon urgent us use used user users usually valued value very via
 wednesday week welcome well were what when where whether which while who whole whom why will windows
 winter wish with within without wonderful word work world would xml year yes yesterday yet you your
 yours yourself zip zoom north south east west
-account's widget widgets business personal premium basic gold silver enterprise retail wholesale
+jython cython ironpython pypy account's widget widgets business personal premium basic gold silver enterprise retail wholesale
 guten gruß bonjour hola señor senor herr frau
 """
 
@@ -47,9 +47,15 @@ def _read(name: str) -> frozenset[str]:
     return frozenset(word for line in lines if not line.startswith("#") for word in line.split())
 
 
+def hand_written_first_names() -> frozenset[str]:
+    """Return the given names that were written down for this project, capitalised."""
+    return _read("first_names")
+
+
+@cache
 def first_names() -> frozenset[str]:
     """Return given names, capitalised."""
-    return _read("first_names")
+    return hand_written_first_names() | _read("given_names")
 
 
 def last_names() -> frozenset[str]:

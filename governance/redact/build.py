@@ -32,6 +32,10 @@ def build_redactor(
     entities = frozenset(spec.operators())
     files = [(base or Path()) / name for name in spec.recognizers]
     detectors: list[Detector] = [PresidioDetector(registry(entities, files)), KeyPaths()]
+    if "STREET_ADDRESS" in entities:
+        from governance.detect.address_blocks import AddressBlocks
+
+        detectors.append(AddressBlocks())
     if "PERSON" in entities and spec.names.rules:
         from governance.detect.names import NameRules
 

@@ -8,9 +8,14 @@ from typing import Any
 import ahocorasick
 
 from governance.detect.finding import Finding
-from governance.names.words import common, everyday, first_names, last_names
+from governance.names.words import (
+    common,
+    everyday,
+    hand_written_first_names,
+    last_names,
+)
 
-VERSION = "propagate-1"
+VERSION = "propagate-2"
 _WORD = re.compile(r"[^\W\d_][\w'\-]*")
 _SHORTEST_VALUE = 6
 _SHORTEST_PART = 3
@@ -36,7 +41,7 @@ class Known:
 
     def _learn_name(self, value: str, *, sure: bool) -> None:
         words = [word for word in _WORD.findall(value) if len(word) >= _SHORTEST_PART]
-        alone = len(words) == 1 and words[0] not in first_names() | last_names()
+        alone = len(words) == 1 and words[0] not in hand_written_first_names() | last_names()
         if alone and not sure:
             return
         if value[:1].isupper() or " " in value:
@@ -51,7 +56,7 @@ class Known:
             turned = f"{words[-1]}, {words[0]}"
             self.values.setdefault(turned, ("PERSON", value))
         for word in words:
-            known = word in first_names() or word in last_names()
+            known = word in hand_written_first_names() or word in last_names()
             if (
                 word[0].isupper()
                 and word.lower() not in everyday()

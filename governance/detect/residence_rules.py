@@ -1,0 +1,92 @@
+"""Rules for what describes a person without naming one: home, postcode, age, personal pages."""
+
+from governance.detect.rule import Rule
+from governance.names.words import everyday
+
+_UPPER = r"[A-Z\xc0-\xde]"
+_WORD = rf"{_UPPER}[\w\xaa\xb5\xba\xc0-\xf6\xf8-\xff'\-]{{1,24}}"
+_PLACE = rf"({_WORD}(?: (?:de|la|le|del|di|da|do|of|am|nad|{_WORD})){{0,3}})"
+_NOT_A_PLACE = everyday() | {"i", "january", "production", "python", "docker", "linux"}
+
+
+def _place(value: str) -> bool | None:
+    return False if value.split()[0].lower() in _NOT_A_PLACE else None
+
+
+def _age(value: str) -> bool | None:
+    return None if 0 < int(value) < 120 else False
+
+
+PERSONAL = (
+    Rule(
+        "lives_in",
+        "RESIDENCE",
+        r"\b(?i:(?:i|we|he|she|they|who)(?:'m|'ve|'s|'re| am| have| has| is| are| was| were)? (?:also |now |currently |always |originally |both )?"
+        r"(?:(?:live[sd]?|living|born|raised|grew up|resid(?:e|es|ed|ing)|based|settled|stay(?:s|ed|ing)?|moved|work(?:s|ed)? remotely) (?:here )?(?:in|to|from)"
+        r"|(?:come|comes|came|hail|hails|moved here|originally)?[ ]?from|in)|(?:originally|moved here|moving here|family|born and raised|home ?town(?: is|:)|home city(?: is|:)?) ?(?:from|in|to)?)"
+        rf" (?:the )?{_PLACE}",
+        0.6,
+        1,
+        needs=(b" in ", b" from ", b" to ", b"home"),
+        check=_place,
+        ignore_case=False,
+    ),
+    Rule(
+        "told_postcode",
+        "POSTCODE",
+        r"\b(?:zip|zip[ _-]?code|post[ _-]?code|postal[ _-]?code|plz|code postal|cap)[\"']?(?: is|:|=)?\s{0,3}[\"']?((?:[A-Z]{1,2}-)?\d{3,5}(?:[- ]\d{2,4})?(?: ?[A-Z]{2}\b)?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}\b|[A-Z]\d[A-Z] ?\d[A-Z]\d\b)",
+        0.7,
+        1,
+        needs=(b"zip", b"post", b"plz"),
+        right=r"\w",
+    ),
+    Rule(
+        "told_age",
+        "AGE",
+        r"\b(?:aged?|(?:just |i'll |will |i'm |she's |he's )(?:turn(?:ed|ing)?)|(?:when|since) (?:i|he|she) (?:was|turned)|age(?: of| is|:|=)|i'm|i am)[\"']?\s{0,3}(\d{1,3})(?:\s{0,2}(?:years?|yrs?|y[./]?o|,|\.|;|$|\n))",
+        0.6,
+        1,
+        needs=(b"age", b"turn", b"when ", b"i'm", b"i am", b"since"),
+        check=_age,
+    ),
+    Rule(
+        "age_in_years",
+        "AGE",
+        r"\b(\d{1,3})(?:[\- ]{1,2}years?[\- ]{1,2}old\b|[\- ]?y[./]?o\b|[\- ]year[\- ]old|[\- ]yr[\- ]old)",
+        0.8,
+        1,
+        needs=(b"year", b"y/o", b"yo", b"y.o", b"yr"),
+        check=_age,
+    ),
+    Rule(
+        "personal_page",
+        "PERSONAL_URL",
+        r"\b(?:my (?:web ?site|blog|home ?page|profile|portfolio)(?: is|:)?|personal (?:web ?site|page):?|web ?site:)\s{1,4}((?:https?://|www\.)[^\s\"'<>]{3,200})",
+        0.8,
+        1,
+        needs=(b"http", b"www."),
+    ),
+    Rule(
+        "profile_page",
+        "PERSONAL_URL",
+        r"\b((?:https?://)?(?:[a-z]{2,3}\.)?(?:linkedin\.com/in|facebook\.com|instagram\.com|twitter\.com|x\.com|t\.me|tiktok\.com/@|vk\.com)/[\w.\-%]{3,60})",
+        0.8,
+        1,
+        needs=(
+            b"linkedin",
+            b"facebook",
+            b"instagram",
+            b"twitter",
+            b"x.com",
+            b"t.me",
+            b"tiktok",
+            b"vk.com",
+        ),
+        check=lambda value: (
+            None
+            if value.rsplit("/", 1)[-1].lower()
+            not in ("share", "sharer", "intent", "login", "home")
+            else False
+        ),
+    ),
+)

@@ -206,7 +206,7 @@ _EXCHANGES = (
     _need("environment", _TEXT, "Environment of the client key"),
     _need("key_id", _TEXT, "Public name of the client key"),
     _need("route", _TEXT, "Configured route of the gateway"),
-    _need("mode", _TEXT, "base_url, forward or transparent"),
+    _need("mode", _TEXT, "base_url, forward, transparent or stdio"),
     _need("dialect", _TEXT, "Wire dialect"),
     _need("started_at", _TIME, "When the exchange began"),
     _may("ended_at", _TIME, "When it ended"),

@@ -32,7 +32,8 @@ from proxy.interception import Interception, Tunnels
 from proxy.limits import Budgets, Ledger
 from proxy.routing import Router
 from proxy.spool import SpoolWriter
-from proxy.spool.writer import Bounds, SpoolState
+from proxy.spool.writer import SpoolState
+from proxy.spooling import open_spool
 from proxy.workers import Workers
 from trajectory.errors import ConfigurationError
 
@@ -156,19 +157,7 @@ class Gateway:
             admin=self._bind("admin", config.admin_host, config.admin_port),
         )
         if config.capture:
-            self._spool = SpoolWriter(
-                config.spool.directory,
-                self._spool_key,
-                segment_bytes=config.spool.segment_bytes,
-                bounds=Bounds(
-                    max_bytes=config.spool.max_bytes,
-                    max_files=config.spool.max_files,
-                    alarm_at=config.spool.alarm_at,
-                    shed_at=config.spool.shed_at,
-                ),
-                sync_seconds=config.spool.sync_seconds,
-                slow_seconds=config.spool.slow_seconds,
-            )
+            self._spool = open_spool(config.spool, self._spool_key)
             self._recorder = Recorder(self._spool, self.counters)
         logs.muffle(self.counters)
         wire.install()

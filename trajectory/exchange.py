@@ -81,7 +81,7 @@ class Exchange:
     route: str
     """Name of the configured route; ``-`` for an intercepted host without one."""
     mode: str
-    """base_url | forward | transparent; otlp and import for documents handed in whole"""
+    """base_url | forward | transparent | stdio; otlp and import for documents handed in whole"""
     upstream: str
     """scheme://host:port"""
     started_at: datetime

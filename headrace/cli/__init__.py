@@ -28,6 +28,7 @@ from headrace.cli import (
     policy,
     sql,
     substrate,
+    tap,
     train,
     trajectory,
     trajectory_documents,
@@ -47,7 +48,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (up, gateway, govern, sql, env, feedback, erase, lineage, doctor, demo):
+for command in (up, gateway, tap, govern, sql, env, feedback, erase, lineage, doctor, demo):
     command.register(app)
 trajectory_documents.register(trajectory.app)
 for name, group in {

@@ -55,13 +55,15 @@ class Mcp:
         if exchange.request.method != "POST":
             return self._control(exchange, f"http:{exchange.request.method.lower()}")
         requests = _request_objects(exchange)
+        if header(exchange.request.headers, "x-headrace-origin") == "server":
+            # What the server asks of its client or tells it, seen by ``headrace tap``.
+            return self._control(exchange, _method(requests), origin="server")
         asked = [item for item in requests if item.get("method") == "tools/call"]
         if not asked:
-            methods = [text for item in requests if (text := as_text(item.get("method")))]
-            return self._control(exchange, methods[0] if methods else "response")
+            return self._control(exchange, _method(requests))
         return self._tool_call(exchange, asked[0], [item for item in requests if item != asked[0]])
 
-    def _control(self, exchange: Exchange, method: str) -> Call:
+    def _control(self, exchange: Exchange, method: str, **more: JsonValue) -> Call:
         error = None
         if exchange.response is not None and exchange.response.status >= 400:
             error = f"HTTP {exchange.response.status}"
@@ -72,7 +74,7 @@ class Mcp:
             streamed=is_event_stream(exchange),
             hints=_hints(exchange, {}),
             error=error,
-            ext={"method": method[:100]},
+            ext={"method": method[:100], **more},
         )
 
     def _tool_call(self, exchange: Exchange, asked: JsonObject, others: list[JsonObject]) -> Call:
@@ -101,6 +103,11 @@ class Mcp:
             error=error,
             ext=ext,
         )
+
+
+def _method(messages: list[JsonObject]) -> str:
+    """Return the first method that messages name; answers name none."""
+    return next((text for item in messages if (text := as_text(item.get("method")))), "response")
 
 
 def _request_objects(exchange: Exchange) -> list[JsonObject]:

@@ -1,0 +1,27 @@
+"""A writer for the spool that the settings describe."""
+
+from proxy.config import SpoolConfig
+from proxy.spool import SpoolWriter
+from proxy.spool.writer import Bounds
+
+
+def open_spool(config: SpoolConfig, key: bytes) -> SpoolWriter:
+    """Return a new writer; ``key`` seals what it writes.
+
+    Raises:
+        OSError: the folder cannot be made or written.
+        SpoolUnavailableError: the disk refused the first segment.
+    """
+    return SpoolWriter(
+        config.directory,
+        key,
+        segment_bytes=config.segment_bytes,
+        bounds=Bounds(
+            max_bytes=config.max_bytes,
+            max_files=config.max_files,
+            alarm_at=config.alarm_at,
+            shed_at=config.shed_at,
+        ),
+        sync_seconds=config.sync_seconds,
+        slow_seconds=config.slow_seconds,
+    )

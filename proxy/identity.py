@@ -19,6 +19,10 @@ from trajectory.exchange import ClientIdentity
 
 KEY_PREFIX = "hr_"
 PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share")
+ROLES = ("gateway", "lake", "tokens")
+"""What a key opens: calls through the gateway, reading the lake, reading its token ids too."""
+ALL_TENANTS = "*"
+"""Tenant of a key that reads the whole lake; it opens no gateway."""
 UNKNOWN_CLIENT = ClientIdentity("-", "-", "-", "-")
 """Stands for a caller whose key is missing or wrong."""
 
@@ -65,6 +69,8 @@ class ClientKey:
     """Hash of the secret before the last rotation; it is accepted until ``previous_until``."""
     previous_until: float = 0.0
     """Seconds since 1970."""
+    roles: tuple[str, ...] = ("gateway",)
+    """What the key opens, of ``ROLES``."""
 
     @property
     def identity(self) -> ClientIdentity:
@@ -92,7 +98,23 @@ def _now() -> str:
 
 def _key(row: Mapping[str, Any]) -> ClientKey:
     limits = Limits(**row.get("limits", {}))
-    return ClientKey(**{**row, "purposes": tuple(row["purposes"]), "limits": limits})
+    roles = tuple(row.get("roles", ("gateway",)))
+    lists = {"purposes": tuple(row["purposes"]), "roles": roles}
+    return ClientKey(**{**row, **lists, "limits": limits})
+
+
+def _check_roles(roles: Sequence[str], tenant: str) -> None:
+    unknown = sorted(set(roles) - set(ROLES))
+    if unknown or not roles:
+        raise ConfigurationError(
+            f"unknown role {(unknown or [''])[0]!r}. Valid roles: {', '.join(ROLES)}."
+        )
+    if "tokens" in roles and "lake" not in roles:
+        raise ConfigurationError("the role tokens adds to the role lake; give both")
+    if tenant == ALL_TENANTS and "gateway" in roles:
+        raise ConfigurationError(
+            f"a key of the gateway belongs to one tenant; {ALL_TENANTS!r} is for the role lake"
+        )
 
 
 def _hash(secret: str) -> str:
@@ -159,8 +181,10 @@ class KeyRegistry:
             with suppress(ConfigurationError, OSError):
                 self._read()
 
-    def authenticate(self, presented: str | None) -> ClientIdentity | None:
-        """Return who presents this key; None when it is missing, wrong or revoked."""
+    def authenticate(
+        self, presented: str | None, *, role: str = "gateway"
+    ) -> ClientIdentity | None:
+        """Return who presents this key; None when it is missing, wrong, revoked or of other roles."""
         self._refresh()
         if presented is None or not presented.startswith(KEY_PREFIX):
             return None
@@ -173,7 +197,7 @@ class KeyRegistry:
             return None
         if not matches and key.previous_hash is not None and time.time() < key.previous_until:
             matches = hmac.compare_digest(key.previous_hash, given)
-        return key.identity if matches else None
+        return key.identity if matches and role in key.roles else None
 
     def valid(self, key_id: str) -> bool:
         """Tell whether a key that was accepted before still is one."""
@@ -194,12 +218,14 @@ class KeyRegistry:
         environment: str = "production",
         purposes: Sequence[str] = (),
         limits: Limits = NO_LIMITS,
+        roles: Sequence[str] = ("gateway",),
     ) -> CreatedKey:
         """Create a key and write the registry.
 
         Raises:
-            ConfigurationError: a purpose is unknown, or a name is empty or not printable.
+            ConfigurationError: a purpose or role is unknown, or a name is empty or not printable.
         """
+        _check_roles(roles, tenant_id)
         unknown = sorted(set(purposes) - set(PURPOSES))
         if unknown:
             raise ConfigurationError(
@@ -218,6 +244,7 @@ class KeyRegistry:
             purposes=tuple(purposes),
             created_at=_now(),
             limits=limits,
+            roles=tuple(roles),
         )
         with self._mutex:
             self._read()

@@ -1,4 +1,4 @@
-"""``headrace keys``: who may call the gateway, as which tenant and app."""
+"""``headrace keys``: who may call the gateway or read the lake, as which tenant and app."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -10,7 +10,7 @@ from headrace.installation import gateway_config
 from headrace.render import jsonable, print_fields, print_rows
 from proxy.identity import PURPOSES, KeyRegistry, Limits
 
-app = typer.Typer(help="Client keys of the gateway.", no_args_is_help=True)
+app = typer.Typer(help="Client keys of the gateway and of the SQL door.", no_args_is_help=True)
 
 
 RequestsOption = Annotated[
@@ -47,6 +47,13 @@ def create(
             help=f"Purpose that calls with this key grant; repeat. One of: {', '.join(PURPOSES)}."
         ),
     ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What the key opens; repeat. gateway (the default): calls; lake: reading its "
+            "tenant's tables through the SQL door, '*' as tenant means all; tokens: token ids too."
+        ),
+    ] = None,
     requests_per_minute: RequestsOption = None,
     tokens_per_day: TokensOption = None,
     steps_per_session: StepsOption = None,
@@ -59,6 +66,7 @@ def create(
         environment=environment,
         purposes=tuple(purpose or ()),
         limits=Limits(requests_per_minute, tokens_per_day, steps_per_session),
+        roles=tuple(role or ("gateway",)),
     )
     fields = {
         "key": created.secret,
@@ -66,6 +74,7 @@ def create(
         "tenant": tenant,
         "app": app_name,
         "environment": environment,
+        "roles": created.key.roles,
         "purposes": created.key.purposes,
         "limits": _shown(created.key.limits),
     }
@@ -109,6 +118,7 @@ def list_keys(context: typer.Context, as_json: JsonOption = False) -> None:
             "tenant": key.tenant_id,
             "app": key.app_id,
             "environment": key.environment,
+            "roles": ", ".join(key.roles),
             "purposes": ", ".join(key.purposes),
             "limits": _shown(key.limits),
             "created": key.created_at,

@@ -60,3 +60,26 @@ def test_wrong_input_is_explained(tmp_path: Path) -> None:
     (tmp_path / "keys.json").write_text(json.dumps({"keys": [{"x": 1}]}))
     with pytest.raises(ConfigurationError, match="headrace keys create"):
         KeyRegistry.load(tmp_path / "keys.json")
+
+
+def test_a_key_opens_only_what_its_roles_say(tmp_path: Path) -> None:
+    registry = KeyRegistry.load(tmp_path / "keys.json")
+    caller = registry.create(tenant_id="acme", app_id="bot").secret
+    reader = registry.create(tenant_id="acme", app_id="bi", roles=("lake",)).secret
+    assert registry.authenticate(caller) is not None
+    assert registry.authenticate(caller, role="lake") is None
+    assert registry.authenticate(reader) is None
+    again = KeyRegistry.load(tmp_path / "keys.json")
+    assert again.authenticate(reader, role="lake") is not None
+    assert again.authenticate(reader, role="tokens") is None
+
+
+@pytest.mark.parametrize(
+    ("tenant", "roles"),
+    [("acme", ("admin",)), ("acme", ()), ("acme", ("tokens",)), ("*", ("gateway", "lake"))],
+)
+def test_roles_that_mean_nothing_are_refused(
+    tmp_path: Path, tenant: str, roles: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigurationError):
+        KeyRegistry.load(tmp_path / "k.json").create(tenant_id=tenant, app_id="a", roles=roles)

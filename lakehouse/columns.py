@@ -322,6 +322,17 @@ _CREDITS = (
     ),
 )
 
+_PRICES = (
+    _TENANT,
+    _need("model", _TEXT, "Model version, as served"),
+    _need("valid_from", _TIME, "From when the price holds"),
+    _need("recorded_at", _TIME, "When it was written down; the latest holds"),
+    _need("currency", _TEXT, "Currency of the three prices"),
+    _need("input_per_million", _REAL, "Price of a million input tokens"),
+    _may("cached_input_per_million", _REAL, "Of cached ones; null: as input"),
+    _need("output_per_million", _REAL, "Price of a million output tokens"),
+)
+
 CONTENT_TABLES: dict[str, tuple[Column, ...]] = {
     "messages": _MESSAGES,
     "harnesses": _HARNESSES,
@@ -343,5 +354,6 @@ REGISTRY_TABLES: dict[str, tuple[Column, ...]] = {
     "runs": _RUNS,
     "models": _MODELS,
     "credits": _CREDITS,
+    "prices": _PRICES,
 }
 """Tables that rooms append to row by row."""

@@ -130,6 +130,7 @@ _SPECS = (
           None, ("name", "version", "recorded_at"), tenant=False),
     _spec("credits", "Step-level advantages, computed from rewards; appended, the latest holds",
           "recorded_at", ("trajectory_id", "position")),
+    _spec("prices", "What models cost, as somebody wrote it down", None, ("model", "valid_from")),
 )  # fmt: skip
 
 TABLES: dict[str, TableSpec] = {spec.name: spec for spec in _SPECS}

@@ -5,6 +5,7 @@ reward, a withdrawn consent or an erasure is visible to the next query.
 """
 
 from lakehouse.reward_views import REWARD_VIEWS
+from lakehouse.statistics_views import STATISTICS_VIEWS
 from lakehouse.view import View
 
 _SIGNALS_PLACED = """
@@ -76,6 +77,22 @@ QUALIFY row_number() OVER (
 ) = 1
 """
 
+_ERROR_CLASSES = {
+    "timeout": r"time[d ]*-?out|deadline",
+    "rate_limit": r"rate.?limit|too many requests|\b429\b",
+    "permission": r"permission|forbidden|unauthori[sz]ed|not allowed|denied|\b40[13]\b",
+    "not_found": r"not.?found|no such|does(n.t| not) exist|\b404\b",
+    "invalid_arguments": r"invalid|validation|malformed|bad request|required|unexpected|\b4(00|22)\b",
+    "network": r"connection|network|unreachable|resolve host|\b50[234]\b",
+    "crashed": r"traceback|exception|exit(ed with)? (code|status)|command failed|segfault",
+}
+"""What the beginning of a failed tool's answer says went wrong; the first that fits."""
+
+_ERROR_CASES = " ".join(
+    f"WHEN regexp_matches(lower(left(result.content, 400)), '{pattern}') THEN '{name}'"
+    for name, pattern in _ERROR_CLASSES.items()
+)
+
 _TOOL_EVENTS = """
 -- One row per tool call of a trajectory, whether seen on the wire, in the answer, or both. A
 -- dispatch on the wire is the call with the same arguments that its parent step asked for.
@@ -94,11 +111,12 @@ WITH asked AS (
     GROUP BY ALL
 ), events AS (
     SELECT tenant_id, trajectory_id, call.call_id AS seen_id, call.name AS tool, started_at,
-           NULL AS failed, kind = 'tool' AS on_wire,
+           NULL AS failed, NULL AS error_class, kind = 'tool' AS on_wire,
            CASE WHEN kind = 'tool' THEN latency_ms END AS latency_ms
     FROM asked
     UNION ALL
     SELECT tenant_id, trajectory_id, result.call_id, NULL, started_at, result.is_error,
+           CASE WHEN NOT result.is_error THEN NULL /* classes */ ELSE 'other' END,
            kind = 'tool', NULL
     FROM answered
 ), placed AS (
@@ -107,9 +125,10 @@ WITH asked AS (
       ON e.tenant_id = d.tenant_id AND e.trajectory_id = d.trajectory_id AND e.seen_id = d.wire_id
 )
 SELECT tenant_id, trajectory_id, call_id, min(tool) AS tool, min(started_at) AS started_at,
-       bool_or(failed) AS failed, bool_or(on_wire) AS on_wire, max(latency_ms) AS latency_ms
+       bool_or(failed) AS failed, min(error_class) AS error_class, bool_or(on_wire) AS on_wire,
+       max(latency_ms) AS latency_ms
 FROM placed GROUP BY tenant_id, trajectory_id, call_id
-"""
+""".replace("/* classes */", _ERROR_CASES)
 
 _TOOL_FAILURES = """
 SELECT tenant_id, coalesce(tool, 'unknown') AS tool, count(*) AS calls,
@@ -249,28 +268,6 @@ LEFT JOIN (
 ) t ON s.tenant_id = t.tenant_id AND s.trajectory_id = t.trajectory_id
 """
 
-_SUCCESS_BY_MODEL = """
--- Wilson's interval at 95 %: honest for few trajectories and for rates near 0 and 1.
-WITH counted AS (
-    SELECT tenant_id, model_served, count(*) AS trajectories,
-           count(success) AS judged, count(*) FILTER (success) AS successes,
-           avg(steps) AS steps_mean, sum(output_tokens)::BIGINT AS output_tokens
-    FROM trajectories WHERE model_served IS NOT NULL GROUP BY ALL
-), rated AS (
-    SELECT *, successes / nullif(judged, 0)::DOUBLE AS success_rate, 1.959963984540054 AS z
-    FROM counted
-)
-SELECT tenant_id, model_served, trajectories, judged, successes, success_rate,
-       greatest(0, (success_rate + z*z/(2*judged)
-        - z * sqrt(success_rate*(1-success_rate)/judged + z*z/(4*judged*judged)))
-        / (1 + z*z/judged)) AS rate_low,
-       least(1, (success_rate + z*z/(2*judged)
-        + z * sqrt(success_rate*(1-success_rate)/judged + z*z/(4*judged*judged)))
-        / (1 + z*z/judged)) AS rate_high,
-       steps_mean, output_tokens
-FROM rated
-"""
-
 _REDACTIONS_BY_TYPE = """
 WITH found AS (
     SELECT tenant_id, step_id, unnest(map_entries(redaction_counts)) AS entry FROM governance
@@ -322,8 +319,6 @@ VIEWS: tuple[View, ...] = (
          _PERMISSIONS),
     View("eligible_steps", "Steps that may be used, with purposes, subjects and rewards",
          _ELIGIBLE_STEPS),
-    View("success_by_model", "Success rate per model version with a 95 % interval",
-         _SUCCESS_BY_MODEL),
     View("redactions_by_type", "How much of which personal data was redacted",
          _REDACTIONS_BY_TYPE),
     View("left_out_by_reason", "Exchanges that are not stored, by reason", _LEFT_OUT_BY_REASON),
@@ -334,4 +329,5 @@ VIEWS: tuple[View, ...] = (
     View("models_latest", "The present state of each model version",
          _latest("models", "name, version")),
     *REWARD_VIEWS,
+    *STATISTICS_VIEWS,
 )  # fmt: skip

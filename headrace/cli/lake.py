@@ -1,5 +1,6 @@
 """``headrace lake``: the state of the tables and their upkeep."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -53,6 +54,41 @@ def compact(context: typer.Context, as_json: JsonOption = False) -> None:
 
     done = compact_tables(Running.of(context).lake)
     print_rows([jsonable(table) for table in done], as_json=as_json, empty="nothing to compact")
+
+
+@app.command()
+def price(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(help="Model version, as the column model_served has it.")],
+    tenant: Annotated[str, typer.Option(help="Whose calls it holds for.")],
+    input_price: Annotated[
+        float, typer.Option("--input", min=0, help="Of a million input tokens.")
+    ],
+    output_price: Annotated[
+        float, typer.Option("--output", min=0, help="Of a million output tokens.")
+    ],
+    cached: Annotated[
+        float | None, typer.Option(min=0, help="Of a million cached input tokens; else as input.")
+    ] = None,
+    currency: Annotated[str, typer.Option(help="Currency of the prices.")] = "USD",
+    since: Annotated[
+        datetime | None, typer.Option("--from", help="UTC day or moment from which it holds.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write down what a model costs, for the views of cost; a later entry corrects an earlier one."""
+    row = {
+        "tenant_id": tenant,
+        "model": model,
+        "valid_from": (since or datetime(2000, 1, 1)).replace(tzinfo=UTC),  # noqa: DTZ001 (UTC is added)
+        "recorded_at": datetime.now(UTC),
+        "currency": currency,
+        "input_per_million": input_price,
+        "cached_input_per_million": cached,
+        "output_per_million": output_price,
+    }
+    Running.of(context).lake.append_rows("prices", [row])
+    print_fields(jsonable(row), as_json=as_json)
 
 
 @app.command()

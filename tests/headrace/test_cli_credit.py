@@ -60,3 +60,15 @@ def test_wrong_usage_says_what_is_right(
 ) -> None:
     assert run(["credit", "compute", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_prices_are_written_down_and_make_costs(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["m@1", "--tenant", "acme", "--input", "1", "--output", "2", "--json"]
+    assert run(["lake", "price", *arguments]) == 0
+    assert json.loads(capsys.readouterr().out)["valid_from"].startswith("2000-01-01")
+    found = lake.query("SELECT sum(cost) AS cost, min(currency) AS currency FROM step_costs")
+    assert found.to_pylist() == [
+        {"cost": pytest.approx(6 * (10 * 1 + 5 * 2) / 1e6), "currency": "USD"}
+    ]

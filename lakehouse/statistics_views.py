@@ -1,0 +1,178 @@
+"""Reliability as views: how often, how surely, how fast and at what cost agents succeed.
+
+Every statistic is cut by four *dimensions* within a tenant: ``tenant``, ``model`` (version served),
+``harness`` and ``workload`` (application and environment). Sources: Wilson 1927 for the interval;
+Chen et al. 2021 (arXiv 2107.03374) for pass@k, the chance that at least one of k attempts succeeds;
+Yao et al. 2024 (arXiv 2406.12045) for pass^k, the chance that all k do; both unbiased.
+"""
+
+from lakehouse.view import View
+
+_PRICES_LATEST = """
+SELECT * FROM prices
+QUALIFY row_number() OVER (
+    PARTITION BY tenant_id, model, valid_from ORDER BY recorded_at DESC
+) = 1
+"""
+
+_STEP_COSTS = """
+-- What each model call cost by the price that held when it began; null where no price is known.
+SELECT s.tenant_id, s.trajectory_id, s.step_id, p.currency,
+       ((s.input_tokens - coalesce(s.cached_input_tokens, 0)) * p.input_per_million
+        + coalesce(s.cached_input_tokens, 0)
+          * coalesce(p.cached_input_per_million, p.input_per_million)
+        + s.output_tokens * p.output_per_million) / 1e6 AS cost
+FROM (SELECT * FROM steps WHERE kind = 'model') s
+ASOF LEFT JOIN prices_latest p
+  ON s.tenant_id = p.tenant_id AND s.model_served = p.model AND s.started_at >= p.valid_from
+"""
+
+_TRAJECTORY_OUTCOMES = """
+-- One row per trajectory with what reliability is counted from.
+WITH calls AS (
+    SELECT s.tenant_id, s.trajectory_id, count(*) AS model_calls,
+           count(*) FILTER (s.role_in_graph = 'agent') AS decisions,
+           count(s.retry_of) AS retries,
+           -- A sum that leaves a call out would look cheap.
+           CASE WHEN count(*) FILTER (c.cost IS NULL AND s.output_tokens IS NOT NULL) = 0
+                 AND count(DISTINCT c.currency) = 1 THEN sum(c.cost) END AS cost,
+           min(c.currency) AS currency
+    FROM steps s
+    LEFT JOIN step_costs c ON s.tenant_id = c.tenant_id AND s.step_id = c.step_id
+    WHERE s.kind = 'model' GROUP BY s.tenant_id, s.trajectory_id
+), left_alone AS (
+    SELECT tenant_id, trajectory_id, max(value) >= 0.5 AS abandoned FROM trajectory_signals
+    WHERE name = 'abandoned' GROUP BY tenant_id, trajectory_id
+)
+SELECT t.tenant_id, t.trajectory_id, coalesce(t.group_id, t.trajectory_id) AS group_id,
+       t.app_id || '/' || t.environment AS workload, t.model_served AS model,
+       t.harness_id AS harness, t.started_at, t.success, t.reward, c.decisions, c.model_calls,
+       c.retries, coalesce(l.abandoned, false) AS abandoned,
+       date_diff('microseconds', t.started_at, t.ended_at) / 1000.0 AS duration_ms,
+       t.input_tokens + t.output_tokens AS tokens, t.output_tokens, c.cost, c.currency
+FROM trajectories t
+JOIN calls c ON t.tenant_id = c.tenant_id AND t.trajectory_id = c.trajectory_id
+LEFT JOIN left_alone l ON t.tenant_id = l.tenant_id AND t.trajectory_id = l.trajectory_id
+"""
+
+_CUT = """
+    SELECT o.*, d.name AS dimension, d.value
+    FROM trajectory_outcomes o, LATERAL (
+        SELECT 'tenant' AS name, o.tenant_id AS value
+        UNION ALL SELECT 'model', o.model
+        UNION ALL SELECT 'harness', o.harness
+        UNION ALL SELECT 'workload', o.workload) d
+    WHERE d.value IS NOT NULL
+"""
+"""Each trajectory once per dimension."""
+
+_RELIABILITY = """
+WITH cut AS (/* cut */), counted AS (
+    SELECT tenant_id, dimension, value, count(*) AS trajectories, count(success) AS judged,
+           count(*) FILTER (success) AS successes,
+           avg(decisions) AS steps_mean,
+           avg(decisions) FILTER (success IS NOT NULL) AS judged_steps_mean,
+           quantile_cont(decisions, 0.5) AS steps_p50, quantile_cont(decisions, 0.95) AS steps_p95,
+           quantile_cont(duration_ms, 0.5) AS duration_ms_p50,
+           quantile_cont(duration_ms, 0.95) AS duration_ms_p95,
+           sum(retries) / sum(model_calls)::DOUBLE AS retry_rate,
+           avg(abandoned::INT) AS abandon_rate,
+           sum(output_tokens)::BIGINT AS output_tokens, min(currency) AS currency,
+           sum(tokens) FILTER (success IS NOT NULL) AS judged_tokens,
+           CASE WHEN count(*) FILTER (success IS NOT NULL AND cost IS NULL) = 0
+                 AND count(DISTINCT currency) = 1
+                THEN sum(cost) FILTER (success IS NOT NULL) END AS judged_cost
+    FROM cut GROUP BY tenant_id, dimension, value
+), rated AS (
+    SELECT *, successes / nullif(judged, 0)::DOUBLE AS rate, 1.959963984540054 AS z FROM counted
+), waits AS (
+    SELECT c.tenant_id, c.dimension, c.value,
+           quantile_cont(s.latency_ms, 0.5) AS latency_ms_p50,
+           quantile_cont(s.latency_ms, 0.95) AS latency_ms_p95,
+           quantile_cont(s.time_to_first_token_ms, 0.5) AS first_token_ms_p50,
+           quantile_cont(s.time_to_first_token_ms, 0.95) AS first_token_ms_p95
+    FROM cut c JOIN steps s ON c.tenant_id = s.tenant_id AND c.trajectory_id = s.trajectory_id
+    WHERE s.kind = 'model' AND s.role_in_graph = 'agent'
+    GROUP BY c.tenant_id, c.dimension, c.value
+)
+SELECT r.tenant_id, r.dimension, r.value, r.trajectories, r.judged, r.successes,
+       r.rate AS success_rate,
+       CASE WHEN judged > 0 THEN
+       greatest(0, (rate + z*z/(2*judged) - z * sqrt(rate*(1-rate)/judged + z*z/(4*judged*judged)))
+                   / (1 + z*z/judged)) END AS rate_low,
+       CASE WHEN judged > 0 THEN
+       least(1, (rate + z*z/(2*judged) + z * sqrt(rate*(1-rate)/judged + z*z/(4*judged*judged)))
+                / (1 + z*z/judged)) END AS rate_high,
+       -- S^(1/T): how right each step would be were all alike and all needed.
+       power(rate, 1 / judged_steps_mean) AS step_accuracy,
+       r.retry_rate, r.abandon_rate,
+       r.judged_tokens / nullif(r.successes, 0)::DOUBLE AS tokens_per_success,
+       r.judged_cost / nullif(r.successes, 0) AS cost_per_success, r.currency,
+       r.steps_mean, r.steps_p50, r.steps_p95, r.duration_ms_p50, r.duration_ms_p95,
+       w.latency_ms_p50, w.latency_ms_p95, w.first_token_ms_p50, w.first_token_ms_p95,
+       r.output_tokens
+FROM rated r
+LEFT JOIN waits w
+  ON r.tenant_id = w.tenant_id AND r.dimension = w.dimension AND r.value = w.value
+""".replace("/* cut */", _CUT.strip())
+
+_SUCCESS_BY_MODEL = """
+SELECT tenant_id, value AS model_served, trajectories, judged, successes, success_rate, rate_low,
+       rate_high, steps_mean, output_tokens
+FROM reliability WHERE dimension = 'model'
+"""
+
+_TASK_PASSES = """
+-- Of n judged attempts c succeeded: pass@k = 1 - C(n-c, k) / C(n, k), pass^k = C(c, k) / C(n, k).
+WITH cut AS (/* cut */), tasks AS (
+    SELECT tenant_id, dimension, value, group_id, count(success) AS attempts,
+           count(*) FILTER (success) AS successes
+    FROM cut GROUP BY tenant_id, dimension, value, group_id HAVING count(success) > 0
+)
+SELECT tenant_id, dimension, value, group_id, attempts, successes, k,
+       1 - list_product(list_transform(range(k), lambda j:
+               greatest(attempts - successes - j, 0) / (attempts - j)::DOUBLE)) AS pass_at_k,
+       list_product(list_transform(range(k), lambda j:
+               greatest(successes - j, 0) / (attempts - j)::DOUBLE)) AS pass_hat_k
+FROM tasks, LATERAL (SELECT unnest(range(1, least(attempts, 16) + 1)) AS k)
+""".replace("/* cut */", _CUT.strip())
+
+_MEAN_PASSES = """
+-- Over the tasks that were tried at least k times, each task counting once.
+SELECT tenant_id, dimension, value, k, count(*) AS tasks, avg(pass_at_k) AS pass_at_k,
+       avg(pass_hat_k) AS pass_hat_k
+FROM task_passes GROUP BY tenant_id, dimension, value, k
+"""
+
+_TOOL_ERRORS = """
+WITH cut AS (/* cut */), seen AS (
+    SELECT c.tenant_id, c.dimension, c.value, coalesce(e.tool, 'unknown') AS tool, e.failed,
+           e.error_class
+    FROM cut c JOIN tool_events e ON c.tenant_id = e.tenant_id AND c.trajectory_id = e.trajectory_id
+), answered AS (
+    SELECT tenant_id, dimension, value, tool, count(failed) AS answered
+    FROM seen GROUP BY tenant_id, dimension, value, tool
+)
+SELECT s.tenant_id, s.dimension, s.value, s.tool, s.error_class, count(*) AS failures, a.answered,
+       count(*) / a.answered::DOUBLE AS failure_rate
+FROM seen s JOIN answered a
+  ON s.tenant_id = a.tenant_id AND s.dimension = a.dimension AND s.value = a.value
+ AND s.tool = a.tool
+WHERE s.failed
+GROUP BY s.tenant_id, s.dimension, s.value, s.tool, s.error_class, a.answered
+""".replace("/* cut */", _CUT.strip())
+
+STATISTICS_VIEWS: tuple[View, ...] = (
+    View("prices_latest", "The prices that hold, per model and moment", _PRICES_LATEST),
+    View("step_costs", "What each model call cost", _STEP_COSTS),
+    View("trajectory_outcomes", "One row per trajectory: outcome, decisions, retries, time, cost",
+         _TRAJECTORY_OUTCOMES),
+    View("reliability", "Success with a 95 % interval, step accuracy, retries, cost and times, by "
+         "tenant, model, harness and workload", _RELIABILITY),
+    View("success_by_model", "Success rate per model version with a 95 % interval",
+         _SUCCESS_BY_MODEL),
+    View("task_passes", "pass@k and pass^k of each task that was tried k times or more",
+         _TASK_PASSES),
+    View("pass_rates", "pass@k and pass^k, averaged over tasks", _MEAN_PASSES),
+    View("tool_errors", "Failed tool calls by tool and class of error", _TOOL_ERRORS),
+)  # fmt: skip

@@ -22,6 +22,7 @@ _random = random.SystemRandom()
 _generator = random.Random(_random.getrandbits(256))  # noqa: S311 - names, not secrets
 _PIECE = MAX_RECORD_BYTES // 2
 _BATCH_SECONDS = 0.05
+_SWITCHING = 101
 
 
 class Level(IntEnum):
@@ -124,8 +125,10 @@ class Capture:
         "_received",
         "_recorder",
         "_sequence",
+        "_switch",
         "ended",
         "exchange",
+        "head",
     )
 
     def __init__(
@@ -143,6 +146,10 @@ class Capture:
         self._mandatory = mandatory
         self._batch = batch
         self.exchange = exchange
+        self.head = head
+        """The request's head as recorded."""
+        self._switch: list[tuple[bytes, bytes]] | None = None
+        """Headers of the answer that made this a WebSocket connection."""
         self._pending: list[tuple[int, bytes]] = [(RecordKind.REQUEST_HEAD, head)]
         self._sequence = 1
         self._level = level
@@ -181,6 +188,8 @@ class Capture:
         if self.ended:
             return
         self._expected = length
+        if status == _SWITCHING:
+            headers = self._switch = list(headers)
         record = records.response_head(
             self.exchange, self._sequence, at=time.time(), status=status, headers=headers
         )
@@ -237,6 +246,22 @@ class Capture:
             )
             self._recorder.owe(last)
         self.ended = True
+
+    def again(self) -> "Capture":
+        """Return a capture that begins now under the same heads: a connection's next turn."""
+        exchange = new_exchange_id()
+        following = Capture(
+            self._recorder,
+            exchange,
+            records.renewed_head(self.head, exchange, time.time()),
+            self._level,
+            self._note,
+            mandatory=self._mandatory,
+            batch=self._batch,
+        )
+        if self._switch is not None:
+            following.response_head(_SWITCHING, self._switch, length=-1)
+        return following
 
     def _takes_body(self) -> bool:
         if self._level == Level.FULL and not self._mandatory and not self._recorder.takes_bodies():

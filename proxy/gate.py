@@ -8,11 +8,12 @@ import logging
 import time
 from collections.abc import Awaitable
 
-from mitmproxy import connection, http, tcp
+from mitmproxy import connection, http, tcp, websocket
 
 from proxy.admission import Admission, Admitted, Mode, Refused, mode_of, named_host
 from proxy.answers import Reason, Shape, answer
 from proxy.capture import Capture, Level, Recorder, new_exchange_id
+from proxy.conversation import Conversation
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints
 from proxy.endpoints import Endpoints, is_endpoint
@@ -31,6 +32,8 @@ _REFUSALS_KEPT_PER_SECOND = 50
 _KEPT_REFUSALS = frozenset(
     {Reason.NO_KEY, Reason.SPOOL_FULL, Reason.RATE, Reason.TOKENS, Reason.SESSION_STEPS}
 )
+_NO_WORD = 1006
+"""Close code of a WebSocket connection that broke off."""
 _HELD_BYTES = 1024 * 1024
 """Responses of durable routes up to this length are held back whole until they are on the disk."""
 
@@ -38,10 +41,22 @@ _HELD_BYTES = 1024 * 1024
 class Live:
     """An exchange in flight."""
 
-    __slots__ = ("asked", "capture", "key_id", "meter", "mode", "plan", "sent_bytes", "started")
+    __slots__ = (
+        "asked",
+        "capture",
+        "conversation",
+        "key_id",
+        "meter",
+        "mode",
+        "plan",
+        "sent_bytes",
+        "started",
+    )
 
     def __init__(self, plan: Plan, mode: Mode) -> None:
         self.capture: Capture | None = None
+        self.conversation: Conversation | None = None
+        """Its WebSocket messages, once there are any."""
         self.plan = plan
         self.mode = mode
         self.started = time.monotonic()
@@ -352,10 +367,12 @@ class Gate:
                 live.meter.feed(message.content)
                 live.meter.next_message()
             if live.capture is not None:
-                if message.from_client:
-                    live.capture.on_request(message.content + b"\n")
-                else:
-                    live.capture.on_response(message.content + b"\n")
+                if live.conversation is None:
+                    live.conversation = Conversation(live.capture)
+                live.conversation.message(
+                    message.content, is_text=message.is_text, from_client=message.from_client
+                )
+                live.capture = live.conversation.capture
         del flow.websocket.messages[:-1]
 
     def tcp_message(self, flow: tcp.TCPFlow) -> None:
@@ -366,7 +383,7 @@ class Gate:
         """The conversation is over."""
         live = self.live.get(flow.id)
         if live is not None:
-            self._end(flow, live, ExchangeOutcome.COMPLETE)
+            self._end(flow, live, _ending(flow.websocket))
 
     def _end(self, flow: http.HTTPFlow, live: Live, outcome: ExchangeOutcome) -> None:
         del self.live[flow.id]
@@ -387,3 +404,12 @@ class Gate:
         if not meter.reported:
             self._counters.unlimited["estimated"] += 1
         self._budgets.spend(live.key_id, meter.tokens(live.sent_bytes))
+
+
+def _ending(conversation: websocket.WebSocketData | None) -> ExchangeOutcome:
+    """Return how a WebSocket conversation ended: who goes without a word aborts it."""
+    if conversation is None or conversation.close_code not in (None, _NO_WORD):
+        return ExchangeOutcome.COMPLETE
+    if conversation.closed_by_client:
+        return ExchangeOutcome.CLIENT_ABORT
+    return ExchangeOutcome.UPSTREAM_ABORT

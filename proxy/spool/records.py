@@ -143,6 +143,14 @@ def request_head(
     return b"".join((head, lengths, origin, method, path, query, _pack_headers(headers)))
 
 
+def renewed_head(head: bytes, exchange: bytes, started_at: float) -> bytes:
+    """Return a request head for another exchange that begins later under the same head."""
+    renewed = bytearray(head)
+    _RECORD.pack_into(renewed, 0, exchange, 0)
+    _TIME.pack_into(renewed, RECORD_HEADER_BYTES, started_at)
+    return bytes(renewed)
+
+
 def request_chunk(exchange: bytes, sequence: int, data: bytes) -> bytes:
     """Return the record of a piece of the request's body."""
     return _RECORD.pack(exchange, sequence) + data

@@ -12,6 +12,7 @@ import pytest
 from tests.proxy.running import Running
 from tests.proxy.upstream import Reply, Seen, Upstream, plain, stream
 from trajectory.exchange import ExchangeOutcome
+from trajectory.websocket import read_messages
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -102,7 +103,10 @@ def test_a_websocket_passes_and_is_captured(gateway: Running) -> None:
     exchange = gateway.exchange()
     assert exchange.response is not None
     assert exchange.response.status == 101
-    assert exchange.response.body == b"hell0\nhell1\nhell2\n"
+    messages = read_messages(exchange.request.body, exchange.response.body)
+    assert [message.content for message in messages] == [b"hell0", b"hell1", b"hell2"]
+    assert not any(message.from_client for message in messages)
+    assert [message.number for message in messages] == [0, 1, 2]
 
 
 def test_a_refused_upload_without_bound_is_cut_off(gateway: Running) -> None:

@@ -12,13 +12,16 @@ from trajectory.dialects.bedrock_converse import BedrockConverse
 from trajectory.dialects.bedrock_invoke import BedrockInvoke
 from trajectory.dialects.control import Control
 from trajectory.dialects.google_gemini import GoogleGemini
+from trajectory.dialects.hints import common_hints
 from trajectory.dialects.mcp import Mcp
 from trajectory.dialects.ollama import Ollama
 from trajectory.dialects.openai_chat import OpenAIChat
 from trajectory.dialects.openai_completions import OpenAICompletions
 from trajectory.dialects.openai_inputs import OpenAIEmbeddings, OpenAIModerations
+from trajectory.dialects.openai_realtime import OpenAIRealtime
 from trajectory.dialects.openai_responses import OpenAIResponses
 from trajectory.dialects.reading import Yields
+from trajectory.dialects.websockets import is_conversation, turns
 from trajectory.dialects.wire import UnreadableError
 from trajectory.exchange import Exchange, ExchangeOutcome
 
@@ -48,6 +51,7 @@ class Dialect(Protocol):
 DIALECTS: tuple[Dialect, ...] = (
     OpenAIChat(),
     OpenAIResponses(),
+    OpenAIRealtime(),
     AnthropicMessages(),
     GoogleGemini(),
     BedrockConverse(),
@@ -84,7 +88,18 @@ def read_calls(exchange: Exchange) -> tuple[Call, ...]:
 
     What is no such conversation gives exactly one call. Never raises.
     """
-    return (read_exchange(exchange),)
+    if not is_conversation(exchange):
+        return (read_exchange(exchange),)
+    try:
+        found = turns(exchange)
+    except UnreadableError as error:
+        note = exchange.capture_note
+        return (_opaque(exchange, "opaque", f"capture:{note}" if note else str(error.args[0])),)
+    except Exception as error:  # noqa: BLE001 - as in read_exchange
+        return (_opaque(exchange, "opaque", f"dialect:{type(error).__name__}"),)
+    if not found:
+        return (Call(exchange, Control.name, CallKind.CONTROL, hints=common_hints(exchange)),)
+    return tuple(read_exchange(turn) for turn in found)
 
 
 def _opaque(exchange: Exchange, dialect: str, problem: str) -> Call:

@@ -120,6 +120,11 @@ def bedrock_hints(request: JsonObject) -> tuple[SessionHint, ...]:
     return _hint("client:requestMetadata.session_id", metadata.get("session_id"))
 
 
+def realtime_hints(session: JsonObject) -> tuple[SessionHint, ...]:
+    """Return the name of a Realtime session."""
+    return _hint("client:realtime.session", session.get("id"))
+
+
 def retry_count(exchange: Exchange) -> int:
     """Return what the client's SDK says of its attempts; 0 when it says nothing."""
     text = header(exchange.request.headers, "x-stainless-retry-count") or "0"

@@ -29,6 +29,7 @@ from trajectory.dialects.wire import (
 )
 from trajectory.exchange import Exchange
 from trajectory.message import (
+    MediaPart,
     Message,
     OpaquePart,
     Part,
@@ -53,6 +54,9 @@ _RESPONSE_READ = _REQUEST_READ | names(
 _CLIENT_RUN_CALLS = names(
     "function_call custom_tool_call local_shell_call shell_call apply_patch_call computer_call"
 )
+
+
+_SPEECH = names("input_audio output_audio audio")
 
 
 class OpenAIResponses:
@@ -197,6 +201,10 @@ def _content_parts(item: JsonObject) -> list[Part]:
         if item.get("annotations"):
             text.append(OpaquePart({"type": "annotations", "annotations": item["annotations"]}))
         return text if item["text"] else text[1:]
+    if kind in _SPEECH:
+        # Speech by its words; without a transcript, only that there was some.
+        words = as_text(item.get("transcript"))
+        return [TextPart(words)] if words else [MediaPart("audio/*", None, None)]
     if kind == "input_image":
         if url := as_text(item.get("image_url")):
             return [media_part(url, "image/*")]

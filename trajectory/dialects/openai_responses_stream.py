@@ -3,10 +3,15 @@
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_integer, as_object, as_text
 
-_TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_TERMINAL = frozenset(
+    {"response.completed", "response.incomplete", "response.failed", "response.done"}
+)
 _TEXT_DELTAS = {
-    "response.output_text.delta": "output_text",
-    "response.refusal.delta": "refusal",
+    "response.output_text.delta": ("output_text", "text"),
+    "response.text.delta": ("output_text", "text"),
+    "response.refusal.delta": ("refusal", "refusal"),
+    "response.output_audio_transcript.delta": ("output_audio", "transcript"),
+    "response.audio_transcript.delta": ("output_audio", "transcript"),
 }
 
 
@@ -37,8 +42,8 @@ def _join_delta(item: JsonObject, kind: str, event: JsonObject) -> None:
     if kind in _TEXT_DELTAS:
         item.setdefault("type", "message")
         item.setdefault("role", "assistant")
-        name = "refusal" if kind == "response.refusal.delta" else "text"
-        _append(item, "content", event.get("content_index"), _TEXT_DELTAS[kind], name, delta)
+        part, name = _TEXT_DELTAS[kind]
+        _append(item, "content", event.get("content_index"), part, name, delta)
     elif kind == "response.function_call_arguments.delta":
         item.setdefault("type", "function_call")
         item["arguments"] = (as_text(item.get("arguments")) or "") + delta

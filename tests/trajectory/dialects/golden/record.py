@@ -17,6 +17,7 @@ from typing import Any
 from tests.proxy.running import Running
 from tests.proxy.upstream import Upstream
 from tests.trajectory.dialects.golden.replay import FOLDER, call_json
+from tests.wire.conversations import CONVERSATIONS, conversing
 from tests.wire.drivers import BOTO_DRIVERS, HTTPX_DRIVERS, ROUTES, Wire
 from tests.wire.script import provider
 from trajectory.dialects import read_calls
@@ -36,6 +37,8 @@ _VARYING = (
     "amz-sdk-",
     "anthropic-client",
     "x-amz-security-token",
+    "sec-websocket-key",
+    "sec-websocket-accept",
 )
 _KEPT = ("x-stainless-retry-count",)
 
@@ -95,6 +98,20 @@ def record_http(wanted: set[str]) -> None:
                     save(name, gateway.exchanges(len(upstream.seen)))
 
 
+def record_conversations(wanted: set[str]) -> None:
+    """Record WebSocket conversations."""
+    for name, driver in CONVERSATIONS.items():
+        if wanted and name not in wanted:
+            continue
+        with tempfile.TemporaryDirectory() as home, conversing() as address:
+            routes = [{"name": "openai", "upstream": address}]
+            with Running(Path(home), {"routes": routes}) as gateway:
+                driver(Wire(f"{gateway.url}/openai", gateway.key))
+                found = [r for r in gateway.records(9, seconds=1) if isinstance(r, Exchange)]
+                save(name, found)
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     record_http(set(sys.argv[1:]))
+    record_conversations(set(sys.argv[1:]))

@@ -5,25 +5,27 @@ from pathlib import Path
 
 from headrace.home import Home
 from headrace.installation import addresses
-from proxy.config import GatewayConfig
+from proxy.authority import TRUST_STORE_PASSWORD
+from proxy.config import GatewayConfig, Upstream
 from proxy.identity import PURPOSES, KeyRegistry
 
 LOCAL_TENANT = "local"
 
 _BASE_URLS = {
-    "openai": ("OPENAI_BASE_URL", "/v1", "OPENAI_API_KEY"),
-    "anthropic": ("ANTHROPIC_BASE_URL", "", "ANTHROPIC_API_KEY"),
+    "openai": (("OPENAI_BASE_URL", "/v1"), ("OPENAI_API_BASE", "/v1"), "OPENAI_API_KEY"),
+    "anthropic": (("ANTHROPIC_BASE_URL", ""), ("ANTHROPIC_API_BASE", ""), "ANTHROPIC_API_KEY"),
+    "gemini": (("GOOGLE_GEMINI_BASE_URL", ""), None, "GEMINI_API_KEY"),
+    "azure": (("AZURE_OPENAI_ENDPOINT", ""), None, "AZURE_OPENAI_API_KEY"),
 }
-"""Route → the variables that the provider's official clients read."""
+"""Route → the variables that the provider's official clients read, and older ones (Aider, LiteLLM)."""
 
 _BUNDLE_VARIABLES = (
-    "SSL_CERT_FILE",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "AWS_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "CODEX_CA_CERTIFICATE",
+    *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE"),
+    *("NODE_EXTRA_CA_CERTS", "DENO_CERT", "CODEX_CA_CERTIFICATE"),
+    *("GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO", "PIP_CERT", "NPM_CONFIG_CAFILE"),
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
 )
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def local_client_key(home: Home, registry: KeyRegistry) -> str:
@@ -56,8 +58,8 @@ def base_url_environment(config: GatewayConfig, key: str) -> dict[str, str]:
     for route in config.routes:
         url = f"http://{listen.for_clients}{route.prefix}"
         if route.name in _BASE_URLS:
-            url_variable, suffix, key_variable = _BASE_URLS[route.name]
-            variables[url_variable] = url + suffix
+            *addresses_, key_variable = _BASE_URLS[route.name]
+            variables |= {found[0]: url + found[1] for found in addresses_ if found is not None}
             variables[key_variable] = key
         else:
             variables[f"{route.name.upper().replace('-', '_')}_BASE_URL"] = url
@@ -67,13 +69,40 @@ def base_url_environment(config: GatewayConfig, key: str) -> dict[str, str]:
 def proxy_environment(config: GatewayConfig, key: str, bundle: Path) -> dict[str, str]:
     """Return the variables for the intercepting proxy: address with key, and whom to trust.
 
-    ``bundle`` holds the system's roots and our own authority, so that tunnelled hosts work too.
+    ``bundle`` holds the system's roots and our own authority, so that tunnelled hosts work too;
+    beside it lies the trust store that Java reads.
     """
     forward = addresses(config).get("forward")
     if forward is None:
         return {}
     url = f"http://headrace:{key}@{forward.for_clients}"
-    variables = {"HTTPS_PROXY": url, "HTTP_PROXY": url, "https_proxy": url, "http_proxy": url}
+    direct = _direct_hosts(config)
+    variables = dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"), url)
+    variables |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(direct))
     variables |= dict.fromkeys(_BUNDLE_VARIABLES, str(bundle))
     variables["NODE_USE_ENV_PROXY"] = "1"
+    host, _, port = forward.for_clients.rpartition(":")
+    variables["JAVA_TOOL_OPTIONS"] = " ".join(
+        [
+            *(f"-D{scheme}.proxyHost={host.strip('[]')}" for scheme in ("https", "http")),
+            *(f"-D{scheme}.proxyPort={port}" for scheme in ("https", "http")),
+            f"-Dhttp.nonProxyHosts={'|'.join(direct)}",
+            f"-Dhttps.proxyUser=headrace -Dhttps.proxyPassword={key}",
+            "-Djdk.http.auth.tunneling.disabledSchemes=",
+            f"-Djavax.net.ssl.trustStore={bundle.with_suffix('.p12')}",
+            "-Djavax.net.ssl.trustStoreType=PKCS12",
+            f"-Djavax.net.ssl.trustStorePassword={TRUST_STORE_PASSWORD}",
+        ]
+    )
     return variables
+
+
+def _direct_hosts(config: GatewayConfig) -> list[str]:
+    """Return what goes past the proxy: this machine, but for what a route leads to there, and
+    whatever the environment excepts already."""
+    routed = {
+        Upstream.parse(choice.url).host for route in config.routes for choice in route.choices
+    }
+    already = os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""
+    names = [name for name in _LOOPBACK if not routed.intersection(_LOOPBACK)]
+    return list(dict.fromkeys([*names, *filter(None, map(str.strip, already.split(",")))]))

@@ -2,13 +2,13 @@
 
 from headrace.checkpoint import CheckpointStore
 from headrace.home import Home
-from headrace.installation import gateway_config
+from headrace.installation import spool_reader
 from headrace.master_key import Secrets
 from headrace.settings import Settings
-from proxy.spool import Cursor, SpoolLag, SpoolReader
+from proxy.spool import Cursor, SpoolLag
 
 
 def spool_lag(settings: Settings, home: Home, secrets: Secrets) -> SpoolLag:
     """Return what the gateway has captured and governance has not yet carried into the lake."""
-    reader = SpoolReader(gateway_config(settings, home).spool.directory, secrets.derive(b"spool"))
+    reader = spool_reader(settings, home, secrets)
     return reader.lag(Cursor.from_json(CheckpointStore(home.state).load().cursor))

@@ -18,13 +18,12 @@ from governance.spread import Spread
 from headrace.checkpoint import CheckpointStore
 from headrace.engine import Engine
 from headrace.home import Home
-from headrace.installation import gateway_config
+from headrace.installation import spool_reader
 from headrace.master_key import Secrets
 from headrace.pipeline import BatchReport, Pipeline
 from headrace.settings import Settings
 from lakehouse.lake import Lake
 from lakehouse.maintenance import maintain
-from proxy.spool import SpoolReader
 from trajectory.errors import ConfigurationError, RetryableError
 
 type Report = Callable[[str], None]
@@ -148,9 +147,8 @@ def build_pipeline(
     """Put the pipeline of an installation together; without an engine, all runs in this process."""
     lake = Lake.open(settings.lake.path)
     audit = AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit"))
-    spool = gateway_config(settings, home).spool.directory
     return Pipeline(
-        spool=SpoolReader(spool, secrets.derive(b"spool")),
+        spool=spool_reader(settings, home, secrets),
         lake=lake,
         governor=GovernorSource(
             Path(settings.policy.bundle), lake, secrets, audit, report, engine=engine

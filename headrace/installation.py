@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headrace.home import Home
+from headrace.master_key import Secrets
 from headrace.settings import Settings
 from proxy.config import CredentialSource, GatewayConfig, Route
+from proxy.spool import SpoolReader
 
 
 class Address(NamedTuple):
@@ -49,7 +51,10 @@ def gateway_config(settings: Settings, home: Home) -> GatewayConfig:
         "keys": _inside(home.client_keys, gateway.keys, Path("keys.json")),
         "limits": _inside(home.root / "limits.sqlite", gateway.limits, Path("limits.sqlite")),
         "spool": gateway.spool.model_copy(
-            update={"directory": _inside(home.spool, gateway.spool.directory, Path("spool"))}
+            update={
+                "directory": _inside(home.spool, gateway.spool.directory, Path("spool")),
+                "key_file": gateway.spool.key_file or home.secrets / "spool.key",
+            }
         ),
     }
     if not gateway.routes:
@@ -65,6 +70,12 @@ def gateway_config(settings: Settings, home: Home) -> GatewayConfig:
         hosts = tuple(route.upstream.removeprefix("https://") for route in DEFAULT_ROUTES)
         update["intercept_hosts"] = tuple(dict.fromkeys(gateway.intercept_hosts + hosts))
     return gateway.model_copy(update=update)
+
+
+def spool_reader(settings: Settings, home: Home, secrets: Secrets) -> SpoolReader:
+    """Return a reader of the gateway's spool, with all keys that may have sealed it."""
+    spool = gateway_config(settings, home).spool
+    return SpoolReader(spool.directory, secrets.derive(b"spool"), key_file=spool.key_file)
 
 
 def missing_default_routes(settings: Settings) -> tuple[DefaultRoute, ...]:

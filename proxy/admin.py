@@ -21,11 +21,13 @@ class Admin:
         gauges: Callable[[], dict[str, float]],
         ready: Callable[[], bool],
         disk: Callable[[], Mapping[str, int]],
+        levels: Callable[[], Mapping[str, str]],
     ) -> None:
         self._counters = counters
         self._gauges = gauges
         self._ready = ready
         self._disk = disk
+        self._levels = levels
         self._server: asyncio.Server | None = None
 
     async def start(self, listener: socket.socket) -> None:
@@ -56,7 +58,9 @@ class Admin:
             return "405 Method Not Allowed", "text/plain", b"GET only\n"
         match path.partition(b"?")[0]:
             case b"/metrics":
-                text = prometheus(self._counters, self._gauges(), self._disk())
+                text = prometheus(
+                    self._counters, self._gauges(), disk=self._disk(), levels=self._levels()
+                )
                 return "200 OK", "text/plain; version=0.0.4", text.encode()
             case b"/inventory":
                 rows = self._counters.inventory.rows()

@@ -2,6 +2,9 @@
 
 import os
 import ssl
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +12,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from trajectory.errors import ConfigurationError
@@ -16,6 +20,7 @@ from trajectory.errors import ConfigurationError
 KEY_FILE = "ca.key"
 CERTIFICATE_FILE = "ca.pem"
 BUNDLE_FILE = "bundle.pem"
+TRUST_STORE_PASSWORD = "changeit"  # noqa: S105 - Java's own; a trust store holds no secret
 _VALID = timedelta(days=3650)
 
 
@@ -117,17 +122,45 @@ def load_authority(directory: Path) -> Authority:
         )
     authority = Authority(directory, certificate, key)
     if not authority.bundle_path.exists():
-        write_bundle(authority)
+        # A folder mounted from a secret cannot be written; `headrace env --bundle` writes elsewhere.
+        with suppress(OSError):
+            write_bundle(authority)
     return authority
 
 
-def write_bundle(authority: Authority) -> Path:
-    """Write the bundle for clients: the system's roots and this authority; return its path."""
+def write_bundle(authority: Authority, path: Path | None = None) -> Path:
+    """Write the bundle for clients: the system's roots and this authority; return its path.
+
+    Beside it lies the same as a trust store for Java, with the suffix ``.p12``.
+    """
+    path = path or authority.bundle_path
+    roots = system_roots()
     pem = authority.certificate.public_bytes(serialization.Encoding.PEM)
-    temporary = authority.bundle_path.with_suffix(".tmp")
-    temporary.write_bytes(system_roots().rstrip() + b"\n" + pem)
+    _replace(path, roots.rstrip() + b"\n" + pem)
+    _replace(path.with_suffix(".p12"), _trust_store([*_certificates(roots), authority.certificate]))
+    return path
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_bytes(data)
     temporary.chmod(0o644)
-    return temporary.replace(authority.bundle_path)
+    temporary.replace(path)
+
+
+def _certificates(pem: bytes) -> Iterator[x509.Certificate]:
+    """Read the certificates of a bundle; what this library refuses no client of ours needs."""
+    for part in pem.split(b"-----BEGIN CERTIFICATE-----")[1:]:
+        with suppress(ValueError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # old roots have serial numbers that are now forbidden
+            yield x509.load_pem_x509_certificate(b"-----BEGIN CERTIFICATE-----" + part)
+
+
+def _trust_store(certificates: list[x509.Certificate]) -> bytes:
+    return pkcs12.serialize_java_truststore(
+        [pkcs12.PKCS12Certificate(found, b"%d" % at) for at, found in enumerate(certificates)],
+        serialization.BestAvailableEncryption(TRUST_STORE_PASSWORD.encode()),
+    )
 
 
 def system_roots() -> bytes:

@@ -159,6 +159,11 @@ class Capture:
         self._received = 0
         self.ended = False
 
+    @property
+    def level(self) -> Level:
+        """How much is recorded; it sinks when the spool runs out of room."""
+        return self._level
+
     def _flush(self) -> None:
         if self._pending:
             pieces, self._pending = self._pending, []

@@ -235,6 +235,9 @@ class SpoolConfig(_Settings):
     slow_seconds: float = Field(default=1.0, gt=0)
     """A disk that takes longer for a write or a sync counts as failing: nothing is written for
     a second, twice as long each time it happens again, half a minute at most."""
+    key_file: Path | None = None
+    """Keys that seal the spool, 64 hexadecimal digits on each line, newest first; the app names
+    ``secrets/spool.key``. Without the file the key comes from the master key."""
 
     @model_validator(mode="after")
     def _watermarks(self) -> Self:
@@ -290,6 +293,11 @@ class GatewayConfig(_Settings):
     """How long a connection may stay silent; model calls may think for an hour."""
     drain_seconds: float = Field(default=30.0, ge=0)
     """How long SIGTERM waits for calls in flight."""
+    traces: str = ""
+    """OTLP/HTTP address for traces of the gateway itself, like ``http://collector:4318/v1/traces``;
+    empty is off. Spans carry names, times and counts, never content."""
+    probe_at_start: bool = False
+    """Ask the upstreams of ``capture: tokens`` routes at the start whether they give token ids."""
     fastpath: bool = True
     """Use the overrides of ``proxy.fastpath`` where the mitmproxy version fits."""
 

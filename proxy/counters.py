@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from proxy.inventory import Inventory
 
@@ -64,12 +63,26 @@ def _line(name: str, labels: dict[str, object], value: float) -> str:
 
 
 def prometheus(
-    counters: Counters, gauges: dict[str, float], disk: Mapping[str, int] = MappingProxyType({})
+    counters: Counters,
+    gauges: Mapping[str, float],
+    *,
+    disk: Mapping[str, int],
+    levels: Mapping[str, str],
 ) -> str:
-    """Return all counts in Prometheus' text format; ``disk`` counts its failures by name."""
+    """Return all counts in Prometheus' text format.
+
+    Args:
+        counters: what was counted.
+        gauges: what is so now, by name.
+        disk: failures of the spool's disk, by name.
+        levels: what a full capture of each route holds now.
+    """
     lines = ["# TYPE headrace_spool_errors_total counter"]
     for name, count in sorted(disk.items()):
         lines.append(_line("spool_errors_total", {"error": name}, count))
+    lines.append("# TYPE headrace_capture_level gauge")
+    for route, level in sorted(levels.items()):
+        lines.append(_line("capture_level", {"route": route, "level": level}, 1))
     lines += ["# TYPE headrace_exchanges_total counter"]
     for (route, mode, outcome), count in sorted(counters.exchanges.items()):
         labels: dict[str, object] = {"route": route, "mode": mode, "outcome": outcome}

@@ -23,7 +23,16 @@ from proxy.limits import Budgets
 from proxy.replies import proxy_refusal, response_of
 from proxy.routing import Plan, Rewritten, Router, take_session
 from proxy.spool import SpoolUnavailableError, records
-from proxy.tokens import Asked, StreamStripper, applies, ask, strip_json, stripping_stream
+from proxy.tokens import (
+    Asked,
+    StreamStripper,
+    TokenCheck,
+    applies,
+    ask,
+    strip_json,
+    stripping_stream,
+)
+from proxy.tracing import Tracing
 from proxy.usage import UsageMeter
 from trajectory.exchange import ExchangeOutcome
 
@@ -44,6 +53,7 @@ class Live:
     __slots__ = (
         "asked",
         "capture",
+        "check",
         "conversation",
         "key_id",
         "meter",
@@ -61,6 +71,7 @@ class Live:
         self.mode = mode
         self.started = time.monotonic()
         self.asked: Asked | None = None
+        self.check: TokenCheck | None = None
         self.meter: UsageMeter | None = None
         """Counts tokens, for keys that have a budget of them."""
         self.key_id = ""
@@ -83,8 +94,10 @@ class Gate:
         recorder: Recorder | None,
         counters: Counters,
         fingerprints: Fingerprints,
+        tracing: Tracing | None = None,
     ) -> None:
         self._admission = admission
+        self._tracing = tracing
         self._router = router
         self._endpoints = endpoints
         self._registry = registry
@@ -148,7 +161,7 @@ class Gate:
                     raise
             else:
                 request.stream = live.capture.on_request
-                if plan.tokens and level == Level.FULL:
+                if level == Level.FULL and plan.asks_tokens:
                     self._prepare_to_ask(request, admitted)
 
     @staticmethod
@@ -284,17 +297,22 @@ class Gate:
             response.headers.fields = (*response.headers.fields, step)
         response.stream = capture.on_response
         if live.asked is not None:
-            self._strip_tokens(response, capture, live.asked)
+            self._strip_tokens(response, live, capture, live.asked)
         if live.plan.durability == "durable" and 0 < length <= _HELD_BYTES:
             response.stream = False
 
-    def _strip_tokens(self, response: http.Response, capture: Capture, asked: Asked) -> None:
+    @staticmethod
+    def _strip_tokens(response: http.Response, live: Live, capture: Capture, asked: Asked) -> None:
         """Give the client what it asked for; what is encoded or of another type passes whole."""
+        if response.status_code == 200 and asked.token_ids:
+            live.check = TokenCheck()
         kind = response.headers.get("content-type", "")
         if response.headers.get("content-encoding", "identity") != "identity":
             return
         if kind.startswith("text/event-stream") and "content-length" not in response.headers:
-            response.stream = stripping_stream(capture.on_response, StreamStripper(asked))
+            response.stream = stripping_stream(
+                capture.on_response, StreamStripper(asked, live.check)
+            )
         elif kind.startswith("application/json"):
             response.stream = False
 
@@ -321,7 +339,7 @@ class Gate:
             return
         live.capture.on_response(body)
         if live.asked is not None:
-            response.data.content = stripped = strip_json(body, live.asked)
+            response.data.content = stripped = strip_json(body, live.asked, live.check)
             if "content-length" in response.headers:
                 response.headers["content-length"] = str(len(stripped))
 
@@ -391,11 +409,32 @@ class Gate:
         self._counters.observe(time.monotonic() - live.started)
         if live.meter is not None:
             self._spend(live, live.meter)
+        if live.check is not None and outcome is ExchangeOutcome.COMPLETE:
+            live.plan.note_tokens(sound=live.check.sound)
+        if self._tracing is not None:
+            self._trace(self._tracing, flow, live, outcome)
         if live.capture is not None:
             try:
                 live.capture.end(outcome)
             except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
                 live.capture.abandon(error)
+
+    def _trace(
+        self, tracing: Tracing, flow: http.HTTPFlow, live: Live, outcome: ExchangeOutcome
+    ) -> None:
+        level = "none" if live.capture is None else live.capture.level.name.lower()
+        try:
+            tracing.exchange(
+                flow,
+                route=live.plan.name,
+                mode=live.mode,
+                outcome=outcome.value,
+                level=level,
+                seconds=time.monotonic() - live.started,
+            )
+        except Exception as error:  # noqa: BLE001 - the call goes on whatever tracing does
+            self._counters.faults += 1
+            _log.error("tracing fault: %s", type(error).__name__)
 
     def _spend(self, live: Live, meter: UsageMeter) -> None:
         """Take the tokens of an answer off the key's budget."""

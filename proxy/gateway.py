@@ -30,10 +30,13 @@ from proxy.gate import Gate
 from proxy.identity import KeyRegistry
 from proxy.interception import Interception, Tunnels
 from proxy.limits import Budgets, Ledger
+from proxy.probe import probe
 from proxy.routing import Router
-from proxy.spool import SpoolWriter
+from proxy.spool import SpoolWriter, layout
+from proxy.spool.keys import KeyRing
 from proxy.spool.writer import SpoolState
 from proxy.spooling import open_spool
+from proxy.tracing import Tracing
 from proxy.workers import Workers
 from trajectory.errors import ConfigurationError
 
@@ -125,10 +128,13 @@ class Gateway:
         self._sockets: dict[str, socket.socket] = {}
         self._spool: SpoolWriter | None = None
         self._recorder: Recorder | None = None
-        self._spool_key = spool_key
+        self._keys = KeyRing(spool_key, file=config.spool.key_file)
+        self._tracing = Tracing(config.traces) if config.traces else None
         self._fingerprints = Fingerprints(fingerprint_key)
         self._draining = False
         self._alarmed = False
+        self._key_problem = False
+        self._probing: asyncio.Task[None] | None = None
         self._master: Master | None = None
         self._gate: Gate | None = None
         self._servers: Proxyserver | None = None
@@ -136,6 +142,7 @@ class Gateway:
         self._admin = Admin(
             self.counters,
             gauges=self._gauges,
+            levels=lambda: {plan.name: plan.level for plan in self._router.plans},
             disk=lambda: self._spool.breaker.failures if self._spool else {},
             ready=lambda: self._servers is not None and not self._draining and self._can_record(),
         )
@@ -157,7 +164,7 @@ class Gateway:
             admin=self._bind("admin", config.admin_host, config.admin_port),
         )
         if config.capture:
-            self._spool = open_spool(config.spool, self._spool_key)
+            self._spool = open_spool(config.spool, self._keys.newest)
             self._recorder = Recorder(self._spool, self.counters)
         logs.muffle(self.counters)
         wire.install()
@@ -166,6 +173,8 @@ class Gateway:
         if addresses.admin is not None:
             await self._admin.start(self._sockets["admin"])
         self._watch = asyncio.create_task(self._watch_loop())
+        if config.probe_at_start:
+            self._probing = asyncio.create_task(self._probe())
         return addresses
 
     def _make_gate(self, registry: KeyRegistry) -> Gate:
@@ -187,6 +196,7 @@ class Gateway:
             recorder=self._recorder,
             counters=self.counters,
             fingerprints=self._fingerprints,
+            tracing=self._tracing,
         )
 
     async def _start_master(self, addresses: Addresses, interception: Interception) -> None:
@@ -286,6 +296,8 @@ class Gateway:
             gauges["spool_files"] = self._spool.files
             gauges["spool_fill_ratio"] = round(self._spool.fill, 4)
             gauges["spool_alarm"] = float(self._spool.alarm)
+            oldest = layout.oldest(self._config.spool.directory)
+            gauges["spool_oldest_seconds"] = 0.0 if oldest is None else time.time() - oldest
             gauges["spool_failures"] = self._spool.failures
         return gauges
 
@@ -299,6 +311,7 @@ class Gateway:
     async def _look_after(self) -> None:
         """Do what must not happen on a request's way: rotated credentials, shared counts, alarms."""
         self._router.refresh_credentials()
+        self._renew_spool_key()
         if self._budgets.ledger.dirty:
             await asyncio.to_thread(self._budgets.ledger.flush)
         alarm = self._spool is not None and self._spool.alarm
@@ -309,6 +322,33 @@ class Gateway:
                 self._spool.failures,
             )
         self._alarmed = alarm
+
+    def _renew_spool_key(self) -> None:
+        """Seal with the newest key of the file; what is no key leaves the one in use."""
+        try:
+            changed = self._keys.reload()
+        except ConfigurationError as error:
+            if not self._key_problem:
+                _log.error("spool key: %s; the one in use stays", error)
+            self._key_problem = True
+            return
+        self._key_problem = False
+        if changed and self._spool is not None:
+            self._spool.use_key(self._keys.newest)
+            _log.info("the spool is sealed with another key from now on")
+
+    async def _probe(self) -> None:
+        """Ask the upstreams of token routes what they can; lower the level where it is not enough."""
+        for route in self._config.routes:
+            if route.capture != "tokens":
+                continue
+            for choice in route.choices:
+                found = await asyncio.to_thread(
+                    probe, route, choice, upstream_ca=self._config.upstream_ca
+                )
+                plan = next(plan for plan in self._router.plans if plan.name == route.name)
+                if not found.gives_tokens and plan.asks_tokens:
+                    plan.lower()
 
     async def drain(self) -> None:
         """Stop listening and wait for the calls in flight, for ``drain_seconds`` at most."""
@@ -325,8 +365,9 @@ class Gateway:
     async def close(self) -> None:
         """Close everything; the spool last."""
         self._draining = True
-        if self._watch is not None:
-            self._watch.cancel()
+        for task in (self._watch, self._probing):
+            if task is not None:
+                task.cancel()
         self._admin.close()
         if self._servers is not None:
             await self._servers.servers.update([])
@@ -336,6 +377,8 @@ class Gateway:
         if self._spool is not None:
             self._spool.close()
         self._budgets.ledger.close()
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.close)
         self._close_sockets()
         fastpath.revert()
         logs.unmuffle()

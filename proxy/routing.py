@@ -20,6 +20,8 @@ _OWN = b"x-headrace-"
 _HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"http2-settings"})
 _SENT = CREDENTIAL_HEADERS - {b"cookie", b"set-cookie", b"x-amz-security-token"}
 _SHUN_SECONDS = 10.0
+_UNSOUND_ANSWERS = 3
+_LOWERED_SECONDS = 600
 
 type Address = tuple[str, int]
 
@@ -79,11 +81,13 @@ class Plan:
     kind: str = "model"
     shape: str = "auto"
     tokens: bool = False
-    """Whether token ids are asked for; taken back when the engine does not give them."""
     durability: str = "journal"
     mandatory: bool = False
     """Calls that cannot be captured are refused."""
     step_header: bool = False
+    _lowered_until: float = 0.0
+    _unsound: int = 0
+    """Answers in a row without the token ids that were asked for."""
     _origins: dict[tuple[ClientIdentity, str, str], bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -103,6 +107,34 @@ class Plan:
             durability=route.durability,
             mandatory=route.without_capture == "refuse",
             step_header=route.step_header,
+        )
+
+    @property
+    def asks_tokens(self) -> bool:
+        """Whether token ids are asked for now; an engine that does not give them is left alone."""
+        return self.tokens and time.monotonic() >= self._lowered_until
+
+    @property
+    def level(self) -> str:
+        """What a full capture of this route holds: ``tokens`` or ``text``."""
+        return "tokens" if self.asks_tokens else "text"
+
+    def note_tokens(self, *, sound: bool) -> None:
+        """Note an answer; after three in a row that are not sound the level is lowered a while."""
+        self._unsound = 0 if sound else self._unsound + 1
+        if self._unsound >= _UNSOUND_ANSWERS:
+            self.lower()
+
+    def lower(self) -> None:
+        """Capture text only for ten minutes: better less than something guessed."""
+        self._unsound = 0
+        self._lowered_until = time.monotonic() + _LOWERED_SECONDS
+        _log.warning(
+            "route %s: the upstream gives no token ids that fit its usage; capturing text for "
+            "%d minutes (`headrace gateway probe %s` says more)",
+            self.name,
+            _LOWERED_SECONDS // 60,
+            self.name,
         )
 
     def target(self, stick: bytes) -> Target:

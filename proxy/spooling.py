@@ -2,19 +2,21 @@
 
 from proxy.config import SpoolConfig
 from proxy.spool import SpoolWriter
+from proxy.spool.keys import KeyRing
 from proxy.spool.writer import Bounds
 
 
 def open_spool(config: SpoolConfig, key: bytes) -> SpoolWriter:
-    """Return a new writer; ``key`` seals what it writes.
+    """Return a new writer; ``key`` seals what it writes unless there is a file with newer ones.
 
     Raises:
+        ConfigurationError: the file of keys holds something else.
         OSError: the folder cannot be made or written.
         SpoolUnavailableError: the disk refused the first segment.
     """
     return SpoolWriter(
         config.directory,
-        key,
+        KeyRing(key, file=config.key_file).newest,
         segment_bytes=config.segment_bytes,
         bounds=Bounds(
             max_bytes=config.max_bytes,

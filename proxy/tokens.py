@@ -64,12 +64,51 @@ def _dump(value: object) -> bytes:
     )
 
 
-def strip_json(body: bytes, asked: Asked) -> bytes:
+class TokenCheck:
+    """Compares the token ids of one answer with the counts that the engine reports."""
+
+    __slots__ = ("_completion", "_prompt", "_usage")
+
+    def __init__(self) -> None:
+        self._prompt = 0
+        self._completion = 0
+        self._usage: dict[str, Any] = {}
+
+    def see(self, value: Any) -> None:
+        """Look at a response, or at a chunk of one."""
+        if not isinstance(value, dict):
+            return
+        prompt = value.get("prompt_token_ids")
+        if isinstance(prompt, list):
+            self._prompt = len(prompt)
+        choices = value.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            ids = choice.get("token_ids") if isinstance(choice, dict) else None
+            if isinstance(ids, list):
+                self._completion += len(ids)
+        if isinstance(value.get("usage"), dict):
+            self._usage = value["usage"]
+
+    @property
+    def sound(self) -> bool:
+        """Whether there are ids, and as many as were counted where anything was."""
+        counted = self._usage.get("prompt_tokens"), self._usage.get("completion_tokens")
+        return (
+            self._prompt > 0
+            and self._completion > 0
+            and counted[0] in (None, self._prompt)
+            and counted[1] in (None, self._completion)
+        )
+
+
+def strip_json(body: bytes, asked: Asked, check: TokenCheck | None = None) -> bytes:
     """Take out of a response what the client did not ask for; what is not JSON stays."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return body
+    if check is not None:
+        check.see(value)
     return _dump(value) if _strip(value, asked) else body
 
 
@@ -98,8 +137,9 @@ class StreamStripper:
     Whole lines pass at once; the line that is still open waits for its end.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Asked, check: TokenCheck | None = None) -> None:
         self._asked = asked
+        self._check = check
         self._open = b""
 
     def feed(self, data: bytes) -> bytes:
@@ -121,7 +161,7 @@ class StreamStripper:
         text = body.strip()
         if not text.startswith(b"{"):
             return line
-        stripped = strip_json(text, self._asked)
+        stripped = strip_json(text, self._asked, self._check)
         return line if stripped is text else b"data: " + stripped + end
 
 

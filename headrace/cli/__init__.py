@@ -48,10 +48,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (up, gateway, tap, govern, sql, env, feedback, erase, lineage, doctor, demo):
+for command in (up, tap, govern, sql, env, feedback, erase, lineage, doctor, demo):
     command.register(app)
 trajectory_documents.register(trajectory.app)
 for name, group in {
+    "gateway": gateway.app,
     "policy": policy.app,
     "consent": consent.app,
     "audit": audit.app,

@@ -1,6 +1,7 @@
 """``headrace env``: the lines that point an agent at the gateway."""
 
 import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,6 +28,12 @@ def env(
     key: Annotated[
         str | None, typer.Option(help="Client key to use; by default this machine's own.")
     ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --proxy: write the certificate bundle (and Java's .p12 beside it) to this file."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print what an agent needs in its environment. In a shell: eval "$(headrace env)"."""
@@ -35,10 +42,13 @@ def env(
     config = gateway_config(running.settings, home)
     client_key = key or local_client_key(home, KeyRegistry.load(config.keys))
     if proxy:
-        from proxy.authority import ensure_authority
+        from proxy.authority import ensure_authority, write_bundle
 
-        bundle = ensure_authority(config.authority).bundle_path
-        variables = proxy_environment(config, client_key, bundle)
+        authority = ensure_authority(config.authority)
+        if bundle is not None or not authority.bundle_path.with_suffix(".p12").exists():
+            bundle = write_bundle(authority, bundle)
+        path = (bundle or authority.bundle_path).absolute()
+        variables = proxy_environment(config, client_key, path)
     else:
         variables = base_url_environment(config, client_key)
     if not variables:
@@ -54,6 +64,7 @@ def env(
         typer.echo(f"export {name}={shlex.quote(value)}")
     if proxy:
         note(
-            "Java: -Djavax.net.ssl.trustStore needs the authority imported with keytool; "
-            f"Rust, Go and everything on OpenSSL read SSL_CERT_FILE. Authority: {config.authority}"
+            "Go passes this machine's own addresses by whatever NO_PROXY says; Java's own HTTP "
+            "client takes the proxy's user and password from the program only. Where a client "
+            f"cannot be told, redirect it (transparent mode). Authority: {config.authority}"
         )

@@ -1,18 +1,25 @@
 """``headrace gateway``: the capturing gateway alone, as it is deployed in front of agents."""
 
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
 import typer
 
-from headrace.cli.common import Running
-from headrace.installation import gateway_config
+from headrace.cli.common import JsonOption, Running
+from headrace.installation import Address, addresses, gateway_config
+from headrace.render import jsonable, print_rows
+from proxy.config import GatewayConfig
+from trajectory.errors import ConfigurationError, WorkError
+
+app = typer.Typer(help="Run the gateway until SIGTERM, which lets calls in flight finish.")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command(name="gateway")(gateway)
-
-
+@app.callback(invoke_without_command=True)
 def gateway(context: typer.Context) -> None:
     """Run the gateway until SIGTERM, which lets calls in flight finish."""
+    if context.invoked_subcommand is not None:
+        return
     from proxy.gateway import serve
 
     running = Running.of(context)
@@ -23,3 +30,85 @@ def gateway(context: typer.Context) -> None:
         spool_key=secrets.derive(b"spool"),
         fingerprint_key=secrets.derive(b"fingerprint"),
     )
+
+
+def _config(context: typer.Context) -> GatewayConfig:
+    running = Running.of(context)
+    return gateway_config(running.settings, running.home.create())
+
+
+@app.command()
+def probe(
+    context: typer.Context,
+    route: Annotated[str | None, typer.Argument(help="One route; all without it.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model to ask; by default the first that is listed.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask the upstreams what they can: reached, key accepted, exact token ids and as many as usage says.
+
+    Ends with 1 when one cannot be reached, or gives no tokens to a route that captures them.
+    """
+    from proxy.probe import probe as ask
+
+    config = _config(context)
+    routes = [found for found in config.routes if route in (None, found.name)]
+    if not routes:
+        names = ", ".join(found.name for found in config.routes) or "none"
+        raise ConfigurationError(f"no such route. Routes: {names}.")
+    probes = [
+        (found, ask(found, choice, model=model, upstream_ca=config.upstream_ca))
+        for found in routes
+        for choice in found.choices
+    ]
+    print_rows(jsonable([asdict(result) for _, result in probes]), as_json=as_json, empty="")
+    if any(
+        not result.reachable or (asked.capture == "tokens" and not result.gives_tokens)
+        for asked, result in probes
+    ):
+        raise typer.Exit(1)
+
+
+@app.command()
+def inventory(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the hosts that agents reach through the running gateway's tunnels, which it does not open."""
+    config = _config(context)
+    place = addresses(config).get("admin")
+    if place is None:
+        raise ConfigurationError("gateway.admin_port is off; the inventory is served there")
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for worker in range(config.workers):
+        for row in _rows(Address(place.host, place.port + worker)):
+            entry = found.setdefault((row["host"], row["port"]), row)
+            if entry is not row:
+                entry["connections"] += row["connections"]
+                entry["first_seen"] = min(entry["first_seen"], row["first_seen"])
+                entry["last_seen"] = max(entry["last_seen"], row["last_seen"])
+    rows = sorted(found.values(), key=lambda row: -row["connections"])
+    print_rows(jsonable(rows), as_json=as_json, empty="no tunnels since the gateway started")
+
+
+def _rows(place: Address) -> list[dict[str, Any]]:
+    import httpx
+
+    try:
+        answer = httpx.get(f"http://{place.for_clients}/inventory", timeout=5, trust_env=False)
+        rows: list[dict[str, Any]] = json.loads(answer.content)
+    except (httpx.HTTPError, ValueError) as error:
+        raise WorkError(
+            f"no gateway answers at {place.for_clients} ({type(error).__name__}); is it running?"
+        ) from None
+    return rows
+
+
+@app.command("rotate-spool-key")
+def rotate_spool_key(context: typer.Context) -> None:
+    """Seal the spool with a new key from now on; what is sealed already can still be read."""
+    from proxy.spool.keys import rotate
+
+    spool = _config(context).spool
+    if spool.key_file is None:
+        raise ConfigurationError("gateway.spool.key_file is not set")
+    kept = rotate(spool.key_file, spool.directory)
+    typer.echo(f"new key in {spool.key_file}; older keys kept: {kept}")

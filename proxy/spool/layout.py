@@ -60,6 +60,16 @@ def size(spool: Path) -> Size:
     return Size(total, files)
 
 
+def oldest(spool: Path) -> float | None:
+    """Return when the oldest finished segment was finished, in seconds since 1970."""
+    times = []
+    for writer in writers(spool):
+        for number in segments(spool / writer)[:-1][:1]:
+            with suppress(FileNotFoundError):
+                times.append(segment_path(spool / writer, number).stat().st_mtime)
+    return min(times, default=None)
+
+
 def claim(spool: Path) -> tuple[Path, int]:
     """Make a new writer's folder; return it and the descriptor that holds its lock.
 

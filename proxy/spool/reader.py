@@ -13,6 +13,7 @@ from pathlib import Path
 from proxy.spool import layout
 from proxy.spool.cursor import Cursor, Mark, Place
 from proxy.spool.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, find_frame
+from proxy.spool.keys import KeyRing
 from proxy.spool.records import RecordKind
 from proxy.spool.scan import Bound, Damage, Item, WriterScan, content_bytes
 from trajectory.exchange import SpoolRecord
@@ -47,9 +48,16 @@ class SpoolReader:
     that a chain of takes reads every byte once.
     """
 
-    def __init__(self, spool: Path, key: bytes, *, older_keys: Sequence[bytes] = ()) -> None:
+    def __init__(
+        self,
+        spool: Path,
+        key: bytes,
+        *,
+        older_keys: Sequence[bytes] = (),
+        key_file: Path | None = None,
+    ) -> None:
         self._spool = spool
-        self._keys = (key, *older_keys)
+        self._keys = KeyRing(key, older=older_keys, file=key_file)
         self._cursor = Cursor()
         self._scans: dict[str, WriterScan] = {}
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from proxy.spool import layout
 from proxy.spool.cursor import Mark, Place
 from proxy.spool.frames import SEGMENT_HEADER_BYTES, Frame, SegmentOpener, UnknownKeyError
+from proxy.spool.keys import KeyRing
 from proxy.spool.records import (
     RECORD_HEADER_BYTES,
     OpenExchange,
@@ -64,7 +65,7 @@ class Item:
 class WriterScan:
     """Reads one writer from a mark on; :meth:`peek` and :meth:`pop` give its items in order."""
 
-    def __init__(self, directory: Path, keys: tuple[bytes, ...], mark: Mark) -> None:
+    def __init__(self, directory: Path, keys: KeyRing, mark: Mark) -> None:
         self._directory = directory
         self._writer = directory.name
         self._keys = keys
@@ -137,7 +138,7 @@ class WriterScan:
             with path.open("rb") as file:
                 header = file.read(SEGMENT_HEADER_BYTES)
             try:
-                self._openers = {number: SegmentOpener(header, self._keys, where=str(path))}
+                self._openers = {number: self._unseal(header, str(path))}
             except UnknownKeyError:
                 raise
             except IntegrityError:
@@ -145,6 +146,15 @@ class WriterScan:
                 if limit:
                     self._damage(number, 0, limit, "segment-header")
         return self._openers[number]
+
+    def _unseal(self, header: bytes, where: str) -> SegmentOpener:
+        """Open a segment; a key that is not known may have come since the ring was read."""
+        try:
+            return SegmentOpener(header, self._keys.keys, where=where)
+        except UnknownKeyError:
+            if not self._keys.reload():
+                raise
+            return SegmentOpener(header, self._keys.keys, where=where)
 
     def _frames(
         self, number: int, path: Path, opener: SegmentOpener, start: int, limit: int

@@ -8,7 +8,7 @@ import yaml
 from headrace.settings import environment_variable, explain_settings
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
-OTHERS = {"HEADRACE_HOME"}
+OTHERS = {"HEADRACE_HOME", "HEADRACE_CONFIG"}
 
 
 def files() -> list[Path]:
@@ -31,6 +31,8 @@ def test_every_document_is_valid_yaml() -> None:
 def test_ports_are_those_of_the_defaults() -> None:
     settings = {setting.name: setting.value for setting in explain_settings()}
     known = {settings[f"gateway.{name}"] for name in ("port", "forward_port", "admin_port")}
+    assert settings["gateway.transparent_port"] is None  # off by default; 8487 is what we suggest
+    known.add(8487)
     for path in files():
         for port in re.findall(r"\b84\d\d\b|\b80\d\d\b", path.read_text(encoding="utf-8")):
             assert int(port) in known, path.name

@@ -26,7 +26,10 @@ from proxy.gateway import serve
 logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
 config = GatewayConfig.model_validate_json(Path(sys.argv[1]).read_text())
 def ready(addresses):
-    print(json.dumps([addresses.base_url, addresses.forward, addresses.admin]), flush=True)
+    print(
+        json.dumps([addresses.base_url, addresses.forward, addresses.admin, addresses.transparent]),
+        flush=True,
+    )
 serve(config, spool_key=b"s" * 32, fingerprint_key=b"f" * 32, ready=ready)
 """
 
@@ -66,17 +69,23 @@ class Running:
                 [sys.executable, "-c", _MAIN, str(path)],
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": str(Path.cwd()), **self.environment},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(Path.cwd()),
+                    "RUNNING_KEY": self.key,
+                    **self.environment,
+                },
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
             raise AssertionError(self.log.read_text())
-        base_url, forward, admin = json.loads(line)
+        base_url, forward, admin, transparent = json.loads(line)
         self.url = f"http://127.0.0.1:{base_url[1]}" if base_url else ""
         self.forward = f"http://headrace:{self.key}@127.0.0.1:{forward[1]}" if forward else ""
         self.forward_port = forward[1] if forward else 0
         self.admin = f"http://127.0.0.1:{admin[1]}" if admin else ""
+        self.transparent_port = transparent[1] if transparent else 0
         self.bundle = str(self.home / "ca" / "bundle.pem")
         self._reader = SpoolReader(self.home / "spool", SPOOL_KEY)
         self._cursor = Cursor()

@@ -1,0 +1,58 @@
+"""Keys of the spool: rotated without a loss, forgotten only when nothing is sealed under them."""
+
+from pathlib import Path
+
+import pytest
+
+from proxy.spool import Cursor, SpoolReader, SpoolWriter
+from proxy.spool.frames import UnknownKeyError
+from proxy.spool.keys import KeyRing, rotate
+from tests.proxy.spool.writing import KEY, Script
+from trajectory.errors import ConfigurationError
+from trajectory.exchange import Exchange
+
+
+def test_a_rotation_under_way_loses_nothing(tmp_path: Path) -> None:
+    file, spool = tmp_path / "spool.key", tmp_path / "spool"
+    ring = KeyRing(KEY, file=file)
+    assert ring.newest == KEY
+    reader, cursor, found = SpoolReader(spool, KEY, key_file=file), Cursor(), []
+
+    def take() -> None:
+        nonlocal cursor
+        batch = reader.take(cursor)
+        cursor = batch.cursor
+        found.extend(int(r.exchange_id, 16) for r in batch.records if isinstance(r, Exchange))
+
+    with SpoolWriter(spool, ring.newest) as writer:
+        for number in range(1, 4):
+            Script(writer, 10 * number).whole()
+            unfinished = Script(writer, 10 * number + 1)
+            unfinished.head()
+            take()
+            rotate(file, spool)
+            assert ring.reload()
+            writer.use_key(ring.newest)
+            unfinished.request(b"x")
+            unfinished.answer()
+            unfinished.response(b"y")
+            unfinished.end()
+        take()
+    assert found == [10, 11, 20, 21, 30, 31]
+    assert file.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(UnknownKeyError):
+        SpoolReader(spool, KEY).take(Cursor())
+
+
+def test_keys_that_seal_nothing_are_forgotten(tmp_path: Path) -> None:
+    file, spool = tmp_path / "spool.key", tmp_path / "spool"
+    assert [rotate(file, spool) for _ in range(4)] == [0, 1, 1, 1]
+    with SpoolWriter(spool, KeyRing(KEY, file=file).newest):
+        assert [rotate(file, spool) for _ in range(3)] == [1, 2, 2]
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "ab" * 31])
+def test_what_is_no_key_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "spool.key").write_text(text)
+    with pytest.raises(ConfigurationError, match="hexadecimal"):
+        KeyRing(KEY, file=tmp_path / "spool.key")

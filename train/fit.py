@@ -14,7 +14,8 @@ from train.hardware import peak_memory_mib
 from train.quiet import quiet_libraries
 from train.recipes import recipe_module
 from train.recipes.base import Rows, TrainerParts
-from train.recipes.settings import AdapterSettings, RecipeSpec, TrainingSettings
+from train.recipes.settings import RecipeSpec, TrainingSettings
+from train.scoring import load_scoring_model
 from train.source import Progress, silent
 from trajectory.errors import ConfigurationError
 
@@ -33,7 +34,8 @@ class FitResult:
     seconds: float
     """Of training alone, without loading and saving."""
     tokens: int
-    """Tokens of all rows that were learned, repeated epochs included."""
+    """Tokens of all rows that were learned, repeated epochs included; generated ones where the
+    model made its rows itself."""
     final_loss: float | None
     peak_memory_mib: float
     device: str
@@ -112,7 +114,7 @@ def _train(
 ) -> FitResult:
     from transformers import PrinterCallback
 
-    model = load_model(base)
+    model = _load(spec, base)
     metrics = out / "metrics.jsonl"
     if not resume:
         metrics.unlink(missing_ok=True)
@@ -125,7 +127,7 @@ def _train(
             rows=rows,
             arguments=_arguments(spec.training, len(rows), out),
             callbacks=[metrics_callback(metrics, progress)],
-            adapter=None if spec.adapter is None else _adapter(spec.adapter),
+            adapter=_adapter(spec),
         )
     )
     # The trainer's own printer writes every record to standard output.
@@ -144,12 +146,23 @@ def _train(
         rows=rows,
         steps=int(trainer.state.global_step),
         seconds=seconds,
-        tokens=round(rows.tokens * float(trainer.state.epoch or 0)),
+        tokens=_tokens(rows, trainer),
         final_loss=losses[-1] if losses else None,
         peak_memory_mib=_peak_memory(device),
         device=device,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
     )
+
+
+def _tokens(rows: Rows, trainer: Any) -> int:
+    learned = rows.tokens * float(trainer.state.epoch or 0)
+    return round(learned) or int(trainer.state.num_input_tokens_seen)
+
+
+def _load(spec: RecipeSpec, base: Path) -> Any:
+    if recipe_module(spec.recipe).makes == "reward_model":
+        return load_scoring_model(base)
+    return load_model(base)
 
 
 def load_model(base: Path) -> Any:
@@ -212,16 +225,20 @@ def _arguments(training: TrainingSettings, rows: int, out: Path) -> dict[str, An
     }
 
 
-def _adapter(settings: AdapterSettings) -> Any:
+def _adapter(spec: RecipeSpec) -> Any:
+    settings = spec.adapter
+    if settings is None:
+        return None
     from peft import LoraConfig
 
+    scores = recipe_module(spec.recipe).makes == "reward_model"
     targets = settings.targets
     return LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
         target_modules=targets if isinstance(targets, str) else list(targets),
-        task_type="CAUSAL_LM",
+        task_type="SEQ_CLS" if scores else "CAUSAL_LM",
     )
 
 

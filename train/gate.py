@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from train.canaries import CanaryReport
 from train.evaluate import Comparison
+from train.intervals import Interval
 from train.recipes.settings import GateSettings
 
 
@@ -13,7 +14,8 @@ class Finding:
     """What one rule found."""
 
     rule: str
-    """minimum_gain | largest_slice_loss:<slice> | minimum_success | canaries | evaluated"""
+    """minimum_gain | largest_slice_loss:<slice> | minimum_success | canaries | evaluated |
+    minimum_agreement"""
     passed: bool
     measured: float | None
     required: float | None
@@ -43,6 +45,14 @@ def judge(
     if canaries is not None and settings.canaries == "forbid":
         findings.append(Finding("canaries", canaries.leaked == 0, float(canaries.leaked), 0.0))
     return Verdict(all(finding.passed for finding in findings), tuple(findings))
+
+
+def judge_reward_model(settings: GateSettings, agreement: Interval | None) -> Verdict:
+    """Hold a reward model against its rule; without held-out pairs it does not pass."""
+    low = None if agreement is None else agreement.low
+    least = settings.minimum_agreement
+    finding = Finding("minimum_agreement", low is not None and low > least, low, least)
+    return Verdict(finding.passed, (finding,))
 
 
 def _compared(settings: GateSettings, comparison: Comparison) -> Iterator[Finding]:

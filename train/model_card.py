@@ -20,7 +20,7 @@ Recipe `{manifest["recipe"]["metadata"]["name"]}` on base `{manifest["base"]}`, 
 Gate: {"passed" if manifest["gate_passed"] else "not passed"}.
 
 ## Evaluation
-{_evaluation(manifest.get("evaluation"))}
+{_evaluation(manifest.get("evaluation"))}{_agreement(manifest.get("agreement"))}
 
 ## Data
 Substrate `{data["substrate"]}` version `{data["substrate_version"]}` (`{data["content_hash"]}`).
@@ -57,6 +57,15 @@ def _evaluation(evaluation: Mapping[str, Any] | None) -> str:
     if rows:
         lines.append(table(rows, first="slice", second="success"))
     return "\n\n".join(lines)
+
+
+def _agreement(agreement: Mapping[str, Any] | None) -> str:
+    if agreement is None:
+        return ""
+    return (
+        f"\n\nIt prefers the rewarded attempt of held-out tasks in {agreement['estimate']:.3f} of the "
+        f"pairs (95 % interval {agreement['low']:.3f} to {agreement['high']:.3f}; chance is 0.5)."
+    )
 
 
 def _reasons(counts: Mapping[str, int]) -> str:
@@ -99,7 +108,8 @@ def bill_of_materials(manifest: Mapping[str, Any]) -> str:
 
 
 def _parameters(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    parameters: dict[str, Any] = {"task": "text-generation"}
+    scores = manifest.get("makes") == "reward_model"
+    parameters: dict[str, Any] = {"task": "text-classification" if scores else "text-generation"}
     if "data" in manifest:
         parameters["datasets"] = [{"ref": _data_reference(manifest["data"])}]
     return parameters

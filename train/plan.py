@@ -12,7 +12,7 @@ from train.recipes.settings import RECIPES, Recipe, shipped_recipe
 from train.source import LearningSource
 from train.substrate import SubstrateManifest, load_items, stale_items
 
-LADDER = ("sft", "awr", "grpo_replay", "dpo", "kto")
+LADDER = ("sft", "grpo_live", "awr", "grpo_replay", "dpo", "kto")
 """The order in which the planner picks: what improved models in trials first.
 
 Learning from rewarded steps improved every model that was tried; preferences mined from logs
@@ -42,12 +42,14 @@ class RecipePlan:
 
     recipe: str
     usable: int
-    """Units: items (sft, awr, kto), pairs (dpo), groups of attempts (grpo_replay)."""
+    """Units: items (sft, awr, kto), pairs (dpo), groups of attempts (grpo_replay), tasks (grpo_live)."""
     items: int
     fallen: Mapping[str, int]
     """Reason → items that it would not use."""
     obstacles: tuple[str, ...]
     """Why it cannot run at all; empty when it can."""
+    made: str | None
+    """``name@version`` that it already made of this very version and that passed its gate."""
     cost: Cost
 
     @property
@@ -128,7 +130,8 @@ def _plan_recipe(
         obstacles.append(
             f"{len(selection.units)} usable, fewer than data.minimum_items {spec.data.minimum_items}"
         )
-    if _last_gate_refused(source, spec.recipe, substrate):
+    made, refused = _last_made(source, spec.recipe, substrate)
+    if refused:
         obstacles.append("the gate refused what this recipe made of this substrate last time")
     items = [entry.item for entry in selection.items]
     characters = sum(message_sizes(source, items).values())
@@ -147,6 +150,7 @@ def _plan_recipe(
         items=len(items),
         fallen=selection.fallen,
         obstacles=tuple(obstacles),
+        made=None if refused else made,
         cost=Cost(
             tokens=round(tokens),
             optimizer_steps=math.ceil(steps),
@@ -161,21 +165,30 @@ def _pick(plans: Sequence[RecipePlan]) -> tuple[str | None, str]:
     passed_over: list[str] = []
     for name in LADDER:
         entry = by_name[name]
-        if entry.runnable:
+        if entry.runnable and entry.made is not None:
+            passed_over.append(f"{name} (made {entry.made} of this version)")
+        elif entry.runnable:
             before = f"; passed over: {'; '.join(passed_over)}" if passed_over else ""
             return name, f"{name} can use {entry.usable}{before}"
-        passed_over.append(f"{name} ({', '.join(entry.obstacles)})")
+        else:
+            passed_over.append(f"{name} ({', '.join(entry.obstacles)})")
     return None, "; ".join(passed_over)
 
 
-def _last_gate_refused(source: LearningSource, recipe: str, substrate: SubstrateManifest) -> bool:
-    """Whether this very version was tried and refused; new data deserves another try."""
+def _last_made(
+    source: LearningSource, recipe: str, substrate: SubstrateManifest
+) -> tuple[str | None, bool]:
+    """Return what a recipe last made of this very version, and whether the gate refused it.
+
+    New data deserves another try: another version of the substrate has no such past.
+    """
     found = source.query(
-        "SELECT m.status FROM models_latest m JOIN runs_latest r ON m.run_id = r.run_id "
-        "WHERE r.recipe = ? AND r.substrate = ? AND r.substrate_version = ? ORDER BY r.started_at DESC LIMIT 1",
+        "SELECT m.name || '@' || m.version AS label, m.status FROM models_latest m "
+        "JOIN runs_latest r ON m.run_id = r.run_id WHERE r.recipe = ? AND r.substrate = ? "
+        "AND r.substrate_version = ? ORDER BY r.started_at DESC LIMIT 1",
         parameters=[recipe, substrate.name, substrate.version],
-    )
-    return [row["status"] for row in found.to_pylist()] == ["refused"]
+    ).to_pylist()
+    return (found[0]["label"], found[0]["status"] == "refused") if found else (None, False)
 
 
 def _last_speed(source: LearningSource, recipe: str, base: Path | None) -> float | None:

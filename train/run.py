@@ -18,18 +18,22 @@ from train.content import ContentStore
 from train.errors import EmptyRunError
 from train.evaluate import Comparison, compare, evaluate
 from train.fit import FitResult, fit
-from train.gate import Verdict, judge
+from train.gate import Verdict, judge, judge_reward_model
 from train.hardware import code_facts, machine_facts
+from train.intervals import Interval
 from train.recipes import recipe_module
-from train.recipes.base import Rows, Selection
+from train.recipes.base import Rows, Selection, held_out_side
 from train.recipes.credit import credit_question
 from train.recipes.settings import Recipe
 from train.registry import ModelRegistry, ModelVersion
 from train.rows import Masker
+from train.scoring import Pair, agreement, load_reward_model
 from train.source import LearningSource, Progress, silent
 from train.substrate import SubstrateManifest, load_items, require_fresh
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError, HeadraceError
+
+_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,22 @@ class RunResult:
     comparison: Comparison | None
     """None when the recipe names no evaluator."""
     canaries: CanaryReport | None
+    agreement: Interval | None
+    """Of a reward model: how often it prefers the rewarded attempt of a held-out task."""
     verdict: Verdict
     model: ModelVersion
     """The registered candidate, or a refused version."""
     manifest: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Assessment:
+    """What was measured of a trained model, and what the gate says."""
+
+    comparison: Comparison | None
+    canaries: CanaryReport | None
+    agreement: Interval | None
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +108,7 @@ def run_training(
         EvaluationError: the evaluator failed; the run's folder keeps the trained model.
     """
     require_fresh(source, substrate)
+    _require_same_kind(recipe, name, places.registry)
     selection = usable(recipe, substrate)
     started = datetime.now(UTC)
     run_id = run_id or _run_id(recipe, started)
@@ -108,6 +125,17 @@ def run_training(
         raise
     run.record("done", result.manifest)
     return result
+
+
+def _require_same_kind(recipe: Recipe, name: str, registry: ModelRegistry) -> None:
+    """Refuse to put a reward model among the versions of one that serves, or the reverse."""
+    makes = recipe_module(recipe.spec.recipe).makes
+    others = {version.manifest.get("makes", "policy") for version in registry.versions(name)}
+    if others - {makes}:
+        raise ConfigurationError(
+            f"{name} holds versions of another kind ({', '.join(sorted(others))}); recipe "
+            f"{recipe.spec.recipe} makes a {makes}: give it a name of its own (--model NAME)"
+        )
 
 
 def usable(recipe: Recipe, substrate: SubstrateManifest) -> Selection:
@@ -173,14 +201,13 @@ class _Run:
             resume=resume,
             progress=progress,
         )
-        comparison, canaries = self._evaluate(fitted.model, progress)
-        verdict = judge(self.recipe.spec.gate, comparison, canaries)
-        manifest = self._manifest(selection, fitted, comparison, canaries, verdict)
+        found = self._assess(fitted.model, progress)
+        manifest = self._manifest(selection, fitted, found)
         manifest["seconds"] = round(time.monotonic() - began, 3)
         # The folder may have moved, been erased or lost its consent while we trained.
         require_fresh(self.source, self.substrate)
         _write_items(fitted.model / "items.parquet", selection)
-        model = registry.register(name, fitted.model, manifest, passed=verdict.passed)
+        model = registry.register(name, fitted.model, manifest, passed=found.verdict.passed)
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         manifest = {**manifest, "model": model.label}
         (self.folder / "manifest.json").write_bytes(canonical_json(manifest))
@@ -189,26 +216,51 @@ class _Run:
             run_id=self.run_id,
             folder=self.folder,
             fit=replace(fitted, model=model.path),
-            comparison=comparison,
-            canaries=canaries,
-            verdict=verdict,
+            comparison=found.comparison,
+            canaries=found.canaries,
+            agreement=found.agreement,
+            verdict=found.verdict,
             model=model,
             manifest=manifest,
         )
 
-    def _rows(self, selection: Selection, tokenizer: Any) -> Rows:
+    def _make_rows(self, selection: Selection, tokenizer: Any) -> Rows:
         masker = Masker(tokenizer, max_length=self.recipe.spec.data.max_length)
         module = recipe_module(self.recipe.spec.recipe)
         credit = credit_question(self.recipe.spec, self.substrate.spec.reward.weights)
         items = [entry.item for entry in selection.items]
         content = ContentStore.read(self.source, items, credit=credit)
-        rows = module.rows(selection, content, masker, self.recipe.spec)
+        return module.rows(selection, content, masker, self.recipe.spec)
+
+    def _rows(self, selection: Selection, tokenizer: Any) -> Rows:
+        rows = self._make_rows(selection, tokenizer)
         if len(rows) < self.recipe.spec.data.minimum_items:
             raise EmptyRunError(
                 f"only {len(rows)} rows could be made of {len(selection.units)} usable items, fewer than "
                 f"data.minimum_items {self.recipe.spec.data.minimum_items}; dropped: {_reasons(rows.dropped)}"
             )
         return rows
+
+    def _assess(self, model: Path, progress: Progress) -> _Assessment:
+        gate = self.recipe.spec.gate
+        if recipe_module(self.recipe.spec.recipe).makes == "reward_model":
+            agreed = self._agreement(model, progress)
+            return _Assessment(None, None, agreed, judge_reward_model(gate, agreed))
+        comparison, canaries = self._evaluate(model, progress)
+        return _Assessment(comparison, canaries, None, judge(gate, comparison, canaries))
+
+    def _agreement(self, model: Path, progress: Progress) -> Interval | None:
+        """Measure a reward model on pairs of held-out tasks; None when there are none."""
+        spec = self.recipe.spec
+        progress("evaluate", 0, None)
+        held_out = held_out_side(load_items(self.substrate))
+        selection = recipe_module(spec.recipe).select(held_out, spec)
+        scorer, tokenizer = load_reward_model(model)
+        columns = self._make_rows(selection, tokenizer).columns
+        pairs = [
+            Pair(*ids) for ids in zip(columns["chosen_ids"], columns["rejected_ids"], strict=True)
+        ]
+        return agreement(scorer, pairs, confidence=_CONFIDENCE) if pairs else None
 
     def _evaluate(
         self, model: Path, progress: Progress
@@ -228,15 +280,14 @@ class _Run:
         self,
         selection: Selection,
         fitted: FitResult,
-        comparison: Comparison | None,
-        canaries: CanaryReport | None,
-        verdict: Verdict,
+        found: _Assessment,
     ) -> dict[str, Any]:
         rows = fitted.rows
         return {
             "run_id": self.run_id,
             "started_at": self.started.isoformat(),
             "base": self.base_label,
+            "makes": recipe_module(self.recipe.spec.recipe).makes,
             "recipe": self.recipe.model_dump(mode="json"),
             "data": {
                 "substrate": self.substrate.name,
@@ -260,9 +311,10 @@ class _Run:
                 "parameters": fitted.parameters,
                 "seed": self.recipe.spec.training.seed,
             },
-            "evaluation": None if comparison is None else asdict(comparison),
-            "canaries": None if canaries is None else asdict(canaries),
-            "gate": asdict(verdict),
+            "evaluation": None if found.comparison is None else asdict(found.comparison),
+            "canaries": None if found.canaries is None else asdict(found.canaries),
+            "agreement": None if found.agreement is None else asdict(found.agreement),
+            "gate": asdict(found.verdict),
             "code": code_facts(),
             "machine": machine_facts(),
         }

@@ -36,6 +36,25 @@ function.arguments | tojson(sort_keys=true) }}</tool_call>
 {%- if add_generation_prompt -%}<|assistant|>{%- endif -%}
 """
 
+RESPONSE_TEMPLATE = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|assistant|>",
+    "fields": {
+        "tool_calls": {
+            "open_pattern": r"<tool_call>(?P<name>[^\s{<]+) ",
+            "close": CALL_CLOSE,
+            "repeats": True,
+            "content": "json",
+            "transform": {
+                "type": "function",
+                "function": {"name": "{name}", "arguments": "{content}"},
+            },
+        },
+        "content": {"close": END, "content": "text"},
+    },
+}
+"""How the tokenizer's ``parse_response`` reads what the chat template renders."""
+
 
 def train_tokenizer(texts: Iterable[str]) -> "PreTrainedTokenizerFast":
     """Learn a vocabulary from texts; the same texts give the same vocabulary."""
@@ -67,6 +86,7 @@ def train_tokenizer(texts: Iterable[str]) -> "PreTrainedTokenizerFast":
         model_max_length=1024,
     )
     fast.chat_template = CHAT_TEMPLATE
+    fast.response_template = RESPONSE_TEMPLATE
     return fast
 
 

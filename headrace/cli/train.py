@@ -28,13 +28,21 @@ ModelOption = Annotated[
 
 @app.command()
 def plan(
-    context: typer.Context, substrate: SubstrateOption = None, as_json: JsonOption = False
+    context: typer.Context,
+    substrate: SubstrateOption = None,
+    recipe: Annotated[
+        list[Path] | None,
+        typer.Option(help="Own document to plan with instead of the shipped one; repeatable."),
+    ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what each recipe could use, why the rest falls away, what it costs, and the pick."""
     from train.plan import plan_training
+    from train.recipes.settings import load_recipe
 
     running = Running.of(context)
-    result = plan_training(running.lake, find_manifest(running, substrate))
+    own = [load_recipe(path) for path in recipe or ()]
+    result = plan_training(running.lake, find_manifest(running, substrate), recipes=own)
     if as_json:
         print_json(jsonable(result))
         return
@@ -91,7 +99,7 @@ def run(
         print_rows(
             [jsonable(finding) for finding in result.verdict.findings], as_json=False, title="gate"
         )
-        if result.verdict.passed:
+        if result.verdict.passed and result.manifest["makes"] == "policy":
             note(f"next: headrace train promote {result.model.name} {result.model.version}")
     if not result.verdict.passed:
         raise typer.Exit(1)
@@ -111,6 +119,7 @@ def _summary(result: Any) -> dict[str, Any]:
         "tokens": result.fit.tokens,
         "final_loss": result.fit.final_loss,
         "comparison": jsonable(comparison) if comparison else None,
+        "agreement": jsonable(result.agreement) if result.agreement else None,
     }
 
 

@@ -43,6 +43,23 @@ def make_tokenizer() -> Any:
         additional_special_tokens=["<|im_start|>"],
     )
     fast.chat_template = CHAT_TEMPLATE
+    fast.response_template = {
+        "defaults": {"role": "assistant"},
+        "start_anchor": "<|im_start|>assistant\n",
+        "fields": {
+            "tool_calls": {
+                "open_pattern": r"<tool_call>(?P<name>[^\s{<]+) ",
+                "close": "</tool_call>",
+                "repeats": True,
+                "content": "json",
+                "transform": {
+                    "type": "function",
+                    "function": {"name": "{name}", "arguments": "{content}"},
+                },
+            },
+            "content": {"close": "<|im_end|>", "content": "text"},
+        },
+    }
     return fast
 
 

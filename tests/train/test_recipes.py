@@ -79,7 +79,7 @@ def test_every_item_is_used_or_counted(name: str, tmp_path: Path) -> None:
     assert len(selection.items) + sum(selection.fallen.values()) == len(items) == 34
 
 
-@pytest.mark.parametrize("name", ["awr", "kto", "dpo", "grpo_replay"])
+@pytest.mark.parametrize("name", ["awr", "kto", "dpo", "grpo_replay", "reward_model"])
 def test_without_contrast_there_is_nothing_to_prefer(name: str, tmp_path: Path) -> None:
     lake = lake_of(tmp_path / "lake", *(Session(n, group=f"g{n // 4}") for n in range(16)))
     _, selection, _ = prepared(lake, tmp_path / "out", spec(name))
@@ -368,6 +368,58 @@ def test_replay_trains(tokenizer: Any, tiny_model: Path, tmp_path: Path) -> None
     fitted = train(used, selection, content, tiny_model, tmp_path / "run")
     before = (tiny_model / "model.safetensors").read_bytes()
     assert (fitted.model / "model.safetensors").read_bytes() != before
+
+
+REWARD = "tests.train.test_rewards:brevity"
+
+
+def test_live_tasks_are_beginnings_and_their_tools_what_was_recorded(
+    tokenizer: Any, tmp_path: Path
+) -> None:
+    used = spec("grpo_live", options={"reward": REWARD, "completion_tokens": 64})
+    lake = lake_of(tmp_path / "lake", *attempts())
+    _, selection, content = prepared(lake, tmp_path / "out", used)
+    rows = recipe_module("grpo_live").rows(selection, content, Masker(tokenizer), used)
+    assert len(rows) == 8
+    for prompt, recorded in zip(rows.columns["prompt"], rows.columns["recorded"], strict=True):
+        assert [message["role"] for message in prompt] == ["system", "user"]
+        assert len(recorded) == 4
+        assert {call.tool for call in recorded} == {"price"}
+
+
+def test_live_without_a_reward_says_so(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *attempts())
+    _, selection, _ = prepared(lake, tmp_path / "out", spec("grpo_live"))
+    assert (selection.units, dict(selection.fallen)) == ((), {"no_reward_function": 32})
+
+
+@pytest.mark.slow
+def test_live_training_pleases_the_reward(tiny_model: Path, tmp_path: Path) -> None:
+    from train.curves import curve, read_metrics
+
+    options = {"reward": REWARD, "completion_tokens": 24, "group_size": 8}
+    training = {"learning_rate": 0.02, "batch_size": 32, "maximum_steps": 12}
+    used = spec("grpo_live", options=options, training=training)
+    lake = lake_of(tmp_path / "lake", *attempts())
+    _, selection, content = prepared(lake, tmp_path / "out", used)
+    fitted = train(used, selection, content, tiny_model, tmp_path / "run")
+    rewards = [value for _, value in curve(read_metrics(tmp_path / "run/metrics.jsonl"), "reward")]
+    assert sum(rewards[-3:]) > sum(rewards[:3]) + 6
+    assert fitted.tokens > 0
+
+
+def test_reward_pairs_are_whole_episodes_of_one_task(tokenizer: Any, tmp_path: Path) -> None:
+    used = spec("reward_model")
+    lake = lake_of(tmp_path / "lake", *attempts())
+    _, selection, content = prepared(lake, tmp_path / "out", used)
+    rows = recipe_module("reward_model").rows(selection, content, Masker(tokenizer), used)
+    assert len(rows) == 16
+    for chosen, rejected in zip(
+        rows.columns["chosen_ids"], rows.columns["rejected_ids"], strict=True
+    ):
+        texts = [tokenizer.decode(ids) for ids in (chosen, rejected)]
+        assert all(text.count("<|im_end|>") == 5 and "total" in text for text in texts)
+        assert texts[0] != texts[1]
 
 
 @pytest.mark.parametrize("name", RECIPES)

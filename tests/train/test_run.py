@@ -176,3 +176,51 @@ def test_plan_counts_and_picks(lake: Lake, substrate: SubstrateManifest, tiny_mo
     assert entries["sft"].cost.tokens > 0
     assert entries["sft"].cost.flops is not None
     assert not entries["dpo"].runnable
+
+
+def graded(count: int = 96) -> list[Session]:
+    """Attempts at tasks in fours; the wrong ones can be told by their words."""
+    return [
+        Session(
+            n,
+            reward=float(n % 2),
+            group=f"g{n // 4}",
+            question=f"What do {n // 4} lamps cost?",
+            answer="They cost what the price list says." if n % 2 else "No idea, sorry.",
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.mark.slow
+def test_reward_model_learns_to_prefer_and_is_no_version_of_what_serves(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    lake = lake_of(tmp_path / "lake", *graded())
+    purposes = ["train_sft", "train_preference"]
+    found = build(lake, tmp_path / "out", purposes=purposes, split={"holdout": 0.3})
+    document = merge(
+        shipped_recipe("reward_model").model_dump(mode="json"),
+        {"spec": {"training": {"epochs": 12, "learning_rate": 0.02, "threads": 1}}},
+    )
+    scorer = Recipe.model_validate(document)
+    registry = ModelRegistry(tmp_path / "models", source=lake)
+    places = RunPlaces(runs=tmp_path / "runs", registry=registry)
+
+    def learn(used: Recipe, name: str) -> RunResult:
+        return run_training(
+            lake, recipe=used, substrate=found, base=tiny_model, name=name, places=places
+        )
+
+    result = learn(scorer, "shop-reward")
+    assert result.agreement is not None
+    assert result.agreement.low > 0.5
+    assert (result.verdict.passed, result.model.status) == (True, "candidate")
+    assert "prefers the rewarded attempt" in (result.model.path / "README.md").read_text()
+    with pytest.raises(ConfigurationError, match="a name of its own"):
+        learn(recipe(), "shop-reward")
+    from train.scoring import load_reward_model
+
+    with pytest.raises(ConfigurationError, match="no reward model"):
+        load_reward_model(tiny_model)
+    assert load_reward_model(result.model.path)[0].config.num_labels == 1

@@ -60,6 +60,7 @@ class WeightedRecipe:
 
     name = "awr"
     purpose = "train_sft"
+    makes = "policy"
     options: type[StrictModel] = AwrOptions
 
     def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:

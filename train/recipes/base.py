@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -100,6 +100,11 @@ class RecipeModule(Protocol):
         ...
 
     @property
+    def makes(self) -> str:
+        """``policy``: a model that can serve; ``reward_model``: one that scores episodes."""
+        ...
+
+    @property
     def options(self) -> type[StrictModel]:
         """What ``spec.options`` may hold."""
         ...
@@ -149,6 +154,11 @@ def groups_with_contrast(
         else:
             kept.append(tuple(group))
     return kept
+
+
+def held_out_side(items: Sequence[ScoredItem]) -> list[ScoredItem]:
+    """Return the held-out items as if they were the train side, to make rows for a measurement."""
+    return [replace(entry, split="train") for entry in items if entry.split != "train"]
 
 
 def train_side(items: Sequence[ScoredItem], fallen: Counter[str]) -> list[ScoredItem]:

@@ -43,6 +43,7 @@ class PreferenceRecipe:
 
     name = "dpo"
     purpose = "train_preference"
+    makes = "policy"
     options: type[StrictModel] = DpoOptions
 
     def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:

@@ -95,6 +95,7 @@ class ReplayRecipe:
 
     name = "grpo_replay"
     purpose = "train_rl"
+    makes = "policy"
     options: type[StrictModel] = GrpoReplayOptions
 
     def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:

@@ -40,6 +40,7 @@ class UnpairedRecipe:
 
     name = "kto"
     purpose = "train_preference"
+    makes = "policy"
     options: type[StrictModel] = KtoOptions
 
     def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:

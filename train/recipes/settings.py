@@ -9,7 +9,7 @@ from pydantic import Field
 from train.documents import Document, StrictModel, merge, parse, read_yaml
 from train.errors import DocumentError
 
-RECIPES = ("sft", "awr", "dpo", "kto", "grpo_replay")
+RECIPES = ("sft", "awr", "dpo", "kto", "grpo_replay", "grpo_live", "reward_model")
 """The recipes that exist, in the order of the ladder."""
 
 _SHIPPED = Path(__file__).parent
@@ -101,12 +101,15 @@ class GateSettings(StrictModel):
     minimum_success: float = Field(default=0.0, ge=0, le=1)
     """Success rate that the candidate must reach whatever the base does."""
     canaries: Literal["forbid", "ignore"] = "forbid"
+    minimum_agreement: float = Field(default=0.5, ge=0, le=1)
+    """Of a reward model: the lower end of the interval of how often it prefers the rewarded attempt
+    of a held-out task must be above this."""
 
 
 class RecipeSpec(StrictModel):
     """The ``spec`` of a recipe."""
 
-    recipe: Literal["sft", "awr", "dpo", "kto", "grpo_replay"]
+    recipe: Literal["sft", "awr", "dpo", "kto", "grpo_replay", "grpo_live", "reward_model"]
     options: dict[str, Any] = Field(default_factory=dict)
     """What this recipe alone knows; see the shipped YAML file of its name."""
     data: DataSettings = DataSettings()

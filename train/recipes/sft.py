@@ -33,6 +33,7 @@ class SupervisedRecipe:
 
     name = "sft"
     purpose = "train_sft"
+    makes = "policy"
     options: type[StrictModel] = SftOptions
 
     def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:

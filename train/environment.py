@@ -1,0 +1,136 @@
+"""Tool environments to learn in: what tools answered in governed traffic, served again to a model.
+
+A replayed environment knows only the calls that were recorded, by tool and canonical arguments.
+A call that it does not know is a miss: the model is told so, and the whole episode then counts as
+unscorable, because nobody knows what the tool would have said.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from train.chat import ChatMessage
+from trajectory.canonical import canonical_json
+
+_RESERVED = ("reset", "get_reward")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """One call of a tool and its answer, as a trajectory has them."""
+
+    tool: str
+    arguments: str = field(repr=False)
+    """Canonical JSON."""
+    answer: str = field(repr=False)
+
+
+class MissedCallError(LookupError):
+    """The model called a tool in a way that was never recorded."""
+
+
+def recorded_calls(messages: Sequence[ChatMessage]) -> list[RecordedCall]:
+    """Return the calls of a conversation that were answered in it, in order.
+
+    Calls and answers are matched by call id; an answer without an id belongs to the first call
+    before it that has none yet.
+    """
+    open_calls: dict[str, tuple[str, str]] = {}
+    found: list[RecordedCall] = []
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            open_calls[call["id"]] = (function["name"], canonical(function["arguments"]))
+        if message["role"] != "tool":
+            continue
+        call_id = message.get("tool_call_id") or next(iter(open_calls), "")
+        asked = open_calls.pop(call_id, None)
+        if asked is not None:
+            found.append(RecordedCall(*asked, answer=message["content"]))
+    return found
+
+
+def canonical(arguments: Any) -> str:
+    """Return arguments in the one form in which equal ones are equal."""
+    return canonical_json(arguments).decode()
+
+
+class RecordedTools:
+    """What tools answered, by tenant, tool and canonical arguments.
+
+    One tenant's answers are never given to another's tasks. Where a tool answered the same call in
+    several ways, the most frequent answer is served (of equally frequent ones the first in
+    lexical order, so that the choice is the same in every run).
+    """
+
+    def __init__(self, calls: Iterable[tuple[str, RecordedCall]]) -> None:
+        answers: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
+        for tenant, call in calls:
+            answers[tenant, call.tool, call.arguments][call.answer] += 1
+        self._answers = {key: _most_frequent(counts) for key, counts in answers.items()}
+        self.ambiguous = sum(len(counts) > 1 for counts in answers.values())
+        """Calls that were answered in more than one way."""
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def answer(self, tenant: str, tool: str, arguments: Mapping[str, Any]) -> str:
+        """Return the recorded answer.
+
+        Raises:
+            MissedCallError: this call was never recorded.
+        """
+        try:
+            return self._answers[tenant, tool, canonical(dict(arguments))]
+        except KeyError:
+            raise MissedCallError(f"no recorded answer of {tool} to these arguments") from None
+
+
+def _most_frequent(counts: Counter[str]) -> str:
+    return min(counts, key=lambda answer: (-counts[answer], answer))
+
+
+def replay_environment(recorded: RecordedTools, tools: Sequence[Mapping[str, Any]]) -> type:
+    """Return an environment class for TRL's trainers: one method per tool, answers from the record.
+
+    Its instances say in ``missed`` whether the episode called something that was never recorded.
+
+    Raises:
+        ValueError: a tool has a name that TRL keeps for itself.
+    """
+
+    def reset(self: Any, **row: Any) -> None:
+        """Begin an episode."""
+        self.tenant = row["tenant"]
+        self.missed = False
+
+    methods: dict[str, Any] = {"reset": reset, "tenant": "", "missed": False}
+    for name in tool_names(tools):
+        if name in methods or name in _RESERVED or name.startswith("_"):
+            raise ValueError(f"a tool cannot be called {name!r} in a replayed environment")
+        methods[name] = _method(name, recorded)
+    return type("ReplayEnvironment", (), methods)
+
+
+def _method(name: str, recorded: RecordedTools) -> Any:
+    def call(self: Any, /, **arguments: Any) -> str:
+        try:
+            return recorded.answer(self.tenant, name, arguments)
+        except MissedCallError:
+            self.missed = True
+            raise
+
+    call.__name__ = name
+    return call
+
+
+def tool_names(tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of tool definitions, each once."""
+    return list(dict.fromkeys(tool["function"]["name"] for tool in tools))
+
+
+def tools_key(tools: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is equal for equal tool definitions."""
+    return json.dumps(list(tools), sort_keys=True)

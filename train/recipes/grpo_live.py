@@ -1,0 +1,278 @@
+"""GRPO with fresh generations: the model tries logged tasks again, in a replayed tool environment.
+
+The prompts are the beginnings of governed conversations, exactly as the agent asked; tools answer
+from the record (or from an environment of the user's own); a reward function or a reward model
+scores the whole episode. TRL's GRPOTrainer generates, calls the tools, masks what they said and
+learns (DeepSeekMath, arXiv 2402.03300). Ours are the environment and the tool definitions: those
+that the agent was shown in production, not ones made up from Python signatures.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from train.chat import ChatMessage
+from train.content import ContentStore
+from train.documents import StrictModel
+from train.environment import (
+    RecordedCall,
+    RecordedTools,
+    recorded_calls,
+    replay_environment,
+    tools_key,
+)
+from train.recipes.base import (
+    RowBuilder,
+    Rows,
+    Selection,
+    TrainerParts,
+    conversation_of,
+    counted,
+    limited,
+    train_side,
+)
+from train.recipes.settings import RecipeSpec
+from train.rewards import episode_scorer, load_object, load_reward
+from train.rows import Masker
+from train.substrate import ScoredItem
+from trajectory.errors import ConfigurationError
+
+REPLAY = "replay"
+
+
+class GrpoLiveOptions(StrictModel):
+    """What ``grpo_live`` alone knows."""
+
+    reward: str | None = None
+    """``package.module:function``, called with prompt and completion messages of a whole episode."""
+    reward_model: Path | None = None
+    """Folder of a sequence classification model with one label, as recipe ``reward_model`` makes."""
+    environment: str = REPLAY
+    """``replay``: recorded tool answers; or ``package.module:Class``, an environment as TRL takes."""
+    group_size: int = Field(default=8, ge=2)
+    """Episodes that the model tries per task."""
+    temperature: float = Field(default=1.0, gt=0)
+    completion_tokens: int = Field(default=512, ge=8)
+    """The most tokens of an episode after its prompt, tool answers included."""
+    tool_rounds: int = Field(default=8, ge=0)
+    """How often an episode may call tools and go on."""
+    epsilon: float = Field(default=0.2, gt=0, lt=1)
+    """The ratio to the policy that sampled is clipped to 1 ± this."""
+    beta: float = Field(default=0.0, ge=0)
+    """Weight of the KL to the base."""
+    updates: int = Field(default=1, ge=1)
+    """Optimizer passes over each batch of episodes."""
+    vllm: bool = False
+    """Generate with vLLM in the trainer's process; it must be installed."""
+
+    @model_validator(mode="after")
+    def _one_reward(self) -> "GrpoLiveOptions":
+        if self.reward is not None and self.reward_model is not None:
+            raise ValueError("name a reward function or a reward model, not both")
+        return self
+
+    @property
+    def has_reward(self) -> bool:
+        """Whether anything can score an episode."""
+        return (
+            self.reward is not None or self.reward_model is not None or self.environment != REPLAY
+        )
+
+
+class LiveRecipe:
+    """Learns from what the model itself does at logged tasks."""
+
+    name = "grpo_live"
+    purpose = "train_rl"
+    makes = "policy"
+    options: type[StrictModel] = GrpoLiveOptions
+
+    def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
+        """Choose one unit per beginning of a conversation; its attempts lend their tool answers."""
+        options = GrpoLiveOptions.model_validate(spec.options)
+        fallen: Counter[str] = Counter()
+        usable = train_side(items, fallen)
+        if not options.has_reward:
+            fallen["no_reward_function"] += len(usable)
+            usable = []
+        tasks: dict[tuple[str, ...], list[ScoredItem]] = {}
+        for entry in usable:
+            item = entry.item
+            beginning = item.message_ids[: item.trained[0]]
+            tasks.setdefault((item.tenant_id, item.harness_id or "", *beginning), []).append(entry)
+        units = [tuple(attempts) for attempts in tasks.values()]
+        return Selection(limited(units, spec.data.maximum_items, fallen), counted(fallen))
+
+    def rows(
+        self, selection: Selection, content: ContentStore, masker: Masker, spec: RecipeSpec
+    ) -> Rows:
+        options = GrpoLiveOptions.model_validate(spec.options)
+        builder = RowBuilder("prompt", "tenant", "tools", "recorded")
+        for attempts in selection.units:
+            conversations = [
+                (entry, found)
+                for entry in attempts
+                if (found := conversation_of(entry, content, builder)) is not None
+            ]
+            if not conversations:
+                continue
+            entry, first = conversations[0]
+            prompt = first.messages[: first.trained[0]]
+            length = len(masker.prompt_ids(prompt, tools=first.tools))
+            if length + options.completion_tokens > masker.max_length:
+                builder.dropped["too_long"] += 1
+                continue
+            builder.add(
+                " ".join(entry.item.item_id for entry, _ in conversations),
+                prompt=list(prompt),
+                tenant=entry.item.tenant_id,
+                tools=list(first.tools),
+                recorded=[
+                    call for _, found in conversations for call in recorded_calls(found.messages)
+                ],
+            )
+        return builder.build()
+
+    def trainer(self, parts: TrainerParts) -> Any:
+        from datasets import Dataset
+        from trl import GRPOConfig
+
+        options = GrpoLiveOptions.model_validate(parts.spec.options)
+        _check_batch(parts, options)
+        arguments = GRPOConfig(
+            **parts.arguments,
+            num_generations=options.group_size,
+            num_iterations=options.updates,
+            max_completion_length=options.completion_tokens,
+            max_tool_calling_iterations=options.tool_rounds,
+            temperature=options.temperature,
+            epsilon=options.epsilon,
+            beta=options.beta,
+            log_completions=False,
+            **_vllm(options),
+        )
+        columns = parts.rows.columns
+        scorers, tokenizers = _scorers(options)
+        environments = _environments(options, columns)
+        try:
+            return live_trainer_class()(
+                rows=columns,
+                definitions={tools_key(tools): tools for tools in columns["tools"]},
+                model=parts.model,
+                args=arguments,
+                reward_funcs=scorers,
+                reward_processing_classes=tokenizers,
+                train_dataset=Dataset.from_dict({"place": list(range(len(parts.rows)))}),
+                processing_class=parts.tokenizer,
+                callbacks=list(parts.callbacks),
+                peft_config=parts.adapter,
+                environment_factory=environments,
+            )
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{parts.base}: this model cannot call tools in training ({error}); give its tokenizer "
+                "a response_template (how its chat template's tool calls are read back), or name its tools anew"
+            ) from error
+
+
+def _check_batch(parts: TrainerParts, options: GrpoLiveOptions) -> None:
+    per_step = parts.spec.training.batch_size * parts.spec.training.accumulation
+    if per_step % options.group_size:
+        raise ConfigurationError(
+            f"training.batch_size × accumulation is {per_step}: it must be a multiple of "
+            f"options.group_size {options.group_size}"
+        )
+
+
+def _vllm(options: GrpoLiveOptions) -> dict[str, Any]:
+    if not options.vllm:
+        return {}
+    from importlib.util import find_spec
+
+    if find_spec("vllm") is None:
+        raise ConfigurationError(
+            "options.vllm: vLLM is not installed here; install it beside Headrace, or set vllm: false"
+        )
+    return {"use_vllm": True, "vllm_mode": "colocate"}
+
+
+def _scorers(options: GrpoLiveOptions) -> tuple[list[Any], list[Any]]:
+    """Return what scores an episode, and the tokenizer that each needs."""
+    if options.reward is not None:
+        name = options.reward.partition(":")[2]
+        return [episode_scorer(load_reward(options.reward), name)], [None]
+    if options.reward_model is not None:
+        from train.scoring import load_reward_model
+
+        model, tokenizer = load_reward_model(options.reward_model)
+        return [model], [tokenizer]
+    return [], []
+
+
+def _environments(options: GrpoLiveOptions, columns: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Return one environment per set of tools, by :func:`tools_key`."""
+    sets = {tools_key(tools): tools for tools in columns["tools"]}
+    if options.environment != REPLAY:
+        own = load_object(options.environment, setting="options.environment")
+        return dict.fromkeys(sets, own)
+    recorded = RecordedTools(_calls(columns))
+    return {key: replay_environment(recorded, tools) for key, tools in sets.items()}
+
+
+def _calls(columns: Mapping[str, list[Any]]) -> list[tuple[str, RecordedCall]]:
+    pairs = zip(columns["tenant"], columns["recorded"], strict=True)
+    return [(tenant, call) for tenant, calls in pairs for call in calls]
+
+
+def live_trainer_class() -> Any:
+    """Return the GRPO trainer that shows the tools as they were logged (TRL is imported here)."""
+    import torch
+    from trl import GRPOTrainer
+
+    class LiveTrainer(GRPOTrainer):  # type: ignore[misc]
+        """GRPOTrainer whose data set names rows that never pass through Arrow.
+
+        Arrow would give each tool call the arguments of all others, as nulls. An episode that called
+        what was never recorded has no reward: it moves nothing and is not in its group's baseline.
+        """
+
+        def __init__(
+            self,
+            *,
+            rows: Mapping[str, list[Any]],
+            definitions: Mapping[str, list[dict[str, Any]]],
+            **options: Any,
+        ) -> None:
+            self._rows = rows
+            super().__init__(**options)
+            self._env_tools = {key: list(tools) for key, tools in definitions.items()}
+
+        def _generate_and_score_completions(self, inputs: Any) -> Any:
+            return super()._generate_and_score_completions(
+                [self._row(entry["place"]) for entry in inputs]
+            )
+
+        def _calculate_rewards(self, inputs: Any, *others: Any) -> Any:
+            rewards = super()._calculate_rewards(inputs, *others)
+            missed = [bool(getattr(world, "missed", False)) for world in self.environments]
+            everywhere = self.accelerator.gather(torch.tensor(missed, device=rewards.device))
+            rewards[everywhere] = torch.nan
+            mode = "train" if self.model.training else "eval"
+            self._metrics[mode]["replay/missed"].append(everywhere.float().mean().item())
+            return rewards
+
+        def _row(self, place: int) -> dict[str, Any]:
+            prompt: list[ChatMessage] = self._rows["prompt"][place]
+            return {
+                "prompt": [dict(message) for message in prompt],
+                "tenant": self._rows["tenant"][place],
+                "environment": tools_key(self._rows["tools"][place]),
+            }
+
+    return LiveTrainer
+
+
+RECIPE = LiveRecipe()

@@ -1,0 +1,109 @@
+"""A reward model from attempts at the same task: one that was rewarded beside one that was not.
+
+A row is two whole episodes as the chat template renders them, tool answers included, so that what
+is learned sees what a reward must see. TRL's RewardTrainer learns (the pairwise loss of
+InstructGPT, arXiv 2203.02155). The result scores episodes for ``grpo_live``; it serves nobody.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from train.content import ContentStore
+from train.documents import StrictModel
+from train.recipes.base import (
+    RowBuilder,
+    Rows,
+    Selection,
+    TrainerParts,
+    conversation_of,
+    counted,
+    groups_with_contrast,
+    limited,
+    train_side,
+)
+from train.recipes.settings import RecipeSpec
+from train.rows import Masker
+from train.substrate import ScoredItem
+
+
+class RewardModelOptions(StrictModel):
+    """What ``reward_model`` alone knows."""
+
+    pairs_per_task: int = Field(default=4, ge=1)
+    """The most pairs that are made of one task's attempts."""
+    centering: float | None = Field(default=0.01, ge=0)
+    """Weight of a term that keeps rewards around 0 (arXiv 2312.09244); null: none."""
+
+
+class RewardModelRecipe:
+    """Learns to tell rewarded attempts from others."""
+
+    name = "reward_model"
+    purpose = "train_preference"
+    makes = "reward_model"
+    options: type[StrictModel] = RewardModelOptions
+
+    def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
+        fallen: Counter[str] = Counter()
+        groups = groups_with_contrast(train_side(items, fallen), fallen)
+        return Selection(limited(groups, spec.data.maximum_items, fallen), counted(fallen))
+
+    def rows(
+        self, selection: Selection, content: ContentStore, masker: Masker, spec: RecipeSpec
+    ) -> Rows:
+        options = RewardModelOptions.model_validate(spec.options)
+        builder = RowBuilder("chosen_ids", "rejected_ids")
+        for group in selection.units:
+            episodes = _episodes(group, content, masker, builder)
+            rewarded = [episode for episode in episodes if episode[0].rewarded]
+            others = [episode for episode in episodes if not episode[0].rewarded]
+            pairs = list(zip(rewarded, others, strict=False))[: options.pairs_per_task]
+            if not pairs:
+                builder.dropped["group_lost_contrast"] += len(episodes)
+            for (good, chosen), (bad, rejected) in pairs:
+                builder.add(
+                    f"{good.item.item_id} {bad.item.item_id}",
+                    chosen_ids=chosen,
+                    rejected_ids=rejected,
+                )
+        return builder.build()
+
+    def trainer(self, parts: TrainerParts) -> Any:
+        from datasets import Dataset
+        from trl import RewardConfig, RewardTrainer
+
+        options = RewardModelOptions.model_validate(parts.spec.options)
+        return RewardTrainer(
+            model=parts.model,
+            args=RewardConfig(
+                **parts.arguments,
+                max_length=None,  # rows that are too long were dropped and counted
+                center_rewards_coefficient=options.centering,
+            ),
+            train_dataset=Dataset.from_dict(dict(parts.rows.columns)),
+            processing_class=parts.tokenizer,
+            callbacks=list(parts.callbacks),
+            peft_config=parts.adapter,
+        )
+
+
+def _episodes(
+    group: Sequence[ScoredItem], content: ContentStore, masker: Masker, builder: RowBuilder
+) -> list[tuple[ScoredItem, list[int]]]:
+    """Return each attempt as tokens, up to the agent's last words."""
+    found: list[tuple[ScoredItem, list[int]]] = []
+    for entry in group:
+        conversation = conversation_of(entry, content, builder)
+        if conversation is None:
+            continue
+        last = conversation.trained[-1]
+        outcome = masker.mask(conversation.messages, [last], tools=conversation.tools)
+        builder.dropped.update(outcome.dropped)
+        found.extend((entry, row.input_ids) for row in outcome.rows)
+    return found
+
+
+RECIPE = RewardModelRecipe()

@@ -5,7 +5,7 @@ shares its beginning. Content may be raw or redacted; the value does not know.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 from trajectory.call import TokenCapture, Usage
@@ -35,8 +35,12 @@ class PortableSignal:
 
     def to_json(self) -> JsonObject:
         """Return the fields that are set."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values = {name: getattr(self, name) for name in _SIGNAL_FIELDS}
         return {name: value for name, value in values.items() if value is not None}
+
+
+_SIGNAL_FIELDS = tuple(field.name for field in fields(PortableSignal))
+_NUMBERS = frozenset({"value", "confidence"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +121,19 @@ def split_steps(
 
 def signals_of(value: object) -> tuple[PortableSignal, ...]:
     """Return the signals in a JSON list; what is no signal is left out."""
-    if not isinstance(value, list):
-        return ()
-    known = PortableSignal.__dataclass_fields__
-    return tuple(
-        PortableSignal(**{name: item[name] for name in item if name in known})
-        for item in value
-        if isinstance(item, dict) and isinstance(item.get("name"), str)
-    )
+    found = value if isinstance(value, list) else ()
+    return tuple(signal for item in found if (signal := _signal_of(item)) is not None)
+
+
+def _signal_of(item: object) -> PortableSignal | None:
+    if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+        return None
+    values = {name: item[name] for name in _SIGNAL_FIELDS if item.get(name) is not None}
+    for name, value in values.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number if name in _NUMBERS else isinstance(value, str)):
+            return None
+    return PortableSignal(**values)
 
 
 __all__ = ["PortableSignal", "PortableStep", "Trajectory", "signals_of", "split_steps"]

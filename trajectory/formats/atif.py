@@ -1,12 +1,10 @@
 """ATIF v1.8, the Agent Trajectory Interchange Format of Harbor: one JSON document a trajectory."""
 
-from dataclasses import replace
-
 from trajectory.call import TokenCapture, Usage
 from trajectory.canonical import JsonObject, JsonValue, canonical_json
 from trajectory.dialects.wire import as_integer, as_object, as_text, objects
-from trajectory.errors import ConfigurationError
-from trajectory.formats.patch import apply, difference
+from trajectory.formats.document import DocumentFormat, at_path, need_list
+from trajectory.json_form import FormError
 from trajectory.message import (
     MediaPart,
     Message,
@@ -20,26 +18,21 @@ from trajectory.message import (
 from trajectory.portable import PortableStep, Trajectory, signals_of
 
 SCHEMA_VERSION = "ATIF-v1.8"
-_EXT = "atif"
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 
-def import_document(document: JsonObject) -> Trajectory:
-    """Return the trajectory of an ATIF document of any version up to 1.8.
-
-    Raises:
-        ConfigurationError: it is no ATIF document.
-    """
+def _read(document: JsonObject, where: str) -> Trajectory:
     version = as_text(document.get("schema_version")) or ""
-    steps = objects(document.get("steps"))
-    if not version.startswith("ATIF-v1.") or not steps:
-        raise ConfigurationError(
-            f"not an ATIF document (schema_version {version!r}, {len(steps)} steps); expected"
-            f" schema_version ATIF-v1.0 to {SCHEMA_VERSION} and at least one step"
+    if not version.startswith("ATIF-v1."):
+        raise FormError(
+            f"{where}: schema_version: not an ATIF document; expected ATIF-v1.0 to {SCHEMA_VERSION}"
         )
+    steps = need_list(document, "steps", where)
+    if not steps:
+        raise FormError(f"{where}: steps: an ATIF document has at least one")
     agent = as_object(document.get("agent"))
     made, trailing = _import_steps(steps)
-    trajectory = Trajectory(
+    return Trajectory(
         steps=made,
         trailing=trailing,
         trajectory_id=as_text(document.get("trajectory_id")),
@@ -50,8 +43,6 @@ def import_document(document: JsonObject) -> Trajectory:
         tools=tuple(objects(agent.get("tool_definitions"))),
         signals=signals_of(as_object(document.get("extra")).get("signals")),
     )
-    patch = difference(export_document(trajectory), document)
-    return replace(trajectory, ext={_EXT: patch}) if patch else trajectory
 
 
 def _import_steps(
@@ -149,8 +140,7 @@ def _import_part(item: JsonObject) -> Part:
     return OpaquePart(item)
 
 
-def export_document(trajectory: Trajectory) -> JsonObject:
-    """Return the trajectory as an ATIF document; signals stand under ``extra``."""
+def _write(trajectory: Trajectory) -> JsonObject:
     agent: JsonObject = {
         "name": trajectory.agent_name or "unknown",
         "version": trajectory.agent_version or "unknown",
@@ -167,7 +157,7 @@ def export_document(trajectory: Trajectory) -> JsonObject:
     document |= {"agent": agent, "steps": list[JsonValue](_export_steps(trajectory))}
     if trajectory.signals:
         document["extra"] = {"signals": [signal.to_json() for signal in trajectory.signals]}
-    return as_object(apply(document, as_object(trajectory.ext.get(_EXT))))
+    return document
 
 
 def _export_steps(trajectory: Trajectory) -> list[JsonObject]:
@@ -283,3 +273,10 @@ def _export_part(part: Part) -> JsonValue:
         return {"type": "text", "text": name}
     value = part.value if isinstance(part, OpaquePart) else None
     return {"type": "text", "text": canonical_json(value).decode("utf-8", "replace")}
+
+
+FORMAT = DocumentFormat("atif", "1.8 (1.0 to 1.8 are read)", _read, _write, at_path("extra"))
+import_document = FORMAT.import_document
+export_document = FORMAT.export_document
+
+__all__ = ["FORMAT", "export_document", "import_document"]

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.openai_chat import read_message
-from trajectory.dialects.wire import UnreadableError, as_object, objects, parse_json
-from trajectory.errors import ConfigurationError
-from trajectory.formats.patch import apply, difference
+from trajectory.dialects.wire import UnreadableError, objects, parse_json
+from trajectory.formats.document import DocumentFormat, at_path, need_list
+from trajectory.json_form import FormError
 from trajectory.message import (
     MediaPart,
     Message,
@@ -20,39 +20,41 @@ from trajectory.message import (
 )
 from trajectory.portable import Trajectory, signals_of, split_steps
 
-_EXT = "openai_messages"
-
 
 def import_line(line: str, *, number: int = 1) -> Trajectory:
     """Return the trajectory of one line.
 
     Raises:
-        ConfigurationError: the line is not such a document; the text names the line.
+        FormError: the line is not such a document; the text names the line.
     """
     try:
         value = parse_json(line.encode("utf-8", "replace"), "line")
     except UnreadableError as error:
-        raise ConfigurationError(f"line {number}: {error.args[0]}; expected one object") from None
-    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
-        raise ConfigurationError(f"line {number}: expected an object with a list 'messages'")
-    return import_document(value)
+        raise FormError(f"line {number}: {error.args[0]}; expected one object") from None
+    return import_document(value, where=f"line {number}")
 
 
-def import_document(document: JsonObject) -> Trajectory:
-    """Return the trajectory of one document."""
-    steps, trailing = split_steps(read_message(item) for item in objects(document["messages"]))
-    trajectory = Trajectory(
-        steps=steps,
+def _read(document: JsonObject, where: str) -> Trajectory:
+    messages = need_list(document, "messages", where)
+    split, trailing = split_steps(read_message(item) for item in messages)
+    steps = list(split)
+    signals: list[JsonValue] = []
+    for item in objects(document.get("signals")):
+        position = item.get("step")
+        if not isinstance(position, int) or isinstance(position, bool):
+            signals.append(item)
+        elif 0 <= position < len(steps):
+            step = steps[position]
+            steps[position] = replace(step, signals=(*step.signals, *signals_of([item])))
+    return Trajectory(
+        steps=tuple(steps),
         trailing=trailing,
         tools=tuple(objects(document.get("tools"))),
-        signals=signals_of(document.get("signals")),
+        signals=signals_of(signals),
     )
-    patch = difference(export_document(trajectory), document)
-    return replace(trajectory, ext={_EXT: patch}) if patch else trajectory
 
 
-def export_document(trajectory: Trajectory) -> JsonObject:
-    """Return the trajectory as one document; signals stand under ``signals`` when there are any."""
+def _write(trajectory: Trajectory) -> JsonObject:
     messages: list[JsonValue] = [write_message(message) for message in trajectory.messages()]
     document: JsonObject = {"messages": messages}
     if trajectory.tools:
@@ -62,12 +64,7 @@ def export_document(trajectory: Trajectory) -> JsonObject:
         signals.extend({**signal.to_json(), "step": position} for signal in step.signals)
     if signals:
         document["signals"] = signals
-    return as_object(apply(document, as_object(trajectory.ext.get(_EXT))))
-
-
-def export_line(trajectory: Trajectory) -> str:
-    """Return the trajectory as one line, without its end."""
-    return json.dumps(export_document(trajectory), ensure_ascii=False)
+    return document
 
 
 def write_message(message: Message) -> JsonObject:
@@ -113,3 +110,23 @@ def _tool_call(call: ToolCallPart) -> JsonObject:
         "type": "function",
         "function": {"name": call.name, "arguments": text},
     }
+
+
+FORMAT = DocumentFormat("openai-messages", "chat completions", _read, _write, at_path())
+import_document = FORMAT.import_document
+export_document = FORMAT.export_document
+
+
+def export_line(trajectory: Trajectory) -> str:
+    """Return the trajectory as one line, without its end."""
+    return json.dumps(export_document(trajectory), ensure_ascii=False)
+
+
+__all__ = [
+    "FORMAT",
+    "export_document",
+    "export_line",
+    "import_document",
+    "import_line",
+    "write_message",
+]

@@ -62,7 +62,7 @@ def apply(made: JsonValue, patch: JsonObject) -> JsonValue:
     if isinstance(made, list):
         items = list(made)
         for index, inner in _objects(patch.get("items")).items():
-            if int(index) < len(items):
+            if index.isascii() and index.isdecimal() and int(index[:9]) < len(items):
                 items[int(index)] = apply(items[int(index)], _objects(inner))
         return items
     return made

@@ -1,0 +1,213 @@
+"""What every format shares: reading and writing plainly, and carrying what the format has no place for.
+
+A format says how it reads and writes what it can hold. The rest is found by comparison, never by
+a list kept by hand: the document that was written is read again, and what is not there (see
+``formats.patch``) travels in the format's free place, or is named as lost where it has none. The
+other way round, what an imported document holds beyond the protocol stays in ``Trajectory.ext``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from trajectory.canonical import JsonObject, JsonValue
+from trajectory.formats.patch import apply, difference
+from trajectory.json_form import FormError, from_json, to_json
+from trajectory.portable import Trajectory
+
+KEY = "headrace"
+"""Name of the rest within a format's free place."""
+
+
+class Carrier(NamedTuple):
+    """A format's free place: how the rest is put into a document and taken out again."""
+
+    put: Callable[[JsonObject, JsonObject], JsonObject | None]
+    """Return the document with the rest, None when this document has no room."""
+    take: Callable[[JsonObject], tuple[JsonObject, JsonObject]]
+    """Return the document without the rest, and the rest."""
+    place: str
+    """Where it is, for the documents: ``extra.headrace``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A document, and what it does not hold."""
+
+    document: JsonObject
+    lost: tuple[str, ...] = ()
+    """Fields of the trajectory, by path: ``steps[].tokens``."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFormat:
+    """One format: one document a trajectory."""
+
+    name: str
+    version: str
+    """Which version of the format is read and written."""
+    read: Callable[[JsonObject, str], Trajectory]
+    """Reads a document plainly; raises :class:`FormError` that begins with the second argument."""
+    write: Callable[[Trajectory], JsonObject]
+    """Writes a trajectory plainly."""
+    carrier: Carrier | None = None
+    """Free place; None when the format has none."""
+
+    def import_document(self, document: JsonValue, *, where: str = "document") -> Trajectory:
+        """Return the trajectory of a document.
+
+        Raises:
+            FormError: it is no such document; the text names ``where`` and the field.
+        """
+        if not isinstance(document, dict):
+            raise FormError(f"{where}: expected an object, one {self.name} document")
+        rest: JsonObject = {}
+        if self.carrier is not None:
+            document, rest = self.carrier.take(document)
+        trajectory = self.read(document, where)
+        if rest and self.carrier is not None:
+            form = apply(_form(trajectory), rest)
+            trajectory = from_json(Trajectory, form, where=f"{where}: {self.carrier.place}")
+        patch = difference(self.write(trajectory), document)
+        if not patch:
+            return trajectory
+        return replace(trajectory, ext={**trajectory.ext, self.name: patch})
+
+    def write_document(self, trajectory: Trajectory) -> Written:
+        """Return a trajectory as a document, with the names of what it does not hold."""
+        patch = trajectory.ext.get(self.name)
+        others = {name: value for name, value in trajectory.ext.items() if name != self.name}
+        plain = replace(trajectory, ext=others)
+        document = self.write(plain)
+        if isinstance(patch, dict):
+            changed = apply(document, patch)
+            document = changed if isinstance(changed, dict) else document
+        rest = difference(_form(self._read_again(document)), _form(plain))
+        if not rest:
+            return Written(document)
+        carried = None if self.carrier is None else self.carrier.put(document, rest)
+        if carried is None:
+            return Written(document, lost_fields(rest))
+        return Written(carried)
+
+    def _read_again(self, document: JsonObject) -> Trajectory:
+        try:
+            return self.read(document, "document")
+        except FormError:
+            return Trajectory(())
+
+    def export_document(self, trajectory: Trajectory) -> JsonObject:
+        """Return a trajectory as a document; see :meth:`write_document` for what it may lose."""
+        return self.write_document(trajectory).document
+
+
+def _form(trajectory: Trajectory) -> JsonObject:
+    return {name: item for name, item in to_json(trajectory).items() if name != "schema_version"}
+
+
+def lost_fields(patch: JsonObject, path: str = "") -> tuple[str, ...]:
+    """Return the fields that a patch speaks of, positions in lists left out, each once."""
+    if "value" in patch:
+        return (path,)
+    found: list[str] = []
+    prefix = f"{path}." if path else ""
+    added, dropped = patch.get("add"), patch.get("drop")
+    found += [f"{prefix}{name}" for name in (added if isinstance(added, dict) else ())]
+    found += [f"{prefix}{name}" for name in (dropped if isinstance(dropped, list) else ())]
+    for name, inner in _objects(patch.get("fields")).items():
+        found += lost_fields(_objects(inner), f"{prefix}{name}")
+    for inner in _objects(patch.get("items")).values():
+        found += lost_fields(_objects(inner), f"{path}[]")
+    return tuple(dict.fromkeys(found))
+
+
+def _objects(value: JsonValue | None) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def at_path(*path: str) -> Carrier:
+    """Return the carrier that keeps the rest in an object at a path of field names."""
+
+    def put(document: JsonObject, rest: JsonObject) -> JsonObject | None:
+        return _put(document, path, rest)
+
+    def take(document: JsonObject) -> tuple[JsonObject, JsonObject]:
+        return _take(document, path)
+
+    return Carrier(put, take, ".".join((*path, KEY)))
+
+
+def _put(value: JsonObject, path: tuple[str, ...], rest: JsonObject) -> JsonObject | None:
+    if not path:
+        return {**value, KEY: rest}
+    inner = value.get(path[0], {})
+    if not isinstance(inner, dict):
+        return None
+    changed = _put(inner, path[1:], rest)
+    return None if changed is None else {**value, path[0]: changed}
+
+
+def _take(value: JsonObject, path: tuple[str, ...]) -> tuple[JsonObject, JsonObject]:
+    name = path[0] if path else KEY
+    inner = value.get(name)
+    if not isinstance(inner, dict):
+        return value, {}
+    if not path:
+        return {key: item for key, item in value.items() if key != KEY}, inner
+    left, rest = _take(inner, path[1:])
+    if not rest:
+        return value, {}
+    if not left:
+        return {key: item for key, item in value.items() if key != name}, rest
+    return {**value, name: left}, rest
+
+
+def need_list(value: JsonObject, name: str, where: str) -> list[JsonObject]:
+    """Return a field that must be a list of objects.
+
+    Raises:
+        FormError: it is none; the text names the item.
+    """
+    items = value.get(name)
+    if not isinstance(items, list):
+        raise FormError(f"{where}: {name}: expected a list of objects")
+    return need_objects(items, f"{where}: {name}")
+
+
+def need_objects(items: list[JsonValue], where: str) -> list[JsonObject]:
+    """Return a list whose items must be objects.
+
+    Raises:
+        FormError: one is none; the text names it.
+    """
+    found: list[JsonObject] = []
+    for index, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise FormError(f"{where}[{index}]: expected an object")
+        found.append(item)
+    return found
+
+
+def need_text(value: JsonObject, name: str, where: str) -> str:
+    """Return a field that must be text.
+
+    Raises:
+        FormError: it is none.
+    """
+    text = value.get(name)
+    if not isinstance(text, str):
+        raise FormError(f"{where}: {name}: expected text")
+    return text
+
+
+__all__ = [
+    "KEY",
+    "Carrier",
+    "DocumentFormat",
+    "Written",
+    "at_path",
+    "lost_fields",
+    "need_list",
+    "need_objects",
+    "need_text",
+]

@@ -91,7 +91,7 @@ def from_json[T](kind: type[T], value: JsonValue, *, where: str = "document") ->
                 f"{where}: schema_version is {_shown(version)}; this release reads {SCHEMA_VERSION}"
             )
         value = {name: item for name, item in value.items() if name != "schema_version"}
-    return cast(T, _read(kind, value, where))
+    return cast(T, _read(kind, value, f"{where}:"))
 
 
 def _read(kind: Any, value: JsonValue, where: str) -> Any:
@@ -138,9 +138,9 @@ def _read_tuple(kinds: tuple[Any, ...], value: JsonValue, where: str) -> tuple[A
 
 def _read_part(value: JsonValue, where: str) -> Any:
     given = _need(dict, value, where)
-    kind = _PARTS.get(given.get("type"))
+    kind = _PARTS.get(str(given.get("type")))
     if kind is None:
-        raise _expected(f"one of {', '.join(_PARTS)}", given.get("type"), f"{where}.type")
+        raise _expected(f"one of {', '.join(_PARTS)}", given.get("type"), _below(where, "type"))
     rest = {name: item for name, item in given.items() if name != "type"}
     return _read_object(kind, rest, where)
 
@@ -150,16 +150,15 @@ def _read_object(kind: type, value: JsonValue, where: str) -> Any:
     known = _fields(kind)
     for name in given:
         if name not in known:
-            raise FormError(
-                f"{where}: unknown field {_shown(name)}; known: {', '.join(sorted(known))}"
-            )
+            text = f"unknown field {_shown(name)}; known: {', '.join(sorted(known))}"
+            raise FormError(_told(where, text))
     values = {}
     for name, (field, hint) in known.items():
         if name in given:
-            values[name] = _read(hint, given[name], f"{where}.{name}")
+            values[name] = _read(hint, given[name], _below(where, name))
         elif field.default is MISSING and field.default_factory is MISSING:
             if not _may_be_none(hint):
-                raise FormError(f"{where}: field {name!r} is missing")
+                raise FormError(_told(where, f"field {name!r} is missing"))
             values[name] = None
     return kind(**values)
 
@@ -218,11 +217,20 @@ def _fields(kind: type) -> Mapping[str, tuple[Field[Any], Any]]:
     return {field.name: (field, hints[field.name]) for field in fields(kind)}
 
 
+def _below(where: str, name: str) -> str:
+    """Return the place of a field; the document's own name ends with a colon."""
+    return f"{where} {name}" if where.endswith(":") else f"{where}.{name}"
+
+
+def _told(where: str, text: str) -> str:
+    return f"{where.removesuffix(':')}: {text}"
+
+
 def _expected(wanted: str, value: JsonValue, where: str) -> FormError:
     found = _NAMES.get(type(value), "a value")
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         found = _shown(value)
-    return FormError(f"{where}: expected {wanted}, found {found}")
+    return FormError(_told(where, f"expected {wanted}, found {found}"))
 
 
 def _shown(value: JsonValue) -> str:

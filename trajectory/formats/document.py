@@ -64,10 +64,12 @@ class DocumentFormat:
         rest: JsonObject = {}
         if self.carrier is not None:
             document, rest = self.carrier.take(document)
-        trajectory = self.read(document, where)
         if rest and self.carrier is not None:
-            form = apply(_form(trajectory), rest)
-            trajectory = from_json(Trajectory, form, where=f"{where}: {self.carrier.place}")
+            form = {} if "value" in rest else _form(self.read(document, where))
+            place = f"{where}: {self.carrier.place}"
+            trajectory = from_json(Trajectory, apply(form, rest), where=place)
+        else:
+            trajectory = self.read(document, where)
         patch = difference(self.write(trajectory), document)
         if not patch:
             return trajectory
@@ -82,19 +84,20 @@ class DocumentFormat:
         if isinstance(patch, dict):
             changed = apply(document, patch)
             document = changed if isinstance(changed, dict) else document
-        rest = difference(_form(self._read_again(document)), _form(plain))
+        rest = self._rest(document, _form(plain))
         if not rest:
             return Written(document)
         carried = None if self.carrier is None else self.carrier.put(document, rest)
         if carried is None:
-            return Written(document, lost_fields(rest))
+            return Written(document, _lost(rest))
         return Written(carried)
 
-    def _read_again(self, document: JsonObject) -> Trajectory:
+    def _rest(self, document: JsonObject, wanted: JsonObject) -> JsonObject:
+        """Return what the document does not hold: everything, when it cannot be read alone."""
         try:
-            return self.read(document, "document")
+            return difference(_form(self.read(document, "document")), wanted)
         except FormError:
-            return Trajectory(())
+            return {"value": wanted}
 
     def export_document(self, trajectory: Trajectory) -> JsonObject:
         """Return a trajectory as a document; see :meth:`write_document` for what it may lose."""
@@ -103,6 +106,12 @@ class DocumentFormat:
 
 def _form(trajectory: Trajectory) -> JsonObject:
     return {name: item for name, item in to_json(trajectory).items() if name != "schema_version"}
+
+
+def _lost(rest: JsonObject) -> tuple[str, ...]:
+    if "value" in rest:
+        rest = difference(_form(Trajectory(())), rest["value"])
+    return lost_fields(rest)
 
 
 def lost_fields(patch: JsonObject, path: str = "") -> tuple[str, ...]:

@@ -177,7 +177,11 @@ def test_a_wrong_document_is_named_and_a_right_one_comes_back(
     try:
         found = FORMATS[name].read(document, "a.jsonl:3")
     except FormError as error:
-        assert str(error).startswith("a.jsonl:3: ")
+        words = str(error)
+    else:
+        words = ""
+    if words:
+        assert words.startswith("a.jsonl:3: ")
         return
     written = [one.document for one in FORMATS[name].write(found)]
     if foreign and name not in ("trl-preference", "otel-genai", "openinference"):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from governance.callers import agents_of, regions_of
 from governance.consent import ConsentLookup, ConsentQuestion, ConsentVerdict, judge_consent
 from governance.policy.capture import CaptureField, CaptureLevel, FailedAttempts
 from governance.policy.documents import PolicyBundle
@@ -40,6 +41,8 @@ def facts_of(call: Call, data_classes: tuple[str, ...] = ()) -> Facts:
         dialect=call.dialect,
         model=call.model_served or call.model_requested or "",
         upstream=call.exchange.upstream,
+        agents=agents_of(call.exchange.request.headers),
+        regions=regions_of(call.exchange.request.headers, call.exchange.upstream),
         kind=call.kind.value,
         tools=tuple(tools),
         data_classes=data_classes,

@@ -6,9 +6,9 @@ _CLASSES: dict[str, tuple[str, ...]] = {
     "identity": ("PERSON", "USERNAME", "DATE_OF_BIRTH", "AGE", "ORGANIZATION"),
     "contact": ("EMAIL_ADDRESS", "PHONE_NUMBER", "STREET_ADDRESS", "URL", "PERSONAL_URL"),
     "financial": ("CREDIT_CARD", "IBAN_CODE", "BANK_ACCOUNT", "US_BANK_NUMBER", "CRYPTO"),
-    "government_id": ("US_SSN", "US_ITIN", "US_PASSPORT", "US_DRIVER_LICENSE"),
-    "health": ("UK_NHS", "MEDICAL_LICENSE", "MEDICAL_RECORD"),
-    "network": ("IP_ADDRESS", "MAC_ADDRESS"),
+    "government_id": ("US_SSN", "US_ITIN", "US_PASSPORT", "US_DRIVER_LICENSE", "VEHICLE_ID"),
+    "health": ("UK_NHS", "MEDICAL_LICENSE", "MEDICAL_RECORD", "HEALTH_PLAN"),
+    "network": ("IP_ADDRESS", "MAC_ADDRESS", "DEVICE_ID"),
     "location": ("LOCATION", "RESIDENCE", "POSTCODE", "ADDRESS"),
     "credential": (
         "API_KEY",

@@ -14,6 +14,7 @@ from governance.audit import AuditLog
 from governance.engine import Governor
 from governance.policy import PolicyBundle, load_bundle
 from governance.redact import build_redactor
+from governance.redact.subject_keys import SubjectKeys
 from governance.spread import Spread
 from headrace.checkpoint import CheckpointStore
 from headrace.engine import Engine
@@ -22,6 +23,7 @@ from headrace.installation import spool_reader
 from headrace.master_key import Secrets
 from headrace.pipeline import BatchReport, Pipeline
 from headrace.settings import Settings
+from headrace.subject_keys import subject_keys_of
 from lakehouse.lake import Lake
 from lakehouse.maintenance import maintain
 from trajectory.errors import ConfigurationError, RetryableError
@@ -47,9 +49,11 @@ class GovernorSource:
         audit: AuditLog,
         report: Report,
         *,
+        subject_keys: SubjectKeys,
         engine: Engine | None = None,
     ) -> None:
         self._path = bundle
+        self._subject_keys = subject_keys
         self._engine = engine
         self._audit = audit
         self._lake = lake
@@ -77,7 +81,10 @@ class GovernorSource:
         self._note_change(bundle)
         pseudonym_key = self._secrets.derive(b"pseudonym")
         redactor = build_redactor(
-            bundle.redaction.spec, pseudonym_key=pseudonym_key, base=bundle.path
+            bundle.redaction.spec,
+            pseudonym_key=pseudonym_key,
+            base=bundle.path,
+            subjects=self._subject_keys,
         )
         return Governor(
             bundle,
@@ -92,6 +99,11 @@ class GovernorSource:
     def _spread(self, bundle: PolicyBundle) -> Spread | None:
         if self._engine is None:
             return None
+        if bundle.redaction.spec.keys == "subject":
+            raise ConfigurationError(
+                "policy says `keys: subject`: the keys of subjects never leave this machine, so an "
+                "engine's nodes cannot redact; use `keys: installation` or engine local."
+            )
         from headrace.engine.spread import EngineSpread
 
         return EngineSpread(self._engine, str(self._path), bundle)
@@ -151,7 +163,13 @@ def build_pipeline(
         spool=spool_reader(settings, home, secrets),
         lake=lake,
         governor=GovernorSource(
-            Path(settings.policy.bundle), lake, secrets, audit, report, engine=engine
+            Path(settings.policy.bundle),
+            lake,
+            secrets,
+            audit,
+            report,
+            subject_keys=subject_keys_of(home, secrets),
+            engine=engine,
         ),
         checkpoints=CheckpointStore(home.state),
         assembly_key=secrets.derive(b"assembly"),

@@ -23,6 +23,16 @@ class Home:
         return self.root / "secrets"
 
     @property
+    def subject_keys(self) -> Path:
+        """Keys of data subjects, wrapped; keep it out of long-lived backups (see erasure)."""
+        return self.secrets / "subjects.sqlite"
+
+    @property
+    def certificates(self) -> Path:
+        """Signed certificates of erasures."""
+        return self.audit / "certificates"
+
+    @property
     def authority(self) -> Path:
         """Folder of the certificate authority for interception."""
         return self.root / "ca"

@@ -36,6 +36,8 @@ class PolicySettings(_Section):
 
     bundle: str = "default"
     """Name of a shipped bundle (``default``), or a folder of policy documents."""
+    reveal_users: tuple[str, ...] = ()
+    """Users of this machine who may open sealed values (``headrace reveal``); nobody by default."""
 
 
 class GovernSettings(_Section):

@@ -118,6 +118,27 @@ def ssn(value: str) -> bool:
     )
 
 
+_VIN_WEIGHTS = (8, 7, 6, 5, 4, 3, 2, 10, 0, 9, 8, 7, 6, 5, 4, 3, 2)
+_VIN_VALUES = dict(
+    zip(
+        "ABCDEFGHJKLMNPRSTUVWXYZ",
+        (1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 7, 9, 2, 3, 4, 5, 6, 7, 8, 9),
+        strict=True,
+    )
+)
+
+
+def vin(value: str) -> bool | None:
+    """True for a vehicle number whose check digit holds; None when context has to tell."""
+    if not any(char.isdigit() for char in value) or not any(char.isalpha() for char in value):
+        return False
+    total = sum(
+        (int(char) if char.isdigit() else _VIN_VALUES.get(char, 0)) * weight
+        for char, weight in zip(value, _VIN_WEIGHTS, strict=True)
+    )
+    return True if value[8] == "0123456789X"[total % 11] else None
+
+
 def mac(value: str) -> bool:
     """Whether this is the address of one network card and not broadcast or nothing."""
     plain = re.sub(r"[^0-9A-Fa-f]", "", value).lower()

@@ -86,6 +86,8 @@ _KEYS = (
     _key("BANK_ACCOUNT", r"(?:bank_?)?account_?(?:number|no|num)|acct(?:_?(?:number|no))?|routing_?(?:number|no)|sort_?code|bban", _account),
     _key("CREDIT_CARD", r"card_?(?:number|no|num)|cc_?(?:number|num|no)|pan|credit_?card", _account),
     _key("USERNAME", r"user|user_?name|login|screen_?name|handle|user_?id|account_?name", _user),
+    _key("AGE", r"age|age_?years?|age_?in_?years", lambda value: value.isdigit() and 0 < int(value) < 130),
+    _key("POSTCODE", r"zip|zip_?code|post_?code|postal_?code|plz", _identifier),
     _key("STREET_ADDRESS", r"address|street|street_?address|address_?line_?\d?|addr|home_?address|billing_?address|shipping_?address", _address),
 )  # fmt: skip
 
@@ -94,7 +96,7 @@ class KeyPaths:
     """Judges whole values by the last word of their key path."""
 
     name = "key_paths"
-    version = "keys-1"
+    version = "keys-2"
     entities = frozenset(key.entity for key in _KEYS)
 
     def find(

@@ -1,5 +1,6 @@
-"""Rules for what describes a person without naming one: home, postcode, age, personal pages."""
+"""Rules for what describes a person without naming one: home, age, pages, plans, cars, devices."""
 
+from governance.detect import checks
 from governance.detect.rule import Rule
 from governance.names.words import everyday
 
@@ -7,6 +8,12 @@ _UPPER = r"[A-Z\xc0-\xde]"
 _WORD = rf"{_UPPER}[\w\xaa\xb5\xba\xc0-\xf6\xf8-\xff'\-]{{1,24}}"
 _PLACE = rf"({_WORD}(?: (?:de|la|le|del|di|da|do|of|am|nad|{_WORD})){{0,3}})"
 _NOT_A_PLACE = everyday() | {"i", "january", "production", "python", "docker", "linux"}
+
+
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
 
 
 def _place(value: str) -> bool | None:
@@ -88,5 +95,92 @@ PERSONAL = (
             not in ("share", "sharer", "intent", "login", "home")
             else False
         ),
+    ),
+    Rule(
+        "health_plan",
+        "HEALTH_PLAN",
+        r"\b(?:(?:health )?(?:plan|insurance|policy|member|subscriber|beneficiary|medicare|medicaid|group|payer)[ _-]?(?:id|number|no\.?|#|mbi)|health plan|medicare)[\"']?\s{0,2}(?:is|[:#=])\s{0,2}[\"'#]?([A-Z]{0,5}[\-]?\d[A-Z\d\-]{4,20})",
+        0.8,
+        1,
+        needs=(
+            b"plan",
+            b"insurance",
+            b"policy",
+            b"member",
+            b"subscriber",
+            b"beneficiary",
+            b"medicare",
+            b"medicaid",
+            b"group",
+            b"payer",
+        ),
+        right=r"\w",
+    ),
+    Rule(
+        "vin",
+        "VEHICLE_ID",
+        r"[A-HJ-NPR-Z0-9]{17}",
+        0.4,
+        ignore_case=False,
+        digits=False,
+        needs=tuple(str(digit).encode() for digit in range(10)),
+        context=("vin", "vehicle", "chassis", "car", "truck"),
+        check=checks.vin,
+        left=r"\w\-",
+        right=r"\w\-",
+    ),
+    Rule(
+        "number_plate",
+        "VEHICLE_ID",
+        r"\b(?:licen[cs]e plate|number ?plate|plate (?:number|no\.?)|registration (?:plate|mark)|plates?)(?: (?:number|no\.?))?[\"']?\s{0,2}(?:is|[:#=])?\s{0,2}[\"'#]?([A-Z0-9]{1,4}[\- ]?[A-Z0-9]{2,5}(?:[\- ]?[A-Z0-9]{1,4})?)",
+        0.7,
+        1,
+        needs=(b"plate", b"registration mark"),
+        check=lambda value: (
+            None if any(c.isdigit() for c in value) and any(c.isupper() for c in value) else False
+        ),
+        right=r"\w",
+    ),
+    Rule(
+        "device_serial",
+        "DEVICE_ID",
+        r"\b(?:serial[ _-]?(?:number|no\.?|#)|s/n|imei|imsi|meid|udid|device[ _-]?(?:id|identifier|serial)|advertising id|idfa|gaid)[\"']?\s{0,2}(?:is|[:#=])?\s{0,2}[\"'#]?([A-Z0-9][A-Z0-9\-]{4,39})",
+        0.7,
+        1,
+        needs=(
+            b"serial",
+            b"s/n",
+            b"imei",
+            b"imsi",
+            b"meid",
+            b"udid",
+            b"device",
+            b"advertising id",
+            b"idfa",
+            b"gaid",
+        ),
+        check=lambda value: None if sum(c.isdigit() for c in value) >= 3 else False,
+        right=r"\w",
+    ),
+    Rule(
+        "date_in_words",
+        "DATE_TIME",
+        rf"\b(?:{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}\.?(?:,? \d{{4}})?)",
+        0.6,
+        needs=(
+            b"jan",
+            b"feb",
+            b"mar",
+            b"apr",
+            b"may",
+            b"jun",
+            b"jul",
+            b"aug",
+            b"sep",
+            b"oct",
+            b"nov",
+            b"dec",
+        ),
+        right=r"\w",
     ),
 )

@@ -1,9 +1,9 @@
 """The ``spec`` of a Redaction policy: which entities, what is done to each, and which guards run."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 class Operator(StrEnum):
@@ -17,9 +17,16 @@ class Operator(StrEnum):
     """``****``: the length class is lost, nothing can be joined."""
     DROP = "drop"
     """``<PERSON>``: only the type stays. Secrets are always treated at least like this."""
+    GENERALISE = "generalise"
+    """``60-69``, ``1984``, ``902``: ages, dates and US postcodes as many people share them."""
+    ENCRYPT = "encrypt"
+    """``<PERSON~k.t>``: sealed; `headrace reveal` opens it for those the settings permit, audited."""
     KEEP = "keep"
     """Found, counted, left as it is."""
 
+
+GENERALISABLE = frozenset({"AGE", "DATE_OF_BIRTH", "DATE_TIME", "POSTCODE"})
+"""Entity types that have a wider form."""
 
 SECRET_ENTITIES = frozenset(
     {"API_KEY", "PASSWORD", "JWT", "PRIVATE_KEY", "CONNECTION_STRING", "URL_CREDENTIALS"}
@@ -46,10 +53,13 @@ DEFAULT_ENTITIES: dict[str, Operator] = {
     "MAC_ADDRESS": Operator.PSEUDONYM,
     "USERNAME": Operator.PSEUDONYM,
     "STREET_ADDRESS": Operator.PSEUDONYM,
+    "HEALTH_PLAN": Operator.PSEUDONYM,
+    "VEHICLE_ID": Operator.PSEUDONYM,
+    "DEVICE_ID": Operator.PSEUDONYM,
     "RESIDENCE": Operator.PSEUDONYM,
     "PERSONAL_URL": Operator.PSEUDONYM,
-    "POSTCODE": Operator.DROP,
-    "AGE": Operator.DROP,
+    "POSTCODE": Operator.GENERALISE,
+    "AGE": Operator.GENERALISE,
     "DATE_OF_BIRTH": Operator.DROP,
     "API_KEY": Operator.DROP,
     "PASSWORD": Operator.DROP,
@@ -106,6 +116,32 @@ class RedactionSpec(BaseModel):
     scope: Literal["tenant", "trajectory"] = Field(
         default="tenant", description="How far one value keeps one pseudonym."
     )
+    keys: Literal["installation", "subject"] = Field(
+        default="installation",
+        description=(
+            "`subject`: each value of the types in `subjects` is pseudonymised or sealed with a key "
+            "of its own that `headrace erase` destroys."
+        ),
+    )
+    key_epoch: int = Field(
+        default=1,
+        ge=1,
+        description=(
+            "Raise it to rotate the installation's pseudonym key: new rows get other pseudonyms "
+            "than old ones; people are still found by their names for consent and erasure."
+        ),
+    )
+    pseudonyms: Literal["typed", "realistic"] = Field(
+        default="typed",
+        description=(
+            "`<PERSON_3f9a1c>`, or stand-ins that look real and belong to nobody (`.invalid`, "
+            "555-01xx, 192.0.2.x) for the types that have one."
+        ),
+    )
+    ages: Literal["decade", "over_89"] = Field(
+        default="decade",
+        description="What `generalise` makes of ages: `60-69`, or all up to 89 as they are; then `90+`.",
+    )
     recognizers: tuple[str, ...] = Field(
         default=(),
         description="Presidio recogniser registry files (YAML), relative to the policy's folder.",
@@ -138,6 +174,21 @@ class RedactionSpec(BaseModel):
             if entity in SECRET_ENTITIES and operator not in (Operator.DROP, Operator.MASK):
                 raise ValueError(f"{entity} is a secret: its operator must be drop or mask")
         return value
+
+    @model_validator(mode="after")
+    def _operators_fit(self) -> Self:
+        for entity, operator in self.entities.items():
+            if operator is Operator.GENERALISE and entity not in GENERALISABLE:
+                raise ValueError(
+                    f"{entity} has no wider form: generalise takes {', '.join(sorted(GENERALISABLE))}"
+                )
+        sealed = any(operator is Operator.ENCRYPT for operator in self.entities.values())
+        if sealed and self.keys == "subject" and self.scope == "trajectory":
+            raise ValueError(
+                "a sealed value names its subject's key, by which a person can be followed from one "
+                "trajectory to another: encrypt needs scope tenant, or keys installation"
+            )
+        return self
 
     @field_validator("thresholds")
     @classmethod

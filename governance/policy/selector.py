@@ -28,6 +28,10 @@ class Facts:
     model: str = ""
     upstream: str = ""
     kind: str = ""
+    agents: tuple[str, ...] = ()
+    """What the calling agent says it is (``x-headrace-agent``, the product of its user agent)."""
+    regions: tuple[str, ...] = ()
+    """Where the person or the upstream is (``x-headrace-region``, the region in the host's name)."""
     tools: tuple[str, ...] = ()
     """Names of the tools that were called or dispatched."""
     data_classes: tuple[str, ...] = ()
@@ -48,6 +52,13 @@ class Match(Spec):
     environment: Patterns = Field(default=(), description="Environment of the client key.")
     route: Patterns = Field(default=(), description="Name of the gateway's route.")
     provider: Patterns = Field(default=(), description="Upstream, scheme://host:port.")
+    agent: Patterns = Field(
+        default=(), description="Header x-headrace-agent, or the first product of the user agent."
+    )
+    region: Patterns = Field(
+        default=(),
+        description="Header x-headrace-region, or the cloud region in the upstream's host.",
+    )
     dialect: Patterns = Field(default=(), description="openai.chat, anthropic.messages, mcp, …")
     model: Patterns = Field(default=(), description="Model that answered, or that was asked for.")
     tool: Patterns = Field(default=(), description="A tool that was called or dispatched.")
@@ -63,6 +74,8 @@ class Match(Spec):
                 (self.environment, (facts.environment,)),
                 (self.route, (facts.route,)),
                 (self.provider, (facts.upstream,)),
+                (self.agent, facts.agents),
+                (self.region, facts.regions),
                 (self.dialect, (facts.dialect,)),
                 (self.model, (facts.model,)),
                 (self.tool, facts.tools),

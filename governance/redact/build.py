@@ -4,7 +4,9 @@ from pathlib import Path
 
 from governance.detect.finding import Detector
 from governance.policy.redaction import RedactionSpec
+from governance.redact.pseudonym import key_of_epoch
 from governance.redact.redactor import Redactor, known_entities
+from governance.redact.subject_keys import SubjectKeys
 from trajectory.errors import ConfigurationError
 
 NAME_ENTITIES = frozenset({"PERSON", "LOCATION", "ORGANIZATION", "NRP"})
@@ -12,7 +14,11 @@ NAME_ENTITIES = frozenset({"PERSON", "LOCATION", "ORGANIZATION", "NRP"})
 
 
 def build_redactor(
-    spec: RedactionSpec, *, pseudonym_key: bytes, base: Path | None = None
+    spec: RedactionSpec,
+    *,
+    pseudonym_key: bytes,
+    base: Path | None = None,
+    subjects: SubjectKeys | None = None,
 ) -> Redactor:
     """Return the redactor that a policy asks for. Imports Presidio (and spaCy): takes seconds.
 
@@ -20,12 +26,18 @@ def build_redactor(
         spec: the policy's ``spec``.
         pseudonym_key: 16 to 64 secret bytes; the same key gives the same pseudonyms.
         base: folder that recogniser files of the policy are relative to.
+        subjects: the keys of data subjects; needed where policy says ``keys: subject``.
 
     Raises:
         ConfigurationError: a recogniser, model or entity that was asked for is not there.
     """
     if not 16 <= len(pseudonym_key) <= 64:
         raise ConfigurationError("the pseudonym key must have 16 to 64 bytes")
+    if spec.keys == "subject" and subjects is None:
+        raise ConfigurationError(
+            "policy says `keys: subject`, and no store of subject keys is at hand here; an engine's "
+            "nodes have none: use `keys: installation` or --engine local."
+        )
     from governance.detect.keys import KeyPaths
     from governance.detect.presidio import PresidioDetector, registry
 
@@ -51,4 +63,10 @@ def build_redactor(
             f"{', '.join(sorted(known_entities(detectors)))}; others come with `names.model` or "
             "`recognizers`."
         )
-    return Redactor(spec, detectors, pseudonym_key=pseudonym_key)
+    return Redactor(
+        spec,
+        detectors,
+        pseudonym_key=key_of_epoch(pseudonym_key, spec.key_epoch),
+        subject_key=pseudonym_key,
+        subjects=subjects,
+    )

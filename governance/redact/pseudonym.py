@@ -2,9 +2,15 @@
 
 import re
 import unicodedata
+from datetime import UTC, date, datetime
 from hashlib import blake2b
+from typing import NamedTuple
 
-from governance.policy.redaction import SECRET_ENTITIES, Operator
+from governance.policy.redaction import SECRET_ENTITIES, Operator, RedactionSpec
+from governance.redact.generalise import generalised
+from governance.redact.reversible import seal
+from governance.redact.subject_keys import SubjectKeys
+from governance.redact.surrogates import surrogate
 
 _SPACES = re.compile(r"\s+")
 _NOT_ALNUM = re.compile(r"[\W_]+")
@@ -13,7 +19,10 @@ _NUMBER_TYPES = """
     IBAN_CODE MAC_ADDRESS
     """
 _NUMBERS = frozenset(_NUMBER_TYPES.split())
-MARK = re.compile(r"<[A-Z][A-Z0-9_]{1,40}(?:_[0-9a-f]{6,32}|:[0-9a-f]{16})?>|\*{4}")
+MARK = re.compile(
+    r"<[A-Z][A-Z0-9_]{1,40}(?:_[0-9a-f]{6,32}|:[0-9a-f]{16}"
+    r"|~(?:[0-9a-f]{32}|0)\.[A-Za-z0-9_\-]{20,4000})?>|\*{4}"
+)
 """What redaction itself writes; it is never redacted again."""
 
 
@@ -42,22 +51,54 @@ def subject_id(pseudonym_key: bytes, tenant_id: str, value: str) -> str:
     return "subject_" + _keyed(pseudonym_key, 16, "subject", tenant_id, plain)
 
 
+class Whose(NamedTuple):
+    """Whom a value belongs to, and how far its stand-in agrees."""
+
+    tenant_id: str
+    scope: str
+    """Tenant, or tenant and trajectory; equal values agree within it."""
+
+
 class Pseudonymizer:
     """Turns findings into what stands in their place."""
 
-    def __init__(self, key: bytes, operators: dict[str, Operator], *, digits: int = 6) -> None:
-        self._key = key
-        self._operators = operators
-        self._digits = digits
-
-    def replacement(self, entity: str, value: str, scope: str) -> str | None:
-        """Return what replaces a value; None when policy keeps it.
+    def __init__(
+        self,
+        spec: RedactionSpec,
+        key: bytes,
+        *,
+        subject_key: bytes,
+        subjects: SubjectKeys | None = None,
+        today: date | None = None,
+    ) -> None:
+        """Work by a policy.
 
         Args:
-            entity: the entity type.
-            value: the value as the view shows it.
-            scope: tenant, or tenant and trajectory; equal values agree within it.
+            spec: the policy's ``spec``.
+            key: keys pseudonyms; rotated now and then.
+            subject_key: names data subjects; stays, so that a person is found again.
+            subjects: the keys of data subjects, where policy asks for one per subject.
+            today: by which ages are told from birth years.
         """
+        self._spec = spec
+        self._key = key
+        self._subject_key = subject_key
+        self._operators = spec.operators()
+        self._subjects = subjects if spec.keys == "subject" else None
+        self._today = today or datetime.now(UTC).date()
+
+    def begin(self) -> None:
+        """Look at the keys of subjects anew."""
+        if self._subjects is not None:
+            self._subjects.begin()
+
+    def commit(self) -> None:
+        """Put new keys of subjects on disk."""
+        if self._subjects is not None:
+            self._subjects.commit()
+
+    def replacement(self, entity: str, value: str, whose: Whose) -> str | None:
+        """Return what replaces a value as the view shows it; None when policy keeps it."""
         operator = self._operators.get(entity, Operator.DROP)
         if operator is Operator.KEEP:
             return None
@@ -65,8 +106,35 @@ class Pseudonymizer:
             return "****"
         if operator is Operator.DROP or entity in SECRET_ENTITIES:
             return f"<{entity}>"
+        if operator is Operator.GENERALISE:
+            wider = generalised(entity, value, ages=self._spec.ages, today=self._today)
+            return f"<{entity}>" if wider is None else wider
+        subject, key = self._subject_of(entity, value, whose.tenant_id)
+        if operator is Operator.ENCRYPT:
+            sealing = key if subject else installation_seal(key)
+            return seal(sealing, entity, value, whose.scope, subject)
         plain = canonical_value(entity, value)
         if operator is Operator.HASH:
-            return f"<{entity}:{_keyed(self._key, 8, 'hash', entity, scope, plain)}>"
-        word = _keyed(self._key, 16, "pseudonym", entity, scope, plain)[: self._digits]
-        return f"<{entity}_{word}>"
+            return f"<{entity}:{_keyed(key, 8, 'hash', entity, whose.scope, plain)}>"
+        word = _keyed(key, 16, "pseudonym", entity, whose.scope, plain)
+        realistic = surrogate(entity, word) if self._spec.pseudonyms == "realistic" else None
+        return realistic or f"<{entity}_{word[: self._spec.pseudonym_digits]}>"
+
+    def _subject_of(self, entity: str, value: str, tenant_id: str) -> tuple[str | None, bytes]:
+        """Return the subject whose own key counts for a value, and the key."""
+        if self._subjects is None or entity not in self._spec.subjects:
+            return None, self._key
+        subject = subject_id(self._subject_key, tenant_id, value)
+        return subject, self._subjects.key(subject)
+
+
+def key_of_epoch(pseudonym_key: bytes, epoch: int) -> bytes:
+    """Return the key that pseudonyms are made with in an epoch; the first is the key itself."""
+    if epoch == 1:
+        return pseudonym_key
+    return blake2b(f"epoch {epoch}".encode(), key=pseudonym_key, digest_size=32).digest()
+
+
+def installation_seal(key: bytes) -> bytes:
+    """Return the key of marks that name no subject."""
+    return blake2b(b"reversible", key=key).digest()

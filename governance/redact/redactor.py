@@ -16,8 +16,9 @@ from governance.detect.view import view_of
 from governance.policy.redaction import Operator, RedactionSpec
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
 from governance.redact.propagate import Known
-from governance.redact.pseudonym import MARK, Pseudonymizer, subject_id
+from governance.redact.pseudonym import MARK, Pseudonymizer, Whose, subject_id
 from governance.redact.splice import Span, resolved, spliced
+from governance.redact.subject_keys import SubjectKeys
 from governance.redact.units import (
     DECODED,
     Moved,
@@ -64,7 +65,7 @@ _SURE_OF_NAME = 0.7
 _NUMBER_KEYS = (
     "phone", "mobile", "tel", "fax", "cell", "card", "ssn", "social", "account", "acct", "routing",
     "passport", "mrn", "medical", "patient", "pin", "passcode", "password", "otp", "tax_id",
-    "national_id", "license", "licence",
+    "national_id", "license", "licence", "zip", "postcode", "postal", "plz",
 )  # fmt: skip
 """Parts of keys without which a number is only looked at when it is as long as a card's."""
 _NUMBER_ENTITIES = frozenset({"CREDIT_CARD", "PHONE_NUMBER", "US_SSN", "BANK_ACCOUNT"})
@@ -130,15 +131,27 @@ class Redactor:
         detectors: Sequence[Detector],
         *,
         pseudonym_key: bytes,
+        subject_key: bytes | None = None,
+        subjects: SubjectKeys | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Redact by ``spec``.
+
+        Args:
+            spec: the policy's ``spec``.
+            detectors: what finds, in this order.
+            pseudonym_key: keys pseudonyms.
+            subject_key: names data subjects; by default the same key.
+            subjects: the keys of data subjects.
+            clock: seconds that only grow.
+        """
         self._spec = spec
         self._detectors = tuple(detectors)
-        self._key = pseudonym_key
+        self._subject_key = subject_key or pseudonym_key
         self._operators = spec.operators()
         self._thresholds = {**DEFAULT_THRESHOLDS, **spec.thresholds}
         self._pseudonyms = Pseudonymizer(
-            pseudonym_key, self._operators, digits=spec.pseudonym_digits
+            spec, pseudonym_key, subject_key=self._subject_key, subjects=subjects
         )
         self._allow = frozenset(spec.allow)
         self._clock = clock
@@ -175,6 +188,7 @@ class Redactor:
                 report = _Report(self._versions)
                 clean = self._message(message, (), self._replacing(work, report))
                 out.append(Redacted(clean, report.done(), tuple(report.subjects)))
+        self._pseudonyms.commit()
         return out
 
     def redact_json(
@@ -192,6 +206,7 @@ class Redactor:
             rewritten(value, at, self._gathering(work))
             self._look(work)
             clean = rewritten(value, at, self._replacing(work, report))
+        self._pseudonyms.commit()
         return RedactedJson(clean, report.done(), tuple(report.subjects))
 
     def redact_text(self, text: str, *, scope: RedactionScope, path: str = "") -> RedactedText:
@@ -205,9 +220,10 @@ class Redactor:
 
     def subject(self, tenant_id: str, value: str) -> str:
         """Return the pseudonym under which governance rows keep this e-mail, name or number."""
-        return subject_id(self._key, tenant_id, value)
+        return subject_id(self._subject_key, tenant_id, value)
 
     def _begin(self, scope: RedactionScope) -> _Work:
+        self._pseudonyms.begin()
         return _Work(scope, self._clock() + self._spec.timeout_seconds)
 
     # What the two walks do: the first gathers texts to look at, the second replaces.
@@ -221,7 +237,7 @@ class Redactor:
         def ignore(*_: object) -> None:
             return None
 
-        return Visitor(gather, lambda *_: False, ignore)
+        return Visitor(gather, ignore, ignore)
 
     def _look(self, work: _Work) -> None:
         """Find in everything that was gathered, and learn what to look for elsewhere."""
@@ -238,6 +254,7 @@ class Redactor:
         scope = work.scope.tenant_id
         if spec.scope == "trajectory":
             scope += "\x1f" + work.scope.trajectory_id
+        whose = Whose(work.scope.tenant_id, scope)
 
         def put(text: str, path: Path, moved: Moved) -> str:
             found = list(self._findings(text, _keys(path), work))
@@ -251,21 +268,23 @@ class Redactor:
                 value = view_of(text[span.start : span.end]).text
                 if span.entity == "PERSON":
                     value = work.known.values.get(value, ("", stands_for.get(span.start, value)))[1]
-                new = self._pseudonyms.replacement(span.entity, value, scope)
+                new = self._pseudonyms.replacement(span.entity, value, whose)
                 if span.entity in spec.subjects:
-                    report.subjects[subject_id(self._key, work.scope.tenant_id, value)] = None
+                    report.subjects[subject_id(self._subject_key, work.scope.tenant_id, value)] = (
+                        None
+                    )
                 start, end = as_it_came(span.start, moved), as_it_came(span.end, moved)
                 report.add(span._replace(start=start, end=end), path)
                 if new is not None:
                     changes.append((span.start, span.end, new))
             return spliced(text, changes) if changes else text
 
-        def number(written: str, path: Path) -> bool:
+        def number(written: str, path: Path) -> int | None:
             entity = self._number_entity(written, path, work)
             if entity is None:
-                return False
+                return None
             report.add(Span(entity, 0, len(written), "walker", 1.0), path)
-            return True
+            return self._wider_number(entity, written, whose)
 
         def opaque(size: int, path: Path) -> str | None:
             if spec.opaque_data == "keep" or "OPAQUE_DATA" not in self._operators:
@@ -278,9 +297,12 @@ class Redactor:
     def _number_entity(self, written: str, path: Path, work: _Work) -> str | None:
         """Return what a bare number is; keys must speak for all but card numbers."""
         digits = written.lstrip("-")
+        key = "_".join(path[-2:]).lower()
+        if digits.isdigit() and len(digits) < 4 and "age" in key:
+            found = self._findings(digits, _keys(path), work)
+            return next((f.entity for f in found if f.entity == "AGE"), None)
         if not digits.isdigit() or not 4 <= len(digits) <= 19:
             return None
-        key = "_".join(path[-2:]).lower()
         if len(digits) not in (15, 16) and not any(word in key for word in _NUMBER_KEYS):
             return None
         for finding in self._findings(digits, _keys(path), work):
@@ -288,6 +310,16 @@ class Redactor:
             if whole and (finding.entity in _NUMBER_ENTITIES or finding.detector == "key_paths"):
                 return finding.entity
         return None
+
+    def _wider_number(self, entity: str, written: str, whose: Whose) -> int | None:
+        """Return what replaces a number: the lower end of its wider form, 0 for all others."""
+        if self._operators[entity] is Operator.KEEP:
+            return None
+        if self._operators[entity] is not Operator.GENERALISE:
+            return 0
+        wider = self._pseudonyms.replacement(entity, written, whose) or "0"
+        begin = wider.partition("-")[0].rstrip("+")
+        return int(begin) if begin.isdigit() else 0
 
     # Detection.
 

@@ -13,7 +13,7 @@ type Path = tuple[str, ...]
 type Moved = tuple[tuple[int, int], ...]
 """Where a text that was changed before it is looked at differs: places in it, and how far they moved."""
 type TextFn = Callable[[str, Path, Moved], str]
-type NumberFn = Callable[[str, Path], bool]
+type NumberFn = Callable[[str, Path], int | None]
 
 _BASE64 = re.compile(r"(data:[\w.+\-/;=]{0,100};base64,)?([A-Za-z0-9+/_\-]{12,}={0,2})")
 _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z0-9])")
@@ -31,7 +31,7 @@ class Visitor:
     text: TextFn
     """Takes a text without further structure and its key path; returns what replaces it."""
     number: NumberFn
-    """Takes a number as written; tells whether it must go."""
+    """Takes a number as written; returns the one that replaces it, None when it may stay."""
     opaque: Callable[[int, Path], str | None]
     """Takes the length of something that nobody can look into; returns its replacement or None."""
 
@@ -43,7 +43,8 @@ def rewritten(value: JsonValue, path: Path, visitor: Visitor, nesting: int = 0) 
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float):
-        return type(value)(0) if visitor.number(repr(value), path) else value
+        new = visitor.number(repr(value), path)
+        return value if new is None else type(value)(new)
     if isinstance(value, list):
         return [
             rewritten(item, (*path, str(place)), visitor, nesting)
@@ -60,7 +61,7 @@ def rewritten(value: JsonValue, path: Path, visitor: Visitor, nesting: int = 0) 
 
 def rewritten_text(text: str, path: Path, visitor: Visitor, nesting: int = 0) -> str:
     """Return a text with its units replaced: JSON and base64 in it are looked into."""
-    if len(text) < 3:
+    if len(text) < 2:
         return text
     if nesting < _MAX_NESTING:
         if is_json(text):
@@ -83,7 +84,8 @@ def _rewritten_json(text: str, path: Path, visitor: Visitor, nesting: int) -> st
         where = (*path, *literal.path)
         old = text[literal.start : literal.end]
         if literal.kind == "number":
-            new = "0" if visitor.number(literal.text, where) else old
+            number = visitor.number(literal.text, where)
+            new = old if number is None else str(number)
         else:
             place = (*where[:-1], "*") if literal.kind == "key" else where
             value = rewritten_text(literal.text, place, visitor, nesting + 1)

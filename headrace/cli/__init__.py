@@ -26,6 +26,7 @@ from headrace.cli import (
     lake,
     lineage,
     policy,
+    reveal,
     sql,
     substrate,
     tap,
@@ -48,7 +49,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (up, tap, govern, sql, env, feedback, erase, lineage, doctor, demo):
+for command in (up, tap, govern, sql, env, feedback, erase, reveal, lineage, doctor, demo):
     command.register(app)
 trajectory_documents.register(trajectory.app)
 for name, group in {

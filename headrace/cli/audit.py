@@ -56,6 +56,30 @@ def list_entries(
     )
 
 
+@app.command("public-key")
+def public_key(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Print the key that signs this installation's certificates, to be noted elsewhere."""
+    print_fields({"public_key": Running.of(context).certifier.public_key}, as_json=as_json)
+
+
+@app.command("verify-certificate")
+def verify_certificate(
+    context: typer.Context,
+    certificate: Annotated[Path, typer.Argument(help="Certificate that `headrace erase` wrote.")],
+    public_key: Annotated[
+        str | None,
+        typer.Option(help="Key that must have signed it; by default this installation's."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the signature of an erasure certificate and print what it says."""
+    from governance.certificates import read_certificate, verified
+
+    expected = public_key or Running.of(context).certifier.public_key
+    said = verified(read_certificate(certificate), expected)
+    print_fields({**said, "signature": "holds"}, as_json=as_json)
+
+
 @app.command()
 def scan(
     context: typer.Context,

@@ -13,6 +13,8 @@ from headrace.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from governance.audit import AuditLog
+    from governance.certificates import Certifier
+    from governance.redact.subject_keys import FileSubjectKeys
     from lakehouse.lake import Lake
 
 JsonOption = Annotated[
@@ -61,10 +63,35 @@ class Running:
 
         return AuditLog(self.home.audit / "audit.jsonl", self.secrets.derive(b"audit"))
 
+    @cached_property
+    def subject_keys(self) -> "FileSubjectKeys":
+        """The keys of data subjects."""
+        from headrace.subject_keys import subject_keys_of
+
+        return subject_keys_of(self.home, self.secrets)
+
+    @cached_property
+    def certifier(self) -> "Certifier":
+        """Signs certificates of erasures."""
+        from governance.certificates import Certifier
+
+        return Certifier(self.secrets.derive(b"certificates"))
+
     @classmethod
     def of(cls, context: typer.Context) -> "Running":
         """Return what the root command made."""
         return cast(Running, context.find_root().obj)
+
+
+def user_name() -> str:
+    """Return who runs this process, as the system knows it and no environment variable says."""
+    import os
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid-{os.getuid()}"
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -1,15 +1,19 @@
 """``headrace erase``: one person out of tables, history, statistics and substrates."""
 
-import getpass
+import json
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.common import JsonOption, Running, YesOption, confirm
+from headrace.cli.common import JsonOption, Running, YesOption, confirm, user_name
 from headrace.cli.consent import pseudonym_of
 from headrace.render import jsonable, note, print_fields, print_json, progress
 from trajectory.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from lakehouse.erase import RemovalReport
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +49,7 @@ def erase(
     if not dry_run:
         confirm(f"Erase {len(pseudonyms)} subject(s) of tenant {tenant} for good?", yes=yes)
         running.audit.append(
-            actor=getpass.getuser(),
+            actor=user_name(),
             action="erasure.requested",
             subject=",".join(pseudonyms),
             detail={"tenant": tenant, "reference": reference},
@@ -54,23 +58,36 @@ def erase(
         report = erase_subject(
             running.lake, tenant, pseudonyms, reference=reference, dry_run=dry_run, progress=advance
         )
+    keys, certificate = 0, None
     if not dry_run:
+        keys = 0 if report.held else running.subject_keys.destroy(pseudonyms)
         running.audit.append(
-            actor=getpass.getuser(),
+            actor=user_name(),
             action="erasure.done",
             subject=report.removal_id,
-            detail={"tenant": tenant, "rows": dict(report.rows), "files": report.files},
+            detail={
+                "tenant": tenant,
+                "rows": dict(report.rows),
+                "files": report.files,
+                "keys_destroyed": keys,
+            },
         )
+        certificate = _certify(running, tenant, pseudonyms, report, keys, reference)
     if as_json:
-        print_json(jsonable(report))
+        print_json(
+            jsonable(report)
+            | {"keys_destroyed": keys, "certificate": str(certificate) if certificate else None}
+        )
         return
-    fields = {
+    fields: dict[str, object] = {
         "erasure": report.removal_id,
         "dry_run": report.dry_run,
         "files removed": report.files,
     }
     fields |= {"trajectories": len(report.reach.trajectories)}
     fields |= {f"rows in {table}": count for table, count in report.rows.items()}
+    if not dry_run:
+        fields |= {"keys destroyed": keys, "certificate": certificate}
     fields |= {"under legal hold": report.held}
     fields |= {"substrates": ", ".join(report.reach.substrates) or "none"}
     fields |= {"models trained on them": ", ".join(report.reach.models) or "none"}
@@ -81,3 +98,37 @@ def erase(
         )
     if report.reach.models and not dry_run:
         note("next: roll back or retrain the models named above; their substrates are stale now.")
+
+
+def _certify(
+    running: Running,
+    tenant: str,
+    subjects: list[str],
+    report: "RemovalReport",
+    keys: int,
+    reference: str | None,
+) -> Path:
+    """Write the signed certificate of an erasure and return where it is."""
+    head = running.audit.head()
+    certificate = running.certifier.certificate(
+        {
+            "erasure": report.removal_id,
+            "tenant": tenant,
+            "subjects": [*subjects],
+            "reference": reference,
+            "erased_at": datetime.now(UTC).isoformat(),
+            "trajectories": len(report.reach.trajectories),
+            "under_legal_hold": report.held,
+            "rows": dict(report.rows),
+            "files_removed": report.files,
+            "subject_keys_destroyed": keys,
+            "substrates_marked_stale": [*report.reach.substrates],
+            "models_trained_on_them": [*report.reach.models],
+            "audit_anchor": f"{head.sequence}:{head.entry_hash}",
+        }
+    )
+    folder = running.home.certificates
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"{report.removal_id}.json"
+    path.write_text(json.dumps(certificate, indent=2) + "\n", encoding="utf-8")
+    return path

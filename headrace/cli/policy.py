@@ -118,8 +118,11 @@ def _load(running: Running, bundle: Path | None) -> "PolicyBundle":
 
 def _redactor(bundle: "PolicyBundle", key: bytes) -> "Redactor":
     from governance.redact import build_redactor
+    from governance.redact.subject_keys import MemorySubjectKeys
 
-    return build_redactor(bundle.redaction.spec, pseudonym_key=key, base=bundle.path)
+    return build_redactor(
+        bundle.redaction.spec, pseudonym_key=key, base=bundle.path, subjects=MemorySubjectKeys()
+    )
 
 
 def _explain_file(bundle: "PolicyBundle", path: Path) -> "Explanation":

@@ -1,0 +1,177 @@
+"""One random key per data subject: pseudonyms and sealed values of a person hang on it alone.
+
+Destroying a subject's key is crypto-shredding: what was made with it, in exports and backups too,
+can neither be opened nor be computed again, even by somebody who knows the person and the master
+key. The store holds keyed pseudonyms and wrapped keys, never a value.
+"""
+
+import os
+import sqlite3
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from trajectory.errors import IntegrityError
+
+KEY_BYTES = 32
+_NONCE_BYTES = 12
+_MOST_CACHED = 100_000
+
+
+class SubjectKeys(Protocol):
+    """The keys of data subjects. Not for several threads at once."""
+
+    def begin(self) -> None:
+        """Forget what another process has destroyed since the last look."""
+        ...
+
+    def key(self, subject: str) -> bytes:
+        """Return the subject's key, a new random one when there is none."""
+        ...
+
+    def known(self, subject: str) -> bytes | None:
+        """Return the subject's key; None when there never was one, or it is destroyed."""
+        ...
+
+    def commit(self) -> None:
+        """Put new keys on disk; nothing made with them may be stored before."""
+        ...
+
+    def destroy(self, subjects: Iterable[str]) -> int:
+        """Destroy keys for good; return how many there were."""
+        ...
+
+
+class MemorySubjectKeys:
+    """Keys in memory; for tests and dry runs."""
+
+    def __init__(self) -> None:
+        """Start without a key."""
+        self._keys: dict[str, bytes] = {}
+
+    def begin(self) -> None:
+        """Nothing to do."""
+
+    def key(self, subject: str) -> bytes:
+        """See :class:`SubjectKeys`."""
+        return self._keys.setdefault(subject, os.urandom(KEY_BYTES))
+
+    def known(self, subject: str) -> bytes | None:
+        """See :class:`SubjectKeys`."""
+        return self._keys.get(subject)
+
+    def commit(self) -> None:
+        """Nothing to do."""
+
+    def destroy(self, subjects: Iterable[str]) -> int:
+        """See :class:`SubjectKeys`."""
+        return sum(self._keys.pop(subject, None) is not None for subject in subjects)
+
+
+class FileSubjectKeys:
+    """Keys in one SQLite file, wrapped with AES-GCM under a key of the installation.
+
+    Promise: a destroyed key's bytes are overwritten in the file (``secure_delete``), and a process
+    that has the key in memory forgets it with its next :meth:`begin`.
+    """
+
+    def __init__(self, path: Path, wrapping_key: bytes) -> None:
+        """Open the store at ``path``; it is made for the owner alone when it does not exist."""
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._wrap = AESGCM(wrapping_key)
+        self._file = sqlite3.connect(path, isolation_level=None, timeout=30.0)
+        self.close = weakref.finalize(self, self._file.close)
+        """Closes the file; called at the latest when nobody holds the store any more."""
+        self._file.execute("PRAGMA journal_mode = DELETE")
+        self._file.execute("PRAGMA synchronous = FULL")
+        self._file.execute("PRAGMA secure_delete = ON")
+        self._file.execute(
+            "CREATE TABLE IF NOT EXISTS subject_keys (subject TEXT PRIMARY KEY, wrapped BLOB NOT NULL)"
+        )
+        self._cache: OrderedDict[str, bytes] = OrderedDict()
+        self._fresh: dict[str, bytes] = {}
+        self._seen = self._version()
+
+    def key(self, subject: str) -> bytes:
+        """See :class:`SubjectKeys`."""
+        found = self._fresh.get(subject) or self.known(subject)
+        if found is None:
+            found = self._fresh[subject] = os.urandom(KEY_BYTES)
+        return found
+
+    def known(self, subject: str) -> bytes | None:
+        """See :class:`SubjectKeys`.
+
+        Raises:
+            IntegrityError: the stored key does not open under this installation's key.
+        """
+        if subject in self._cache:
+            self._cache.move_to_end(subject)
+            return self._cache[subject]
+        row = self._file.execute(
+            "SELECT wrapped FROM subject_keys WHERE subject = ?", (subject,)
+        ).fetchone()
+        if row is None:
+            return None
+        wrapped = bytes(row[0])
+        try:
+            found = self._wrap.decrypt(
+                wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], subject.encode()
+            )
+        except InvalidTag:
+            raise IntegrityError(
+                "the store of subject keys does not belong to this master key, or was changed; "
+                "restore both from the same backup."
+            ) from None
+        self._remember(subject, found)
+        return found
+
+    def begin(self) -> None:
+        """See :class:`SubjectKeys`."""
+        version = self._version()
+        if version != self._seen:
+            self._cache.clear()
+            self._seen = version
+
+    def commit(self) -> None:
+        """See :class:`SubjectKeys`."""
+        if not self._fresh:
+            return
+        rows = [(subject, self._wrapped(subject, key)) for subject, key in self._fresh.items()]
+        self._file.execute("BEGIN IMMEDIATE")
+        self._file.executemany("INSERT OR IGNORE INTO subject_keys VALUES (?, ?)", rows)
+        self._file.execute("COMMIT")
+        for subject, key in self._fresh.items():
+            self._remember(subject, key)
+        self._fresh.clear()
+
+    def destroy(self, subjects: Iterable[str]) -> int:
+        """See :class:`SubjectKeys`."""
+        gone = 0
+        self._file.execute("BEGIN IMMEDIATE")
+        for subject in subjects:
+            self._cache.pop(subject, None)
+            self._fresh.pop(subject, None)
+            gone += self._file.execute(
+                "DELETE FROM subject_keys WHERE subject = ?", (subject,)
+            ).rowcount
+        self._file.execute("COMMIT")
+        return gone
+
+    def _wrapped(self, subject: str, key: bytes) -> bytes:
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + self._wrap.encrypt(nonce, key, subject.encode())
+
+    def _remember(self, subject: str, key: bytes) -> None:
+        self._cache[subject] = key
+        while len(self._cache) > _MOST_CACHED:
+            self._cache.popitem(last=False)
+
+    def _version(self) -> int:
+        return int(self._file.execute("PRAGMA data_version").fetchone()[0])

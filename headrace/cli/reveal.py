@@ -1,0 +1,74 @@
+"""``headrace reveal``: open a sealed value, for those who may, with an entry in the audit log."""
+
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.common import JsonOption, Running, user_name
+from headrace.render import print_fields
+from trajectory.errors import ConfigurationError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(name="reveal")(reveal)
+
+
+def reveal(
+    context: typer.Context,
+    mark: Annotated[str, typer.Argument(help="The mark as it stands in a row: `<PERSON~k.t>`.")],
+    reason: Annotated[str, typer.Option(help="Ticket or document; no personal data.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Open a value that policy sealed (`encrypt`). Needs the setting policy.reveal_users."""
+    from governance.redact.reversible import parsed
+
+    running = Running.of(context)
+    sealed = parsed(mark)
+    if sealed is None:
+        raise ConfigurationError("that is not a sealed value; they look like <PERSON~0.AbC…>.")
+    user = user_name()
+    allowed = user in running.settings.policy.reveal_users
+    running.audit.append(
+        actor=user,
+        action="value.revealed" if allowed else "value.reveal_refused",
+        subject=sealed.subject or "installation",
+        detail={
+            "entity": sealed.entity,
+            "mark": blake2b(mark.strip().encode(), digest_size=16).hexdigest(),
+            "reason": reason,
+        },
+    )
+    if not allowed:
+        raise ConfigurationError(
+            f"user {user!r} may not open sealed values; the setting policy.reveal_users names who may."
+        )
+    print_fields({"entity": sealed.entity, "value": _opened(running, mark)}, as_json=as_json)
+
+
+def _opened(running: Running, mark: str) -> str:
+    """Return the value, with its subject's key or the installation's of any epoch."""
+    from governance.policy import load_bundle
+    from governance.redact.pseudonym import installation_seal, key_of_epoch
+    from governance.redact.reversible import parsed, unseal
+    from trajectory.errors import IntegrityError
+
+    sealed = parsed(mark)
+    if sealed is None:
+        raise ConfigurationError("that is not a sealed value.")
+    if sealed.subject is not None:
+        key = running.subject_keys.known(sealed.subject)
+        if key is None:
+            raise IntegrityError("the subject's key is destroyed: nobody can open this any more.")
+        return unseal(key, sealed)
+    epochs = load_bundle(Path(running.settings.policy.bundle)).redaction.spec.key_epoch
+    pseudonym_key = running.secrets.derive(b"pseudonym")
+    for epoch in range(epochs, 0, -1):
+        try:
+            return unseal(installation_seal(key_of_epoch(pseudonym_key, epoch)), sealed)
+        except IntegrityError:
+            if epoch == 1:
+                raise
+    raise IntegrityError("no key of this installation opens it.")

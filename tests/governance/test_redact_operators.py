@@ -1,0 +1,149 @@
+"""Operators: what stands in a value's place, and who can undo it."""
+
+import json
+import stat
+from datetime import date
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from governance.policy.redaction import RedactionSpec
+from governance.redact import RedactionScope, Redactor, build_redactor, subject_id
+from governance.redact.generalise import generalised
+from governance.redact.reversible import SEALED, parsed, unseal
+from governance.redact.subject_keys import FileSubjectKeys, MemorySubjectKeys, SubjectKeys
+from tests.governance.redaction_support import KEY, SCOPE, made, text
+from trajectory.errors import ConfigurationError, IntegrityError
+
+JO = "Please write to jo.frame@corp-mail.com today"
+
+
+def with_keys(subjects: SubjectKeys, **spec: object) -> Redactor:
+    said = {"names": {"model": None}, "keys": "subject", **spec}
+    return build_redactor(RedactionSpec.model_validate(said), pseudonym_key=KEY, subjects=subjects)
+
+
+@pytest.mark.parametrize(
+    ("entity", "value", "wider"),
+    [
+        ("AGE", "62", "60-69"),
+        ("AGE", "90", "90+"),
+        ("AGE", "104", "90+"),
+        ("POSTCODE", "90210", "902"),
+        ("POSTCODE", "03601", "000"),
+        ("POSTCODE", "90210-1234", "902"),
+        ("POSTCODE", "SW1A 2AA", None),
+        ("DATE_OF_BIRTH", "6/24/1991", "1991"),
+        ("DATE_OF_BIRTH", "1925-01-02", None),
+        ("DATE_TIME", "2005-07-21 18:19:22", "2005"),
+        ("DATE_TIME", "friday", None),
+    ],
+)
+def test_wider_forms(entity: str, value: str, wider: str | None) -> None:
+    assert generalised(entity, value, ages="decade", today=date(2026, 1, 1)) == wider
+
+
+def test_ages_up_to_89_stay_where_policy_says_so() -> None:
+    assert generalised("AGE", "89", ages="over_89", today=date(2026, 1, 1)) == "89"
+    assert generalised("AGE", "90", ages="over_89", today=date(2026, 1, 1)) == "90+"
+
+
+def test_generalised_numbers_stay_numbers() -> None:
+    clean = made().redact_json({"patient": {"age": 93, "zip": 90210}}, scope=SCOPE).value
+    assert clean == {"patient": {"age": 90, "zip": 902}}
+    assert text('{"age": "47"}') == '{"age": "40-49"}'
+
+
+def test_generalise_is_refused_where_nothing_is_wider() -> None:
+    with pytest.raises(ValidationError, match="no wider form"):
+        RedactionSpec.model_validate({"entities": {"PERSON": "generalise"}})
+
+
+def test_realistic_stand_ins_belong_to_nobody() -> None:
+    redactor = made(pseudonyms="realistic")
+    given = f"{JO} or call (212) 736-5000 from 8.8.4.4; my name is Thandiwe Mbeki."
+    clean = redactor.redact_text(given, scope=SCOPE).text
+    assert "@mail.invalid" in clean
+    assert "-555-01" in clean
+    assert "192.0.2." in clean
+    assert "Thandiwe" not in clean
+    assert "<" not in clean
+    assert redactor.redact_text(given, scope=SCOPE).text == clean
+
+
+def test_a_sealed_value_opens_with_its_subjects_key_alone() -> None:
+    subjects = MemorySubjectKeys()
+    redactor = with_keys(subjects, entities={"EMAIL_ADDRESS": "encrypt"})
+    clean = redactor.redact_text(f"{JO}, I said {JO}", scope=SCOPE).text
+    marks = [match.group() for match in SEALED.finditer(clean)]
+    assert len(marks) == 2
+    assert len(set(marks)) == 1
+    assert "jo.frame" not in clean
+    sealed = parsed(marks[0])
+    assert sealed is not None
+    assert sealed.subject == subject_id(KEY, "acme", "jo.frame@corp-mail.com")
+    key = subjects.known(sealed.subject)
+    assert key is not None
+    assert unseal(key, sealed) == "jo.frame@corp-mail.com"
+    with pytest.raises(IntegrityError):
+        unseal(bytes(32), sealed)
+    again = redactor.redact_text(clean, scope=SCOPE).text
+    assert again == clean
+
+
+def test_a_destroyed_key_shreds_pseudonyms() -> None:
+    subjects = MemorySubjectKeys()
+    redactor = with_keys(subjects)
+    before = redactor.redact_text(JO, scope=SCOPE).text
+    assert redactor.redact_text(JO, scope=SCOPE).text == before
+    subject = subject_id(KEY, "acme", "jo.frame@corp-mail.com")
+    assert subjects.destroy([subject]) == 1
+    assert subjects.known(subject) is None
+    assert redactor.redact_text(JO, scope=SCOPE).text != before
+
+
+def test_the_store_keeps_keys_and_forgets_them(tmp_path: Path) -> None:
+    path = tmp_path / "secrets" / "subjects.sqlite"
+    store, other = FileSubjectKeys(path, KEY), FileSubjectKeys(path, KEY)
+    key = store.key("subject_1")
+    assert other.known("subject_1") is None
+    store.commit()
+    assert other.known("subject_1") == key
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert key not in path.read_bytes()
+    wrapped = path.read_bytes()
+    assert other.destroy(["subject_1", "subject_2"]) == 1
+    store.begin()
+    assert store.known("subject_1") is None
+    assert b"subject_1" in wrapped
+    assert b"subject_1" not in path.read_bytes()
+    store.key("subject_3")
+    store.commit()
+    with pytest.raises(IntegrityError, match="master key"):
+        FileSubjectKeys(path, bytes(32)).known("subject_3")
+
+
+def test_keys_per_subject_need_a_store() -> None:
+    with pytest.raises(ConfigurationError, match="no store"):
+        made(keys="subject")
+    with pytest.raises(ValidationError, match="followed"):
+        RedactionSpec.model_validate(
+            {"keys": "subject", "scope": "trajectory", "entities": {"PERSON": "encrypt"}}
+        )
+
+
+def test_a_rotated_key_gives_new_pseudonyms_and_the_same_subjects() -> None:
+    old, new = made(), made(key_epoch=2)
+    first, second = (r.redact_text(JO, scope=SCOPE) for r in (old, new))
+    assert first.text != second.text
+    assert first.subjects == second.subjects
+
+
+def test_scopes_do_not_share_sealed_marks() -> None:
+    redactor = made(entities={"EMAIL_ADDRESS": "encrypt"})
+    marks = {
+        redactor.redact_text(JO, scope=RedactionScope(tenant, "t")).text for tenant in ("a", "b")
+    }
+    assert len(marks) == 2
+    assert all("jo.frame" not in json.dumps(mark) for mark in marks)

@@ -14,7 +14,7 @@ from governance.policy.bundle import SHIPPED
 from governance.policy.diff import diff_bundles
 from governance.policy.selector import Facts, Match
 
-BUNDLES = ("default", "strict", "gdpr")
+BUNDLES = ("default", "strict", "gdpr", "hipaa-safe-harbor")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_the_default_bundle_is_the_default() -> None:
         ("dedup", "identical_retries", "identical_retry", "dedup.yaml:7: spec.identical_retry: unknown field. Valid: identical_retries, "),
         ("dedup", ": leave_out", ": leave", "dedup.yaml:7: spec.identical_retries: unknown value. Valid: 'leave_out' or 'keep'"),
         ("consent", "grants: []", "grants: [{name: a, purposes: [debgu]}]", "spec.grants.0.purposes.0: unknown value. Valid: 'debug', 'eval'"),
-        ("consent", "grants: []", "grants: [{name: a, match: {tenent: b}, purposes: [debug]}]", "spec.grants.0.match.tenent: unknown field. Valid: app, "),
+        ("consent", "grants: []", "grants: [{name: a, match: {tenent: b}, purposes: [debug]}]", "spec.grants.0.match.tenent: unknown field. Valid: agent, app, "),
         ("retention", "default: standard", "default: long", "retention.yaml:6: spec: default: no retention class 'long'. Valid: short, standard"),
         ("quality", "column: leftover_findings", "column: leftovers", "quality.yaml:13: spec.expectations.0.column: unknown value. Valid: 'step_id'"),
         ("quality", "expectation: expect_column_values_to_be_unique", "expectation: expect_uniqueness", "quality.yaml:16: spec.expectations.1: unknown 'expectation'. Valid: 'expect_"),

@@ -8,6 +8,7 @@ import yaml
 import policies
 from governance.policy.redaction import DEFAULT_ENTITIES, RedactionSpec
 from governance.redact import Redactor, build_redactor
+from governance.redact.subject_keys import MemorySubjectKeys
 from tests.governance.redaction_support import KEY, SCOPE
 from trajectory.errors import ConfigurationError
 
@@ -17,7 +18,8 @@ SENTENCE = "On 2024-05-01 Brenda Thistlewood flew to Lisbon, see https://example
 
 def built(path: Path) -> Redactor:
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return build_redactor(RedactionSpec.model_validate(document["spec"]), pseudonym_key=KEY)
+    spec = RedactionSpec.model_validate(document["spec"])
+    return build_redactor(spec, pseudonym_key=KEY, subjects=MemorySubjectKeys())
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)

@@ -8,6 +8,7 @@ import pytest
 from governance.policy import PolicyBundle, PolicyError, load_bundle
 from governance.records import GovernedBatch
 from governance.redact import build_redactor
+from governance.redact.subject_keys import MemorySubjectKeys
 from governance.redacting import Redactor
 from governance.trial import explain_exchange, explain_step, run_policy_tests
 from governance.trial.cases import Given
@@ -20,10 +21,12 @@ def mail_redactor(_bundle: PolicyBundle, _key: bytes) -> Redactor:
 
 
 def real_redactor(bundle: PolicyBundle, key: bytes) -> Redactor:
-    return build_redactor(bundle.redaction.spec, pseudonym_key=key, base=bundle.path)
+    return build_redactor(
+        bundle.redaction.spec, pseudonym_key=key, base=bundle.path, subjects=MemorySubjectKeys()
+    )
 
 
-@pytest.mark.parametrize("name", ["default", "strict", "gdpr"])
+@pytest.mark.parametrize("name", ["default", "strict", "gdpr", "hipaa-safe-harbor"])
 def test_shipped_bundles_pass_their_own_tests(name: str) -> None:
     results = run_policy_tests(load_bundle(Path(name)), real_redactor)
     assert len(results) >= 8

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from lakehouse.parameters import to_json
 from lakehouse.snapshot import AsOf
 from lakehouse.sql import QueryError, Snapshot
 from trajectory.errors import RetryableError, WorkError
@@ -74,7 +75,7 @@ class Question:
 
     sql: str
     parameters: Sequence[Any] | Mapping[str, Any] | None = None
-    """JSON values for ``?`` or ``$name``."""
+    """Values for ``?`` or ``$name``."""
     tenant: str | None = None
     """Only this tenant's rows exist for the statement; None shows all tenants."""
     as_of: AsOf | None = None
@@ -99,7 +100,7 @@ def query_untrusted(
     Args:
         lake: the lake.
         sql: one SELECT statement.
-        parameters: JSON values for ``?`` or ``$name``.
+        parameters: values for ``?`` or ``$name``.
         tenant: only this tenant's rows exist for the statement; None shows all tenants.
         as_of: an earlier moment, or table versions.
         limits: what the statement may use.
@@ -141,7 +142,7 @@ def open_untrusted(
     try:
         request = json.dumps(_request(lake, question, bounds), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
-        raise QueryError(f"a parameter is no JSON value: {error}") from error
+        raise QueryError(f"a parameter has no place in SQL: {error}") from error
     return Answer(process or start_worker(), request + b"\n", bounds, gone or (lambda: False))
 
 
@@ -286,11 +287,9 @@ class Answer:
 def _request(lake: "Lake", question: Question, limits: Limits) -> dict[str, Any]:
     snapshot = lake.snapshot_for(question.tenant, question.as_of, hidden=question.hidden)
     parameters = question.parameters
-    if parameters is not None and not isinstance(parameters, Mapping):
-        parameters = list(parameters)
     return {
         "sql": question.sql,
-        "parameters": parameters,
+        "parameters": None if parameters is None else to_json(parameters),
         "describe": question.describe,
         "files": _addresses(snapshot, lake.location.root),
         "root": lake.location.root,

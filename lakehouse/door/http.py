@@ -1,0 +1,285 @@
+"""The door as a plain HTTP endpoint: a question as JSON, its rows as Arrow or JSON.
+
+``POST /v1/sql`` with ``{"sql": …, "parameters": …, "as_of": …}`` and ``Authorization: Bearer KEY``;
+``Accept: application/vnd.apache.arrow.stream`` asks for Arrow, anything else gives JSON.
+``GET /v1/tables`` lists what there is, ``GET /health`` needs no key. A connection that ends without
+its last chunk is an answer that broke off.
+"""
+
+import json
+import math
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse.door.flight import Tls
+from lakehouse.door.service import Asked, Reader, SqlDoor
+from lakehouse.sandbox import QueryTimeoutError
+from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
+
+ARROW = "application/vnd.apache.arrow.stream"
+_LONGEST_BODY = 4 << 20
+_IDLE_SECONDS = 30.0
+_CONNECTIONS = 64
+
+
+class HttpDoor(ThreadingHTTPServer):
+    """Serves one :class:`SqlDoor`; ``serve_forever`` runs until ``shutdown``."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, door: SqlDoor, *, host: str, port: int, tls: Tls | None = None) -> None:
+        """Listen at ``host`` and ``port`` (0 picks a free one, see ``server_address``)."""
+        self.door = door
+        self._tls: ssl.SSLContext | None = None
+        self._places = threading.BoundedSemaphore(_CONNECTIONS)
+        if tls is not None:
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._tls.load_cert_chain(tls.certificate, tls.key)
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        super().__init__((host, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own, while there are places."""
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve one connection, and give its place back."""
+        try:
+            request.settimeout(_IDLE_SECONDS)
+            if self._tls is not None:
+                request = self._tls.wrap_socket(request, server_side=True)
+            super().process_request_thread(request, client_address)
+        except (OSError, ssl.SSLError):
+            self.shutdown_request(request)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a client that went away is no event, and texts could hold data."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: HttpDoor
+    protocol_version = "HTTP/1.1"
+    server_version = "headrace"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """Answer /health and /v1/tables."""
+        if self.path == "/health":
+            self._json(HTTPStatus.OK, {"status": "ok"})
+        elif self.path == "/v1/tables":
+            self._guarded(self._tables)
+        else:
+            self._error(HTTPStatus.NOT_FOUND, "there are POST /v1/sql and GET /v1/tables")
+
+    def do_POST(self) -> None:
+        """Answer /v1/sql."""
+        if self.path != "/v1/sql":
+            self._error(HTTPStatus.NOT_FOUND, "there are POST /v1/sql and GET /v1/tables")
+            return
+        self._guarded(self._sql)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
+        """Log nothing: the audit has each question."""
+
+    def _guarded(self, work: Callable[[Reader], None]) -> None:
+        kind, _, secret = self.headers.get("authorization", "").partition(" ")
+        found = self.server.door.authenticate(secret.strip()) if kind.lower() == "bearer" else None
+        if found is None:
+            self._error(
+                HTTPStatus.UNAUTHORIZED,
+                "missing, wrong or revoked key, or one without the role lake",
+            )
+            return
+        try:
+            work(found)
+        except QueryTimeoutError as error:
+            self._error(HTTPStatus.GATEWAY_TIMEOUT, str(error))
+        except ConfigurationError as error:
+            self._error(HTTPStatus.BAD_REQUEST, str(error))
+        except RetryableError as error:
+            self._error(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except HeadraceError as error:
+            self._error(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+
+    def _tables(self, reader: Reader) -> None:
+        tables = [
+            {
+                "name": one.name,
+                "kind": one.kind,
+                "comment": one.comment,
+                "columns": _columns(one.schema),
+            }
+            for one in self.server.door.catalog(reader)
+        ]
+        self._json(HTTPStatus.OK, {"tables": tables})
+
+    def _sql(self, reader: Reader) -> None:
+        body = self._body()
+        asked = self.server.door.ask(
+            reader,
+            body["sql"],
+            body.get("parameters"),
+            as_of=_moment(body.get("as_of")),
+            gone=self._gone,
+        )
+        with closing(asked):
+            as_arrow = ARROW in self.headers.get("accept", "")
+            chunks = _as_arrow(asked) if as_arrow else _as_json(asked)
+            first = next(chunks)  # what is refused at the first rows still gets a status of its own
+            self.send_response(HTTPStatus.OK)
+            self.send_header("content-type", ARROW if as_arrow else "application/json")
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            try:
+                self._chunk(first)
+                for chunk in chunks:
+                    self._chunk(chunk)
+                self._chunk(b"")
+            except HeadraceError:
+                self.close_connection = True
+
+    def _body(self) -> dict[str, Any]:
+        try:
+            length = int(self.headers.get("content-length", ""))
+        except ValueError:
+            raise ConfigurationError("send the question with a content-length") from None
+        if not 0 < length <= _LONGEST_BODY:
+            self.close_connection = True
+            raise ConfigurationError(f"a question has 1 to {_LONGEST_BODY:,} bytes")
+        try:
+            body = json.loads(self.rfile.read(length))
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict) or not isinstance(body.get("sql"), str):
+            raise ConfigurationError('send JSON: {"sql": "select …", "parameters": […]}')
+        if not isinstance(body.get("parameters"), list | dict | None):
+            raise ConfigurationError("parameters are a list for ?, or an object for $name")
+        return body
+
+    def _gone(self) -> bool:
+        if isinstance(self.connection, ssl.SSLSocket):
+            return False
+        with suppress(OSError, ValueError):
+            readable, _, _ = select.select([self.connection], [], [], 0)
+            return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
+        return True
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+    def _json(self, status: HTTPStatus, value: Any) -> None:
+        data = json.dumps(value, ensure_ascii=False).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _error(self, status: HTTPStatus, text: str) -> None:
+        if status is not HTTPStatus.NOT_FOUND and self.command == "POST":
+            self.close_connection = True  # its body may not have been read
+        self._json(status, {"error": {"status": status.phrase.lower(), "message": text}})
+
+
+def _as_arrow(asked: Asked) -> Iterator[bytes]:
+    sink = _Chunks()
+    with pa.ipc.new_stream(sink, asked.schema) as writer:
+        for batch in asked.batches():
+            writer.write_batch(batch)
+            yield sink.taken()
+    yield sink.taken()
+
+
+class _Chunks:
+    """A file that hands on what was written to it."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        """Keep what is written."""
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def taken(self) -> bytes:
+        """Return what was written since the last call."""
+        data, self._parts = b"".join(self._parts), []
+        return data
+
+
+def _as_json(asked: Asked) -> Iterator[bytes]:
+    """Yield one JSON object; the rows are lists in the order of the columns."""
+    batches = asked.batches(may_be_cut=True)
+    head = json.dumps({"columns": _columns(asked.schema)}, ensure_ascii=False)[:-1]
+    text = f'{head}, "rows": ['
+    comma = ""
+    for batch in batches:
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            text += comma + json.dumps([_plain(value) for value in row], ensure_ascii=False)
+            comma = ",\n"
+        yield text.encode()
+        text = ""
+    cut = "true" if asked.outcome == "truncated" else "false"
+    yield f'{text}], "truncated": {cut}}}\n'.encode()
+
+
+def _columns(schema: pa.Schema) -> list[dict[str, str]]:
+    columns = []
+    for field in schema:
+        said = {"name": field.name, "type": str(field.type)}
+        comment = (field.metadata or {}).get(b"comment")
+        columns.append(said if comment is None else {**said, "comment": comment.decode()})
+    return columns
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; what JSON has no number for is null."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Decimal():
+            return str(value)
+        case bytes():
+            return value.hex()
+        case dict():
+            return {str(name): _plain(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case None | bool() | int() | str():
+            return value
+    return str(value)
+
+
+def _moment(text: Any) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise ConfigurationError("as_of is a moment such as 2026-11-20T12:00:00Z") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

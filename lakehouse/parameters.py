@@ -1,0 +1,58 @@
+"""Values of a statement's parameters as JSON and back, their kinds kept."""
+
+import base64
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+type Parameters = list[Any] | dict[str, Any] | None
+
+_KIND = "$kind"
+_READERS: dict[str, Callable[[str], Any]] = {
+    "timestamp": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "decimal": Decimal,
+    "bytes": base64.b64decode,
+    "seconds": lambda text: timedelta(seconds=float(text)),
+}
+
+
+def to_json(value: Any) -> Any:
+    """Return a value as JSON.
+
+    Raises:
+        TypeError: JSON and SQL have no such value.
+    """
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case datetime():
+            return {_KIND: "timestamp", "text": value.isoformat()}
+        case date():
+            return {_KIND: "date", "text": value.isoformat()}
+        case time():
+            return {_KIND: "time", "text": value.isoformat()}
+        case timedelta():
+            return {_KIND: "seconds", "text": str(value.total_seconds())}
+        case Decimal():
+            return {_KIND: "decimal", "text": str(value)}
+        case bytes():
+            return {_KIND: "bytes", "text": base64.b64encode(value).decode()}
+        case Mapping():
+            return {str(name): to_json(item) for name, item in value.items()}
+        case list() | tuple():
+            return [to_json(item) for item in value]
+    raise TypeError(f"{type(value).__name__} cannot be a parameter")
+
+
+def from_json(value: Any) -> Any:
+    """Return the value that :func:`to_json` wrote."""
+    if isinstance(value, list):
+        return [from_json(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if _KIND in value:
+        return _READERS[value[_KIND]](value["text"])
+    return {name: from_json(item) for name, item in value.items()}

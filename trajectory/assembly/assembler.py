@@ -10,7 +10,7 @@ from trajectory.assembly.dispatches import (
     settle,
     told_results,
 )
-from trajectory.assembly.echoes import Echo, EchoKind, find_echo, opening_texts, sketch
+from trajectory.assembly.echoes import Echo, EchoKind, find_echo, openings
 from trajectory.assembly.feedback import place_feedback
 from trajectory.assembly.fingerprint import (
     CallPrint,
@@ -26,6 +26,7 @@ from trajectory.assembly.parents import (
     find_unseen_answer,
 )
 from trajectory.assembly.sessions import Identity, identify, scope_name
+from trajectory.assembly.sketches import opening_texts, sketch
 from trajectory.assembly.state import AssemblerState, StepNode, TrajectoryNode
 from trajectory.call import Call, CallKind
 from trajectory.dialects.wire import header
@@ -201,7 +202,7 @@ class Assembler:
         if group is None and prints is not None and prints.task:
             tenant = call.exchange.client.tenant_id
             group = self._make.identifier("task", tenant, prints.task.hex())
-        opening = "\n".join(opening_texts(call.context))
+        scope, has_tools = identity.scope, bool(call.tools)
         node = TrajectoryNode(
             trajectory_id=self._make.identifier("trajectory", call.exchange.exchange_id),
             tenant=identity.tenant,
@@ -216,8 +217,8 @@ class Assembler:
             started=call.exchange.started_at.timestamp(),
             answered=(call.exchange.ended_at or call.exchange.started_at).timestamp(),
             system="" if prints is None else prints.system,
-            opening=sketch(self._make, identity.scope, opening),
-            words=len(opening.split()),
+            opening=openings(self._make, scope, call.context, has_tools=has_tools),
+            words=sum(len(text.split()) for text in opening_texts(call.context)),
         )
         self._index.add_trajectory(node)
         return node

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from trajectory.assembly.echoes import argument_text, sketch
 from trajectory.assembly.fingerprint import Fingerprinter, result_text
 from trajectory.assembly.index import StateIndex
+from trajectory.assembly.sketches import argument_text, sketch
 from trajectory.assembly.state import PendingCall, StepNode
 from trajectory.call import Call, ToolDispatch
 from trajectory.canonical import JsonValue

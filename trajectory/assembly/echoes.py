@@ -1,29 +1,31 @@
 """Text that comes back in another conversation: sub-agents, compaction, hand-offs, title makers.
 
 A root whose own words quote an open trajectory belongs to it although no prefix is shared. Texts
-are recognised by *sketches*: of all runs of eight words the four with the smallest hash. A text
-that quotes another one in full holds all of its sketch, wherever the quotation stands.
+are recognised by sketches (see ``trajectory.assembly.sketches``).
 """
 
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.assembly.index import StateIndex
+from trajectory.assembly.sketches import (
+    extents,
+    opening_texts,
+    quoted_ids,
+    sketch,
+    text_names,
+    whole_name,
+)
 from trajectory.assembly.state import PendingCall, StepNode, TrajectoryNode
-from trajectory.canonical import JsonValue
-from trajectory.message import Message, TextPart
+from trajectory.message import Message
 
 AUXILIARY_WINDOW_SECONDS = 5.0
 """How near a title maker starts to the opening that it quotes, or to the end of the first answer."""
 
-_RUN = 8
-_SKETCH = 4
-_WORDS_LIMIT = 4000
-_SHORTEST = 12
 _SHARE = 0.75
+_OPENINGS = 6
 
 
 class EchoKind(StrEnum):
@@ -47,56 +49,22 @@ class Echo:
     """The trajectory itself began with the auxiliary call, and the quoting root is the agent's."""
 
 
-def sketch(maker: Fingerprinter, scope: str, text: str) -> list[str]:
-    """Return the sketch of a text; empty when it is too short to tell anything."""
-    runs = _runs(text)
-    chosen = sorted(set(runs), key=lambda run: (zlib.crc32(run.encode("utf-8", "replace")), run))
-    return [maker.short("echo", scope, run) for run in chosen[:_SKETCH]]
+def openings(
+    maker: Fingerprinter, scope: str, context: Sequence[Message], *, has_tools: bool
+) -> list[list[str]]:
+    """Return name and sketch of each stretch of the opening words that others may quote.
 
-
-def _runs(text: str) -> list[str]:
-    words = text.split(None, _WORDS_LIMIT)[:_WORDS_LIMIT]
-    if len(words) > _RUN:
-        return [" ".join(words[at : at + _RUN]) for at in range(len(words) - _RUN + 1)]
-    whole = " ".join(words)
-    return [whole] if len(whole) >= _SHORTEST else []
-
-
-def _all_runs(texts: Iterable[str]) -> set[str]:
-    runs: set[str] = set()
-    for text in texts:
-        runs.update(_runs(text))
-        for line in text.splitlines():
-            words = line.split()
-            if len(words) <= _RUN:
-                runs.update(_runs(line))
-    return runs
-
-
-def opening_texts(context: Sequence[Message]) -> list[str]:
-    """Return the user's texts before the model's first turn."""
-    texts: list[str] = []
-    for message in context:
-        if message.role == "assistant":
-            break
-        if message.role == "user":
-            texts.extend(part.text for part in message.parts if isinstance(part, TextPart))
-    return texts
-
-
-def argument_text(value: JsonValue) -> str:
-    """Return the longest string in a tool call's arguments: a sub-agent's orders, if any."""
-    longest = ""
-    level: list[JsonValue] = [value]
-    while level:
-        item = level.pop()
-        if isinstance(item, str) and len(item) > len(longest):
-            longest = item
-        elif isinstance(item, dict):
-            level.extend(item.values())
-        elif isinstance(item, list):
-            level.extend(item)
-    return longest
+    A call without tools may itself quote an opening: what it may quote is kept too, so that the
+    agent's call is recognised when it comes later.
+    """
+    texts = opening_texts(context)
+    whole = "\n".join(texts)
+    found = [whole, *(texts[::-1] if len(texts) > 1 else ()), *(() if has_tools else extents(whole))]
+    return [
+        [whole_name(maker, scope, text), *made]
+        for text in list(dict.fromkeys(found))[:_OPENINGS]
+        if (made := sketch(maker, scope, text))
+    ]
 
 
 def find_echo(
@@ -110,8 +78,11 @@ def find_echo(
     started: float,
 ) -> Echo | None:
     """Return the open trajectory that a root quotes, by the strongest kind of quotation."""
+    if told := _quoted_call(index, quoted_ids(maker, scope, context), started):
+        kind = EchoKind.COMPACTION if told.system == system else EchoKind.HANDOFF
+        return Echo(kind, _node(index, told), told)
     texts = opening_texts(context)
-    names = {maker.short("echo", scope, run) for run in _all_runs(texts)}
+    names = text_names(maker, scope, texts)
     if not names:
         return None
     if asked := _quoted_orders(index, names, started):
@@ -121,7 +92,7 @@ def find_echo(
         node = _node(index, answered)
         kind = EchoKind.COMPACTION if answered.system == system else EchoKind.HANDOFF
         return Echo(kind, node, answered)
-    return _quoted_opening(
+    echo = _quoted_opening(
         index,
         names,
         words=sum(len(text.split()) for text in texts),
@@ -129,10 +100,24 @@ def find_echo(
         has_tools=has_tools,
         started=started,
     )
+    if echo is not None and echo.opening_is_auxiliary:
+        own = openings(maker, scope, context, has_tools=has_tools)
+        index.replace_opening(echo.node, own)
+    return echo
 
 
 def _node(index: StateIndex, step: StepNode) -> TrajectoryNode:
     return index.state.trajectories[step.trajectory_id]
+
+
+def _quoted_call(index: StateIndex, ids: Sequence[str], started: float) -> StepNode | None:
+    """Return the latest step whose tool call's id stands in the words of a written-out history."""
+    candidates = [
+        step for name in ids for step in index.by_call.get(name, ()) if step.ended <= started
+    ]
+    if len({step.trajectory_id for step in candidates}) != 1:
+        return None
+    return max(candidates, key=lambda step: (step.ended, step.step_id))
 
 
 def _quoted_orders(
@@ -143,7 +128,11 @@ def _quoted_orders(
         for step, pending in _under(index.by_orders, names)
         if step.ended <= started and _share(pending.orders, names) >= _SHARE
     ]
-    return max(candidates, key=lambda item: (item[0].ended, item[0].step_id), default=None)
+    return max(
+        candidates,
+        key=lambda item: (_share(item[1].orders, names), item[0].ended, item[0].step_id),
+        default=None,
+    )
 
 
 def _quoted_answer(index: StateIndex, names: set[str], started: float) -> StepNode | None:
@@ -152,7 +141,11 @@ def _quoted_answer(index: StateIndex, names: set[str], started: float) -> StepNo
         for step in _under(index.by_answer, names)
         if step.ended <= started and step.children == 0 and _share(step.answer, names) >= _SHARE
     ]
-    return max(candidates, key=lambda step: (step.ended, step.step_id), default=None)
+    return max(
+        candidates,
+        key=lambda step: (_share(step.answer, names), step.ended, step.step_id),
+        default=None,
+    )
 
 
 def _quoted_opening(
@@ -166,17 +159,16 @@ def _quoted_opening(
 ) -> Echo | None:
     """Return the trajectory beside which this root is auxiliary, or whose auxiliary began it.
 
-    Attempts at one task open alike too: the two must differ in their system prompt and stand
-    close together in time; the one without tools, or with words around the quotation, stands
-    beside the other.
+    Attempts at one task open alike too: the two must differ (see :func:`_differ`) and stand close
+    together in time; the one without tools, or with words around the quotation, stands beside
+    the other.
     """
     candidates = [
         node
         for node in _under(index.by_opening, names)
-        if _share(node.opening, names) >= 0.5
+        if _likeness(node, names)[1] >= 0.5
         and _distance(node, started) <= AUXILIARY_WINDOW_SECONDS
-        and node.system != system
-        and (node.has_tools != has_tools or (not has_tools and node.words != words))
+        and _differ(node, words, system=system, has_tools=has_tools)
     ]
     fitting = [
         (node, aside)
@@ -186,12 +178,30 @@ def _quoted_opening(
     if not fitting:
         return None
     node, aside = max(
-        fitting, key=lambda item: (-_distance(item[0], started), item[0].trajectory_id)
+        fitting,
+        key=lambda item: (
+            *_likeness(item[0], names),
+            -_distance(item[0], started),
+            item[0].trajectory_id,
+        ),
     )
     node.asides.append(system if aside else node.system)
     if not aside:
         node.system, node.words = system, words
     return Echo(EchoKind.AUXILIARY, node, None, opening_is_auxiliary=not aside)
+
+
+def _likeness(node: TrajectoryNode, names: set[str]) -> tuple[bool, float]:
+    """Return whether an opening is quoted word for word, and the best share of a sketch."""
+    return max((whole in names, _share(runs, names)) for whole, *runs in node.opening)
+
+
+def _differ(node: TrajectoryNode, words: int, *, system: str, has_tools: bool) -> bool:
+    """Tell whether two roots differ as an agent's call and an auxiliary one do."""
+    tools, length = node.has_tools != has_tools, node.words != words
+    if node.system == system:
+        return tools and length
+    return tools or (not has_tools and length)
 
 
 def _distance(node: TrajectoryNode, started: float) -> float:

@@ -27,16 +27,14 @@ class StateIndex:
                 self.by_session.setdefault(session, []).append(node)
             for server in node.servers:
                 self.by_server.setdefault(server, set()).add(node.trajectory_id)
-            for name in node.opening:
-                self.by_opening.setdefault(name, []).append(node)
+            self._add_opening(node)
             for step in node.steps:
                 self._add(step)
 
     def add_trajectory(self, node: TrajectoryNode) -> None:
         """Begin a trajectory."""
         self.state.trajectories[node.trajectory_id] = node
-        for name in node.opening:
-            self.by_opening.setdefault(name, []).append(node)
+        self._add_opening(node)
 
     def add_session(self, node: TrajectoryNode, source: str, session: str) -> None:
         """Name a trajectory by a session."""
@@ -96,6 +94,20 @@ class StateIndex:
                 break
             self._forget(node)
 
+    def replace_opening(self, node: TrajectoryNode, opening: list[list[str]]) -> None:
+        """Take other opening words: the trajectory began with an auxiliary call."""
+        self._remove_opening(node)
+        node.opening = opening
+        self._add_opening(node)
+
+    def _add_opening(self, node: TrajectoryNode) -> None:
+        for name in {name for names in node.opening for name in names}:
+            self.by_opening.setdefault(name, []).append(node)
+
+    def _remove_opening(self, node: TrajectoryNode) -> None:
+        for name in {name for names in node.opening for name in names}:
+            _discard(self.by_opening, name, node)
+
     def _forget(self, node: TrajectoryNode) -> None:
         del self.state.trajectories[node.trajectory_id]
         for _, session in node.sessions:
@@ -105,8 +117,7 @@ class StateIndex:
             members.discard(node.trajectory_id)
             if not members:
                 self.by_server.pop(server, None)
-        for name in node.opening:
-            _discard(self.by_opening, name, node)
+        self._remove_opening(node)
         for step in node.steps:
             self._remove(step)
 

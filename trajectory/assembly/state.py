@@ -10,7 +10,7 @@ from typing import Any, cast
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.errors import IntegrityError
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 @dataclass(slots=True, eq=False)
@@ -98,8 +98,8 @@ class TrajectoryNode:
     """When the first call ended."""
     system: str = ""
     """Hash of the system prompt of the agent's first call."""
-    opening: list[str] = field(default_factory=list)
-    """Sketch of the user's opening words."""
+    opening: list[list[str]] = field(default_factory=list)
+    """Name and sketch of each stretch of the opening words that others may quote."""
     words: int = 0
     """How many words the opening has."""
     asides: list[str] = field(default_factory=list)
@@ -191,7 +191,8 @@ def _trajectory_of(row: list[Any]) -> TrajectoryNode:
     node = TrajectoryNode(*row[:-1])
     node.sessions = [list(pair) for pair in node.sessions]
     node.servers = list(node.servers)
-    node.opening, node.asides = list(node.opening), list(node.asides)
+    node.opening = [list(names) for names in node.opening]
+    node.asides = list(node.asides)
     node.steps = [_step_of(values, node.trajectory_id) for values in row[-1]]
     return node
 

@@ -1,0 +1,1 @@
+"""Real agents, unmodified, through the real gateway against a scripted provider."""

@@ -1,0 +1,83 @@
+"""What the provider says to each kind of agent: a few turns each, alike over all sessions."""
+
+from typing import Any
+
+from tests.agents.provider import Reply, Session
+from tests.agents.wire import Asked
+
+_TASKS = (
+    "My parcel of bolts arrived broken. I want my money back.",
+    "Please refund the order of last week, the screws have the wrong size.",
+    "Where is my order? If it is lost, I want the money.",
+    "The invoice is wrong.",
+    "Half of the boxes are missing, please help.",
+)
+
+
+def same_tasks(sessions: int) -> list[str]:
+    """Return tasks of which many sessions share each one, word for word."""
+    return [_TASKS[number % len(_TASKS)] for number in range(sessions)]
+
+
+def marked_tasks(sessions: int) -> list[str]:
+    """Return tasks that are alike but for a number."""
+    return [f"{_TASKS[n % len(_TASKS)]} It was task {n} of this week." for n in range(sessions)]
+
+
+def refunds(session: Session, asked: Asked) -> Reply:
+    """Look up, hand off, refund, answer; then answer what is asked afterwards."""
+    order = 1000 + session.number
+    fail = session.turns in (1, 2) and session.number % 6 == session.turns
+    if session.turns == 0:
+        return Reply(calls=(("lookup_order", {"order": order}),))
+    if session.turns == 1:
+        return Reply("One moment.", calls=(("transfer_to_refunds", {}),), fail=fail)
+    if session.turns == 2:
+        assert "issue_refund" in asked.tools
+        return Reply(calls=(("issue_refund", {"order": order, "amount": 12.4}),), fail=fail)
+    return Reply("The money is on its way." if session.turns == 3 else "Within three days.")
+
+
+def shelves(session: Session, asked: Asked) -> Reply:
+    """Make a title when no tools are there; search twice, the second time in parallel; answer."""
+    if not asked.tools:
+        return Reply("Order on the shelves", role="auxiliary")
+    shelf = 100 + session.number
+    if session.turns == 0:
+        fail = session.number % 5 == 4
+        return Reply(calls=(("search_shelf", {"shelf": shelf, "item": "bolts"}),), fail=fail)
+    if session.turns == 1:
+        items = ("screws", "nuts", "washers")
+        calls = tuple(("search_shelf", {"shelf": shelf, "item": item}) for item in items)
+        return Reply("Now the small parts.", calls=calls)
+    if session.turns == 3:
+        return Reply(calls=(("search_shelf", {"shelf": shelf - 1, "item": "bolts"}),))
+    return Reply("All of it is there.")
+
+
+def journeys(session: Session, asked: Asked) -> Reply:
+    """Ask for weather and trains at once, ask again where a tool refused, answer as wanted."""
+    day = session.number
+    if session.turns == 0:
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("weather", {"city": city, "day": day}) for city in ("Lisbon", "Porto")
+        ]
+        return Reply("Let me see.", calls=(*calls, ("trains", {"city": "Porto", "day": day})))
+    if session.turns == 1 and day % 9 == 0:
+        again = [("weather", {"city": city, "day": day + 1}) for city in ("Lisbon", "Porto")]
+        return Reply(calls=tuple(again), fail=day % 2 == 0)
+    if "final_result" in asked.tools:
+        return Reply(calls=(("final_result", {"city": "Porto", "day": "Monday"}),))
+    return Reply("Take the train to Porto on Monday.")
+
+
+def sales(session: Session, asked: Asked) -> Reply:
+    """Quote twice at once, then reserve, then answer."""
+    quantity = 10 + session.number
+    fail = session.turns == 1 and session.number % 6 == 0
+    if session.turns == 0:
+        calls = tuple(("quote", {"item": i, "quantity": quantity}) for i in ("bolts", "nuts"))
+        return Reply(calls=calls)
+    if session.turns == 1:
+        return Reply(calls=(("reserve", {"item": "bolts", "quantity": quantity}),), fail=fail)
+    return Reply("Reserved for you.")

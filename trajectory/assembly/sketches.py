@@ -1,0 +1,102 @@
+"""Small keyed summaries of texts by which a quotation is recognised.
+
+A *sketch* is made of all runs of eight words: the four with the smallest hash. A text that quotes
+another one in full holds all of its sketch, wherever the quotation stands. A name for the whole
+text stands beside the runs: it tells texts apart that differ in one word.
+"""
+
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+
+from trajectory.assembly.fingerprint import Fingerprinter
+from trajectory.canonical import JsonValue
+from trajectory.message import Message, TextPart
+
+_RUN = 8
+_SKETCH = 4
+_WORDS_LIMIT = 4000
+_SHORTEST = 12
+_EXTENTS = 6
+_QUOTED_LIMIT = 200_000
+_ID = re.compile(r"[A-Za-z][A-Za-z0-9]*[_-][A-Za-z0-9_-]{11,64}")
+_WHOLE = "\0whole\0"
+
+
+def sketch(maker: Fingerprinter, scope: str, text: str) -> list[str]:
+    """Return the sketch of a text; empty when it is too short to tell anything."""
+    chosen = sorted(
+        set(_runs(text)), key=lambda run: (zlib.crc32(run.encode("utf-8", "replace")), run)
+    )
+    return [maker.short("echo", scope, run) for run in chosen[:_SKETCH]]
+
+
+def whole_name(maker: Fingerprinter, scope: str, text: str) -> str:
+    """Return the name of a whole text, white space aside."""
+    return maker.short("echo", scope, _WHOLE + " ".join(text.split(None, _WORDS_LIMIT)))
+
+
+def text_names(maker: Fingerprinter, scope: str, texts: Iterable[str]) -> set[str]:
+    """Return the names of all that these texts hold: runs, lines, and extents as a whole."""
+    found: set[str] = set()
+    for text in texts:
+        found.update(_runs(text))
+        for line in text.splitlines():
+            if len(line.split()) <= _RUN:
+                found.update(_runs(line))
+        found.update(_WHOLE + " ".join(part.split(None, _WORDS_LIMIT)) for part in extents(text))
+    return {maker.short("echo", scope, run) for run in found}
+
+
+def extents(text: str) -> list[str]:
+    """Return the stretches of a text that may be a quotation: what orders and marks leave over.
+
+    The whole, what follows the first line, the first empty line or the first colon, each also
+    without its last line.
+    """
+    starts = [text, *(text.partition(mark)[2] for mark in ("\n", "\n\n", ": "))]
+    found = [*starts, *(start.rpartition("\n")[0] for start in starts)]
+    sound = (part.strip() for part in found)
+    return list(dict.fromkeys(part for part in sound if len(part) >= _SHORTEST))[:_EXTENTS]
+
+
+def quoted_ids(maker: Fingerprinter, scope: str, context: Sequence[Message]) -> list[str]:
+    """Return the names of all that looks like the id of a tool call in the words of a context."""
+    found: dict[str, None] = {}
+    for message in context:
+        found.update(dict.fromkeys(_ID.findall(message.text()[:_QUOTED_LIMIT])))
+    return [maker.short("call", scope, name) for name in found]
+
+
+def opening_texts(context: Sequence[Message]) -> list[str]:
+    """Return the user's texts before the model's first turn."""
+    texts: list[str] = []
+    for message in context:
+        if message.role == "assistant":
+            break
+        if message.role == "user":
+            texts.extend(part.text for part in message.parts if isinstance(part, TextPart))
+    return texts
+
+
+def argument_text(value: JsonValue) -> str:
+    """Return the longest string in a tool call's arguments: a sub-agent's orders, if any."""
+    longest = ""
+    level: list[JsonValue] = [value]
+    while level:
+        item = level.pop()
+        if isinstance(item, str) and len(item) > len(longest):
+            longest = item
+        elif isinstance(item, dict):
+            level.extend(item.values())
+        elif isinstance(item, list):
+            level.extend(item)
+    return longest
+
+
+def _runs(text: str) -> list[str]:
+    words = text.split(None, _WORDS_LIMIT)[:_WORDS_LIMIT]
+    if len(words) > _RUN:
+        return [" ".join(words[at : at + _RUN]) for at in range(len(words) - _RUN + 1)]
+    whole = " ".join(words)
+    return [whole] if len(whole) >= _SHORTEST else []

@@ -1,0 +1,105 @@
+"""Answers as Anthropic messages write them."""
+
+import json
+
+from trajectory.canonical import JsonObject, JsonValue
+from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
+from trajectory.replay.answer import Answer, arguments_text, ended, event, in_pieces
+
+_STOP = {"tool": "tool_use", "length": "max_tokens", "filter": "refusal", "stop": "end_turn"}
+_DELTAS = {"text": "text_delta", "thinking": "thinking_delta"}
+
+
+def whole(answer: Answer, request: JsonObject) -> JsonObject:  # noqa: ARG001 - all writers alike
+    """Return a ``message``."""
+    blocks: list[JsonValue] = [*_blocks(answer)]
+    stop = _STOP[ended(answer)]
+    return {**_head(answer), "content": blocks, "stop_reason": stop, "usage": _usage(answer)}
+
+
+def events(answer: Answer, request: JsonObject) -> list[bytes]:  # noqa: ARG001 - all writers alike
+    """Return the events of a stream."""
+    usage = {**_usage(answer), "output_tokens": 1}
+    message: JsonObject = {**_head(answer), "content": [], "stop_reason": None, "usage": usage}
+    found = [_event("message_start", message=message), _event("ping")]
+    for index, block in enumerate(_blocks(answer)):
+        empty, deltas = _taken_apart(block)
+        found.append(_event("content_block_start", index=index, content_block=empty))
+        found += [_event("content_block_delta", index=index, delta=delta) for delta in deltas]
+        found.append(_event("content_block_stop", index=index))
+    delta: JsonObject = {"stop_reason": _STOP[ended(answer)], "stop_sequence": None}
+    made: JsonObject = {"output_tokens": answer.usage.output_tokens or 0}
+    found.append(_event("message_delta", delta=delta, usage=made))
+    return [*found, _event("message_stop")]
+
+
+def _event(kind: str, **fields: JsonValue) -> bytes:
+    return event({"type": kind, **fields}, kind)
+
+
+def _taken_apart(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
+    """Return a block as a stream begins it, and what it is filled with."""
+    kind = str(block.get("type"))
+    if kind in _DELTAS:
+        text = str(block[kind])
+        deltas: list[JsonObject] = [
+            {"type": _DELTAS[kind], kind: piece} for piece in in_pieces(text)
+        ]
+        if kind == "thinking":
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
+            return {"type": "thinking", "thinking": "", "signature": ""}, deltas
+        return {"type": "text", "text": ""}, deltas
+    if kind == "tool_use":
+        text = arguments_text(block["input"])
+        return {**block, "input": {}}, [
+            {"type": "input_json_delta", "partial_json": piece} for piece in in_pieces(text)
+        ]
+    return block, []
+
+
+def _blocks(answer: Answer) -> list[JsonObject]:
+    return [block for part in answer.message.parts if (block := _block(part)) is not None]
+
+
+def _block(part: Part) -> JsonObject | None:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, ReasoningPart):
+        if not part.text and part.signature:
+            return {"type": "redacted_thinking", "data": part.signature}
+        return {"type": "thinking", "thinking": part.text, "signature": part.signature or ""}
+    if isinstance(part, ToolCallPart):
+        return _tool_use(part)
+    if isinstance(part, OpaquePart) and isinstance(part.value, dict) and part.value.get("type"):
+        return part.value
+    return None
+
+
+def _tool_use(part: ToolCallPart) -> JsonObject:
+    arguments = part.arguments
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            arguments = {}  # The wire has no place for text here; the client could not read it.
+    return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": arguments}
+
+
+def _head(answer: Answer) -> JsonObject:
+    return {
+        "id": answer.response_id,
+        "type": "message",
+        "role": "assistant",
+        "model": answer.model,
+        "stop_sequence": None,
+    }
+
+
+def _usage(answer: Answer) -> JsonObject:
+    cached = answer.usage.cached_input_tokens or 0
+    return {
+        "input_tokens": max(0, (answer.usage.input_tokens or 0) - cached),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": cached,
+        "output_tokens": answer.usage.output_tokens or 0,
+    }

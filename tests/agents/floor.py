@@ -47,6 +47,8 @@ class Floor:
             if isinstance(record, Exchange)
         ]
         self.calls = [read_exchange(record) for record in records]
+        # A gateway's or client's own probe (``HEAD /``) is no traffic to understand.
+        self.calls = [call for call in self.calls if call.exchange.request.method != "HEAD"]
         self.assemble_calls(self.calls)
 
     def assemble_calls(self, calls: Sequence[Call]) -> None:
@@ -122,6 +124,7 @@ def rebuilt(floor: Floor) -> dict[str, Story]:
         for link in floor.links
         if link.kind in ("handoff", "compaction")
     }
+    asides = {link.to_step_id for link in floor.links if link.kind == "auxiliary"}
     stories: dict[str, Story] = defaultdict(
         lambda: {"steps": {}, "failed": 0, "asked": Counter(), "tools": set()}
     )
@@ -134,7 +137,9 @@ def rebuilt(floor: Floor) -> dict[str, Story]:
             story["failed"] += 1
         else:
             assert call.response_id not in story["steps"]
-            story["steps"][call.response_id] = (parent, item.role_in_graph)
+            # What an earlier batch could not know comes later, as a link.
+            role = "auxiliary" if item.step_id in asides else item.role_in_graph
+            story["steps"][call.response_id] = (parent, role)
             asked = call.output.tool_calls() if call.output else ()
             story["asked"].update((one.name, arguments(one.arguments)) for one in asked)
     return dict(stories)

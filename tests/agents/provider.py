@@ -1,12 +1,13 @@
 """The far side of the agents' tests: a provider that follows a script and keeps the truth.
 
-It recognises a session by the ids of the tool calls that it gave to it, by the response that a
-client names, by a marker in the user's text, or takes a conversation without a turn of the model
-for a new one. Nothing of this is visible to the gateway.
+It recognises a session by a marker in the user's text where there is one, else by the ids of the
+tool calls that it gave to it or by the response that a client names; a conversation without any
+of these is a new one. Nobody tells the gateway.
 """
 
 import asyncio
 import itertools
+import json
 import random
 import re
 from collections.abc import Callable
@@ -35,6 +36,8 @@ class Reply:
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     """Name and arguments of each tool call."""
     role: str = "agent"
+    thread: str = ""
+    """Another conversation of the same session, such as a sub-agent's."""
     fail: bool = False
     """Answer the first attempt with an error that SDKs repeat."""
 
@@ -47,6 +50,7 @@ class Said:
     parent: str | None
     """The response that the session's conversation went on from."""
     role: str
+    thread: str
     calls: tuple[tuple[str, dict[str, Any]], ...]
 
 
@@ -61,7 +65,7 @@ class Session:
     @property
     def turns(self) -> int:
         """Answers of the agent itself."""
-        return sum(one.role == "agent" for one in self.said)
+        return sum((one.role, one.thread) == ("agent", "") for one in self.said)
 
 
 type Script = Callable[[Session, Asked], Reply]
@@ -123,14 +127,15 @@ class Provider:
         return self._say(session, asked, reply)
 
     def _session(self, asked: Asked) -> Session:
-        quoted = (name for text in asked.said for name in _CALL_ID.findall(text))
-        names = (*asked.call_ids, *quoted)
+        given = asked.body.get("messages") or asked.body.get("input")
+        names = (*asked.call_ids, *_CALL_ID.findall(json.dumps(given)))
         known = [self._by_call[name] for name in names if name in self._by_call]
         if asked.previous is not None:
             known = [self._by_response[asked.previous]]
-        marker = next((found[1] for text in asked.said if (found := MARKER.search(text))), None)
-        if not known and marker in self._by_marker:
-            known = [self._by_marker[marker]]
+        markers = [name for text in asked.said for name in MARKER.findall(text)]
+        marker = markers[-1] if markers else None
+        if marker is not None:
+            known = [self._by_marker[marker]] if marker in self._by_marker else []
         if known:
             return known[-1]
         session = Session(next(self._numbers))
@@ -149,9 +154,10 @@ class Provider:
             parts.append(call)
         response_id = self.name(response_prefix)
         self._by_response[response_id] = session
-        before = [one.response_id for one in session.said if one.role == "agent"]
+        place = (reply.role, reply.thread)
+        before = [one.response_id for one in session.said if (one.role, one.thread) == place]
         parent = before[-1] if before and reply.role == "agent" else None
-        session.said.append(Said(response_id, parent, reply.role, reply.calls))
+        session.said.append(Said(response_id, parent, *place, reply.calls))
         answer = Answer(
             Message("assistant", tuple(parts)),
             response_id,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.agents.provider import Reply, Session
+from tests.agents.provider import MARKER, Reply, Session
 from tests.agents.wire import Asked
 
 _TASKS = (
@@ -81,3 +81,32 @@ def sales(session: Session, asked: Asked) -> Reply:
     if session.turns == 1:
         return Reply(calls=(("reserve", {"item": "bolts", "quantity": quantity}),), fail=fail)
     return Reply("Reserved for you.")
+
+
+HELPER_ORDERS = (
+    "Count the files in this folder for errand {0} and report back in one sentence, please;"
+    " it belongs to task {0}."
+)
+
+
+def errands(session: Session, asked: Asked) -> Reply:
+    """For Claude Code: a sub-agent where there is one, else two quotes at once; then answer."""
+    if not asked.tools:
+        return Reply("Errands", role="auxiliary")
+    if asked.said[0].rstrip().endswith(HELPER_ORDERS[-20:].format(marker(asked))):
+        if asked.turns == 0:
+            return Reply(calls=(("Bash", {"command": "ls"}),), thread="helper")
+        return Reply("There is no file in the folder of this errand at all.", thread="helper")
+    if asked.turns == 0 and "Agent" in asked.tools:
+        orders = {"description": "count", "prompt": HELPER_ORDERS.format(marker(asked))}
+        return Reply(calls=(("Agent", {**orders, "subagent_type": "general-purpose"}),))
+    if asked.turns == 0:
+        quotes = [{"item": item, "quantity": 10 + session.number} for item in ("bolts", "nuts")]
+        calls = tuple(("mcp__shop__quote", quote) for quote in quotes)
+        return Reply("Two prices are needed.", calls=calls)
+    return Reply("That is all.", fail=asked.turns == 1 and session.number % 10 == 3)
+
+
+def marker(asked: Asked) -> str:
+    """Return the number of the task."""
+    return MARKER.findall(asked.said[0])[-1]

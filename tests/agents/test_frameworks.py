@@ -1,12 +1,10 @@
 """Agents on public frameworks, as they are: fifty sessions at once, one key, no session header."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from examples.practice.serving import served_in_thread
 from tests.agents.floor import Floor, compare, drive, floor
 from tests.agents.scripts import journeys, marked_tasks, refunds, sales, same_tasks, shelves
 
@@ -32,7 +30,6 @@ def test_langgraph_with_titles_and_threads(tmp_path: Path) -> None:
         drive("run_langgraph.py", plan(run, marked_tasks(SESSIONS)))
         run.assemble()
         compare(run, sessions=SESSIONS)
-        assert Counter(item.role_in_graph for item in run.placed)["auxiliary"] == 10
 
 
 def test_pydantic_ai_with_parallel_tools(tmp_path: Path) -> None:
@@ -40,26 +37,6 @@ def test_pydantic_ai_with_parallel_tools(tmp_path: Path) -> None:
         drive("run_pydantic_ai.py", plan(run, same_tasks(SESSIONS)))
         run.assemble()
         compare(run, sessions=SESSIONS)
-
-
-@pytest.fixture
-def shop() -> Iterator[str]:
-    from mcp.server.fastmcp import FastMCP
-
-    server = FastMCP("shop", log_level="CRITICAL")
-
-    @server.tool()
-    def quote(item: str, quantity: int) -> str:
-        """Return a price."""
-        return f"{quantity} {item}: {quantity * 3 % 50}.00"
-
-    @server.tool()
-    def reserve(item: str, quantity: int) -> str:
-        """Put something aside."""
-        return f"reserved {item}"
-
-    with served_in_thread(server.streamable_http_app()) as port:
-        yield f"http://127.0.0.1:{port}"
 
 
 def test_an_mcp_client(tmp_path: Path, shop: str) -> None:

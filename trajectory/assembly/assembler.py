@@ -58,7 +58,9 @@ class _Place:
     resumed: StepNode | None
     """A step of another session whose history this one took over."""
     echo: Echo | None
-    """What this root quotes, when that is all that tells where it belongs."""
+    """What this root quotes; for a nameless one that is all that tells where it belongs."""
+    caller: StepNode | None = None
+    """The step of another session that started this one, as the client says."""
 
 
 class Assembler:
@@ -170,23 +172,39 @@ class Assembler:
             node = self._index.state.trajectories[relative.trajectory_id]
             if source in ("none", "traceparent"):
                 source = "previous_response_id" if named is not None else "prefix"
-        elif node is None and identity.is_nameless:
-            echo = self._find_echo(call, prints, question)
-            if echo is not None:
+        if parent is None and resumed is None and (identity.is_nameless or node is not None):
+            # A root in a trajectory that is known already can only quote its own.
+            echo = self._find_echo(call, prints, question, within=node)
+            if echo is not None and node is None:
                 node, source = echo.node, "prefix"
+        caller = None
         if node is None:
             node = self._begin(call, identity, prints)
+            if parent is None and repeats is None and identity.above is not None:
+                caller = self._caller(identity.above, call, prints, question)
         duplicate = None
         if answered is not None and prints.output is not None:
             same = answered.output == shorten(prints.output.exact)
             duplicate = answered if same else None
         self._name(node, identity)
-        return _Place(node, parent, source, repeats, duplicate, resumed, echo)
+        return _Place(node, parent, source, repeats, duplicate, resumed, echo, caller)
 
     def _is_stranger(self, identity: Identity, step: StepNode) -> bool:
         return identity.is_stranger_to(self._index.state.trajectories[step.trajectory_id])
 
-    def _find_echo(self, call: Call, prints: CallPrint, question: Question) -> Echo | None:
+    def _caller(
+        self, above: TrajectoryNode, call: Call, prints: CallPrint, question: Question
+    ) -> StepNode | None:
+        """Return the step that gave the orders quoted here, else the latest of that session."""
+        echo = self._find_echo(call, prints, question, within=above)
+        if echo is not None and echo.step is not None:
+            return echo.step
+        steps = [step for step in above.steps if step.started <= question.started]
+        return max(steps, key=lambda step: (step.started, step.step_id), default=None)
+
+    def _find_echo(
+        self, call: Call, prints: CallPrint, question: Question, *, within: TrajectoryNode | None
+    ) -> Echo | None:
         return find_echo(
             self._index,
             self._make,
@@ -195,6 +213,8 @@ class Assembler:
             system=prints.system,
             has_tools=bool(call.tools),
             started=question.started,
+            failed=bool(_failure(call)),
+            within=within,
         )
 
     def _begin(self, call: Call, identity: Identity, prints: CallPrint | None) -> TrajectoryNode:
@@ -280,7 +300,7 @@ class Assembler:
     def _remember(self, call: Call, step: StepNode, place: _Place) -> None:
         node = place.node
         node.last_at = max(node.last_at, step.started, step.ended)
-        node.has_tools = node.has_tools or bool(call.tools)
+        node.has_tools = node.has_tools or (bool(call.tools) and not step.failure)
         if place.repeats is not None:
             place.repeats.claimed = True
         if place.duplicate is not None:
@@ -297,22 +317,32 @@ class Assembler:
     def _link(self, batch: _Batch, placed: PlacedCall, place: _Place) -> None:
         if place.repeats is not None:
             batch.links.append(_link_of(placed, "retry", place.repeats.step_id))
-        if place.echo is not None:
+        if place.echo is not None and placed.role_in_graph != "discarded":
             self._link_echo(batch, placed, place.echo)
+        if place.caller is not None:
+            batch.links.append(_link_of(placed, "subagent_call", place.caller.step_id))
         if place.resumed is not None:
             batch.links.append(_link_of(placed, "prefix", place.resumed.step_id))
         if placed.branch > 0 and placed.parent_step_id is not None and place.duplicate is None:
             batch.links.append(_link_of(placed, "fork", placed.parent_step_id))
 
     def _link_echo(self, batch: _Batch, placed: PlacedCall, echo: Echo) -> None:
-        """Link the quotation; correct the role of a call of this batch that it explains."""
+        """Link the quotation; correct the role of a call of this batch that it explains.
+
+        A call of an earlier batch has its role already: there the link tells it.
+        """
+        explained, role = "", ""
         if echo.step is not None:
             batch.links.append(_link_of(placed, echo.kind.value, echo.step.step_id))
-        explained, role = "", ""
-        if echo.kind is EchoKind.COMPACTION and echo.step is not None:
-            explained, role = echo.step.step_id, "compaction"
-        elif echo.opening_is_auxiliary and echo.node.steps:
-            explained, role = echo.node.steps[0].step_id, "auxiliary"
+            if echo.kind is EchoKind.COMPACTION:
+                explained, role = echo.step.step_id, "compaction"
+        elif echo.node.steps:
+            first = echo.node.steps[0].step_id
+            link = _link_of(placed, "auxiliary", first)
+            if echo.opening_is_auxiliary:
+                explained, role = first, "auxiliary"
+                link = replace(link, from_step_id=placed.step_id, to_step_id=first)
+            batch.links.append(link)
         for position, item in enumerate(batch.placed):
             if item.step_id == explained and item.role_in_graph == "agent":
                 batch.placed[position] = replace(item, role_in_graph=role)

@@ -4,7 +4,7 @@ A root whose own words quote an open trajectory belongs to it although no prefix
 are recognised by sketches (see ``trajectory.assembly.sketches``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -26,6 +26,8 @@ AUXILIARY_WINDOW_SECONDS = 5.0
 
 _SHARE = 0.75
 _OPENINGS = 6
+
+type Fits = Callable[[StepNode], bool]
 
 
 class EchoKind(StrEnum):
@@ -59,7 +61,11 @@ def openings(
     """
     texts = opening_texts(context)
     whole = "\n".join(texts)
-    found = [whole, *(texts[::-1] if len(texts) > 1 else ()), *(() if has_tools else extents(whole))]
+    found = [
+        whole,
+        *(texts[::-1] if len(texts) > 1 else ()),
+        *(() if has_tools else extents(whole)),
+    ]
     return [
         [whole_name(maker, scope, text), *made]
         for text in list(dict.fromkeys(found))[:_OPENINGS]
@@ -76,19 +82,31 @@ def find_echo(
     system: str,
     has_tools: bool,
     started: float,
+    failed: bool,
+    within: TrajectoryNode | None = None,
 ) -> Echo | None:
-    """Return the open trajectory that a root quotes, by the strongest kind of quotation."""
-    if told := _quoted_call(index, quoted_ids(maker, scope, context), started):
+    """Return the open trajectory that a root quotes, by the strongest kind of quotation.
+
+    What is quoted counts as taken, but not by a ``failed`` attempt: its repetition quotes again.
+    When it is known to which trajectory the root belongs, only that one is looked ``within``.
+    """
+
+    def fits(step: StepNode) -> bool:
+        inside = within is None or step.trajectory_id == within.trajectory_id
+        return inside and step.ended <= started
+
+    if told := _quoted_call(index, quoted_ids(maker, scope, context), fits):
         kind = EchoKind.COMPACTION if told.system == system else EchoKind.HANDOFF
         return Echo(kind, _node(index, told), told)
     texts = opening_texts(context)
     names = text_names(maker, scope, texts)
     if not names:
         return None
-    if asked := _quoted_orders(index, names, started):
-        index.drop_orders(*asked)
+    if asked := _quoted_orders(index, names, fits):
+        if not failed:
+            index.drop_orders(*asked)
         return Echo(EchoKind.SUBAGENT, _node(index, asked[0]), asked[0])
-    if answered := _quoted_answer(index, names, started):
+    if answered := _quoted_answer(index, names, fits):
         node = _node(index, answered)
         kind = EchoKind.COMPACTION if answered.system == system else EchoKind.HANDOFF
         return Echo(kind, node, answered)
@@ -99,10 +117,16 @@ def find_echo(
         system=system,
         has_tools=has_tools,
         started=started,
+        within=within,
     )
-    if echo is not None and echo.opening_is_auxiliary:
+    if echo is None or failed:
+        return echo
+    node = echo.node
+    node.asides.append(node.system if echo.opening_is_auxiliary else system)
+    if echo.opening_is_auxiliary:
+        node.system, node.words = system, sum(len(text.split()) for text in texts)
         own = openings(maker, scope, context, has_tools=has_tools)
-        index.replace_opening(echo.node, own)
+        index.replace_opening(node, own)
     return echo
 
 
@@ -110,23 +134,21 @@ def _node(index: StateIndex, step: StepNode) -> TrajectoryNode:
     return index.state.trajectories[step.trajectory_id]
 
 
-def _quoted_call(index: StateIndex, ids: Sequence[str], started: float) -> StepNode | None:
+def _quoted_call(index: StateIndex, ids: Sequence[str], fits: Fits) -> StepNode | None:
     """Return the latest step whose tool call's id stands in the words of a written-out history."""
-    candidates = [
-        step for name in ids for step in index.by_call.get(name, ()) if step.ended <= started
-    ]
+    candidates = [step for name in ids for step in index.by_call.get(name, ()) if fits(step)]
     if len({step.trajectory_id for step in candidates}) != 1:
         return None
     return max(candidates, key=lambda step: (step.ended, step.step_id))
 
 
 def _quoted_orders(
-    index: StateIndex, names: set[str], started: float
+    index: StateIndex, names: set[str], fits: Fits
 ) -> tuple[StepNode, PendingCall] | None:
     candidates = [
         (step, pending)
         for step, pending in _under(index.by_orders, names)
-        if step.ended <= started and _share(pending.orders, names) >= _SHARE
+        if fits(step) and _share(pending.orders, names) >= _SHARE
     ]
     return max(
         candidates,
@@ -135,11 +157,11 @@ def _quoted_orders(
     )
 
 
-def _quoted_answer(index: StateIndex, names: set[str], started: float) -> StepNode | None:
+def _quoted_answer(index: StateIndex, names: set[str], fits: Fits) -> StepNode | None:
     candidates = [
         step
         for step in _under(index.by_answer, names)
-        if step.ended <= started and step.children == 0 and _share(step.answer, names) >= _SHARE
+        if fits(step) and step.children == 0 and _share(step.answer, names) >= _SHARE
     ]
     return max(
         candidates,
@@ -156,6 +178,7 @@ def _quoted_opening(
     system: str,
     has_tools: bool,
     started: float,
+    within: TrajectoryNode | None,
 ) -> Echo | None:
     """Return the trajectory beside which this root is auxiliary, or whose auxiliary began it.
 
@@ -166,7 +189,8 @@ def _quoted_opening(
     candidates = [
         node
         for node in _under(index.by_opening, names)
-        if _likeness(node, names)[1] >= 0.5
+        if (within is None or node is within)
+        and _likeness(node, names)[1] >= 0.5
         and _distance(node, started) <= AUXILIARY_WINDOW_SECONDS
         and _differ(node, words, system=system, has_tools=has_tools)
     ]
@@ -185,9 +209,6 @@ def _quoted_opening(
             item[0].trajectory_id,
         ),
     )
-    node.asides.append(system if aside else node.system)
-    if not aside:
-        node.system, node.words = system, words
     return Echo(EchoKind.AUXILIARY, node, None, opening_is_auxiliary=not aside)
 
 

@@ -27,6 +27,8 @@ class Identity:
     """The step that the client names as the one before (``previous_response_id``)."""
     sessions: tuple[tuple[str, str], ...]
     """Source and short hash of each session name, strongest first."""
+    above: TrajectoryNode | None
+    """The trajectory of the session that the client names as the one that started this one."""
     server: str | None
     """Short hash of the tool session."""
     hint: str | None
@@ -66,6 +68,7 @@ def identify(index: StateIndex, maker: Fingerprinter, call: Call) -> Identity:
         node=node,
         previous=previous,
         sessions=sessions,
+        above=_above(index, maker, call, tenant),
         server=_server(maker, call, scope),
         hint=_public(maker, call, "session", named[:1]),
         group=_public(
@@ -108,6 +111,19 @@ def _previous(index: StateIndex, maker: Fingerprinter, call: Call, tenant: str) 
         if hint.kind == "response":
             steps = index.by_response.get(maker.short("response", tenant, hint.value), [])
             return max(steps, key=lambda step: (step.ended, step.step_id), default=None)
+    return None
+
+
+def _above(
+    index: StateIndex, maker: Fingerprinter, call: Call, tenant: str
+) -> TrajectoryNode | None:
+    for hint in call.hints:
+        if hint.kind == "parent":
+            # ``…-parent-session-id`` names what ``…-session-id`` named, ``…-parent`` a ``…-session``.
+            source = hint.source.replace("parent-session", "session").replace("-parent", "-session")
+            node = index.session(session_name(maker, tenant, source, hint.value))
+            if node is not None:
+                return node
     return None
 
 

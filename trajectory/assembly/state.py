@@ -138,7 +138,8 @@ class AssemblerState:
         """
         if not value:
             return cls()
-        if value.get("version") != STATE_VERSION:
+        version = value.get("version")
+        if version not in (1, STATE_VERSION):
             raise IntegrityError(
                 f"assembly state has version {value.get('version')!r}, this release reads"
                 f" {STATE_VERSION}; delete the state to begin with no memory of open sessions"
@@ -151,7 +152,7 @@ class AssemblerState:
                 clock=float(cast(float, value["clock"])),
             )
             for row in cast(list[list[JsonValue]], value["trajectories"]):
-                node = _trajectory_of(row)
+                node = _trajectory_of(_first_version(row) if version == 1 else row)
                 state.trajectories[node.trajectory_id] = node
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise IntegrityError(
@@ -185,6 +186,12 @@ def _step_row(step: StepNode) -> list[JsonValue]:
         for item in step.pending
     ]
     return row
+
+
+def _first_version(row: list[Any]) -> list[Any]:
+    """Return a row of version 1, which had one sketch of the opening and no name for it."""
+    at = _TRAJECTORY_FIELDS.index("opening")
+    return [*row[:at], [["", *row[at]]] if row[at] else [], *row[at + 1 :]]
 
 
 def _trajectory_of(row: list[Any]) -> TrajectoryNode:

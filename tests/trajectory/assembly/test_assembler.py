@@ -311,7 +311,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.mark.parametrize(
-    "value", [{"version": 0}, {"version": 1}, {"version": 1, "trajectories": [[1]]}]
+    "value", [{"version": 0}, {"version": 2}, {"version": 2, "trajectories": [[1]]}]
 )
 def test_a_damaged_state_is_named(value: dict[str, object]) -> None:
     with pytest.raises(IntegrityError, match="assembly state"):

@@ -148,7 +148,8 @@ def rebuilt(floor: Floor) -> dict[str, Story]:
 def compare(floor: Floor, *, sessions: int, dispatched: dict[str, str] | None = None) -> None:
     """Assert that the trajectories are the sessions, one to one and step by step."""
     assert len(floor.provider.sessions) == sessions
-    assert not [call.problem for call in floor.calls if call.problem]
+    problems = [(c.problem, c.exchange.request.path) for c in floor.calls if c.problem]
+    assert not problems
     found = {tuple(sorted(story["steps"])): story for story in rebuilt(floor).values()}
     wanted = [truth(session, dispatched) for session in floor.provider.sessions]
     wrong = [

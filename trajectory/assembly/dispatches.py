@@ -56,6 +56,8 @@ def find_asking_step(
 ) -> tuple[StepNode, PendingCall] | None:
     """Return the latest step that asked for this tool with these arguments and waits for it.
 
+    Some clients run a tool while the model's answer is still streaming.
+
     Args:
         index: where to look.
         maker: makes the hashes.
@@ -73,7 +75,7 @@ def find_asking_step(
         for step, pending in index.by_arguments.get(arguments, [])
         if name in pending.names
         and (trajectory_id is None or step.trajectory_id == trajectory_id)
-        and step.ended - _CLOCK_TOLERANCE_SECONDS <= started
+        and step.started <= started + _CLOCK_TOLERANCE_SECONDS
         and started - step.ended <= ASK_WINDOW_SECONDS
     ]
     if len(candidates) < 2:
@@ -82,7 +84,7 @@ def find_asking_step(
 
     def likeliness(
         item: tuple[StepNode, PendingCall],
-    ) -> tuple[bool, bool, bool, bool, float, str]:
+    ) -> tuple[bool, bool, bool, bool, bool, float, str]:
         step, pending = item
         heard = told.get(pending.call)
         return (
@@ -90,6 +92,7 @@ def find_asking_step(
             heard is None,
             step.trajectory_id in served,
             not index.state.trajectories[step.trajectory_id].servers,
+            step.ended - _CLOCK_TOLERANCE_SECONDS <= started,
             step.ended,
             step.step_id,
         )

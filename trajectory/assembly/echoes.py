@@ -92,8 +92,9 @@ def find_echo(
     """
 
     def fits(step: StepNode) -> bool:
+        # A step's own end may come later: sub-agents start while the answer is streaming.
         inside = within is None or step.trajectory_id == within.trajectory_id
-        return inside and step.ended <= started
+        return inside and step.started <= started
 
     if told := _quoted_call(index, quoted_ids(maker, scope, context), fits):
         kind = EchoKind.COMPACTION if told.system == system else EchoKind.HANDOFF
@@ -106,7 +107,7 @@ def find_echo(
         if not failed:
             index.drop_orders(*asked)
         return Echo(EchoKind.SUBAGENT, _node(index, asked[0]), asked[0])
-    if answered := _quoted_answer(index, names, fits):
+    if answered := _quoted_answer(index, names, fits, started):
         node = _node(index, answered)
         kind = EchoKind.COMPACTION if answered.system == system else EchoKind.HANDOFF
         return Echo(kind, node, answered)
@@ -157,11 +158,16 @@ def _quoted_orders(
     )
 
 
-def _quoted_answer(index: StateIndex, names: set[str], fits: Fits) -> StepNode | None:
+def _quoted_answer(
+    index: StateIndex, names: set[str], fits: Fits, started: float
+) -> StepNode | None:
     candidates = [
         step
         for step in _under(index.by_answer, names)
-        if fits(step) and step.children == 0 and _share(step.answer, names) >= _SHARE
+        if fits(step)
+        and step.ended <= started
+        and step.children == 0
+        and _share(step.answer, names) >= _SHARE
     ]
     return max(
         candidates,

@@ -65,6 +65,37 @@ class EngineSettings(_Section):
     """Worker processes of a cluster that is started here; 0 means one for each core."""
 
 
+class DoorSettings(_Section):
+    """The SQL door for BI tools and notebooks."""
+
+    enabled: bool = False
+    """Whether ``headrace up`` opens it; ``headrace sql-door`` opens it in any case."""
+    host: str = "127.0.0.1"
+    """Where it listens; beyond this machine it wants a certificate."""
+    port: int = Field(default=8487, ge=0, le=65_535)
+    """Arrow Flight SQL."""
+    http_port: int | None = Field(default=8488, ge=0, le=65_535)
+    """SQL over HTTP; null leaves it closed."""
+    certificate: Path | None = None
+    """Certificate chain in PEM."""
+    certificate_key: Path | None = None
+    """Its key in PEM."""
+    allow_plaintext: bool = False
+    """Listen beyond this machine without a certificate: something in front does TLS."""
+    seconds: float = Field(default=60.0, gt=0)
+    """What one question may take, to its last row."""
+    memory_mib: int = Field(default=1024, ge=64)
+    """Memory of one question."""
+    rows: int = Field(default=5_000_000, ge=1)
+    """Rows of one answer."""
+    result_mib: int = Field(default=2048, ge=1)
+    """Size of one answer."""
+    queries: int = Field(default=4, ge=1)
+    """Questions at once."""
+    queries_per_key: int = Field(default=2, ge=1)
+    """Questions at once with one key."""
+
+
 class TrainSettings(_Section):
     """Where training starts from."""
 
@@ -83,6 +114,7 @@ class Settings(_Section):
     policy: PolicySettings = PolicySettings()
     govern: GovernSettings = GovernSettings()
     engine: EngineSettings = EngineSettings()
+    door: DoorSettings = DoorSettings()
     train: TrainSettings = TrainSettings()
 
 

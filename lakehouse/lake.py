@@ -41,7 +41,7 @@ from lakehouse.intents import Intent, Intents, intents_of
 from lakehouse.known import LakeKnownContent
 from lakehouse.lease import hold
 from lakehouse.location import Location
-from lakehouse.migrations import added_columns, upgrade
+from lakehouse.migrations import added_columns, check_version, upgrade
 from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, BATCH_WAVES, LEDGER, TABLES
 from lakehouse.snapshot import AsOf, Files
@@ -99,6 +99,24 @@ class Lake:
         for name in TABLES:
             lake._ensure(name, create)
         lake.recover()
+        return lake
+
+    @classmethod
+    def read(cls, path: str, *, options: Mapping[str, str] | None = None) -> "Lake":
+        """Open the lake at ``path`` to read it; nothing is written there, so rights to read will do.
+
+        Raises:
+            ConfigurationError: there is no lake, or it was not upgraded yet.
+            IntegrityError: the lake was written by a newer Headrace.
+        """
+        lake = cls(Location.parse(path, options))
+        for name, spec in TABLES.items():
+            if not lake._exists(name):
+                raise ConfigurationError(
+                    f"{lake.location.root} holds no lake, or one that was not upgraded (table {name} "
+                    "is missing); open it once to write: `headrace lake status`"
+                )
+            check_version(lake, spec, lake._handle(name), behind=False)
         return lake
 
     def table(self, name: str) -> DeltaTable:
@@ -323,9 +341,13 @@ class Lake:
             self._handles[name] = self.fresh(name)
         return self._handles[name]
 
+    def _exists(self, name: str) -> bool:
+        options = dict(self.location.options) or None
+        return bool(DeltaTable.is_deltatable(self.location.table(name), storage_options=options))
+
     def _ensure(self, name: str, create: bool) -> None:
         options = dict(self.location.options) or None
-        if DeltaTable.is_deltatable(self.location.table(name), storage_options=options):
+        if self._exists(name):
             upgrade(self, TABLES[name], self._handle(name))
             return
         if not create:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
 from lakehouse.schema import LAKE_VERSION, VERSION_PROPERTY, TableSpec
-from trajectory.errors import IntegrityError
+from trajectory.errors import ConfigurationError, IntegrityError
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -33,12 +33,7 @@ def upgrade(lake: "Lake", spec: TableSpec, handle: DeltaTable) -> tuple[str, ...
     Raises:
         IntegrityError: the table was written by a newer Headrace.
     """
-    found = int(handle.metadata().configuration.get(VERSION_PROPERTY, "0"))
-    if found > LAKE_VERSION:
-        raise IntegrityError(
-            f"{lake.location.root}: table {spec.name} has version {found}, this Headrace knows "
-            f"{LAKE_VERSION}; upgrade Headrace"
-        )
+    found = check_version(lake, spec, handle)
     present = {field.name for field in handle.schema().fields}
     missing = [field for field in spec.arrow if field.name not in present]
     if not missing and found == LAKE_VERSION:
@@ -52,6 +47,33 @@ def upgrade(lake: "Lake", spec: TableSpec, handle: DeltaTable) -> tuple[str, ...
         {**spec.configuration, ADDED_PROPERTY: ",".join(added)}, raise_if_not_exists=False
     )
     return names
+
+
+def check_version(lake: "Lake", spec: TableSpec, handle: DeltaTable, *, behind: bool = True) -> int:
+    """Return the version that a table was written at.
+
+    Args:
+        lake: the lake.
+        spec: the table as this Headrace knows it.
+        handle: the table as it is.
+        behind: whether an older version will do.
+
+    Raises:
+        IntegrityError: the table was written by a newer Headrace.
+        ConfigurationError: it is older, and that will not do.
+    """
+    found = int(handle.metadata().configuration.get(VERSION_PROPERTY, "0"))
+    if found > LAKE_VERSION:
+        raise IntegrityError(
+            f"{lake.location.root}: table {spec.name} has version {found}, this Headrace knows "
+            f"{LAKE_VERSION}; upgrade Headrace"
+        )
+    if found < LAKE_VERSION and not behind:
+        raise ConfigurationError(
+            f"{lake.location.root}: table {spec.name} has version {found}, this Headrace reads "
+            f"{LAKE_VERSION}; open the lake once to write: `headrace lake status`"
+        )
+    return found
 
 
 def added_columns(handle: DeltaTable) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ import pyarrow as pa
 from lakehouse.parameters import to_json
 from lakehouse.snapshot import AsOf
 from lakehouse.sql import QueryError, Snapshot
-from trajectory.errors import RetryableError, WorkError
+from trajectory.errors import HeadraceError, RetryableError, WorkError
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -141,8 +141,12 @@ def open_untrusted(
     bounds = limits or Limits()
     try:
         request = json.dumps(_request(lake, question, bounds), allow_nan=False).encode()
-    except (TypeError, ValueError) as error:
-        raise QueryError(f"a parameter has no place in SQL: {error}") from error
+    except BaseException as error:
+        if process is not None:
+            _end(process)
+        if isinstance(error, TypeError | ValueError) and not isinstance(error, HeadraceError):
+            raise QueryError(f"a parameter has no place in SQL: {error}") from error
+        raise
     return Answer(process or start_worker(), request + b"\n", bounds, gone or (lambda: False))
 
 

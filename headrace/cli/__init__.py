@@ -28,6 +28,7 @@ from headrace.cli import (
     policy,
     reveal,
     sql,
+    sql_door,
     substrate,
     tap,
     train,
@@ -49,7 +50,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (up, tap, govern, sql, env, feedback, erase, reveal, lineage, doctor, demo):
+for command in (
+    up,
+    tap,
+    govern,
+    sql,
+    sql_door,
+    env,
+    feedback,
+    erase,
+    reveal,
+    lineage,
+    doctor,
+    demo,
+):
     command.register(app)
 trajectory_documents.register(trajectory.app)
 for name, group in {

@@ -39,6 +39,9 @@ def up(context: typer.Context) -> None:
         ),
         Program("govern", (*arguments, "govern"), home.logs / "govern.log"),
     ]
+    if running.settings.door.enabled:
+        _ = running.lake  # the door only reads, so somebody else must have made it
+        programs.append(Program("sql-door", (*arguments, "sql-door"), home.logs / "sql-door.log"))
 
     def announce() -> None:
         places = addresses(config)

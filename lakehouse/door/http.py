@@ -152,6 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._chunk(first)
                 for chunk in chunks:
                     self._chunk(chunk)
+                asked.close()  # noted before the client knows that it has all
                 self._chunk(b"")
             except HeadraceError:
                 self.close_connection = True

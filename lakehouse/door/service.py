@@ -187,6 +187,7 @@ class SqlDoor:
         self._workers = Workers(min(2, self.limits.queries))
         self._places = threading.Condition()
         self._taken: dict[str, int] = {}
+        self._closed = False
 
     def ask(
         self,
@@ -238,7 +239,8 @@ class SqlDoor:
         return catalog_of(one_tenant=reader.tenant is not None, hidden=reader.hidden)
 
     def close(self) -> None:
-        """End the processes that wait for questions."""
+        """End the questions that run, and the processes that wait for more."""
+        self._closed = True
         self._workers.close()
 
     def _open(self, question: Question, gone: Callable[[], bool] | None) -> Answer:
@@ -247,7 +249,7 @@ class SqlDoor:
             question,
             limits=self.limits.query,
             process=self._workers.take(),
-            gone=gone,
+            gone=lambda: self._closed or (gone is not None and gone()),
         )
 
     def _enter(self, key_id: str, gone: Callable[[], bool] | None) -> None:

@@ -1,0 +1,28 @@
+"""``headrace sql-door``: the lake over the network, for BI tools and notebooks."""
+
+import typer
+
+from headrace.cli.common import Running
+from headrace.render import note
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(name="sql-door")(sql_door)
+
+
+def sql_door(context: typer.Context) -> None:
+    """Let BI tools and notebooks read the lake over the network until SIGTERM.
+
+    Speaks Arrow Flight SQL (ADBC, JDBC) and SQL over HTTP. Keys: headrace keys create --tenant NAME
+    --role lake. Where it listens and what a question may use are the settings door.*.
+    """
+    from headrace.door import serve
+    from headrace.door import sql_door as open_door
+    from lakehouse.lake import Lake
+
+    running = Running.of(context)
+    home = running.home.create()
+    lake = Lake.read(running.settings.lake.path)
+    door = open_door(running.settings, home, running.secrets, lake)
+    serve(door, running.settings.door, announce=note)

@@ -1,0 +1,106 @@
+"""The door over HTTP: a question as JSON, rows as JSON or Arrow, refusals with a status."""
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from lakehouse.door.http import ARROW, HttpDoor
+from lakehouse.door.service import SqlDoor
+
+
+@pytest.fixture(scope="module")
+def client(door: SqlDoor) -> Iterator[httpx.Client]:
+    server = HttpDoor(door, host="127.0.0.1", port=0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_address[1]}"
+    keyed = {"authorization": "Bearer key-acme"}
+    with httpx.Client(base_url=base, headers=keyed, timeout=60) as made:
+        yield made
+    server.shutdown()
+    server.server_close()
+
+
+def posted(client: httpx.Client, sql: str, **more: Any) -> httpx.Response:
+    return client.post("/v1/sql", json={"sql": sql, **more})
+
+
+def test_rows_as_json(client: httpx.Client) -> None:
+    sql = "SELECT step_id, started_at, 'nan'::DOUBLE AS x, [1.5::DOUBLE] AS l FROM steps WHERE step_index = $i"
+    found = posted(client, sql, parameters={"i": 1}).json()
+    assert [column["name"] for column in found["columns"]] == ["step_id", "started_at", "x", "l"]
+    assert found["rows"] == [["t1-s1", "2026-11-20T12:00:01+00:00", None, [1.5]]]
+    assert found["truncated"] is False
+    cut = posted(client, "SELECT * FROM range(3000)").json()
+    assert (len(cut["rows"]), cut["truncated"]) == (1000, True)
+
+
+def test_rows_as_arrow(client: httpx.Client) -> None:
+    answer = client.post(
+        "/v1/sql",
+        json={"sql": "SELECT tenant_id, tool_calls FROM steps"},
+        headers={"accept": ARROW},
+    )
+    table = pa.ipc.open_stream(answer.content).read_all()
+    assert (table.num_rows, set(table["tenant_id"].to_pylist())) == (3, {"acme"})
+    empty = client.post(
+        "/v1/sql", json={"sql": "SELECT 1 AS a WHERE false"}, headers={"accept": ARROW}
+    )
+    assert pa.ipc.open_stream(empty.content).read_all().schema.names == ["a"]
+
+
+def test_an_earlier_state(client: httpx.Client) -> None:
+    before = datetime(2020, 1, 1, tzinfo=UTC).isoformat()
+    assert posted(client, "SELECT count(*) FROM steps", as_of=before).json()["rows"] == [[0]]
+
+
+def test_what_there_is(client: httpx.Client) -> None:
+    tables = {one["name"]: one for one in client.get("/v1/tables").json()["tables"]}
+    assert "runs" not in tables
+    step = next(column for column in tables["steps"]["columns"] if column["name"] == "step_id")
+    assert (tables["steps"]["kind"], step["comment"]) == ("TABLE", "The step")
+    assert httpx.get(client.base_url.join("/health")).json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b'{"sql": "DROP VIEW steps"}', 400, "one SELECT"),
+        (b'{"sql": "SELECT ?", "parameters": "x"}', 400, "parameters are a list"),
+        (b'{"sql": "SELECT 1", "as_of": "yesterday"}', 400, "as_of"),
+        (b"not json", 400, "send JSON"),
+        (b"[" * 100_000, 400, "send JSON"),
+        (b"{}", 400, "send JSON"),
+        (b"", 400, "1 to"),
+    ],
+)
+def test_refusals_have_a_status_and_a_reason(
+    client: httpx.Client, body: bytes, status: int, said: str
+) -> None:
+    answer = client.post("/v1/sql", content=body)
+    assert answer.status_code == status
+    assert said in answer.json()["error"]["message"]
+
+
+def test_without_a_key_nothing_is_answered(client: httpx.Client) -> None:
+    for headers in (
+        {"authorization": ""},
+        {"authorization": "Bearer nobody"},
+        {"authorization": "Basic a2V5LWFjbWU="},
+    ):
+        assert client.post("/v1/sql", json={"sql": "SELECT 1"}, headers=headers).status_code == 401
+        assert client.get("/v1/tables", headers=headers).status_code == 401
+    assert client.get("/nothing").status_code == 404
+
+
+def test_an_answer_that_breaks_off_has_no_end(client: httpx.Client) -> None:
+    sql = "SELECT if(range < 900, repeat('x', 9000000), error('late')) AS a FROM range(1000)"
+    with pytest.raises(httpx.RemoteProtocolError):
+        client.post(
+            "/v1/sql", json={"sql": "SELECT * FROM range(30000)"}, headers={"accept": ARROW}
+        )
+    assert posted(client, sql).status_code in (400, 503)

@@ -141,8 +141,8 @@ _GENERATE = {
     "messages": """
         SELECT 'acme' AS tenant_id, 'b2:' || md5(r.letter || i) AS message_id, r.role AS role,
           '[{"type":"text","text":"' || list_aggregate(list_transform(range($words),
-            lambda k: md5(r.letter || i || '/' || k)[:9]), 'string_agg', ' ') || '"}]' AS parts,
-          $words * 10 AS characters, seen AS first_seen_at
+            lambda k: md5(r.letter || i || '/' || k)), 'string_agg', ' ') || '"}]' AS parts,
+          $words * 33 AS characters, seen AS first_seen_at
         FROM made, (VALUES ('u', 'user'), ('a', 'assistant')) r(letter, role)""",
     "governance": """
         SELECT 'acme' AS tenant_id, 't' || md5(i::VARCHAR) AS step_id, t AS trajectory_id,
@@ -170,9 +170,10 @@ _GENERATE = {
 
 
 def fill(folder: Path, steps: int, words: int) -> dict[str, Any]:
-    """Make a lake of ``steps`` steps whose trajectories are interleaved in time, then compact it."""
+    """Make a lake of ``steps`` steps whose trajectories are interleaved in time, chunk by chunk."""
     lake = Lake.open(str(folder))
     maker = connect({"threads": 1})
+    begun = time.perf_counter()
     for start in range(0, steps, CHUNK):
         maker.execute(
             "CREATE OR REPLACE VIEW made AS SELECT i, 'b2:' || md5('t' || i // 10) AS t, "  # noqa: S608
@@ -185,6 +186,12 @@ def fill(folder: Path, steps: int, words: int) -> dict[str, Any]:
             day = table[spec.date_column].cast(pa.date32())
             whole = table.append_column("event_date", day).select(spec.arrow.names)
             append(lake.table(name), spec, whole.cast(spec.arrow))
+    return {"fill_s": round(time.perf_counter() - begun, 1)}
+
+
+def compacted(folder: Path) -> dict[str, Any]:
+    """Join and sort all files, as maintenance does."""
+    lake = Lake.open(str(folder))
     begun = time.perf_counter()
     compact(lake)
     return {"compact_s": round(time.perf_counter() - begun, 1)}
@@ -302,6 +309,7 @@ PHASES: dict[str, Callable[..., dict[str, Any]]] = {
     "ingest": lambda folder, rows, count: ingest(Path(folder), int(rows), int(count)),
     "freshness": lambda folder, seconds: freshness(Path(folder), float(seconds)),
     "fill": lambda folder, steps, words: fill(Path(folder), int(steps), int(words)),
+    "compact": lambda folder: compacted(Path(folder)),
     "scan": lambda folder, repeats: scan(Path(folder), int(repeats)),
     "eligible": lambda folder: eligible(Path(folder)),
     "lookup": lambda folder, repeats: lookup(Path(folder), int(repeats)),
@@ -322,7 +330,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, within 50 s")
     parser.add_argument("--steps", type=int, default=1_000_000)
-    parser.add_argument("--words", type=int, default=40, help="words of nine letters per message")
+    parser.add_argument("--words", type=int, default=12, help="words of 32 letters per message")
     parser.add_argument("--seconds", type=float, default=60, help="how long to sustain commits")
     parser.add_argument("--phase", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -338,7 +346,8 @@ def main() -> None:
             "ingest_200": phase("ingest", folder / "small", 200, 5 if quick else 20),
             "ingest": phase("ingest", folder / "large", 2_000, 2 if quick else 10),
             "freshness": phase("freshness", folder / "fresh", seconds),
-            "fill": phase("fill", folder / "lake", steps, 20 if quick else options.words),
+            "fill": phase("fill", folder / "lake", steps, 6 if quick else options.words),
+            "compact": phase("compact", folder / "lake"),
             "scan": phase("scan", folder / "lake", 3),
             "eligible": phase("eligible", folder / "lake"),
             "lookup": phase("lookup", folder / "lake", 5 if quick else 20),

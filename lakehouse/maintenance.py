@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakehouse.commits import refresh, writer_properties
+from lakehouse.commits import refresh
 from lakehouse.rewrite import ActiveFile, Overtaken, list_files, rewrite
 from lakehouse.schema import TABLES
 from trajectory.errors import ConfigurationError
@@ -88,23 +88,14 @@ def compact_table(
     handle = lake.table(name)
     before = list_files(handle)
     partitions = 0
-    if lake.location.is_local:
-        root = Path(lake.location.table(name))
-        for group in _groups(before, small_files, target_bytes):
-            try:
-                with lake.lease():
-                    rewrite(handle, TABLES[name], root, group)
-            except Overtaken:
-                continue
-            partitions += 1
-    elif len(before) >= small_files:
-        # An object store has no put-if-absent for us to use: delta-rs clusters by the first column.
-        handle.optimize.z_order(
-            [TABLES[name].sort_by[0]],
-            target_size=target_bytes,
-            writer_properties=writer_properties(TABLES[name], bloom_rows=100_000),
-        )
-        partitions = len({tuple(one.partition.items()) for one in before})
+    for group in _groups(before, small_files, target_bytes):
+        try:
+            with lake.lease():
+                rewrite(handle, TABLES[name], lake.location, group)
+        except Overtaken:
+            refresh(handle)
+            continue
+        partitions += 1
     refresh(handle)
     after = list_files(handle) if partitions else before
     return Upkeep(name, partitions, len(before), len(after), _bytes(before), _bytes(after))

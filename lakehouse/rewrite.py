@@ -1,26 +1,31 @@
 """Rewrites files of a partition into sorted ones, as one Delta commit that changes no data.
 
 delta-rs merges files without sorting, or sorts by a space-filling curve that keeps no order of
-steps. So DuckDB sorts (within a memory limit, spilling beside the table), and the commit, removes
-and adds with ``dataChange: false``, is written here with put-if-absent. Writers that append
-meanwhile are not disturbed; when another commit removed one of our sources, ours is given up.
+steps. So DuckDB sorts (within a memory limit, spilling to disk) and delta-rs commits removes and
+adds with ``dataChange: false``. Writers that append meanwhile are not disturbed; when another
+commit removed one of our sources, ours is given up. The files of an object store are sorted in a
+temporary folder of this machine.
 """
 
 import json
-import os
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
 
+from lakehouse.location import Location
+from lakehouse.places import LocalFiles, StoredFiles
 from lakehouse.schema import TableSpec
 from lakehouse.sql import connect, empty_rows, literal
 from trajectory.errors import RetryableError
@@ -71,34 +76,89 @@ def list_files(handle: DeltaTable) -> list[ActiveFile]:
 
 
 def rewrite(
-    handle: DeltaTable, spec: TableSpec, root: Path, sources: Sequence[ActiveFile]
+    handle: DeltaTable, spec: TableSpec, location: Location, sources: Sequence[ActiveFile]
 ) -> ActiveFile:
     """Replace ``sources``, files of one partition, by one sorted file; return it.
 
     Raises:
         Overtaken: another commit removed a source; nothing was changed.
-        RetryableError: a file could not be written.
+        RetryableError: a file could not be read or written.
     """
-    folder = Path(sources[0].relative).parent
+    folder = PurePosixPath(sources[0].relative).parent
     name = str(folder / f"part-sorted-{uuid.uuid4()}.zstd.parquet")
-    target = root / name
-    try:
-        rows = _sort(spec, [root / one.relative for one in sources], target)
+    place: LocalFiles | StoredFiles = (
+        LocalFiles(Path(location.table(spec.name)))
+        if location.is_local
+        else StoredFiles(location, spec.name)
+    )
+    with place, _explained(spec):
+        target = place.new(name)
+        rows = _sort(
+            spec, [place.local(one.relative) for one in sources], target, place.spill(name)
+        )
+        statistics = json.dumps(_statistics(spec, target, rows))
         made = ActiveFile(
             quote(name, safe="/=-._~"), target.stat().st_size, rows, sources[0].partition
         )
-        actions = [_commit_info(len(sources)), *map(_remove, sources), _add(spec, target, made)]
-        _commit(root, int(handle.version()), actions, {one.path for one in sources})
-    except BaseException:
-        target.unlink(missing_ok=True)
-        raise
+        place.publish(name)
+        try:
+            _replace(handle, spec, sources, made, statistics)
+        except BaseException:
+            place.remove(name)
+            raise
     return made
 
 
-def _sort(spec: TableSpec, sources: Sequence[Path], target: Path) -> int:
-    connection = connect(
-        {"memory_limit": _MEMORY, "threads": 1, "temp_directory": str(target.parent / ".sorting")}
-    )
+@contextmanager
+def _explained(spec: TableSpec) -> Iterator[None]:
+    """Turn the errors of files and of DuckDB into ours."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise Overtaken(
+            f"table {spec.name}: a file went away during compaction; compact again"
+        ) from None
+    except (OSError, duckdb.Error) as error:
+        raise RetryableError(
+            f"table {spec.name}: compaction failed ({error}); try again"
+        ) from error
+
+
+def _replace(
+    handle: DeltaTable,
+    spec: TableSpec,
+    sources: Sequence[ActiveFile],
+    made: ActiveFile,
+    statistics: str,
+) -> None:
+    """Commit ``made`` for ``sources``: delta-rs encodes the paths, and finds who was faster."""
+    now = time.time_ns() // 1_000_000
+    added = AddAction(
+        path=made.relative, size=made.size, partition_values=dict(made.partition),
+        modification_time=now, data_change=False, stats=statistics,
+    )  # fmt: skip
+    removed = [
+        RemoveAction(
+            path=one.relative, data_change=False, deletion_timestamp=now, size=one.size,
+            partition_values=dict(one.partition),
+        )
+        for one in sources
+    ]  # fmt: skip
+    try:
+        handle.create_write_transaction(
+            [added, *removed], "append", handle.schema(), partition_by=list(spec.partition_by),
+            commit_properties=CommitProperties(custom_metadata={"headrace": "sorted"}),
+        )  # fmt: skip
+    except CommitFailedError as error:
+        raise Overtaken(
+            f"table {spec.name}: another process changed the same files; compact again"
+        ) from error
+    except DeltaError as error:
+        raise RetryableError(f"table {spec.name}: {error}; compact again") from error
+
+
+def _sort(spec: TableSpec, sources: Sequence[Path], target: Path, spill: Path) -> int:
+    connection = connect({"memory_limit": _MEMORY, "threads": 1, "temp_directory": str(spill)})
     columns = ", ".join(f'"{name}"' for name in spec.arrow.names if name not in spec.partition_by)
     order = ", ".join(f'"{name}"' for name in spec.sort_by)
     listed = ", ".join(literal(str(path)) for path in sources)
@@ -113,54 +173,9 @@ def _sort(spec: TableSpec, sources: Sequence[Path], target: Path) -> int:
         found = connection.sql(
             f"SELECT count(*) FROM read_parquet({literal(str(target))})"  # noqa: S608
         ).fetchall()[0]
-    except (OSError, duckdb.Error) as error:
-        raise RetryableError(
-            f"table {spec.name}: compaction failed ({error}); try again"
-        ) from error
     finally:
         connection.close()
-        spill = target.parent / ".sorting"
-        if spill.is_dir() and not any(spill.iterdir()):
-            spill.rmdir()
     return int(found[0])
-
-
-def _commit_info(sources: int) -> dict[str, Any]:
-    return {
-        "commitInfo": {
-            "timestamp": _now_ms(),
-            "operation": "OPTIMIZE",
-            "operationParameters": {"sorted": "true"},
-            "operationMetrics": {"numRemovedFiles": str(sources), "numAddedFiles": "1"},
-            "engineInfo": "headrace",
-        }
-    }
-
-
-def _remove(source: ActiveFile) -> dict[str, Any]:
-    return {
-        "remove": {
-            "path": source.path,
-            "deletionTimestamp": _now_ms(),
-            "dataChange": False,
-            "extendedFileMetadata": True,
-            "partitionValues": dict(source.partition),
-            "size": source.size,
-        }
-    }
-
-
-def _add(spec: TableSpec, target: Path, made: ActiveFile) -> dict[str, Any]:
-    return {
-        "add": {
-            "path": made.path,
-            "partitionValues": dict(made.partition),
-            "size": made.size,
-            "modificationTime": _now_ms(),
-            "dataChange": False,
-            "stats": json.dumps(_statistics(spec, target, made.rows)),
-        }
-    }
 
 
 def _statistics(spec: TableSpec, target: Path, rows: int) -> dict[str, Any]:
@@ -186,38 +201,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     return value
-
-
-def _commit(root: Path, seen: int, actions: Sequence[Mapping[str, Any]], sources: set[str]) -> None:
-    """Write the next commit that is free, unless one in between took a source away."""
-    log = root / "_delta_log"
-    temporary = log / f".{uuid.uuid4()}.tmp"
-    with temporary.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        while True:
-            seen += 1
-            place = log / f"{seen:020d}.json"
-            try:
-                os.link(temporary, place)  # fails when the version exists: put-if-absent
-            except FileExistsError:
-                _refuse_when_overtaken(place, sources)
-                continue
-            return
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _refuse_when_overtaken(commit: Path, sources: set[str]) -> None:
-    for line in commit.read_text(encoding="utf-8").splitlines():
-        action = json.loads(line)
-        if "metaData" in action or "protocol" in action:
-            raise Overtaken("the table's schema changed during compaction; compact again")
-        if action.get("remove", {}).get("path") in sources:
-            raise Overtaken("another process rewrote the same files; compact again")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -100,7 +100,7 @@ def test_an_append_in_between_is_kept(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     stale = lake.fresh("steps")
     lake.append(make.batch("late"), app_id="a", version=6)
-    rewrite(stale, TABLES["steps"], tmp_path / "steps", list_files(stale))
+    rewrite(stale, TABLES["steps"], lake.location, list_files(stale))
     assert lake.query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [20]
 
 
@@ -110,7 +110,7 @@ def test_a_rewrite_that_was_overtaken_changes_nothing(tmp_path: Path) -> None:
     lake.table("steps").delete("trajectory_id = 't3'")
     before = sorted((tmp_path / "steps").rglob("*.parquet"))
     with pytest.raises(Overtaken):
-        rewrite(stale, TABLES["steps"], tmp_path / "steps", list_files(stale))
+        rewrite(stale, TABLES["steps"], lake.location, list_files(stale))
     assert sorted((tmp_path / "steps").rglob("*.parquet")) == before
     assert lake.query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [15]
 

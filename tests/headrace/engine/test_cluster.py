@@ -114,6 +114,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 
 @pytest.fixture(scope="module")
+def local(home: Home) -> Lake:
+    return govern(home, "local", None)
+
+
+@pytest.fixture(scope="module")
 def engine(home: Home) -> Iterator[Engine]:
     settings = Settings(home=home.root, engine=EngineSettings(workers=2))
     with open_engine("ray", settings, home, load_secrets(home.secrets)) as opened:
@@ -141,8 +146,7 @@ def rows(lake: Lake, table: str) -> list[str]:
     return sorted(repr(row) for row in lake.query(f"SELECT * FROM {table}").to_pylist())  # noqa: S608
 
 
-def test_same_rows_though_a_worker_is_killed(home: Home, engine: Engine) -> None:
-    local = govern(home, "local", None)
+def test_same_rows_though_a_worker_is_killed(home: Home, local: Lake, engine: Engine) -> None:
     killed: list[int] = []
     killer = threading.Thread(target=kill_first, args=(killed,))
     killer.start()
@@ -157,14 +161,13 @@ def test_same_rows_though_a_worker_is_killed(home: Home, engine: Engine) -> None
     assert PERSON not in str(rows(spread, "messages"))
 
 
-def test_a_substrate_is_the_same_bytes(home: Home, engine: Engine) -> None:
-    lake = Lake.open(str(home.root / "local"))
+def test_a_substrate_is_the_same_bytes(home: Home, local: Lake, engine: Engine) -> None:
     document = Substrate.model_validate({
         "apiVersion": "headrace/v1", "kind": "Substrate", "metadata": {"name": "all"},
         "spec": {"purposes": ["train_sft"], "reward": {"signals": {"s": 1}, "missing": "zero"}},
     })  # fmt: skip
-    here = build_substrate(lake, document, out=home.root / "a")
-    there = build_substrate(lake, document, out=home.root / "b", walker=walker_of(engine, lake))
+    here = build_substrate(local, document, out=home.root / "a")
+    there = build_substrate(local, document, out=home.root / "b", walker=walker_of(engine, local))
     assert len(here.item_ids) >= SESSIONS
     assert there.content_hash == here.content_hash
     items = [(made.path / "items.parquet").read_bytes() for made in (here, there)]

@@ -324,10 +324,11 @@ class Lake:
             )
 
         rows = {}
-        with ThreadPoolExecutor(_COMMIT_THREADS if self.location.is_local else 1) as threads:
+        with ThreadPoolExecutor(_COMMIT_THREADS) as threads:
+            each = threads.map if self.location.is_local else map
             for wave in BATCH_WAVES:
                 present = [name for name in wave if name in tables]
-                for name, written in zip(present, threads.map(commit, present), strict=True):
+                for name, written in zip(present, each(commit, present), strict=True):
                     if written:
                         rows[name] = tables[name].num_rows
                     else:

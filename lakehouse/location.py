@@ -1,11 +1,13 @@
 """Where a lake is: a folder or an object store's address, with the options to reach it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from lakehouse.stores import BLOCK, filesystem
 from trajectory.errors import ConfigurationError
 
 _SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
@@ -55,31 +57,32 @@ class Location:
         return Path(self.root)
 
     def filesystem(self) -> Any:
-        """Return the object store as a pyarrow file system whose root is the lake's."""
-        from deltalake.fs import DeltaStorageHandler
-        from pyarrow.fs import PyFileSystem
-
-        return PyFileSystem(DeltaStorageHandler(self.root, dict(self.options) or None))
+        """Return the object store as an Arrow file system whose root is the lake's."""
+        return filesystem(self.root, self.options)
 
     def put(self, relative: str, data: bytes) -> None:
         """Write one object, whole or not at all."""
-        from deltalake.fs import DeltaStorageHandler
-
-        # Past pyarrow's wrapper: it hands on buffers, and the handler's stream takes bytes only.
-        handler = DeltaStorageHandler(self.root, dict(self.options) or None)._handler
-        stream = handler.open_output_stream(relative, None)
-        stream.write(data)
-        stream.close()
+        with self._output(relative) as stream:
+            stream.write(data)
 
     def put_file(self, relative: str, file: Path) -> None:
         """Copy a file of this machine into the store, block by block; it appears whole or not."""
+        with self._output(relative) as stream, file.open("rb") as source:
+            while block := source.read(BLOCK):
+                stream.write(block)
+
+    @contextmanager
+    def _output(self, relative: str) -> Iterator[Any]:
+        if self.root.startswith("s3"):
+            with self.filesystem().open_output_stream(relative) as stream:
+                yield stream
+            return
         from deltalake.fs import DeltaStorageHandler
 
+        # Past Arrow's wrapper: it hands on buffers, and the handler's stream takes bytes only.
         handler = DeltaStorageHandler(self.root, dict(self.options) or None)._handler
         stream = handler.open_output_stream(relative, None)
-        with file.open("rb") as source:
-            while block := source.read(8 << 20):
-                stream.write(block)
+        yield stream
         stream.close()
 
     def relative(self, address: str) -> str:

@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from lakehouse.location import Location
-
-_BLOCK = 8 << 20
+from lakehouse.stores import BLOCK
 
 
 class LocalFiles:
@@ -80,7 +79,7 @@ class StoredFiles:
         copy = self._folder / relative.replace("/", "_")
         stored = f"{self._table}/{relative}"
         with self._files.open_input_file(stored) as source, copy.open("wb") as target:
-            while block := source.read(_BLOCK):
+            while block := source.read(BLOCK):
                 target.write(block)
         return copy
 

@@ -230,6 +230,6 @@ def _lake(settings: Settings, _home: Home) -> Iterator[Finding]:
             "lake", "warning", f"{settings.lake.path} does not exist yet", "`headrace up` makes it."
         )
         return
-    lake = Lake.open(settings.lake.path, create=False)
+    lake = Lake.open(settings.lake.path, create=False, options=settings.lake.options)
     rows = lake.query("select count(*) as steps from steps").to_pylist()[0]["steps"]
     yield Finding("lake", "ok", f"{rows} steps at {settings.lake.path}")

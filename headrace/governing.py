@@ -157,7 +157,7 @@ def build_pipeline(
     engine: Engine | None = None,
 ) -> Pipeline:
     """Put the pipeline of an installation together; without an engine, all runs in this process."""
-    lake = Lake.open(settings.lake.path)
+    lake = Lake.open(settings.lake.path, options=settings.lake.options)
     audit = AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit"))
     return Pipeline(
         spool=spool_reader(settings, home, secrets),

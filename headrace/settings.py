@@ -29,6 +29,12 @@ class LakeSettings(_Section):
 
     path: str = ""
     """A folder, or ``s3://…``, ``gs://…``, ``az://…``; empty means ``lake`` in the home folder."""
+    options: dict[str, str] = Field(default_factory=dict)
+    """How to reach the object store (``AWS_ENDPOINT_URL``, ``AWS_REGION``, …); credentials belong in the environment."""
+    vacuum_hours: float = Field(default=168, ge=24)
+    """How long files that left a table stay for time travel before maintenance removes them."""
+    sweep_hours: float = Field(default=24, gt=0)
+    """How often maintenance removes what has reached the end of its retention."""
 
 
 class PolicySettings(_Section):
@@ -173,7 +179,7 @@ def _load(home: Path | None) -> tuple[Settings, dict[str, str]]:
     except ValidationError as error:
         raise ConfigurationError(_describe(error, file, sources)) from None
     if not settings.lake.path:
-        lake = LakeSettings(path=str(settings.home / "lake"))
+        lake = settings.lake.model_copy(update={"path": str(settings.home / "lake")})
         settings = settings.model_copy(update={"lake": lake})
     return settings, sources
 

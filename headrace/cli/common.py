@@ -54,7 +54,7 @@ class Running:
         """The trajectory lake."""
         from lakehouse.lake import Lake
 
-        return Lake.open(self.settings.lake.path)
+        return Lake.open(self.settings.lake.path, options=self.settings.lake.options)
 
     @cached_property
     def audit(self) -> "AuditLog":

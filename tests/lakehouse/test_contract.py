@@ -1,0 +1,173 @@
+"""What a lake promises, wherever it lies: the same tests on a folder and on S3.
+
+All tests share one lake, each with trajectories and ingesters of its own, as tenants would.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from governance.records import GovernanceRecord, GovernedBatch
+from lakehouse.erase import erase_subject, expire
+from lakehouse.lake import Lake, _batch_tables
+from lakehouse.maintenance import checkpoint, compact, maintain, vacuum
+from lakehouse.rewrite import list_files
+from lakehouse.status import lake_status
+from lakehouse.verify import verify
+from tests.lakehouse import make
+from tests.lakehouse.conftest import Place
+from trajectory.errors import ConfigurationError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def lake(place: Place) -> Lake:
+    path, options = place
+    return Lake.open(path, options=options)
+
+
+def count(lake: Lake, table: str, start: str) -> int:
+    sql = f"SELECT count(*) AS n FROM {table} WHERE starts_with(trajectory_id, ?)"  # noqa: S608
+    return int(lake.query(sql, parameters=[start])["n"][0].as_py())
+
+
+def test_there_is_no_lake_before_one_is_made(place: Place) -> None:
+    path, options = place
+    with pytest.raises(ConfigurationError, match="no lake"):
+        Lake.open(path + "-other", options=options, create=False)
+
+
+def test_a_batch_is_appended_once_and_seen_by_another_reader(lake: Lake, place: Place) -> None:
+    for number in range(2):
+        lake.append(make.batch(f"once{number}", steps=3), app_id="once", version=number)
+    assert lake.append(make.batch("once1", steps=3), app_id="once", version=1).repeated
+    again = Lake.open(place[0], options=place[1], create=False)
+    assert again.committed_version("once") == 1
+    assert count(again, "eligible_steps", "once") == 6
+    assert [len(one.context) for one in again.conversation("once1")] == [1, 3, 5]
+    assert again.known_content().known_steps("acme", ["once1-s0", "x"]) == {"once1-s0"}
+    assert lake_status(again).rows == lake_status(lake).rows
+
+
+def test_an_interrupted_batch_is_finished_by_whoever_opens_next(lake: Lake, place: Place) -> None:
+    lake._intents.write("broken", 0, _batch_tables(make.batch("broken")))
+    again = Lake.open(place[0], options=place[1])
+    assert again.committed_version("broken") == 0
+    assert count(again, "steps", "broken") == 2
+    assert list(again._intents.pending()) == []
+
+
+def test_a_stale_handle_of_the_same_ingester_doubles_nothing(lake: Lake, place: Place) -> None:
+    """Two processes by one name, against the rules: the later finds the rows and writes none."""
+    other = Lake.open(place[0], options=place[1])
+    assert not lake.append(make.batch("stale"), app_id="stale", version=0).repeated
+    assert other.append(make.batch("stale"), app_id="stale", version=0).rows == {}
+    assert count(lake, "steps", "stale") == 2
+
+
+def test_a_late_reward_is_one_append_away(lake: Lake) -> None:
+    lake.append(make.batch("late", reward=0.0), app_id="late", version=0)
+    before = lake.versions()
+    later = make.NOON + timedelta(days=3)
+    row = make.signal("late", 1.0, recorded_at=later, observed_at=later)
+    lake.append_rows("signals", [row])
+    after = lake.versions()
+    assert {name for name in after if after[name] != before[name]} == {"signals"}
+    assert after["signals"] == before["signals"] + 1
+    found = lake.query("SELECT value FROM rewards_latest WHERE target_id = 'late'")
+    assert found["value"].to_pylist() == [1.0]
+    past = lake.query("SELECT value FROM rewards_latest WHERE target_id = 'late'", as_of=before)
+    assert past["value"].to_pylist() == [0.0]
+
+
+def test_consent_is_seen_after_a_refresh(lake: Lake) -> None:
+    consents = lake.consents()
+    assert consents.entries("acme", ["somebody"]) == []
+    lake.append_rows("consents", [{
+        "tenant_id": "acme", "subject": "somebody", "purpose": "eval", "granted": False,
+        "source": "cli", "recorded_at": make.NOON, "reference": None,
+    }])  # fmt: skip
+    consents.refresh()
+    assert [entry.granted for entry in consents.entries("acme", ["somebody"])] == [False]
+
+
+def test_ingesters_in_several_processes_lose_and_double_nothing(lake: Lake, place: Place) -> None:
+    path, options = place
+    script = (
+        "import json, sys; from lakehouse.lake import Lake; from tests.lakehouse import make\n"
+        "path, options, name = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]\n"
+        "lake = Lake.open(path, options=options)\n"
+        "for n in range(3):\n"
+        "    lake.append(make.batch(f'many-{name}{n}', steps=1), app_id=name, version=n)\n"
+    )
+    running = [
+        subprocess.Popen([sys.executable, "-c", script, path, json.dumps(options), name], cwd=ROOT)
+        for name in "ab"
+    ]
+    assert [process.wait(timeout=100) for process in running] == [0, 0]
+    found = lake.query(
+        "SELECT count(*) AS n, count(DISTINCT step_id) AS d FROM steps "
+        "WHERE starts_with(trajectory_id, 'many')"
+    )
+    assert found.to_pylist() == [{"n": 6, "d": 6}]
+
+
+def test_compaction_beside_a_writer_sorts_and_keeps_every_row(lake: Lake, place: Place) -> None:
+    writer = Lake.open(place[0], options=place[1])
+
+    def write() -> None:
+        for number in range(3):
+            writer.append(make.batch(f"beside{number}"), app_id="beside", version=number)
+
+    helper = threading.Thread(target=write)
+    helper.start()
+    while helper.is_alive():
+        compact(lake, tables=["steps", "messages"])
+    helper.join()
+    compact(lake)
+    assert count(lake, "steps", "beside") == 6
+    assert len(list_files(lake.table("steps"))) == 1
+    order = lake.query_file("steps", lake.snapshot_of("steps")[0], "trajectory_id, step_index")
+    assert order.to_pylist() == sorted(
+        order.to_pylist(), key=lambda row: (row["trajectory_id"], row["step_index"])
+    )
+    assert lake.query("SELECT count(*) AS n FROM conversation")["n"][0].as_py() > 0
+
+
+def test_upkeep_checkpoints_and_a_vacuum_that_takes_nothing_too_early(lake: Lake) -> None:
+    versions = lake.versions()
+    assert checkpoint(lake, "steps", commits=1)
+    maintain(lake, small_files=2)
+    assert vacuum(lake, hours=48) == {name: [] for name in versions}
+    past = lake.query("SELECT count(*) AS n FROM steps", as_of=versions)
+    assert past["n"].to_pylist() == lake.query("SELECT count(*) AS n FROM steps")["n"].to_pylist()
+
+
+def test_erasure_and_the_end_of_retention(lake: Lake) -> None:
+    whole = make.batch("gone")
+    rows = [make.governed(one, subjects=("p-1",)) for one in whole.steps]
+    lake.append(_with(whole, rows), app_id="gone", version=0)
+    whole = make.batch("old")
+    rows = [make.governed(one, expires_at=make.NOON) for one in whole.steps]
+    lake.append(_with(whole, rows), app_id="gone", version=1)
+    assert erase_subject(lake, "acme", ["p-1"]).reach.trajectories == ("gone",)
+    assert expire(lake).reach.trajectories == ("old",)
+    assert count(lake, "steps", "gone") == count(lake, "steps", "old") == 0
+    assert lake.committed_version("gone") == 1
+
+
+def test_after_all_that_the_lake_is_what_it_claims_to_be(lake: Lake) -> None:
+    report = verify(lake)
+    assert report.ok, report.findings
+    assert report.rows > 0
+
+
+def _with(batch: GovernedBatch, governance: list[GovernanceRecord]) -> GovernedBatch:
+    return replace(batch, governance=tuple(governance))

@@ -18,12 +18,14 @@ from governance.redact.subject_keys import SubjectKeys
 from governance.spread import Spread
 from headrace.checkpoint import CheckpointStore
 from headrace.engine import Engine
+from headrace.held import held_content
 from headrace.home import Home
 from headrace.installation import spool_reader
 from headrace.master_key import Secrets
 from headrace.pipeline import BatchReport, Pipeline
 from headrace.settings import Settings
 from headrace.subject_keys import subject_keys_of
+from headrace.witness import Witness
 from lakehouse.lake import Lake
 from lakehouse.maintenance import maintain
 from trajectory.errors import ConfigurationError, RetryableError
@@ -174,6 +176,9 @@ def build_pipeline(
         checkpoints=CheckpointStore(home.state),
         assembly_key=secrets.derive(b"assembly"),
         batch_records=settings.govern.batch_records,
+        witness=Witness(
+            held_content(home, secrets), audit, keep_days=settings.govern.quarantine_days
+        ),
     )
 
 
@@ -208,4 +213,5 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
             stop.wait(settings.govern.interval_seconds)
         if time.monotonic() - maintained > settings.govern.maintenance_seconds:
             maintain(pipeline.lake)
+            pipeline.tidy()
             maintained = time.monotonic()

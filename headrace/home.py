@@ -48,6 +48,11 @@ class Home:
         return self.root / "spool"
 
     @property
+    def held(self) -> Path:
+        """Sealed exchanges behind quarantine cases, for ``govern.quarantine_days``."""
+        return self.root / "quarantine"
+
+    @property
     def lake(self) -> Path:
         """Delta tables, unless the setting ``lake.path`` names another place."""
         return self.root / "lake"

@@ -5,10 +5,12 @@ from typing import Protocol
 
 from governance.engine import Governor
 from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
+from headrace.witness import Witness
 from lakehouse.lake import Lake
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.carried import read_records
+from trajectory.exchange import Exchange
 from trajectory.signals import harvest
 
 
@@ -47,6 +49,7 @@ class Pipeline:
         checkpoints: CheckpointStore,
         assembly_key: bytes,
         batch_records: int,
+        witness: Witness | None = None,
     ) -> None:
         self._spool = spool
         self.lake = lake
@@ -54,6 +57,7 @@ class Pipeline:
         self._checkpoints = checkpoints
         self._assembly_key = assembly_key
         self._batch_records = batch_records
+        self._witness = witness
         self._checkpoint = checkpoints.load()
         self._assembler: Assembler | None = None
         """Kept between batches; dropped when a batch fails, so that the saved state is read again."""
@@ -70,17 +74,27 @@ class Pipeline:
         assembly = assembler.assemble(calls, feedback)
         harvested = replace(assembly, feedback=(*assembly.feedback, *harvest(assembly)))
         governed = self._governor().judge(harvested)
+        if self._witness is not None:
+            exchanges = (record for record in batch.records if isinstance(record, Exchange))
+            self._witness.before(exchanges, governed)
         self.lake.append(governed, app_id=self._checkpoint.application, version=number)
         self._finish(
             Checkpoint(self._checkpoint.application, number, cursor, assembler.state.to_json())
         )
         self._assembler = assembler
+        if self._witness is not None:
+            self._witness.after(number, governed)
         dispositions: dict[str, int] = {}
         for row in governed.exchanges:
             dispositions[row.disposition] = dispositions.get(row.disposition, 0) + 1
         return BatchReport(
             number, len(batch.records), dispositions, len(governed.signals), len(batch.damaged)
         )
+
+    def tidy(self) -> None:
+        """Let go of held content whose time is over."""
+        if self._witness is not None:
+            self._witness.tidy()
 
     def _saved_assembler(self) -> Assembler:
         return Assembler(self._assembly_key, AssemblerState.from_json(self._checkpoint.assembler))

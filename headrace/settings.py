@@ -53,6 +53,8 @@ class GovernSettings(_Section):
     """Records that one batch (and so one set of commits) takes at most."""
     interval_seconds: float = Field(default=1.0, gt=0)
     """Pause between batches when the spool has little to take."""
+    quarantine_days: float = Field(default=14.0, gt=0)
+    """How long the sealed content behind a quarantine case is kept, so that it can be released."""
     maintenance_seconds: float = Field(default=900.0, gt=0)
     """Pause between compaction, checkpoints and log clean-up of the lake."""
 

@@ -9,7 +9,9 @@ import typer
 
 from headrace.cli.common import JsonOption, Running, YesOption, confirm, user_name
 from headrace.cli.consent import pseudonym_of
+from headrace.cli.quarantine import drop_held
 from headrace.render import jsonable, note, print_fields, print_json, progress
+from trajectory.canonical import JsonValue
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -58,8 +60,9 @@ def erase(
         report = erase_subject(
             running.lake, tenant, pseudonyms, reference=reference, dry_run=dry_run, progress=advance
         )
-    keys, certificate = 0, None
+    keys, dropped, certificate = 0, 0, None
     if not dry_run:
+        dropped = drop_held(running, tenant, report.removal_id)
         keys = 0 if report.held else running.subject_keys.destroy(pseudonyms)
         running.audit.append(
             actor=user_name(),
@@ -70,9 +73,20 @@ def erase(
                 "rows": dict(report.rows),
                 "files": report.files,
                 "keys_destroyed": keys,
+                "held_exchanges_dropped": dropped,
             },
         )
-        certificate = _certify(running, tenant, pseudonyms, report, keys, reference)
+        certificate = _certify(
+            running,
+            {
+                "tenant": tenant,
+                "subjects": [*pseudonyms],
+                "reference": reference,
+                "subject_keys_destroyed": keys,
+                "held_exchanges_dropped": dropped,
+            },
+            report,
+        )
     if as_json:
         print_json(
             jsonable(report)
@@ -87,7 +101,8 @@ def erase(
     fields |= {"trajectories": len(report.reach.trajectories)}
     fields |= {f"rows in {table}": count for table, count in report.rows.items()}
     if not dry_run:
-        fields |= {"keys destroyed": keys, "certificate": certificate}
+        fields |= {"keys destroyed": keys, "held exchanges dropped": dropped}
+        fields |= {"certificate": certificate}
     fields |= {"under legal hold": report.held}
     fields |= {"substrates": ", ".join(report.reach.substrates) or "none"}
     fields |= {"models trained on them": ", ".join(report.reach.models) or "none"}
@@ -100,28 +115,18 @@ def erase(
         note("next: roll back or retrain the models named above; their substrates are stale now.")
 
 
-def _certify(
-    running: Running,
-    tenant: str,
-    subjects: list[str],
-    report: "RemovalReport",
-    keys: int,
-    reference: str | None,
-) -> Path:
+def _certify(running: Running, said: dict[str, JsonValue], report: "RemovalReport") -> Path:
     """Write the signed certificate of an erasure and return where it is."""
     head = running.audit.head()
     certificate = running.certifier.certificate(
         {
+            **said,
             "erasure": report.removal_id,
-            "tenant": tenant,
-            "subjects": [*subjects],
-            "reference": reference,
             "erased_at": datetime.now(UTC).isoformat(),
             "trajectories": len(report.reach.trajectories),
             "under_legal_hold": report.held,
             "rows": dict(report.rows),
             "files_removed": report.files,
-            "subject_keys_destroyed": keys,
             "substrates_marked_stale": [*report.reach.substrates],
             "models_trained_on_them": [*report.reach.models],
             "audit_anchor": f"{head.sequence}:{head.entry_hash}",

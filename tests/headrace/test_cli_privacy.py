@@ -3,16 +3,28 @@
 import json
 import os
 import pwd
+import shutil
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from governance.audit import AuditLog
+from governance.policy.bundle import SHIPPED
 from governance.redact.pseudonym import installation_seal, subject_id
 from governance.redact.reversible import seal
 from headrace.cli import run
+from headrace.governing import build_pipeline, govern_once, only_one
+from headrace.held import held_content
 from headrace.home import Home
 from headrace.master_key import load_secrets
+from headrace.settings import load_settings
 from headrace.subject_keys import subject_keys_of
+from lakehouse.lake import Lake
+from proxy.spool import SpoolWriter
+from tests.headrace.test_pipeline import conversation
+from tests.proxy.spool.writing import Script
 
 USER = pwd.getpwuid(os.getuid()).pw_name
 PERSON = "jo.frame@corp-mail.com"
@@ -99,3 +111,97 @@ def test_a_dry_run_destroys_nothing(capsys: pytest.CaptureFixture[str], home: Ho
     subject = subject_id(secrets.derive(b"pseudonym"), "acme", PERSON)
     assert subject_keys_of(home, secrets).known(subject) is not None
     assert not home.certificates.exists()
+
+
+def cut_off(home: Home, number: int = 0) -> None:
+    """Capture one exchange whose answer was cut, which the default policy holds back."""
+    secrets = load_secrets(home.secrets, create=True)
+    with SpoolWriter(home.spool, secrets.derive(b"spool")) as writer:
+        request, answer = conversation(2 * number)
+        Script(writer, 1 + number, at=time.time() - 60).whole(
+            request, answer.replace(b'"stop"', b"null")
+        )
+
+
+def judge(home: Home) -> None:
+    """Govern what lies in the spool, under the policy in force, without a names model."""
+    settings = load_settings(home=home.root)
+    with only_one(home.state):
+        pipeline = build_pipeline(settings, home, load_secrets(home.secrets), print)
+        assert list(govern_once(pipeline))
+
+
+@pytest.fixture(scope="module")
+def light_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("policy") / "light"
+    shutil.copytree(SHIPPED / "default", folder)
+    redaction, quality = folder / "redaction.yaml", folder / "quality.yaml"
+    redaction.write_text(redaction.read_text().replace("model: embedded", "model: null"))
+    quality.write_text(quality.read_text().replace("gate: great_expectations", "gate: rows"))
+    return folder
+
+
+def test_quarantine_releases_to_a_new_judgement_and_drops(
+    capsys: pytest.CaptureFixture[str], home: Home, light_policy: Path, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy"
+    shutil.copytree(light_policy, policy)
+    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {policy}}}\n")
+    cut_off(home)
+    judge(home)
+    (case,) = json.loads(done(capsys, "quarantine", "list", "--json")[0])
+    assert case["reason"] == "quality:answer-not-cut"
+    assert case["content"] == "sealed"
+    (file,) = home.held.iterdir()
+    assert b"order 0" not in file.read_bytes()
+    shown = done(capsys, "quarantine", "show", case["case"])[0]
+    assert "order 0" not in shown
+
+    done(capsys, "quarantine", "release", case["case"])
+    judge(home)
+    (again,) = json.loads(done(capsys, "quarantine", "list", "--json")[0])
+    assert again["reason"] == case["reason"], "the policy would hold it, so it is held again"
+
+    quality = policy / "quality.yaml"
+    quality.write_text(quality.read_text().replace("value_set: [1]", "value_set: [0, 1]"))
+    done(capsys, "quarantine", "release", "--reason", "quality:answer-not-cut")
+    judge(home)
+    assert json.loads(done(capsys, "quarantine", "list", "--json")[0]) == []
+    assert not list(home.held.iterdir())
+    lake = Lake.open(str(home.lake))
+    counted = lake.query(
+        "select disposition, count(*) as n from exchanges group by all"
+    ).to_pylist()
+    assert {row["disposition"]: row["n"] for row in counted} == {"quarantined": 2, "stored": 1}
+    actions = [
+        entry.action
+        for entry in AuditLog(
+            home.audit / "audit.jsonl", load_secrets(home.secrets).derive(b"audit")
+        ).entries()
+    ]
+    assert actions.count("quarantine.released") == 2
+    assert actions.count("decisions.made") == 3
+
+
+@pytest.mark.slow
+def test_held_content_goes_by_drop_erasure_and_age(
+    capsys: pytest.CaptureFixture[str], home: Home, light_policy: Path
+) -> None:
+    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {light_policy}}}\n")
+    ways = (
+        ("quarantine", "drop", "--reason", "quality:answer-not-cut", "--yes"),
+        ("erase", PERSON, "--tenant", "tenant", "--yes"),
+    )
+    for number, way in enumerate(ways):
+        cut_off(home, number)
+        judge(home)
+        assert len(list(home.held.iterdir())) == 1
+        done(capsys, *way)
+        assert list(home.held.iterdir()) == []
+        assert json.loads(done(capsys, "quarantine", "list", "--json")[0]) == []
+    held = held_content(home, load_secrets(home.secrets))
+    cut_off(home, 2)
+    judge(home)
+    assert held.expire(1) == 0
+    assert held.expire(1, datetime.now(UTC) + timedelta(days=2)) == 1
+    assert json.loads(done(capsys, "quarantine", "list", "--json")[0])[0]["content"] == "gone"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from trajectory.call import Call
 from trajectory.dialects import read_calls
 from trajectory.exchange import Exchange, Feedback, SpoolRecord
+from trajectory.imported import is_import, read_import
 from trajectory.telemetry.calls import is_export, read_export
 
 
@@ -23,7 +24,11 @@ def read_records(records: Iterable[SpoolRecord]) -> tuple[Sequence[Call], Sequen
 
 
 def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
-    return read_export(exchange) if is_export(exchange) else (read_calls(exchange), ())
+    if is_export(exchange):
+        return read_export(exchange)
+    if is_import(exchange):
+        return read_import(exchange)
+    return read_calls(exchange), ()
 
 
 __all__ = ["read_records"]

@@ -1,4 +1,4 @@
-"""``headrace trajectory schema|export``: trajectories as documents."""
+"""``headrace trajectory schema|export|import``: trajectories as documents."""
 
 from importlib import resources
 from pathlib import Path
@@ -6,14 +6,20 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common import Running
-from headrace.render import note
+from headrace.cli.common import JsonOption, Running
+from headrace.render import note, print_fields
+
+_FORMAT_NAMES = (
+    "headrace, openai-messages, atif, otel-genai, openinference, openenv, trl-conversational, "
+    "trl-preference, trl-unpaired, trl-prompt-only, adp, rlds"
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(schema)
     app.command()(export)
+    app.command(name="import")(import_files)
 
 
 def schema() -> None:
@@ -31,21 +37,76 @@ def export(
         str, typer.Option(help="Only trajectories whose every step is allowed for this purpose.")
     ] = "share",
     document_format: Annotated[
-        str, typer.Option("--format", "-f", help="openai-messages or atif.")
+        str, typer.Option("--format", "-f", help=f"One of: {_FORMAT_NAMES}.")
     ] = "openai-messages",
+    as_json: JsonOption = False,
 ) -> None:
     """Export trajectories as JSON lines; only what policy allows for the purpose."""
     from headrace.exporting import export_trajectories
 
-    count = export_trajectories(
+    report = export_trajectories(
         Running.of(context).lake,
         output,
         where=where,
         purpose=purpose,
         document_format=document_format,
     )
-    typer.echo(f"{count} trajectories written to {output}")
-    if count == 0:
+    lost = dict(sorted(report.lost.items()))
+    if as_json:
+        counts = {"documents": report.documents, "trajectories": report.trajectories}
+        print_fields({**counts, "lost": lost}, as_json=True)
+    else:
+        same = report.documents == report.trajectories
+        made = "" if same else f" as {report.documents} documents"
+        typer.echo(f"{report.trajectories} trajectories written to {output}{made}")
+    if lost:
+        fields = ", ".join(f"{name} ({count})" for name, count in lost.items())
+        note(f"{document_format} has no place for: {fields}.")
+    if report.trajectories == 0:
         note(
             f"none that fits {where!r} allows the purpose {purpose}: give another --purpose, or grant it."
+        )
+
+
+def import_files(
+    context: typer.Context,
+    files: Annotated[list[Path], typer.Argument(help="JSON documents, or JSON lines.")],
+    document_format: Annotated[
+        str, typer.Option("--format", "-f", help=f"One of: {_FORMAT_NAMES}.")
+    ] = "openai-messages",
+    key: Annotated[
+        str | None, typer.Option(help="Client key of the tenant; by default this machine's own.")
+    ] = None,
+    check: Annotated[bool, typer.Option(help="Only read them and say what is wrong.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Import documents: sealed into the spool, then governed and stored like captured traffic."""
+    from headrace.clients import local_client_key
+    from headrace.importing import find_format, import_documents
+    from headrace.installation import gateway_config
+    from proxy.identity import KeyRegistry
+    from proxy.spooling import open_spool
+    from trajectory.errors import ConfigurationError
+
+    running, form = Running.of(context), find_format(document_format)
+    home = running.home.create()
+    config = gateway_config(running.settings, home)
+    registry = KeyRegistry.load(config.keys)
+    client = registry.authenticate(key or local_client_key(home, registry))
+    if client is None:
+        raise ConfigurationError("the client key is not valid. See `headrace keys list`.")
+    if check:
+        report = import_documents(files, form=form, client=client, spool=None)
+    else:
+        with open_spool(config.spool, running.secrets.derive(b"spool")) as spool:
+            report = import_documents(files, form=form, client=client, spool=spool)
+    counts = {
+        "documents": report.documents,
+        "trajectories": report.trajectories,
+        "steps": report.steps,
+    }
+    print_fields(counts, as_json=as_json)
+    if not check:
+        note(
+            "in the lake with the next batch: `headrace up` carries it, or `headrace govern --once`"
         )

@@ -11,6 +11,7 @@ from trajectory.placement import PlacedFeedback
 
 SESSION_SOURCES = (
     "header:x-headrace-session",
+    "import",
     "url",
     "client:conversation",
     "client:gen_ai.conversation.id",

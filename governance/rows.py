@@ -9,11 +9,15 @@ from governance.observation import state_hash
 from governance.policy.capture import CaptureField
 from governance.redacting import CleanCall, CleanMessage
 from governance.vocabulary import finish_reason, reason_word
+from trajectory.assembly.fingerprint import result_text
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonValue, canonical_json
 from trajectory.message import ToolCallPart, ToolResultPart
 from trajectory.placement import PlacedCall
 from trajectory.step import Harness, Step, StoredMessage, Tokens, ToolCall, ToolResult
+
+
+_ERROR_CHARACTERS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +219,16 @@ def _tool_results(
         result = _json(clean.fields.result)
         return (ToolResult(placed.step_id, result, dispatch.is_error),)
     return tuple(
-        ToolResult(part.call_id, _json(part.content), part.is_error)
+        ToolResult(part.call_id, _beginning(part) if part.is_error else None, part.is_error)
         for one in new
         for part in one.message.parts
         if isinstance(part, ToolResultPart)
     )
+
+
+def _beginning(part: ToolResultPart) -> str:
+    """Return what an error begins with, by which its class is told; the message holds the whole."""
+    return _json(result_text(part.content)[:_ERROR_CHARACTERS])
 
 
 def _replay_class(call: Call) -> str:

@@ -44,8 +44,9 @@ class ToolResult:
     """A tool result that this step observed (model step) or produced (tool step)."""
 
     call_id: str
-    content: str
-    """JSON, redacted."""
+    content: str | None
+    """JSON, redacted. A model step's results stand in its messages already and are not stored twice:
+    None there, but for the beginning of an error."""
     is_error: bool = False
 
 

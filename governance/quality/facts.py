@@ -117,7 +117,7 @@ def _left(draft: Draft, leftovers: LeftoverCheck) -> int:
     texts += [step.model_requested or "", step.model_served or ""]
     if draft.placed.call.dispatch is not None:
         texts += [call.name + " " + call.arguments for call in step.tool_calls]
-        texts += [result.content for result in step.tool_results]
+        texts += [result.content or "" for result in step.tool_results]
     if draft.harness is not None:
         texts += [draft.harness.tools]
     in_messages = sum(leftovers.count_once(row.message_id, row.parts) for row in draft.messages)

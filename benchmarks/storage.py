@@ -2,10 +2,11 @@
 
 Conversations of twenty steps (a tool call and its answer each) arrive interleaved, so that every
 call brings the whole conversation so far. They go through assembly and governance into a lake,
-which is compacted. ``bytes_vs_unique``: all data files of all tables, ids, decisions and ledger
-included, over one Parquet file that holds each different message once (conversation, number, role,
-text; the same compression, sorted). ``fresh_vs_unique``: the same before compaction.
-``naive_vs_unique``: one row per call with all that was sent and answered, in order of arrival.
+which is compacted. ``bytes_vs_unique``: all data files of all tables, names, decisions and ledger
+included, over the same content written once: two Parquet files, sorted, with the same compression,
+one of each different message and one of what each call says of itself (its id, the response's id,
+times, model, tokens). ``fresh_vs_unique``: the same before compaction. ``bytes_vs_messages``: over
+the messages alone. ``naive_vs_unique``: one row per call with all that was sent and answered.
 """
 
 import argparse
@@ -103,16 +104,18 @@ def _vocabulary() -> tuple[list[str], list[float]]:
 
 
 def _call(context: Sequence[Message], output: Message, position: int, response: str) -> Call:
-    started = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=0.5 * position)
+    draw = random.Random(position)  # noqa: S311 (no secret)
+    started = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=0.5 * (position + draw.random()))
+    answered = started + timedelta(seconds=draw.uniform(0.1, 0.4))
     exchange = Exchange(
-        exchange_id=f"{random.Random(position).getrandbits(128):032x}",  # noqa: S311 (no secret)
+        exchange_id=f"{draw.getrandbits(128):032x}",
         client=ClientIdentity("acme", "agent", "prod", "key-1", purposes=("debug", "train_sft")),
         route="model",
         mode="base_url",
         upstream="http://model:1",
         started_at=started,
-        first_byte_at=started + timedelta(seconds=0.2),
-        ended_at=started + timedelta(seconds=1 + position % 7 / 3),
+        first_byte_at=answered,
+        ended_at=answered + timedelta(seconds=draw.uniform(0.5, 4)),
         request=HttpRequest("POST", "/v1/chat/completions", "", (), str(position).encode()),
         response=HttpResponse(200, (), b""),
         outcome=ExchangeOutcome.COMPLETE,
@@ -129,7 +132,7 @@ def _call(context: Sequence[Message], output: Message, position: int, response: 
         model_served="m-2026",
         response_id=response,
         finish_reason="tool_calls",
-        usage=Usage(100 * len(context), 40 + position % 50),
+        usage=Usage(100 * len(context) + draw.randrange(100), 40 + draw.randrange(50)),
     )
 
 
@@ -185,16 +188,31 @@ def _text(messages: Sequence[Message]) -> str:
     return canonical_json([message.to_json() for message in messages]).decode()
 
 
+def _facts(call: Call) -> dict[str, Any]:
+    exchange = call.exchange
+    return {
+        "exchange_id": exchange.exchange_id,
+        "response_id": call.response_id,
+        "started_at": exchange.started_at,
+        "first_byte_at": exchange.first_byte_at,
+        "ended_at": exchange.ended_at,
+        "model": call.model_served,
+        "input_tokens": call.usage.input_tokens,
+        "output_tokens": call.usage.output_tokens,
+    }
+
+
 def measure(conversations: int, result_words: int, folder: Path) -> dict[str, Any]:
     """Fill a lake and the two files that it is compared with."""
     lake = Lake.open(str(folder / "lake"))
     unique: dict[str, tuple[int, str, str]] = {}
-    naive: dict[str, list[Any]] = {"call": [], "said": []}
+    naive: list[str] = []
+    facts: list[dict[str, Any]] = []
     for batch in fill(lake, interleaved(conversations, result_words)):
         for call in batch:
             whole = (*call.context, call.output) if call.output else call.context
-            naive["call"].append(call.exchange.exchange_id)
-            naive["said"].append(_text(whole))
+            naive.append(_text(whole))
+            facts.append(_facts(call))
             talk = call.exchange.position.offset % conversations
             for message in whole:
                 unique.setdefault(_text([message]), (talk, message.role, _text([message])))
@@ -205,8 +223,10 @@ def measure(conversations: int, result_words: int, folder: Path) -> dict[str, An
         name: [row[place] for row in unique.values()]
         for place, name in enumerate(("conversation", "role", "said"))
     }
-    once = written(columns, "ORDER BY conversation", folder / "unique.parquet")
-    resent = written(naive, "", folder / "naive.parquet")
+    told = {name: [row[name] for row in facts] for name in facts[0]}
+    messages = written(columns, "ORDER BY conversation", folder / "messages.parquet")
+    once = messages + written(told, "ORDER BY started_at", folder / "calls.parquet")
+    resent = written({**told, "said": naive}, "", folder / "naive.parquet")
     steps = lake.query("SELECT count(*) AS n, count(DISTINCT trajectory_id) AS t FROM steps")
     assert steps.to_pylist() == [{"n": conversations * STEPS, "t": conversations}]
     return {
@@ -216,6 +236,7 @@ def measure(conversations: int, result_words: int, folder: Path) -> dict[str, An
         "lake_bytes": sum(sizes.values()),
         "bytes_vs_unique": round(sum(sizes.values()) / once, 3),
         "fresh_vs_unique": round(sum(fresh.values()) / once, 3),
+        "bytes_vs_messages": round(sum(sizes.values()) / messages, 3),
         "naive_vs_unique": round(resent / once, 2),
         "bytes_per_step_beside_content": round(
             (sum(sizes.values()) - once) / conversations / STEPS

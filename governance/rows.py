@@ -16,7 +16,6 @@ from trajectory.message import ToolCallPart, ToolResultPart
 from trajectory.placement import PlacedCall
 from trajectory.step import Harness, Step, StoredMessage, Tokens, ToolCall, ToolResult
 
-
 _ERROR_CHARACTERS = 400
 
 

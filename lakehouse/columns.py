@@ -103,7 +103,11 @@ _STEPS = (
     _need("context_message_ids", _TEXTS, "Messages that are new in this step, in order"),
     _may("output_message_id", _TEXT, "The assistant's answer"),
     _content("tool_calls", _TOOL_CALLS, "Tool calls of the output; arguments as redacted JSON"),
-    _content("tool_results", _TOOL_RESULTS, "Tool results produced, redacted; of those observed the errors' beginnings (messages hold the rest)"),
+    _content(
+        "tool_results",
+        _TOOL_RESULTS,
+        "Tool results produced, redacted; of those observed the errors' beginnings (messages hold the rest)",
+    ),
     _may("model_requested", _TEXT, "Model that the client asked for"),
     _may("model_served", _TEXT, "Model version that answered"),
     _may("harness_id", _TEXT, "The harness around the model"),

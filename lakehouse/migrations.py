@@ -22,7 +22,8 @@ ADDED_PROPERTY = "headrace.addedColumns"
 
 CHANGES: dict[int, str] = {
     1: "the first set of tables",
-    2: "tables credits and prices; state_hash names the observation instead of the whole conversation",
+    2: "tables credits and prices; state_hash names the observation instead of the whole conversation; "
+    "results that a model was told stand in its messages alone",
 }
 """What each version of the lake brought; the newest is ``LAKE_VERSION``."""
 

@@ -27,10 +27,10 @@ from deltalake.transaction import AddAction, RemoveAction
 from lakehouse.location import Location
 from lakehouse.places import LocalFiles, StoredFiles
 from lakehouse.schema import TableSpec
+from lakehouse.sorted_file import write_sorted
 from lakehouse.sql import connect, empty_rows, literal
 from trajectory.errors import RetryableError
 
-ROW_GROUP = 16_384
 _MEMORY = "512MiB"
 
 
@@ -163,19 +163,14 @@ def _sort(spec: TableSpec, sources: Sequence[Path], target: Path, spill: Path) -
     order = ", ".join(f'"{name}"' for name in spec.sort_by)
     listed = ", ".join(literal(str(path)) for path in sources)
     try:
-        connection.execute(
-            f"COPY (SELECT {columns} FROM (SELECT * FROM read_parquet([{listed}], "  # noqa: S608
+        select = (
+            f"SELECT {columns} FROM (SELECT * FROM read_parquet([{listed}], "  # noqa: S608
             "hive_partitioning = false, union_by_name = true) UNION ALL BY NAME "
-            f"{empty_rows(spec, without=spec.partition_by)}) ORDER BY {order}) TO {literal(str(target))} (FORMAT parquet, "
-            f"COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE {ROW_GROUP}, "
-            f"DICTIONARY_SIZE_LIMIT {ROW_GROUP}, BLOOM_FILTER_FALSE_POSITIVE_RATIO 0.01)"
+            f"{empty_rows(spec, without=spec.partition_by)}) ORDER BY {order}"
         )
-        found = connection.sql(
-            f"SELECT count(*) FROM read_parquet({literal(str(target))})"  # noqa: S608
-        ).fetchall()[0]
+        return write_sorted(connection, select, spec, target)
     finally:
         connection.close()
-    return int(found[0])
 
 
 def _statistics(spec: TableSpec, target: Path, rows: int) -> dict[str, Any]:

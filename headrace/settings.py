@@ -111,6 +111,8 @@ class TrainSettings(_Section):
     """Name of the registered model that ``train run`` improves."""
     base_model: str = ""
     """Folder or name of the base model for a first run."""
+    schedules: tuple[Path, ...] = ()
+    """Documents of kind Schedule that ``headrace up`` and ``headrace schedule watch`` look after."""
 
 
 class Settings(_Section):

@@ -28,6 +28,7 @@ from headrace.cli import (
     policy,
     quarantine,
     reveal,
+    schedule,
     sql,
     sql_door,
     substrate,
@@ -78,6 +79,7 @@ for name, group in {
     "substrate": substrate.app,
     "credit": credit.app,
     "train": train.app,
+    "schedule": schedule.app,
     "keys": keys.app,
     "config": config.app,
 }.items():

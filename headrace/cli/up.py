@@ -13,6 +13,9 @@ from headrace.render import note
 from headrace.supervisor import Program, Supervisor
 from proxy.identity import KeyRegistry
 
+_NIGHT_SECONDS = 60.0
+"""How long a night of training may take to stop."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
@@ -42,6 +45,9 @@ def up(context: typer.Context) -> None:
     if running.settings.door.enabled:
         _ = running.lake  # the door only reads, so somebody else must have made it
         programs.append(Program("sql-door", (*arguments, "sql-door"), home.logs / "sql-door.log"))
+    if running.settings.train.schedules:
+        log = home.logs / "schedule.log"
+        programs.append(Program("schedule", (*arguments, "schedule", "watch"), log, _NIGHT_SECONDS))
 
     def announce() -> None:
         places = addresses(config)

@@ -1,0 +1,166 @@
+"""``headrace schedule``: nights of training, run here or by the user's own scheduler."""
+
+import signal
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.common import JsonOption, Running
+from headrace.render import jsonable, note, print_fields, print_rows
+from trajectory.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from headrace.scheduling import Keeper
+    from train.schedule_spec import Schedule
+
+app = typer.Typer(help="When training runs, and what must hold then.", no_args_is_help=True)
+
+FileArgument = Annotated[Path, typer.Argument(help="YAML document of kind Schedule.")]
+
+
+@app.command("list")
+def list_schedules(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the schedules of the settings (train.schedules): next time and last outcome."""
+    from train.schedule import next_time
+
+    running = Running.of(context)
+    rows = []
+    for schedule in _configured(running):
+        nights = _keeper(running, [schedule]).diary(schedule).nights()
+        last: dict[str, Any] = next((night for night in reversed(nights) if "begun" in night), {})
+        rows.append(
+            {
+                "schedule": schedule.metadata.name,
+                "cron": f"{schedule.spec.cron} {schedule.spec.time_zone}",
+                "next": next_time(schedule.spec, datetime.now(UTC)),
+                "last": last.get("begun"),
+                "outcome": last.get("outcome"),
+                "reasons": "; ".join(last.get("reasons", ())),
+            }
+        )
+    print_rows(rows, as_json=as_json, empty="no schedules: name their files in train.schedules")
+
+
+@app.command()
+def check(context: typer.Context, file: FileArgument, as_json: JsonOption = False) -> None:
+    """Check a schedule and what it names; show its next five times."""
+    from itertools import islice
+
+    from headrace.night import recipe_kind
+    from train.schedule import occurrences
+    from train.schedule_spec import load_schedule
+    from train.substrate_spec import load_substrate
+
+    Running.of(context)
+    schedule = load_schedule(file)
+    spec = schedule.spec
+    fields = {
+        "schedule": schedule.metadata.name,
+        "substrate": load_substrate(spec.substrate).metadata.name,
+        "recipes": ", ".join(recipe_kind(recipe) for recipe in spec.recipes),
+        "model": spec.model,
+        "next": [
+            moment.astimezone(spec.zone).isoformat(timespec="minutes")
+            for moment in islice(occurrences(spec, datetime.now(UTC)), 5)
+        ],
+    }
+    print_fields(fields, as_json=as_json)
+
+
+@app.command()
+def run(context: typer.Context, file: FileArgument, as_json: JsonOption = False) -> None:
+    """Run one night now, under the schedule's conditions.
+
+    Exit code 0 when a candidate passed or there was nothing to do, 1 when the gate refused, 3 when the
+    work failed or its deadline passed.
+    """
+    from train.schedule_spec import load_schedule
+
+    running = Running.of(context)
+    schedule = load_schedule(file)
+    night = _keeper(running, [schedule]).run(schedule)
+    fields = jsonable(night)
+    del fields["item_ids"]
+    print_fields(fields, as_json=as_json)
+    code = {"refused": 1, "failed": 3, "deadline": 3}.get(night.outcome, 0)
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command()
+def watch(context: typer.Context) -> None:
+    """Run the schedules of the settings when they are due, until Ctrl-C; ``headrace up`` does this."""
+    running = Running.of(context)
+    schedules = _configured(running)
+    if not schedules:
+        raise ConfigurationError("there is nothing to watch: name files in train.schedules")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _keeper(running, schedules).watch()
+
+
+@app.command()
+def history(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the schedule.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a schedule did, night by night, the latest last."""
+    from headrace.scheduling import Diary
+
+    nights = Diary(Running.of(context).home.state / "schedules", name).nights()
+    rows = [
+        {
+            "due": night["due"],
+            "outcome": night["outcome"],
+            "substrate": night.get("substrate"),
+            "models": ", ".join(night.get("models", ())),
+            "promoted": ", ".join(night.get("promoted", ())),
+            "reasons": "; ".join(night.get("reasons", ())),
+        }
+        for night in nights
+    ]
+    print_rows(rows, as_json=as_json, empty=f"no schedule {name!r} ever ran here")
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    form: Annotated[str, typer.Argument(metavar="FORMAT", help="cron, systemd, k8s or airflow.")],
+    file: FileArgument,
+    at: Annotated[
+        Path | None, typer.Option(help="Where the scheduler's machine has the document.")
+    ] = None,
+) -> None:
+    """Print a schedule as what cron, systemd, Kubernetes or Airflow runs."""
+    from headrace import schedule_export
+    from train.schedule_spec import load_schedule
+
+    if form not in schedule_export.FORMATS:
+        valid = ", ".join(schedule_export.FORMATS)
+        raise ConfigurationError(f"unknown format {form!r}; valid: {valid}.")
+    running = Running.of(context)
+    schedule = load_schedule(file)
+    try:
+        text = schedule_export.export(
+            schedule, form, file=at or file.resolve(), home=running.home.root.resolve()
+        )
+    except ValueError as error:
+        raise ConfigurationError(f"{file}: spec.cron: {error}") from None
+    typer.echo(text, nl=False)
+
+
+def _configured(running: Running) -> list["Schedule"]:
+    from train.schedule_spec import load_schedule
+
+    return [load_schedule(path) for path in running.settings.train.schedules]
+
+
+def _keeper(running: Running, schedules: "list[Schedule]") -> "Keeper":
+    from headrace.night import headrace_commands
+    from headrace.scheduling import Keeper
+
+    home = running.home.create()
+    commands = headrace_commands(home.root, home.logs / "schedule-commands.log")
+    return Keeper(schedules, home, commands, report=note)

@@ -1,0 +1,115 @@
+"""The keeper runs what is due, once, also across restarts, and writes down every night."""
+
+import json
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from headrace.home import Home
+from headrace.night import Done
+from headrace.scheduling import Diary, Keeper
+from tests.headrace.test_night import BUILT, planned, schedule, trained
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+class Nights:
+    """A clock that is set by hand, and commands that always work."""
+
+    def __init__(self, home: Path, **spec: Any) -> None:
+        self.now = NOON
+        self.asked: list[str] = []
+        self.schedule = schedule(**spec)
+        self.home = Home(home).create()
+
+    def keeper(self) -> Keeper:
+        return Keeper(
+            [self.schedule],
+            self.home,
+            self.answer,
+            report=lambda _: None,
+            now=lambda: self.now,
+            pause=self.wait,
+        )
+
+    def wait(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def answer(self, arguments: Sequence[str], _: float) -> Done:
+        self.asked.append(arguments[1])
+        return {"build": BUILT, "plan": planned("sft"), "run": trained("0002")}[arguments[1]]
+
+    def outcomes(self) -> list[str]:
+        nights = Diary(self.home.state / "schedules", "nightly").nights()
+        return [night["outcome"] for night in nights]
+
+
+def test_each_night_runs_once_also_across_restarts(tmp_path: Path) -> None:
+    nights = Nights(tmp_path, conditions={"minimum_new_items": 0})
+    nights.keeper().look(nights.schedule)
+    for hours in (14, 14.1, 20, 38, 38.2):
+        nights.now = NOON + timedelta(hours=hours)
+        nights.keeper().look(nights.schedule)
+    assert nights.outcomes() == ["first seen", "trained", "trained"]
+    assert nights.asked.count("run") == 2
+
+
+def test_missed_nights_are_made_up_for_once_and_that_is_written_down(tmp_path: Path) -> None:
+    nights = Nights(tmp_path)
+    nights.keeper().look(nights.schedule)
+    nights.now = NOON + timedelta(days=4)
+    nights.keeper().look(nights.schedule)
+    nights.keeper().look(nights.schedule)
+    assert nights.outcomes() == ["first seen", "trained"]
+    assert Diary(nights.home.state / "schedules", "nightly").nights()[-1]["made_up_for"] == "4"
+
+
+def test_what_was_learned_is_not_new_the_next_night(tmp_path: Path) -> None:
+    nights = Nights(tmp_path)
+    keeper = nights.keeper()
+    assert keeper.run(nights.schedule).outcome == "trained"
+    assert keeper.run(nights.schedule).outcome == "nothing"
+
+
+def test_conditions_are_waited_for_then_the_night_is_skipped(tmp_path: Path) -> None:
+    window = {"opens": "12:30", "closes": "13:00"}
+    patient = Nights(tmp_path / "a", conditions={"window": window, "wait_minutes": 40})
+    assert patient.keeper().run(patient.schedule).outcome == "trained"
+    hasty = Nights(tmp_path / "b", conditions={"window": window, "wait_minutes": 5})
+    night = hasty.keeper().run(hasty.schedule)
+    assert (night.outcome, night.reasons) == ("skipped", ("outside the window 12:30 to 13:00",))
+    assert hasty.asked == []
+
+
+def test_two_nights_of_one_model_never_run_together(tmp_path: Path) -> None:
+    nights = Nights(tmp_path)
+    inside, go_on = threading.Event(), threading.Event()
+    answer = nights.answer
+
+    def slowly(arguments: Sequence[str], seconds: float) -> Done:
+        inside.set()
+        assert go_on.wait(30)
+        return answer(arguments, seconds)
+
+    nights.answer = slowly  # type: ignore[method-assign]
+    first = threading.Thread(target=lambda: nights.keeper().run(nights.schedule))
+    first.start()
+    assert inside.wait(30)
+    second = nights.keeper().run(nights.schedule)
+    go_on.set()
+    first.join(30)
+    assert second.reasons == ("another night of this model still runs",)
+    assert sorted(nights.outcomes()) == ["skipped", "trained"]
+
+
+def test_a_diary_that_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
+    diary = Diary(tmp_path, "nightly")
+    diary.write({"due": NOON.isoformat(), "outcome": "trained"})
+    with diary.path.open("a") as file:
+        file.write(json.dumps({"due": "2027"})[:9])
+    assert [night["outcome"] for night in diary.nights()] == ["trained"]
+    assert diary.looked_after(NOON + timedelta(days=1)) == NOON
+    diary.write({"due": NOON.isoformat(), "outcome": "refused"})
+    assert [night["outcome"] for night in diary.nights()] == ["trained", "refused"]

@@ -14,6 +14,7 @@ from headrace.cli import app
 from lakehouse.schema import TABLES
 from lakehouse.views import VIEWS
 from train.recipes.settings import RECIPES, load_recipe
+from train.schedule_spec import load_schedule
 from train.substrate_spec import load_substrate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +68,7 @@ def test_every_command_is_documented_for_its_user(command: str) -> None:
     assert re.search(rf"headrace {command}\b", pages_text([*FOR_USERS, ROOT / "README.md"]))
 
 
-@pytest.mark.parametrize("name", [*KINDS, "Substrate", "Recipe"])
+@pytest.mark.parametrize("name", [*KINDS, "Substrate", "Recipe", "Schedule"])
 def test_every_kind_is_documented(name: str) -> None:
     assert re.search(rf"\b{name}\b", pages_text(PAGES))
 
@@ -105,6 +106,8 @@ def test_documents_load(page: str, document: dict[str, object], tmp_path: Path) 
         load_substrate(file)
     elif kind == "Recipe":
         load_recipe(file)
+    elif kind == "Schedule":
+        load_schedule(file)
     elif kind == "PolicyTest":
         assert document["cases"], page
     else:

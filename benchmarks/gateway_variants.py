@@ -1,0 +1,231 @@
+"""Starts what the gateway's benchmark compares: ours, mitmdump as it comes, LiteLLM's proxy."""
+
+import json
+import os
+import secrets
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from benchmarks.gateway_traffic import Variant
+from proxy.authority import create_authority
+
+ROOT = Path(__file__).resolve().parent.parent
+CHAT = "/v1/chat/completions"
+
+GATEWAY = """
+import json, sys
+from pathlib import Path
+from proxy.config import GatewayConfig
+from proxy.gateway import serve
+config = GatewayConfig.model_validate_json(Path(sys.argv[1]).read_text())
+def ready(addresses):
+    print(json.dumps((addresses.base_url or addresses.forward)[1]), flush=True)
+serve(config, spool_key=b"s" * 32, fingerprint_key=b"f" * 32, ready=ready)
+"""
+LITELLM_CALLBACK = """
+import json, os
+from litellm.integrations.custom_logger import CustomLogger
+class Lines(CustomLogger):
+    async def async_log_success_event(self, kwargs, response_obj, start_time, end_time):
+        with open(os.environ["BENCH_LINES"], "a") as file:
+            file.write(json.dumps({"request": kwargs.get("messages"), "response": str(response_obj)}) + "\\n")
+lines = Lines()
+"""
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """Where the upstream listens, and what makes its TLS trusted."""
+
+    plain: int
+    secure: int
+    roots: Path
+
+
+def make_certificate(home: Path) -> tuple[Path, Path]:
+    """Make a certificate for localhost; return its file and that of its authority."""
+    authority = create_authority(home)
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")]))
+        .issuer_name(authority.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(authority.key, hashes.SHA256())
+    )
+    pem = home / "server.pem"
+    pem.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    return pem, authority.certificate_path
+
+
+def trusting(roots: Path) -> ssl.SSLContext:
+    """Return a client's context that trusts these certificates alone."""
+    context = ssl.create_default_context(cafile=str(roots))
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def free_port() -> int:
+    """Return a port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start_headrace(
+    name: str, home: Path, upstream: Upstream, *, tls: bool = False, **settings: Any
+) -> Variant:
+    """Start a gateway of ours; with ``tls`` the intercepting proxy."""
+    from proxy.config import GatewayConfig
+    from proxy.identity import KeyRegistry
+
+    home.mkdir()
+    key = KeyRegistry.load(home / "keys.json").create(tenant_id="bench", app_id="bench")
+    durability = settings.pop("durability", "journal")
+    url = f"https://localhost:{upstream.secure}" if tls else f"http://127.0.0.1:{upstream.plain}"
+    config = GatewayConfig.model_validate(
+        {
+            "port": None if tls else 0,
+            "forward_port": 0 if tls else None,
+            "admin_port": None,
+            "authority": str(home / "ca"),
+            "upstream_ca": str(upstream.roots),
+            "keys": str(home / "keys.json"),
+            "limits": str(home / "limits.sqlite"),
+            "spool": {"directory": str(home / "spool")},
+            "routes": [{"name": "bench", "upstream": url, "durability": durability}],
+            **settings,
+        }
+    )
+    path = home / "gateway.json"
+    path.write_text(config.model_dump_json())
+    process = subprocess.Popen(
+        [sys.executable, "-c", GATEWAY, str(path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    if not tls:
+        headers = f"Authorization: Bearer {key.secret}\r\n"
+        return Variant(name, 0, f"/bench{CHAT}", headers, process)
+    return Variant(
+        name,
+        0,
+        CHAT,
+        "Authorization: Bearer none\r\n",
+        process,
+        connect_headers=f"Proxy-Authorization: Bearer {key.secret}\r\n",
+        target=upstream.secure,
+        roots=home / "ca" / "ca.pem",
+    )
+
+
+def start_mitmdump(home: Path, upstream: Upstream, *, tls: bool = False) -> Variant:
+    """Start mitmdump as it comes; with ``tls`` as the intercepting proxy."""
+    port = free_port()
+    mode = "regular" if tls else f"reverse:http://127.0.0.1:{upstream.plain}"
+    command = [
+        str(Path(sys.executable).with_name("mitmdump")),
+        "-q",
+        *("--set", f"confdir={home}"),
+        *("--set", f"ssl_verify_upstream_trusted_ca={upstream.roots}"),
+        *("--mode", f"{mode}@127.0.0.1:{port}"),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    if not tls:
+        return Variant("mitmdump", port, CHAT, "", process)
+    return Variant(
+        "mitmdump_tls",
+        port,
+        CHAT,
+        "",
+        process,
+        target=upstream.secure,
+        roots=home / "mitmproxy-ca-cert.pem",
+    )
+
+
+def litellm_python(*, build: bool) -> str | None:
+    """Return the Python of LiteLLM's own environment; without ``build`` only where it is ready."""
+    if not build and not (ROOT / ".venv-litellm" / ".ready").exists():
+        return None
+    done = subprocess.run(
+        [str(ROOT / "scripts" / "test-environment"), "litellm"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return str(ROOT / done.stdout.strip())
+
+
+def start_litellm(python: str, home: Path, upstream: Upstream) -> Variant:
+    """Start LiteLLM's proxy with a callback that writes JSON lines."""
+    home.mkdir()
+    port = free_port()
+    (home / "bench_callback.py").write_text(LITELLM_CALLBACK)
+    (home / "config.yaml").write_text(
+        "model_list:\n  - model_name: bench\n    litellm_params:\n      model: openai/bench\n"
+        f"      api_base: http://127.0.0.1:{upstream.plain}/v1\n      api_key: none\n"
+        "litellm_settings:\n  callbacks: bench_callback.lines\n"
+    )
+    command = [
+        str(Path(python).with_name("litellm")),
+        *("--config", str(home / "config.yaml")),
+        *("--host", "127.0.0.1", "--port", str(port)),
+    ]
+    key = f"sk-{secrets.token_hex(32)}"
+    environment = {
+        **os.environ,
+        "LITELLM_MASTER_KEY": key,
+        "BENCH_LINES": str(home / "lines.jsonl"),
+        "PYTHONPATH": str(home),
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_TELEMETRY": "False",
+    }
+    process = subprocess.Popen(
+        command, cwd=home, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    return Variant("litellm", port, CHAT, f"Authorization: Bearer {key}\r\n", process)
+
+
+def wait_for(variant: Variant, seconds: float = 90.0) -> bool:
+    """Wait until a variant accepts connections; tell whether it does."""
+    if variant.port == 0 and variant.process is not None and variant.process.stdout is not None:
+        variant.port = json.loads(variant.process.stdout.readline())
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", variant.port), 1).close()
+        except OSError:
+            ended = variant.process is not None and variant.process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+        else:
+            break
+    if variant.roots is not None:
+        variant.tls = trusting(variant.roots)
+    return True

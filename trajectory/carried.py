@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from trajectory.call import Call
 from trajectory.dialects import read_calls
+from trajectory.dialects.mcp import join_answers
 from trajectory.exchange import Exchange, Feedback, SpoolRecord
 from trajectory.imported import is_import, read_import
 from trajectory.telemetry.calls import is_export, read_export
@@ -20,7 +21,7 @@ def read_records(records: Iterable[SpoolRecord]) -> tuple[Sequence[Call], Sequen
         found, judged = _read(record)
         calls += found
         feedback += judged
-    return calls, feedback
+    return join_answers(calls), feedback
 
 
 def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:

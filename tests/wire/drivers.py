@@ -433,6 +433,28 @@ def ollama(wire: Wire) -> Any:
     return said
 
 
+def a2a(wire: Wire) -> Any:
+    """Tasks for another agent: sent, streamed, looked after, refused; both versions."""
+    message = {"role": "user", "messageId": "m-1", "kind": "message", "contextId": "context-1"}
+    message["parts"] = [{"kind": "text", "text": QUESTION}]  # type: ignore[assignment]
+    refused = {**message, "parts": [{"kind": "text", "text": "fail"}]}
+    asked: list[tuple[str, str, dict[str, Any]]] = [
+        ("/agent", "message/send", {"message": message, "configuration": {"blocking": True}}),
+        ("/agent", "message/stream", {"message": message}),
+        ("/agent", "tasks/get", {"id": "task-0"}),
+        ("/agent", "tasks/get", {"id": "task-1"}),
+        ("/agent", "message/send", {"message": refused}),
+        ("/agent/v1", "SendStreamingMessage", {"message": message}),
+    ]
+    said = []
+    with wire.client(headers={"Authorization": f"Bearer {wire.key}"}) as api:
+        for number, (path, method, parameters) in enumerate(asked):
+            body = {"jsonrpc": "2.0", "id": number, "method": method, "params": parameters}
+            said.append(api.post(f"{wire.url}{path}", json=body).text)
+        said.append(api.post(f"{wire.url}/agent/message:send", json={"message": message}).text)
+    return said
+
+
 type Driver = Callable[[Wire], Any]
 
 HTTPX_DRIVERS: dict[str, tuple[str, Driver]] = {
@@ -453,6 +475,7 @@ HTTPX_DRIVERS: dict[str, tuple[str, Driver]] = {
     "gemini_errors": ("gemini", gemini_errors),
     "gemini_array": ("gemini", gemini_array),
     "ollama": ("ollama", ollama),
+    "a2a": ("agents", a2a),
 }
 """Scenario → route and driver, for clients whose bytes can be kept."""
 
@@ -463,5 +486,5 @@ BOTO_DRIVERS: dict[str, tuple[str, Driver]] = {
     "bedrock_invoke": ("bedrock", bedrock_invoke),
 }
 
-ROUTES = ("openai", "azure", "anthropic", "gemini", "ollama", "bedrock")
+ROUTES = ("openai", "azure", "anthropic", "gemini", "ollama", "bedrock", "agents")
 __all__ = ["BOTO_DRIVERS", "HTTPX_DRIVERS", "MODEL", "ROUTES", "Wire"]

@@ -3,7 +3,6 @@
 import base64
 import gzip
 import json
-import re
 import struct
 import zlib
 from typing import Any
@@ -38,6 +37,8 @@ def provider(request: Seen) -> Reply:
         return _gemini(path, query, body)
     if path.startswith("/api/"):
         return _ollama(path, body)
+    if path.startswith("/agent"):
+        return _agent(path, body)
     return _openai(request, path, body)
 
 
@@ -474,6 +475,47 @@ def _ollama(path: str, body: dict[str, Any]) -> Reply:
     )
 
 
-def operation_of(target: str) -> str:
-    """Return the last word of a path: what was asked for."""
-    return re.split(r"[/:]", target.partition("?")[0])[-1]
+# Agent2Agent.
+
+_CONTEXT = {"id": "task-1", "contextId": "context-1"}
+
+
+def _agent(path: str, body: dict[str, Any]) -> Reply:
+    """Answer as an agent that adds, in the words of 0.3 or, below ``/agent/v1``, of 1.0."""
+    if path.endswith("message:send"):
+        return as_json({"task": _task("TASK_STATE_COMPLETED")})
+    if body["method"] in ("message/stream", "SendStreamingMessage"):
+        events = _agent_events(newer=path.endswith("/v1"))
+        return stream(
+            _sse(*({"jsonrpc": "2.0", "id": body["id"], "result": event} for event in events))
+        )
+    if body["method"] == "message/send" and "fail" in str(body["params"]):
+        error = {"code": -32603, "message": "The agent cannot"}
+        return as_json({"jsonrpc": "2.0", "id": body["id"], "error": error})
+    state = "working" if body["params"].get("id") == "task-0" else "completed"
+    return as_json({"jsonrpc": "2.0", "id": body["id"], "result": _task(state)})
+
+
+def _task(state: str) -> dict[str, Any]:
+    artifact = {"artifactId": "sum", "parts": [{"kind": "text", "text": ANSWER}]}
+    return {**_CONTEXT, "kind": "task", "status": {"state": state}, "artifacts": [artifact]}
+
+
+def _agent_events(*, newer: bool) -> list[dict[str, Any]]:
+    place = {"taskId": "task-1", "contextId": "context-1"}
+    pieces = [
+        {"artifactId": "sum", "parts": [{"kind": "text", "text": text}]}
+        for text in (ANSWER[:5], ANSWER[5:])
+    ]
+    working, done = (
+        ("TASK_STATE_WORKING", "TASK_STATE_COMPLETED") if newer else ("working", "completed")
+    )
+    events: list[tuple[str, str, dict[str, Any]]] = [
+        ("task", "task", {**_CONTEXT, "status": {"state": working}}),
+        ("artifact-update", "artifactUpdate", {**place, "artifact": pieces[0]}),
+        ("artifact-update", "artifactUpdate", {**place, "artifact": pieces[1], "append": True}),
+        ("status-update", "statusUpdate", {**place, "status": {"state": done}, "final": True}),
+    ]
+    if newer:
+        return [{name: value} for _, name, value in events]
+    return [{"kind": kind, **value} for kind, _, value in events]

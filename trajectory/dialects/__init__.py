@@ -7,6 +7,7 @@ dialect's rules, comes back as an opaque call with its problem in fixed words.
 from typing import Protocol
 
 from trajectory.call import Call, CallKind
+from trajectory.dialects.a2a import A2a
 from trajectory.dialects.anthropic_messages import AnthropicMessages
 from trajectory.dialects.bedrock_converse import BedrockConverse
 from trajectory.dialects.bedrock_invoke import BedrockInvoke
@@ -61,6 +62,7 @@ DIALECTS: tuple[Dialect, ...] = (
     OpenAIEmbeddings(),
     OpenAIModerations(),
     Control(),
+    A2a(),
     Mcp(),
 )
 """In the order in which they are asked."""

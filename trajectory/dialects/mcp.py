@@ -1,29 +1,43 @@
-"""The Model Context Protocol over streamable HTTP: JSON-RPC answered by JSON or by a stream."""
+"""The Model Context Protocol over HTTP: JSON-RPC answered by JSON, by a stream, or on another stream.
+
+Over the older HTTP+SSE each post is answered with 202 and its result comes on the session's one
+stream; a broken stream is resumed by a GET with ``Last-Event-ID``. :func:`join_answers` puts such
+results to their calls where both are there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import parse_qs, urlsplit
 
 from trajectory.call import Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import common_hints, retry_count, trace_hint
+from trajectory.dialects.jsonrpc import (
+    Answer,
+    answer_to,
+    is_answer,
+    method_of,
+    read_answer,
+    request_objects,
+)
 from trajectory.dialects.reading import Yields
 from trajectory.dialects.wire import (
     UnreadableError,
     as_object,
     as_text,
     clean_text,
-    error_of,
-    error_text,
+    event_objects,
     header,
     is_event_stream,
     name_media,
-    objects,
-    parse_json,
     response_bytes,
-    stream_objects,
     without,
 )
-from trajectory.encoding import decode_body
 from trajectory.exchange import Exchange
+from trajectory.sse import decode_events
 
-_ERROR_LIMIT = 4000
+ELSEWHERE = "elsewhere"
+"""In ``ext.answer``: the result did not come with this exchange."""
 
 
 class Mcp:
@@ -31,7 +45,8 @@ class Mcp:
 
     name = "mcp"
     yields = Yields(
-        "MCP's `tools/call` over streamable HTTP, HTTP+SSE, or stdio through `headrace tap`;"
+        "MCP's `tools/call` over streamable HTTP, HTTP+SSE (where stream and post end in one batch),"
+        " or stdio through `headrace tap`;"
         " everything else of MCP is control",
         CallKind.TOOL,
         streams="SSE",
@@ -48,19 +63,21 @@ class Mcp:
             return True
         if request.path.rstrip("/").rpartition("/")[2] == "mcp":
             return True
+        if request.method == "GET":
+            return request.path.rstrip("/").endswith("/sse") and is_event_stream(exchange)
         return request.method == "POST" and b'"jsonrpc"' in request.body[:4096]
 
     def read(self, exchange: Exchange) -> Call:
         """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""
         if exchange.request.method != "POST":
             return self._control(exchange, f"http:{exchange.request.method.lower()}")
-        requests = _request_objects(exchange)
+        requests = request_objects(exchange)
         if header(exchange.request.headers, "x-headrace-origin") == "server":
             # What the server asks of its client or tells it, seen by ``headrace tap``.
-            return self._control(exchange, _method(requests), origin="server")
+            return self._control(exchange, method_of(requests), origin="server")
         asked = [item for item in requests if item.get("method") == "tools/call"]
         if not asked:
-            return self._control(exchange, _method(requests))
+            return self._control(exchange, method_of(requests))
         return self._tool_call(exchange, asked[0], [item for item in requests if item != asked[0]])
 
     def _control(self, exchange: Exchange, method: str, **more: JsonValue) -> Call:
@@ -79,14 +96,13 @@ class Mcp:
 
     def _tool_call(self, exchange: Exchange, asked: JsonObject, others: list[JsonObject]) -> Call:
         parameters = as_object(asked.get("params"))
-        result, error = _answer(exchange, asked.get("id"))
-        ext: JsonObject = {}
+        answer = answer_to(exchange, asked.get("id"))
+        ext: JsonObject = {"answer": ELSEWHERE} if answer.elsewhere else {}
         if rest := without(parameters, frozenset({"name", "arguments"})):
             ext["params"] = rest
         if others:
             ext["batch"] = list(others)
-        is_error = error is not None or as_object(result).get("isError") is True
-        return Call(
+        call = Call(
             exchange=exchange,
             dialect=self.name,
             kind=CallKind.TOOL,
@@ -96,32 +112,68 @@ class Mcp:
             dispatch=ToolDispatch(
                 name=as_text(parameters.get("name")) or "",
                 arguments=parameters.get("arguments") or {},
-                result=name_media(result),
-                is_error=is_error,
+                result=None,
+                is_error=False,
                 server=clean_text(exchange.upstream + exchange.request.path),
             ),
-            error=error,
             ext=ext,
         )
+        return _answered(call, answer)
 
 
-def _method(messages: list[JsonObject]) -> str:
-    """Return the first method that messages name; answers name none."""
-    return next((text for item in messages if (text := as_text(item.get("method")))), "response")
+def _answered(call: Call, answer: Answer) -> Call:
+    if call.dispatch is None:
+        return call
+    failed = answer.error is not None or as_object(answer.result).get("isError") is True
+    dispatch = replace(call.dispatch, result=name_media(answer.result), is_error=failed)
+    return replace(call, dispatch=dispatch, error=answer.error)
 
 
-def _request_objects(exchange: Exchange) -> list[JsonObject]:
-    encoding = header(exchange.request.headers, "content-encoding")
-    body = decode_body(exchange.request.body, encoding)
-    if body.problem is not None:
-        raise UnreadableError(f"request:{body.problem}")
-    value = parse_json(body.data, "request")
-    if isinstance(value, dict):
-        return [value]
-    found = objects(value)
-    if not found:
-        raise UnreadableError("request:not-json-rpc")
-    return found
+def join_answers(calls: Sequence[Call]) -> list[Call]:
+    """Put results that came on another stream of the session to the calls that asked for them."""
+    waiting = [call for call in calls if call.ext.get("answer") == ELSEWHERE]
+    if not waiting:
+        return list(calls)
+    streams: dict[tuple[str, str], list[JsonObject]] = {}
+    for call in calls:
+        if call.dialect == Mcp.name and call.exchange.request.method == "GET":
+            session, messages = _stream(call.exchange)
+            streams.setdefault((call.exchange.client.key_id, session), []).extend(messages)
+    return [_joined(call, streams) if call in waiting else call for call in calls]
+
+
+def _joined(call: Call, streams: dict[tuple[str, str], list[JsonObject]]) -> Call:
+    session = _session(call.exchange)
+    messages = streams.get((call.exchange.client.key_id, session), []) if session else []
+    asked = next((m for m in request_objects(call.exchange) if m.get("method") == "tools/call"), {})
+    for message in messages:
+        if message.get("id") == asked.get("id") and is_answer(message):
+            ext = {**call.ext, "answer": "another stream"}
+            return _answered(replace(call, ext=ext), read_answer(message))
+    return call
+
+
+def _session(exchange: Exchange) -> str:
+    """Return the session of a request: a header's, or in HTTP+SSE the address's."""
+    query = parse_qs(exchange.request.query)
+    found = [*query.get("session_id", []), *query.get("sessionId", [])]
+    return header(exchange.request.headers, "mcp-session-id") or (found[0] if found else "")
+
+
+def _stream(exchange: Exchange) -> tuple[str, list[JsonObject]]:
+    """Return session and messages of a stream; in HTTP+SSE its first event names the session."""
+    if not is_event_stream(exchange):
+        return "", []
+    try:
+        events = decode_events(response_bytes(exchange))
+    except UnreadableError:
+        return "", []
+    session = _session(exchange)
+    for event in events:
+        if event.event == "endpoint" and not session:
+            query = parse_qs(urlsplit(event.data).query)
+            session = next(iter(query.get("session_id", []) + query.get("sessionId", [])), "")
+    return session, event_objects(events)
 
 
 def _hints(exchange: Exchange, meta: JsonObject) -> tuple[SessionHint, ...]:
@@ -133,31 +185,7 @@ def _hints(exchange: Exchange, meta: JsonObject) -> tuple[SessionHint, ...]:
         weak = hints[len(strong) :]
         hints = [*strong, *trace_hint(as_text(meta.get("traceparent"))), *weak]
     if "client:mcp-session-id" not in sources and exchange.response is not None:
-        session = header(exchange.response.headers, "mcp-session-id")
+        session = header(exchange.response.headers, "mcp-session-id") or _session(exchange)
         if session:
             hints.append(SessionHint("client:mcp-session-id", session))
     return tuple(hints)
-
-
-def _answer(exchange: Exchange, request_id: JsonValue | None) -> tuple[JsonValue, str | None]:
-    """Return result and error of the JSON-RPC request with this id."""
-    response = exchange.response
-    if response is None:
-        return None, f"no response: {exchange.outcome.value}"
-    try:
-        data = response_bytes(exchange)
-        if response.status >= 400:
-            return None, error_text(data, response.status)
-        if is_event_stream(exchange):
-            answers = stream_objects(data)
-        else:
-            value = parse_json(data, "response")
-            answers = objects(value) if isinstance(value, list) else [as_object(value)]
-    except UnreadableError as error:
-        return None, f"unreadable {error.args[0]}"
-    for answer in answers:
-        if answer.get("id") == request_id and ("result" in answer or "error" in answer):
-            if answer.get("error"):
-                return None, (error_of(answer) or "error")[:_ERROR_LIMIT]
-            return answer.get("result"), None
-    return None, f"no answer: {exchange.outcome.value}"

@@ -134,7 +134,7 @@ def test_a_damaged_binary_stream_is_quarantined_with_its_reason(data: st.DataObj
 
 def test_every_dialect_has_a_golden_file() -> None:
     found = {call.dialect for name in SCENARIOS for call in read(name)}
-    assert {dialect.name for dialect in DIALECTS} <= found | {"mcp"}
+    assert {dialect.name for dialect in DIALECTS} <= found
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)

@@ -6,11 +6,14 @@ from machine to machine, and the calls that they are read as now: look at the di
 you commit it.
 """
 
+import asyncio
 import base64
 import json
 import sys
 import tempfile
 import warnings
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from tests.trajectory.dialects.golden.replay import FOLDER, call_json
 from tests.wire.conversations import CONVERSATIONS, conversing
 from tests.wire.drivers import BOTO_DRIVERS, HTTPX_DRIVERS, ROUTES, Wire
 from tests.wire.script import provider
+from tests.wire.tools import over_sse, streamable, tool_servers
 from trajectory.dialects import read_calls
 from trajectory.exchange import Exchange
 
@@ -45,6 +49,7 @@ _KEPT = ("x-stainless-retry-count",)
 
 def record(exchange: Exchange) -> dict[str, Any]:
     """Return one exchange and its calls as JSON."""
+    exchange = replace(exchange, upstream="http://upstream:1")
     request, response = exchange.request, exchange.response
     return {
         "exchange": {
@@ -53,7 +58,7 @@ def record(exchange: Exchange) -> dict[str, Any]:
             "query": request.query,
             "route": exchange.route,
             "mode": exchange.mode,
-            "upstream": "http://upstream:1",
+            "upstream": exchange.upstream,
             "request_headers": _headers(request.headers),
             "request_body": _body(request.body),
             "status": response.status if response else None,
@@ -111,7 +116,31 @@ def record_conversations(wanted: set[str]) -> None:
                 save(name, found)
 
 
+def record_tools(wanted: set[str]) -> None:
+    """Record MCP over each of its HTTP transports."""
+    sessions: dict[str, tuple[str, Any]] = {
+        "mcp_json": ("json", streamable),
+        "mcp_stream": ("stream", streamable),
+        "mcp_resumed": ("stream", partial(streamable, resumed=True)),
+        "mcp_sse": ("sse", over_sse),
+    }
+    if wanted and not wanted & set(sessions):
+        return
+    with tempfile.TemporaryDirectory() as home, tool_servers() as addresses:
+        routes = [
+            {"name": f"tools-{name}", "upstream": url, "kind": "tool"}
+            for name, url in addresses.items()
+        ]
+        with Running(Path(home), {"routes": routes}) as gateway:
+            for name, (transport, session) in sessions.items():
+                if not wanted or name in wanted:
+                    asyncio.run(session(f"{gateway.url}/tools-{transport}", gateway.key))
+                    found = [r for r in gateway.records(99, seconds=2) if isinstance(r, Exchange)]
+                    save(name, found)
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     record_http(set(sys.argv[1:]))
     record_conversations(set(sys.argv[1:]))
+    record_tools(set(sys.argv[1:]))

@@ -299,10 +299,20 @@ def _request(lake: "Lake", question: Question, limits: Limits) -> dict[str, Any]
         "root": lake.location.root,
         "location": None
         if snapshot.location is None
-        else {"root": lake.location.root, "options": dict(lake.location.options)},
+        else {"root": lake.location.root, "options": _store_options(lake.location.options)},
         "evolved": sorted(snapshot.evolved),
         "limits": asdict(limits),
     }
+
+
+def _store_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return what reaches the object store: the process has no environment to find it in."""
+    found = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("AWS_", "GOOGLE_", "AZURE_"))
+    }
+    return {**found, **options}
 
 
 def _addresses(snapshot: Snapshot, root: str) -> dict[str, list[str]]:

@@ -1,22 +1,61 @@
 """``headrace sql``: ask the trajectory lake."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
+from headrace.answers import BINARY, FORMATS, chosen_format, write
 from headrace.cli.common import Running
-from headrace.render import print_rows
-from trajectory.errors import ConfigurationError, HeadraceError, WorkError
+from headrace.render import note, print_rows
+from trajectory.errors import ConfigurationError
 
-_MOST_ROWS = 1_000_000
-FORMATS = ("table", "json", "jsonl", "csv", "parquet", "arrow")
+if TYPE_CHECKING:
+    import subprocess
+
+    from lakehouse.sandbox import Answer
+    from lakehouse.snapshot import AsOf
+
+_SCREEN_ROWS = 10_000
+_ALL_ROWS = 1 << 40
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     app.command(name="sql")(sql)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How questions are asked: of which lake, as of when, with which limits."""
+
+    running: Running
+    seconds: float
+    memory_mib: int
+    as_of: "AsOf | None"
+
+    @contextmanager
+    def answer(
+        self, query: str, *, rows: int, process: "subprocess.Popen[bytes] | None" = None
+    ) -> "Iterator[Answer]":
+        """Ask in a process that can read the lake's tables and nothing else.
+
+        Raises:
+            ConfigurationError: the SQL is wrong, or is more than a question.
+            WorkError: it took too long, or too much memory.
+        """
+        from lakehouse.sandbox import Limits, Question, open_untrusted
+
+        limits = Limits(self.seconds, self.memory_mib, rows, result_mib=1 << 30)
+        question = Question(query, as_of=self.as_of)
+        lake = self.running.lake
+        with open_untrusted(lake, question, limits=limits, process=process) as answer:
+            yield answer
 
 
 def sql(
@@ -25,131 +64,116 @@ def sql(
         str | None, typer.Argument(help="SQL; without it, an interactive prompt.")
     ] = None,
     output_format: Annotated[
-        str, typer.Option("--format", "-f", help=f"One of: {', '.join(FORMATS)}.")
-    ] = "table",
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help=f"One of: {', '.join(FORMATS)}. Without it, what the output's suffix says.",
+            show_default="table",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="File for the result; else standard output."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            help="An earlier state: 2026-11-20T12:00, or versions of tables, steps=12,messages=9."
+        ),
+    ] = None,
     seconds: Annotated[
         float, typer.Option("--timeout", min=1, help="Seconds after which the query is ended.")
     ] = 60,
+    memory_mib: Annotated[
+        int, typer.Option("--memory", min=64, help="MiB of memory that the query may use.")
+    ] = 2048,
 ) -> None:
     """Run SQL over the lake's views and tables.
 
     Try: headrace sql "select * from success_by_model" · headrace sql "show tables"
     """
-    chosen = "json" if as_json else output_format
-    if chosen not in FORMATS:
-        raise ConfigurationError(f"unknown format {chosen!r}. Valid: {', '.join(FORMATS)}.")
-    running = Running.of(context)
-    if query is None:
-        _interactive(running, seconds)
+    suffix = None if output is None else output.suffix
+    chosen = chosen_format("json" if as_json else output_format, suffix)
+    asking = Asking(Running.of(context), seconds, memory_mib, moment_or_versions(as_of))
+    if query is None and sys.stdin.isatty():
+        from headrace.prompt import Prompt
+
+        Prompt(asking, chosen).run()
         return
-    _write(running, query, chosen, output, seconds)
+    text = sys.stdin.read() if query is None else query
+    if text.strip():
+        show(asking, text, chosen, output)
 
 
-def ask(running: Running, query: str, *, seconds: float) -> Any:
-    """Return the rows of one SELECT, run in a process that can read the lake's tables and nothing else.
+def show(
+    asking: Asking,
+    query: str,
+    chosen: str,
+    output: Path | None = None,
+    *,
+    process: "subprocess.Popen[bytes] | None" = None,
+) -> int:
+    """Ask and print or write the rows; return how many."""
+    if chosen == "table":
+        with asking.answer(query, rows=_SCREEN_ROWS, process=process) as answer:
+            rows = [row for batch in answer for row in batch.to_pylist()]
+        print_rows(rows, as_json=False, columns=answer.schema.names, empty="no rows")
+        if answer.truncated:
+            note(f"the first {_SCREEN_ROWS:,} rows; all of them: --output rows.parquet")
+        return len(rows)
+    if chosen in BINARY and output is None and sys.stdout.isatty():
+        raise ConfigurationError(f"{chosen} is binary: give --output FILE or a pipe.")
+    with asking.answer(query, rows=_ALL_ROWS, process=process) as answer, _target(output) as target:
+        return write(answer.schema, answer, chosen, target)
+
+
+@contextmanager
+def _target(output: Path | None) -> Iterator[BinaryIO]:
+    """Yield where bytes go; a file appears whole or not at all."""
+    if output is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    part = output.with_name(f".{output.name}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(output)
+    finally:
+        with suppress(FileNotFoundError):
+            part.unlink()
+
+
+def moment_or_versions(text: str | None) -> "AsOf | None":
+    """Return what ``--as-of`` means.
 
     Raises:
-        ConfigurationError: the SQL is wrong, or is more than a question.
-        WorkError: it took longer than ``seconds``, or there are too many rows for one answer.
+        ConfigurationError: it is neither a moment nor versions of tables.
     """
-    from lakehouse.sandbox import Limits, query_untrusted
-
-    if not running.lake.location.is_local:
-        return running.lake.query(query)
-    limits = Limits(seconds=seconds, memory_mib=2048, rows=_MOST_ROWS, result_mib=1024)
-    result = query_untrusted(running.lake, query, limits=limits)
-    if result.truncated:
-        raise WorkError(f"more than {_MOST_ROWS:,} rows: add a limit, or a condition.")
-    return result.table
-
-
-def _write(running: Running, query: str, chosen: str, output: Path | None, seconds: float) -> None:
-    result = ask(running, query, seconds=seconds)
-    if chosen in ("table", "json") and output is None:
-        print_rows(result.to_pylist(), as_json=chosen == "json", columns=result.column_names)
-        return
-    if chosen in ("table", "json"):
-        raise ConfigurationError("--output needs --format jsonl, csv, parquet or arrow.")
-    if chosen in ("parquet", "arrow") and output is None and sys.stdout.isatty():
-        raise ConfigurationError(f"{chosen} is binary: give --output FILE or a pipe.")
-    target = output.open("wb") if output else sys.stdout.buffer
-    try:
-        _encode(result, chosen, target)
-    finally:
-        if output:
-            target.close()
-
-
-def _encode(result: Any, chosen: str, target: Any) -> None:
-    import polars as pl
-
-    frame = pl.from_arrow(result)
-    if not isinstance(frame, pl.DataFrame):
-        raise TypeError("a query result is a table")
-    if chosen == "csv":
-        nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
-        frame.with_columns(pl.col(nested).map_elements(str, return_dtype=pl.String)).write_csv(
-            target
+    if text is None:
+        return None
+    if "=" not in text:
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(text)
+            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(name.strip() and number.strip().isdecimal() for name, _, number in pairs):
+        raise ConfigurationError(
+            f"--as-of {text!r} is neither a moment (2026-11-20T12:00, UTC unless said) nor versions "
+            "of tables (steps=12,messages=9)"
         )
-    elif chosen == "jsonl":
-        frame.write_ndjson(target)
-    elif chosen == "parquet":
-        frame.write_parquet(target)
-    else:
-        frame.write_ipc(target)
+    versions = {name.strip(): int(number) for name, _, number in pairs}
+    _refuse_unknown(versions)
+    return versions
 
 
-def _interactive(running: Running, seconds: float) -> None:
-    if not sys.stdin.isatty():
-        query = sys.stdin.read()
-        if query.strip():
-            _write(running, query, "table", None, seconds)
-        return
-    import readline
+def _refuse_unknown(versions: dict[str, int]) -> None:
+    from lakehouse.schema import TABLES
 
-    history = running.home.root / "sql_history"
-    if history.exists():
-        readline.read_history_file(history)
-    print_hint = (
-        "SQL over the lake; `show tables` lists what there is, end with ; and Ctrl-D leaves."
-    )
-    typer.echo(print_hint, err=True)
-    words = _words(running)
-    readline.set_completer(lambda text, state: _completion(words, text, state))
-    readline.parse_and_bind("tab: complete")
-    lines: list[str] = []
-    while True:
-        try:
-            lines.append(input("headrace> " if not lines else "     ...> "))
-        except EOFError:
-            break
-        except KeyboardInterrupt:
-            lines.clear()
-            typer.echo("", err=True)
-            continue
-        if not lines[-1].rstrip().endswith(";"):
-            continue
-        query, lines = "\n".join(lines).rstrip().rstrip(";"), []
-        try:
-            _write(running, query, "table", None, seconds)
-        except HeadraceError as error:
-            typer.echo(str(error), err=True)
-    readline.set_history_length(1000)
-    readline.write_history_file(history)
-    history.chmod(0o600)
-
-
-def _words(running: Running) -> list[str]:
-    result = running.lake.query("select table_name, column_name from information_schema.columns")
-    names = {str(row[key]) for row in result.to_pylist() for key in ("table_name", "column_name")}
-    return sorted(names | {"select", "from", "where", "group by", "order by", "limit", "join"})
-
-
-def _completion(words: list[str], text: str, state: int) -> str | None:
-    matches = [word for word in words if word.startswith(text.lower())]
-    return matches[state] if state < len(matches) else None
+    unknown: Any = sorted(set(versions) - set(TABLES))
+    if unknown:
+        raise ConfigurationError(
+            f"--as-of: no table {unknown[0]!r}; tables: {', '.join(sorted(TABLES))}"
+        )

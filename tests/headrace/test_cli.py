@@ -226,3 +226,18 @@ def test_doctor_finds_a_master_key_that_others_can_read(
     findings = json.loads(printed(capsys, "doctor", "--json", code=1))
     failed = [finding for finding in findings if finding["status"] == "failure"]
     assert any("chmod 600" in finding["detail"] for finding in failed)
+
+
+def test_sql_of_an_earlier_state(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    from lakehouse.lake import Lake
+    from tests.lakehouse import make
+
+    lake = Lake.open(str(home / "lake"))
+    before = lake.versions()["steps"]
+    lake.append(make.batch("t1"), app_id="a", version=0)
+    query = "select count(*) as n from steps"
+    for moment, count in (("2020-01-01", 0), (f"steps={before}", 0), ("2100-01-01", 2)):
+        answer = printed(capsys, "sql", query, "--json", "--as-of", moment)
+        assert json.loads(answer) == [{"n": count}]
+    assert "neither a moment" in complaint(capsys, "sql", query, "--as-of", "soon", code=2)
+    assert "no table 'x'" in complaint(capsys, "sql", query, "--as-of", "x=1", code=2)

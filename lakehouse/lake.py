@@ -37,6 +37,7 @@ from lakehouse import conversations
 from lakehouse.commits import append, commit_once, done_version, refresh
 from lakehouse.consents import LakeConsents
 from lakehouse.conversations import StepConversation
+from lakehouse.deadline import NotListeningError
 from lakehouse.intents import Intent, Intents, intents_of
 from lakehouse.known import LakeKnownContent
 from lakehouse.lease import hold
@@ -183,30 +184,44 @@ class Lake:
         *,
         parameters: Sequence[Any] | Mapping[str, Any] | None = None,
         as_of: AsOf | None = None,
+        seconds: float | None = None,
     ) -> pa.Table:
         """Return the rows of one SQL statement over tables and views (trusted SQL only).
+
+        ``polars.from_arrow`` and ``.to_pandas()`` turn them into frames.
 
         Args:
             sql: DuckDB SQL.
             parameters: values for ``?`` or ``$name``.
             as_of: an earlier moment, or table versions from :meth:`versions`.
+            seconds: how long it may take; None is without end.
 
         Raises:
             QueryError: the SQL is wrong.
+            QueryTimeoutError: it took longer than ``seconds``.
             RetryableError: files went away while reading, or memory ran out.
         """
         if as_of is not None:
             past = Session(self._files.at(as_of))
             try:
-                return past.query(sql, parameters)
-            finally:
+                rows = past.query(sql, parameters, seconds=seconds)
+            except NotListeningError:  # in use for ever: closing it would wait as long
+                raise
+            except BaseException:
                 past.close()
+                raise
+            past.close()
+            return rows
         with self._reading:
             if self._session is None:
                 self._session = Session(self._files.now())
             else:
                 self._session.bind(self._files.now())
-            return self._session.query(sql, parameters)
+            try:
+                return self._session.query(sql, parameters, seconds=seconds)
+            except NotListeningError:
+                self._session = None
+                raise
 
     def conversation(self, trajectory_id: str) -> tuple[StepConversation, ...]:
         """Return what each step of a trajectory saw and answered, in order."""

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from lakehouse.deadline import QueryTimeoutError
 from lakehouse.parameters import to_json
 from lakehouse.snapshot import AsOf
 from lakehouse.sql import QueryError, Snapshot
@@ -59,10 +60,6 @@ class SandboxResult:
     table: pa.Table
     truncated: bool
     """True when the limit of rows cut the result."""
-
-
-class QueryTimeoutError(WorkError):
-    """The statement ran past its deadline and was killed."""
 
 
 class QueryCancelledError(WorkError):

@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from lakehouse.deadline import within
 from lakehouse.location import Location
 from lakehouse.schema import TABLES, TableSpec
 from lakehouse.views import VIEWS
@@ -111,16 +112,26 @@ class Session:
             self._connection.execute(f"COMMENT ON VIEW {view.name} IS {literal(view.comment)}")
 
     def query(
-        self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None
+        self,
+        sql: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        seconds: float | None = None,
     ) -> pa.Table:
         """Run one statement and return its rows.
 
         Raises:
             QueryError: the SQL is wrong.
+            QueryTimeoutError: it took longer than ``seconds``; after a ``NotListeningError`` this
+                session must not be used again.
             RetryableError: files went away while reading (compaction and vacuum), or memory ran out.
         """
         with explained():
-            return rows_of(self._connection, sql, parameters)
+            return within(
+                seconds,
+                lambda: rows_of(self._connection, sql, parameters),
+                self._connection.interrupt,
+            )
 
     @property
     def connection(self) -> Any:

@@ -22,9 +22,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehouse.deadline import QueryTimeoutError
 from lakehouse.door.flight import Tls
 from lakehouse.door.service import Asked, Reader, SqlDoor
-from lakehouse.sandbox import QueryTimeoutError
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
 
 ARROW = "application/vnd.apache.arrow.stream"

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from lakehouse.deadline import QueryTimeoutError
 from lakehouse.door.catalog import CatalogTable, catalog_of
 from lakehouse.sandbox import (
     Answer,
     Limits,
     QueryCancelledError,
-    QueryTimeoutError,
     Question,
     open_untrusted,
 )

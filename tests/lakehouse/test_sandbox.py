@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from governance.records import GovernedBatch
+from lakehouse.deadline import QueryTimeoutError
 from lakehouse.lake import Lake
 from lakehouse.sandbox import (
     Limits,
     QueryCancelledError,
-    QueryTimeoutError,
     Question,
     open_untrusted,
     query_untrusted,

@@ -3,7 +3,6 @@
 import fcntl
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,9 +24,9 @@ from headrace.master_key import Secrets
 from headrace.pipeline import BatchReport, Pipeline
 from headrace.settings import Settings
 from headrace.subject_keys import subject_keys_of
+from headrace.upkeep import BackgroundUpkeep
 from headrace.witness import Witness
 from lakehouse.lake import Lake
-from lakehouse.maintenance import maintain
 from trajectory.errors import ConfigurationError, RetryableError
 
 type Report = Callable[[str], None]
@@ -198,8 +197,10 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ask_to_stop)
     failures = 0
-    maintained = time.monotonic()
+    upkeep = BackgroundUpkeep(Home(settings.home), settings.govern.maintenance_seconds, report)
     while not stop.is_set():
+        if upkeep.look():
+            pipeline.tidy()
         try:
             batch = pipeline.run_batch()
         except RetryableError as error:
@@ -211,7 +212,4 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
         failures = 0
         if batch is None or batch.records < settings.govern.batch_records // 2:
             stop.wait(settings.govern.interval_seconds)
-        if time.monotonic() - maintained > settings.govern.maintenance_seconds:
-            maintain(pipeline.lake)
-            pipeline.tidy()
-            maintained = time.monotonic()
+    upkeep.stop()

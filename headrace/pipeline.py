@@ -73,11 +73,15 @@ class Pipeline:
         calls, feedback = read_records(batch.records)
         assembly = assembler.assemble(calls, feedback)
         harvested = replace(assembly, feedback=(*assembly.feedback, *harvest(assembly)))
-        governed = self._governor().judge(harvested)
-        if self._witness is not None:
-            exchanges = (record for record in batch.records if isinstance(record, Exchange))
-            self._witness.before(exchanges, governed)
-        self.lake.append(governed, app_id=self._checkpoint.application, version=number)
+        governor = self._governor()
+        # One lease from "is it stored already?" to the commit: an erasure in between would take
+        # away the messages that these steps are going to name.
+        with self.lake.lease():
+            governed = governor.judge(harvested)
+            if self._witness is not None:
+                exchanges = (record for record in batch.records if isinstance(record, Exchange))
+                self._witness.before(exchanges, governed)
+            self.lake.append(governed, app_id=self._checkpoint.application, version=number)
         self._finish(
             Checkpoint(self._checkpoint.application, number, cursor, assembler.state.to_json())
         )

@@ -80,7 +80,7 @@ class Supervisor:
 
     def _start(self, program: Program) -> None:
         program.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _open_log(program.log) as log:
+        with open_log(program.log) as log:
             self._processes[program.name] = subprocess.Popen(
                 headrace_command(program.arguments),
                 stdin=subprocess.DEVNULL,
@@ -134,6 +134,7 @@ def _last_words(log: Path) -> str:
     return lines[-1].removeprefix("headrace: ") if lines else f"refused to start; see {log}"
 
 
-def _open_log(path: Path) -> IO[bytes]:
+def open_log(path: Path) -> IO[bytes]:
+    """Open a log for appending, readable by the owner alone."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     return os.fdopen(descriptor, "ab")

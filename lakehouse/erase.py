@@ -91,13 +91,24 @@ def expire(
     *,
     now: datetime | None = None,
     dry_run: bool = False,
+    purge: bool = True,
     progress: Progress | None = None,
 ) -> RemovalReport:
-    """Remove every trajectory of which a step's retention has ended; a legal hold keeps it."""
+    """Remove every trajectory of which a step's retention has ended; a legal hold keeps it.
+
+    Args:
+        lake: the lake.
+        now: the moment to judge by.
+        dry_run: only report.
+        purge: take the files off the disk at once; False leaves them to the vacuum's horizon, as
+            is needed beside writers that no lease holds off (object stores).
+        progress: called with trajectories done and in all.
+    """
     with lake.lease(alone=not dry_run):
         lake.recover()
         going, held = _expired(lake, now or datetime.now(UTC))
-        return _remove(lake, going, f"expiry-{uuid4().hex}", held, dry_run, progress)
+        removal_id = f"expiry-{uuid4().hex}"
+        return _remove(lake, going, removal_id, held, dry_run, progress, purge=purge)
 
 
 def _expired(lake: "Lake", moment: datetime) -> tuple[dict[str, list[str]], int]:
@@ -106,13 +117,15 @@ def _expired(lake: "Lake", moment: datetime) -> tuple[dict[str, list[str]], int]
         """
         WITH latest AS (
             SELECT * FROM governance
+            WHERE (tenant_id, trajectory_id) IN
+                (SELECT (tenant_id, trajectory_id) FROM governance WHERE expires_at <= $now)
             QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1
         )
         SELECT tenant_id, trajectory_id, bool_or(legal_hold) AS held FROM latest
-        GROUP BY ALL HAVING min(expires_at) <= ?
+        GROUP BY ALL HAVING min(expires_at) <= $now
         ORDER BY tenant_id, trajectory_id
         """,
-        parameters=[moment],
+        parameters={"now": moment},
     ).to_pylist()
     going: dict[str, list[str]] = {}
     for row in found:
@@ -183,6 +196,8 @@ def _remove(
     held: int,
     dry_run: bool,
     progress: Progress | None,
+    *,
+    purge: bool = True,
 ) -> RemovalReport:
     reach = reach_of(lake, [name for names in going.values() for name in names])
     rows: dict[str, int] = {}
@@ -192,7 +207,8 @@ def _remove(
         for tenant, names in going.items():
             counted = remove_trajectories(lake, tenant, names, reason=removal_id, progress=progress)
             rows = {name: rows.get(name, 0) + count for name, count in counted.items()}
-        files = purge_history(lake, [name for name, count in rows.items() if count])
+        if purge:
+            files = purge_history(lake, [name for name, count in rows.items() if count])
     return RemovalReport(removal_id, reach, rows, files, dry_run, held)
 
 

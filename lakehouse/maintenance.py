@@ -46,6 +46,7 @@ def maintain(
     *,
     vacuum_hours: float = 168,
     small_files: int = 16,
+    everything: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Upkeep, ...]:
     """Do everything that is due: compact, checkpoint, clean the log, vacuum.
@@ -54,6 +55,7 @@ def maintain(
         lake: the lake.
         vacuum_hours: how long files that left a table stay readable for time travel.
         small_files: how many small files a partition must have to be compacted.
+        everything: also look for files that the log never knew, where that is slow.
         progress: called with tables done and tables in all.
     """
     done = []
@@ -62,7 +64,7 @@ def maintain(
             progress(number, len(TABLES))
         report = compact_table(lake, name, small_files=small_files)
         checkpoint(lake, name)
-        removed = vacuum_table(lake, name, hours=vacuum_hours)
+        removed = vacuum_table(lake, name, hours=vacuum_hours, everything=everything)
         done.append(replace(report, vacuumed=len(removed)))
     return tuple(done)
 

@@ -48,6 +48,27 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
 
 
 @app.command()
+def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Do what is due: retention sweep, compaction, checkpoints, log clean-up, vacuum.
+
+    The governing process runs it by itself, every `govern.maintenance_seconds`.
+    """
+    from headrace.upkeep import keep_up
+
+    running = Running.of(context)
+    settings, home = running.settings.lake, running.home.create()
+    with progress("maintaining", quiet=as_json) as advance:
+        done = keep_up(running.lake, settings, home, running.audit, progress=advance)
+    if as_json:
+        print_json(jsonable(done))
+        return
+    changed = [table for table in done.tables if table.partitions or table.vacuumed]
+    print_rows([jsonable(table) for table in changed], as_json=False, empty="nothing was due")
+    if done.sweep is not None:
+        print_fields({"expired trajectories": len(done.sweep.reach.trajectories)}, as_json=False)
+
+
+@app.command()
 def compact(context: typer.Context, as_json: JsonOption = False) -> None:
     """Join small files, sorted by trajectory and step; safe beside writers."""
     from lakehouse.maintenance import compact as compact_tables

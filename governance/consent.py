@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from governance.policy.consent import TRAINING, ConsentSpec, Grant, Purpose
 from governance.policy.selector import Facts
@@ -36,6 +36,15 @@ class ConsentLookup(Protocol):
 
     def refresh(self) -> None:
         """Learn what was recorded meanwhile; governance asks for it before each batch."""
+        ...
+
+
+@runtime_checkable
+class AsksEndUsers(Protocol):
+    """A registry that has to be told of an end user before it can answer."""
+
+    def ask(self, tenant_id: str, end_user: str, subject: str) -> None:
+        """Learn what an end user agreed to; raises when that cannot be learned."""
         ...
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from governance.admission import admit
 from governance.batch import BatchRows
-from governance.consent import ConsentLookup
+from governance.consent import AsksEndUsers, ConsentLookup
 from governance.data_classes import data_classes
 from governance.feedback import FeedbackJudge
 from governance.judged import Judged, found_in
@@ -148,7 +148,11 @@ class Governor:
     def _end_user(self, call: Call) -> str | None:
         if not call.end_user:
             return None
-        return subject_id(self._pseudonym_key, call.exchange.client.tenant_id, call.end_user)
+        tenant = call.exchange.client.tenant_id
+        subject = subject_id(self._pseudonym_key, tenant, call.end_user)
+        if isinstance(self._consents, AsksEndUsers):
+            self._consents.ask(tenant, call.end_user, subject)
+        return subject
 
     def _redact(self, admitted: Sequence[Judged], rows: BatchRows) -> list[Judged]:
         """Return the calls with every string redacted, in their order."""

@@ -10,6 +10,7 @@ from threading import Event
 from types import FrameType
 
 from governance.audit import AuditLog
+from governance.consent import ConsentLookup
 from governance.engine import Governor
 from governance.policy import PolicyBundle, load_bundle
 from governance.redact import build_redactor
@@ -51,10 +52,12 @@ class GovernorSource:
         report: Report,
         *,
         subject_keys: SubjectKeys,
+        consents: ConsentLookup | None = None,
         engine: Engine | None = None,
     ) -> None:
         self._path = bundle
         self._subject_keys = subject_keys
+        self._consents = consents or lake.consents()
         self._engine = engine
         self._audit = audit
         self._lake = lake
@@ -93,7 +96,7 @@ class GovernorSource:
             message_key=self._secrets.derive(b"message"),
             pseudonym_key=pseudonym_key,
             known=self._lake.known_content(),
-            consents=self._lake.consents(),
+            consents=self._consents,
             spread=self._spread(bundle),
         )
 
@@ -170,6 +173,7 @@ def build_pipeline(
             audit,
             report,
             subject_keys=subject_keys_of(home, secrets),
+            consents=_consents(lake, settings),
             engine=engine,
         ),
         checkpoints=CheckpointStore(home.state),
@@ -179,6 +183,15 @@ def build_pipeline(
             held_content(home, secrets), audit, keep_days=settings.govern.quarantine_days
         ),
     )
+
+
+def _consents(lake: Lake, settings: Settings) -> ConsentLookup:
+    """Return the registry, with a consent service beside it where the settings name one."""
+    if not settings.consent.url:
+        return lake.consents()
+    from headrace.consent_service import ServiceConsents
+
+    return ServiceConsents(lake.consents(), settings.consent)
 
 
 def govern_once(pipeline: Pipeline) -> Iterator[BatchReport]:

@@ -46,6 +46,19 @@ class PolicySettings(_Section):
     """Users of this machine who may open sealed values (``headrace reveal``); nobody by default."""
 
 
+class ConsentSettings(_Section):
+    """A consent service of your own, asked about end users."""
+
+    url: str = ""
+    """Asked with POST ``{"tenant": …, "end_user": …}``; answers ``{"purposes": […]}``. Empty: none."""
+    token_env: str = ""
+    """Environment variable with the bearer token for it."""
+    timeout_seconds: float = Field(default=2.0, gt=0, le=30)
+    """Without an answer by then the call is held back."""
+    cache_seconds: float = Field(default=300.0, ge=0)
+    """How long an answer counts."""
+
+
 class GovernSettings(_Section):
     """How the governing process works."""
 
@@ -122,6 +135,7 @@ class Settings(_Section):
     gateway: GatewayConfig = GatewayConfig()
     lake: LakeSettings = LakeSettings()
     policy: PolicySettings = PolicySettings()
+    consent: ConsentSettings = ConsentSettings()
     govern: GovernSettings = GovernSettings()
     engine: EngineSettings = EngineSettings()
     door: DoorSettings = DoorSettings()

@@ -408,6 +408,14 @@ def _record_stale(source: LearningSource, manifest: SubstrateManifest, items: in
         source.append_rows("substrates", [row])
 
 
+def mark_stale(source: LearningSource, manifest: SubstrateManifest) -> bool:
+    """Write down that a substrate is stale, if it is; return whether it is."""
+    stale = stale_items(source, manifest)
+    if stale:
+        _record_stale(source, manifest, len(stale))
+    return bool(stale)
+
+
 def require_fresh(source: LearningSource, manifest: SubstrateManifest) -> None:
     """Refuse a substrate of which anything may no longer be learned from.
 

@@ -1,15 +1,16 @@
 """``headrace consent``: the registry of grants and withdrawals, per person and purpose."""
 
-import getpass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from governance.consent import EVERY_SUBJECT
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption, Running, user_name
 from headrace.render import jsonable, print_fields, print_rows
 from proxy.identity import PURPOSES
+from trajectory.canonical import bytes_hash
 from trajectory.errors import ConfigurationError
 
 app = typer.Typer(
@@ -59,6 +60,58 @@ def withdraw(
     )
 
 
+@app.command("import")
+def import_file(
+    context: typer.Context,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV or Parquet: subject, purpose, granted [, recorded_at, reference]."
+        ),
+    ],
+    tenant: TenantOption,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check and count.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Record many grants and withdrawals; all of a file or nothing of it."""
+    from headrace.consent_import import read_consents
+
+    running = Running.of(context)
+    now = datetime.now(UTC)
+    said = read_consents(file, now=now)
+    rows = [
+        {
+            "tenant_id": tenant,
+            "subject": pseudonym_of(running, tenant, row.subject),
+            "purpose": row.purpose,
+            "granted": row.granted,
+            "source": "import",
+            "recorded_at": row.recorded_at,
+            "reference": row.reference,
+        }
+        for row in said
+    ]
+    counts = {
+        "subjects": len({row["subject"] for row in rows}),
+        "granted": sum(row.granted for row in said),
+        "withdrawn": sum(not row.granted for row in said),
+    }
+    stale: list[str] = []
+    if not dry_run and rows:
+        running.audit.append(
+            actor=user_name(),
+            action="consent.imported",
+            subject=bytes_hash(file.read_bytes()),
+            detail={"tenant": tenant, **counts},
+        )
+        running.lake.append_rows("consents", rows)
+        stale = mark_stale_substrates(running) if counts["withdrawn"] else []
+    print_fields(
+        {**counts, "dry_run": dry_run, "substrates now stale": ", ".join(stale) or "none"},
+        as_json=as_json,
+    )
+
+
 @app.command()
 def show(
     context: typer.Context,
@@ -82,6 +135,18 @@ def pseudonym_of(running: Running, tenant: str, subject: str) -> str:
     return subject_id(running.secrets.derive(b"pseudonym"), tenant, subject)
 
 
+def mark_stale_substrates(running: Running) -> list[str]:
+    """Mark the substrates that hold what may no longer be used; return their names."""
+    from headrace.cli.substrate import running_manifests
+    from train.substrate import mark_stale
+
+    return [
+        f"{manifest.name}@{manifest.version}"
+        for manifest in running_manifests(running)
+        if mark_stale(running.lake, manifest)
+    ]
+
+
 def _record(
     running: Running,
     subject: str,
@@ -99,7 +164,7 @@ def _record(
     pseudonym = pseudonym_of(running, tenant, subject)
     now = datetime.now(UTC)
     running.audit.append(
-        actor=getpass.getuser(),
+        actor=user_name(),
         action="consent.granted" if granted else "consent.withdrawn",
         subject=pseudonym,
         detail={"tenant": tenant, "purposes": list(purposes), "reference": reference},
@@ -119,12 +184,12 @@ def _record(
             for name in purposes
         ],
     )
-    print_fields(
-        {
-            "subject": pseudonym,
-            "tenant": tenant,
-            "purposes": ", ".join(purposes),
-            "granted": granted,
-        },
-        as_json=as_json,
-    )
+    fields: dict[str, object] = {
+        "subject": pseudonym,
+        "tenant": tenant,
+        "purposes": ", ".join(purposes),
+        "granted": granted,
+    }
+    if not granted:
+        fields["substrates now stale"] = ", ".join(mark_stale_substrates(running)) or "none"
+    print_fields(fields, as_json=as_json)

@@ -1,0 +1,157 @@
+"""Consent from files and from a company's own service."""
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from governance.consent import EVERY_SUBJECT, AsksEndUsers, ConsentEntry, MemoryConsents
+from headrace.cli import run
+from headrace.consent_import import read_consents
+from headrace.consent_service import ConsentServiceError, ServiceConsents
+from headrace.settings import ConsentSettings
+from trajectory.errors import ConfigurationError
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+CSV = "subject,purpose,granted,recorded_at,reference\njo@corp-mail.com,all,yes,2026-01-01,DPA-1\nmia@corp-mail.com,train_sft,no,,\n"
+
+
+def test_csv_and_parquet_say_the_same(tmp_path: Path) -> None:
+    table = tmp_path / "consents.csv"
+    table.write_text(CSV)
+    rows = read_consents(table, now=NOW)
+    assert len(rows) == 7
+    assert rows[0].recorded_at == datetime(2026, 1, 1, tzinfo=UTC)
+    assert (rows[-1].granted, rows[-1].recorded_at) == (False, NOW)
+    names = ("subject", "purpose", "granted", "recorded_at", "reference")
+    columns = {name: [getattr(row, name) for row in rows] for name in names}
+    pq.write_table(pa.table(columns), tmp_path / "consents.parquet")
+    assert read_consents(tmp_path / "consents.parquet", now=NOW) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("subject,purpose\na,eval\n", "no column 'granted'"),
+        ("subject,purpose,granted,colour\na,eval,yes,red\n", "unknown column 'colour'"),
+        ("subject,purpose,granted\na@b.io,sell,yes\n", ":2: unknown purpose"),
+        ("subject,purpose,granted\na@b.io,eval,maybe\n", ":2: granted must be"),
+        ("subject,purpose,granted\n,eval,yes\n", ":2: subject is empty"),
+        ("subject,purpose,granted,recorded_at\na@b.io,eval,yes,2027-01-01\n", "future"),
+        ("subject,purpose,granted,recorded_at\na@b.io,eval,yes,soon\n", "ISO 8601"),
+    ],
+)
+def test_wrong_lines_are_named_without_the_person(tmp_path: Path, text: str, says: str) -> None:
+    table = tmp_path / "c.csv"
+    table.write_text(text)
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        read_consents(table, now=NOW)
+    assert "a@b.io" not in str(caught.value)
+
+
+def test_an_import_is_audited_and_pseudonymised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    table = tmp_path / "consents.csv"
+    table.write_text(CSV)
+    for extra, rows in (["--dry-run"], 0), ([], 6):
+        assert run(["consent", "import", str(table), "--tenant", "acme", "--json", *extra]) == 0
+        assert json.loads(capsys.readouterr().out)["withdrawn"] == 1
+        assert run(["consent", "show", "jo@corp-mail.com", "--tenant", "acme", "--json"]) == 0
+        assert len(json.loads(capsys.readouterr().out)) == rows
+    assert run(["audit", "list", "--json"]) == 0
+    entries = capsys.readouterr().out
+    assert "consent.imported" in entries
+    assert "corp-mail" not in entries
+
+
+class Service(HTTPServer):
+    """Answers what each end user agreed to, and counts the questions."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[dict[str, str]] = []
+        self.broken = False
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One question."""
+
+    server: Service
+
+    def do_POST(self) -> None:
+        said = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.asked.append(said | {"token": self.headers.get("authorization", "")})
+        body = b"{}" if self.server.broken else json.dumps({"purposes": ["eval"]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_the_service_is_asked_once_and_its_answer_counts(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONSENT_TOKEN", "s3cret")
+    now = [0.0]
+    withdrawn = ConsentEntry("acme", "subject_2", "eval", granted=False, recorded_at=NOW)
+    consents = ServiceConsents(
+        MemoryConsents([withdrawn]),
+        ConsentSettings(url=f"http://127.0.0.1:{service.server_port}/", token_env="CONSENT_TOKEN"),
+        clock=lambda: now[0],
+    )
+    assert isinstance(consents, AsksEndUsers)
+    for _ in range(3):
+        consents.ask("acme", "jo", "subject_1")
+    assert service.asked == [{"tenant": "acme", "end_user": "jo", "token": "Bearer s3cret"}]
+    said = {e.purpose: e.granted for e in consents.entries("acme", ["subject_1", EVERY_SUBJECT])}
+    assert said["eval"] is True
+    assert said["train_sft"] is False
+    now[0] = 301
+    consents.ask("acme", "jo", "subject_1")
+    assert len(service.asked) == 2
+    consents.ask("acme", "mia", "subject_2")
+    entries = consents.entries("acme", ["subject_2"])
+    assert [e.granted for e in entries if e.purpose == "eval"] == [False], "a withdrawal wins"
+
+
+def test_without_an_answer_the_call_is_held(service: Service) -> None:
+    service.broken = True
+    url = f"http://127.0.0.1:{service.server_port}/"
+    consents = ServiceConsents(MemoryConsents(), ConsentSettings(url=url))
+    with pytest.raises(ConsentServiceError, match="held"):
+        consents.ask("acme", "jo", "subject_1")
+    closed = ServiceConsents(MemoryConsents(), ConsentSettings(url="http://127.0.0.1:9/"))
+    with pytest.raises(ConsentServiceError):
+        closed.ask("acme", "jo", "subject_1")
+
+
+def test_people_are_not_asked_about_in_clear() -> None:
+    with pytest.raises(ConfigurationError, match="https"):
+        ServiceConsents(MemoryConsents(), ConsentSettings(url="http://consent.example/"))
+    with pytest.raises(ConfigurationError, match="NO_SUCH_TOKEN"):
+        ServiceConsents(
+            MemoryConsents(),
+            ConsentSettings(url="https://consent.example/", token_env="NO_SUCH_TOKEN"),
+        )

@@ -191,9 +191,3 @@ def test_our_own_trajectory_survives_the_way_out_and_in() -> None:
     again = import_document(document)
     assert again.steps[0].output == own_trajectory().steps[0].output
     assert again.steps[2].signals == own_trajectory().steps[2].signals
-
-
-def test_harbor_accepts_our_documents() -> None:
-    models = pytest.importorskip("harbor.models.trajectories.trajectory")
-    for document in (DOCUMENT, export_document(own_trajectory())):
-        models.Trajectory.model_validate(document)

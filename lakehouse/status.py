@@ -1,6 +1,6 @@
 """What a person wants to know of a lake: rows, bytes, files, freshness, growth, what expires when."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,8 +28,12 @@ class TableStatus:
     log_files: int
     """Commits and checkpoints in the log; many of them make opening slow."""
     removed_files: int
-    """Files that left the table and wait for the vacuum."""
-    removed_bytes: int
+    """Files that left the table and are still on the disk, for readers and for time travel."""
+    removed_bytes: int | None
+    """None where it is not known (object stores)."""
+    vacuum_files: int
+    """Those of them that left long enough ago for the next vacuum to take."""
+    vacuum_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,10 @@ class LakeStatus:
     """Seconds since the newest exchange in the ledger began."""
     growth: tuple[DayGrowth, ...]
     """The last 14 days that have data, oldest first."""
+    vacuum_files: int
+    """Files that the next vacuum takes away."""
+    vacuum_bytes: int | None
+    """What it frees; None where it is not known (object stores)."""
     expiring: tuple[Expiry, ...]
     expired_steps: int
     """Past their expiry and not yet swept."""
@@ -73,10 +81,18 @@ class LakeStatus:
     """How far back time travel goes, per table."""
 
 
-def lake_status(lake: "Lake", *, now: datetime | None = None) -> LakeStatus:
-    """Return the state of the lake."""
+def lake_status(
+    lake: "Lake", *, now: datetime | None = None, vacuum_hours: float = 168
+) -> LakeStatus:
+    """Return the state of the lake.
+
+    Args:
+        lake: the lake.
+        now: the moment that counts as now.
+        vacuum_hours: how long files that left a table stay.
+    """
     moment = now or datetime.now(UTC)
-    tables = tuple(_table_status(lake, name) for name in TABLES)
+    tables = tuple(_table_status(lake, name, vacuum_hours) for name in TABLES)
     newest = lake.query("SELECT max(started_at) AS t FROM exchanges")["t"][0].as_py()
     held = lake.query(
         "SELECT count(*) FILTER (expires_at <= ? AND NOT legal_hold) AS expired, "
@@ -92,6 +108,8 @@ def lake_status(lake: "Lake", *, now: datetime | None = None) -> LakeStatus:
         newest_exchange_at=newest,
         freshness_s=None if newest is None else (moment - newest).total_seconds(),
         growth=_growth(lake),
+        vacuum_files=sum(table.vacuum_files for table in tables),
+        vacuum_bytes=_sum(table.vacuum_bytes for table in tables),
         expiring=_expiring(lake, moment),
         expired_steps=held["expired"],
         legal_holds=held["held"],
@@ -99,10 +117,11 @@ def lake_status(lake: "Lake", *, now: datetime | None = None) -> LakeStatus:
     )
 
 
-def _table_status(lake: "Lake", name: str) -> TableStatus:
+def _table_status(lake: "Lake", name: str, vacuum_hours: float) -> TableStatus:
     handle = lake.table(name)
     files = list_files(handle)
     removed = vacuum_table(lake, name, hours=0, dry_run=True)
+    due = vacuum_table(lake, name, hours=vacuum_hours, dry_run=True) if removed else []
     root = Path(lake.location.table(name)) if lake.location.is_local else None
     return TableStatus(
         table=name,
@@ -112,8 +131,19 @@ def _table_status(lake: "Lake", name: str) -> TableStatus:
         version=int(handle.version()),
         log_files=0 if root is None else sum(1 for _ in (root / "_delta_log").iterdir()),
         removed_files=len(removed),
-        removed_bytes=0 if root is None else sum(_size(root / path) for path in removed),
+        removed_bytes=_bytes(root, removed),
+        vacuum_files=len(due),
+        vacuum_bytes=_bytes(root, due),
     )
+
+
+def _bytes(root: Path | None, paths: Sequence[str]) -> int | None:
+    return None if root is None else sum(_size(root / path) for path in paths)
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    known = list(numbers)
+    return None if None in known else sum(number or 0 for number in known)
 
 
 def _size(path: Path) -> int:

@@ -13,38 +13,18 @@ app = typer.Typer(help="The tables: status and upkeep.", no_args_is_help=True)
 
 @app.command()
 def status(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Show rows, bytes, files, freshness and what expires when."""
+    """Show rows, bytes, files, freshness, growth per day, the next vacuum and what expires when."""
     from headrace.freshness import spool_lag
+    from headrace.lake_report import print_status
     from lakehouse.status import lake_status
 
     running = Running.of(context)
-    report = lake_status(running.lake)
+    report = lake_status(running.lake, vacuum_hours=running.settings.lake.vacuum_hours)
     lag = spool_lag(running.settings, running.home, running.secrets)
     if as_json:
         print_json({"lake": jsonable(report), "spool": jsonable(lag)})
-        return
-    print_rows(
-        [jsonable(table) for table in report.tables if table.rows or table.removed_files],
-        as_json=False,
-        title=report.root,
-        empty="no rows yet",
-    )
-    print_rows([jsonable(day) for day in report.growth], as_json=False, title="growth", empty="")
-    print_rows(
-        [jsonable(month) for month in report.expiring], as_json=False, title="expires", empty=""
-    )
-    print_fields(
-        {
-            "rows": report.rows,
-            "bytes": report.bytes,
-            "files": report.files,
-            "newest exchange": report.newest_exchange_at,
-            "waiting in the spool": f"{lag.records:,} records, {lag.bytes:,} bytes",
-            "past their expiry": f"{report.expired_steps:,} steps",
-            "legal holds": report.legal_holds,
-        },
-        as_json=False,
-    )
+    else:
+        print_status(report, lag)
 
 
 @app.command()

@@ -23,6 +23,7 @@ def sql_door(context: typer.Context) -> None:
 
     running = Running.of(context)
     home = running.home.create()
-    lake = Lake.read(running.settings.lake.path)
+    place = running.settings.lake
+    lake = Lake.read(place.path, options=place.options)
     door = open_door(running.settings, home, running.secrets, lake)
     serve(door, running.settings.door, announce=note)

@@ -25,6 +25,7 @@ from headrace.master_key import Secrets
 from headrace.pipeline import BatchReport, Pipeline
 from headrace.settings import Settings
 from headrace.subject_keys import subject_keys_of
+from headrace.tool_routes import http_tools
 from headrace.upkeep import BackgroundUpkeep
 from headrace.witness import Witness
 from lakehouse.lake import Lake
@@ -182,6 +183,7 @@ def build_pipeline(
         witness=Witness(
             held_content(home, secrets), audit, keep_days=settings.govern.quarantine_days
         ),
+        dialects=(http_tools(settings.gateway.routes),),
     )
 
 

@@ -1,5 +1,6 @@
 """One exchange's way through the house: spool → trajectory → governance → lake."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from lakehouse.lake import Lake
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.carried import read_records
+from trajectory.dialects import Dialect
 from trajectory.exchange import Exchange
 from trajectory.signals import harvest
 
@@ -50,6 +52,7 @@ class Pipeline:
         assembly_key: bytes,
         batch_records: int,
         witness: Witness | None = None,
+        dialects: Sequence[Dialect] = (),
     ) -> None:
         self._spool = spool
         self.lake = lake
@@ -58,6 +61,8 @@ class Pipeline:
         self._assembly_key = assembly_key
         self._batch_records = batch_records
         self._witness = witness
+        self._dialects = dialects
+        """What the settings add to the dialects that everybody knows: plain HTTP tools."""
         self._checkpoint = checkpoints.load()
         self._assembler: Assembler | None = None
         """Kept between batches; dropped when a batch fails, so that the saved state is read again."""
@@ -70,7 +75,7 @@ class Pipeline:
         number, cursor = self._checkpoint.batch + 1, batch.cursor.to_json()
         self._checkpoints.announce(self._checkpoint, PendingBatch(number, cursor))
         assembler, self._assembler = self._assembler or self._saved_assembler(), None
-        calls, feedback = read_records(batch.records)
+        calls, feedback = read_records(batch.records, self._dialects)
         assembly = assembler.assemble(calls, feedback)
         harvested = replace(assembly, feedback=(*assembly.feedback, *harvest(assembly)))
         governor = self._governor()

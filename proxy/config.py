@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from trajectory.errors import ConfigurationError
+from trajectory.operations import operation
 
 type Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -137,6 +138,22 @@ class UpstreamChoice(_Settings):
         return value
 
 
+class ToolOperation(_Settings):
+    """One operation of a plain HTTP tool."""
+
+    name: str = Field(min_length=1, max_length=200)
+    """The tool's name in steps."""
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"] = "GET"
+    """Its HTTP method."""
+    path: str
+    """``/orders/{order_id:integer}``: variables in braces, with a type where they are not text."""
+
+    @model_validator(mode="after")
+    def _sound_path(self) -> Self:
+        operation(self.name, self.method, self.path)
+        return self
+
+
 class Route(_Settings):
     """A path prefix of the base-URL gateway, and the upstream that it leads to."""
 
@@ -166,6 +183,10 @@ class Route(_Settings):
     without_capture: Literal["pass", "refuse"] = "pass"
     """Calls that cannot be captured (spool full, disk failing or slow): ``pass`` them, or
     ``refuse`` them in the provider's own error shape."""
+    operations: tuple[ToolOperation, ...] = ()
+    """What a plain HTTP tool can do; a call of one becomes a tool step."""
+    openapi: Path | None = None
+    """OpenAPI document (JSON or YAML) whose operations are added."""
     step_header: bool = False
     """Add ``x-headrace-step`` to responses; feedback can name it as ``step_id``."""
 
@@ -185,6 +206,12 @@ class Route(_Settings):
         if (value + "/").startswith((ENDPOINT_PREFIX, "/s/")):
             raise ValueError("the prefixes /headrace and /s belong to the gateway")
         return value
+
+    @model_validator(mode="after")
+    def _tools_only(self) -> Self:
+        if self.kind != "tool" and (self.operations or self.openapi):
+            raise ValueError("operations and openapi belong to a route with kind: tool")
+        return self
 
     @field_validator("upstream")
     @classmethod

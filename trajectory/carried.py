@@ -3,33 +3,40 @@
 from collections.abc import Iterable, Sequence
 
 from trajectory.call import Call
-from trajectory.dialects import read_calls
+from trajectory.dialects import Dialect, read_calls
 from trajectory.dialects.mcp import join_answers
 from trajectory.exchange import Exchange, Feedback, SpoolRecord
 from trajectory.imported import is_import, read_import
 from trajectory.telemetry.calls import is_export, read_export
 
 
-def read_records(records: Iterable[SpoolRecord]) -> tuple[Sequence[Call], Sequence[Feedback]]:
-    """Return the calls and the feedback in records, in their order; never raises."""
+def read_records(
+    records: Iterable[SpoolRecord], configured: Sequence[Dialect] = ()
+) -> tuple[Sequence[Call], Sequence[Feedback]]:
+    """Return the calls and the feedback in records, in their order; never raises.
+
+    ``configured`` are the dialects that an installation adds.
+    """
     calls: list[Call] = []
     feedback: list[Feedback] = []
     for record in records:
         if isinstance(record, Feedback):
             feedback.append(record)
             continue
-        found, judged = _read(record)
+        found, judged = _read(record, configured)
         calls += found
         feedback += judged
     return join_answers(calls), feedback
 
 
-def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
+def _read(
+    exchange: Exchange, configured: Sequence[Dialect]
+) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
     if is_export(exchange):
         return read_export(exchange)
     if is_import(exchange):
         return read_import(exchange)
-    return read_calls(exchange), ()
+    return read_calls(exchange, configured), ()
 
 
 __all__ = ["read_records"]

@@ -4,6 +4,7 @@
 dialect's rules, comes back as an opaque call with its problem in fixed words.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from trajectory.call import Call, CallKind
@@ -68,9 +69,13 @@ DIALECTS: tuple[Dialect, ...] = (
 """In the order in which they are asked."""
 
 
-def read_exchange(exchange: Exchange) -> Call:
-    """Read an exchange by the first dialect that knows it; never raises, whatever the bytes."""
-    dialect = next((dialect for dialect in DIALECTS if dialect.matches(exchange)), None)
+def read_exchange(exchange: Exchange, configured: Sequence[Dialect] = ()) -> Call:
+    """Read an exchange by the first dialect that knows it; never raises, whatever the bytes.
+
+    ``configured`` are dialects that an installation adds; they are asked first.
+    """
+    asked = (*configured, *DIALECTS)
+    dialect = next((dialect for dialect in asked if dialect.matches(exchange)), None)
     name = dialect.name if dialect is not None else "opaque"
     if exchange.outcome is ExchangeOutcome.REFUSED:
         return Call(exchange, name, CallKind.CONTROL, error="refused by the gateway")
@@ -85,13 +90,13 @@ def read_exchange(exchange: Exchange) -> Call:
         return _opaque(exchange, name, f"dialect:{type(error).__name__}")
 
 
-def read_calls(exchange: Exchange) -> tuple[Call, ...]:
+def read_calls(exchange: Exchange, configured: Sequence[Dialect] = ()) -> tuple[Call, ...]:
     """Read an exchange that may hold several calls: one for each turn of a conversation.
 
     What is no such conversation gives exactly one call. Never raises.
     """
     if not is_conversation(exchange):
-        return (read_exchange(exchange),)
+        return (read_exchange(exchange, configured),)
     try:
         found = turns(exchange)
     except UnreadableError as error:

@@ -1,6 +1,7 @@
 """The documents' table of what each dialect yields, made from what the dialects say of themselves."""
 
 from trajectory.dialects import DIALECTS, Dialect
+from trajectory.dialects.http_tools import HttpTools
 
 _INTRODUCTION = """\
 # Dialects
@@ -35,7 +36,7 @@ def dialect_table() -> str:
         "names sessions and users by",
     )
     lines = [_INTRODUCTION, _row(header), _row(("---",) * len(header))]
-    lines += [_row(_cells(dialect)) for dialect in DIALECTS]
+    lines += [_row(_cells(dialect)) for dialect in (*DIALECTS, HttpTools())]
     return "\n".join(lines) + "\n"
 
 

@@ -266,6 +266,11 @@ def media_bytes(payload: str, media_type: str) -> MediaPart:
     return MediaPart(media_type, sha256(data).hexdigest(), len(data))
 
 
+def media_bytes_of(data: bytes, media_type: str) -> JsonObject:
+    """Return the name of bytes that are no text: type, hash and size."""
+    return _named(MediaPart(media_type, sha256(data).hexdigest(), len(data)))
+
+
 def text_or_opaque(value: JsonValue) -> Part:
     """Return text as a text part and anything else as it came."""
     return TextPart(value) if isinstance(value, str) else OpaquePart(value)

@@ -4,9 +4,12 @@
 is up to date (exit 1 when not).
 """
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from deltalake import Schema
 
 from lakehouse.schema import BATCH_TABLES, LAKE_VERSION, TABLES, TableSpec
 from lakehouse.sql import Session, Snapshot
@@ -62,6 +65,21 @@ def _views() -> Iterator[str]:
             yield f"| `{row['column_name']}` | {row['column_type']} |"
         yield ""
     session.close()
+
+
+def frozen_schema() -> str:
+    """Return the tables of this version as JSON, which tests of later versions make a lake from."""
+    tables = {
+        spec.name: {
+            "partition_by": list(spec.partition_by),
+            "columns": [
+                {key: field[key] for key in ("name", "type", "nullable")}
+                for field in json.loads(Schema.from_arrow(spec.arrow).to_json())["fields"]
+            ],
+        }
+        for spec in TABLES.values()
+    }
+    return json.dumps(tables, indent=1, sort_keys=True) + "\n"
 
 
 def main(arguments: list[str]) -> int:

@@ -366,7 +366,7 @@ class Lake:
         if self._exists(name):
             upgrade(self, TABLES[name], self._handle(name))
             return
-        if not create:
+        if not create and not self._exists(LEDGER):
             raise ConfigurationError(
                 f"{self.location.root} holds no lake (table {name} is missing); give the right "
                 "path, or start `headrace up` to make one"

@@ -6,10 +6,12 @@ lake opens in the time of a few commits, whatever its size, and earlier versions
 The version stands in each table's properties; ``CHANGES`` says what each version brought.
 """
 
+import time
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
 
 from lakehouse.schema import LAKE_VERSION, VERSION_PROPERTY, TableSpec
 from trajectory.errors import ConfigurationError, IntegrityError
@@ -17,6 +19,8 @@ from trajectory.errors import ConfigurationError, IntegrityError
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
+_ATTEMPTS = 5
+_PAUSE_SECONDS = 0.2
 ADDED_PROPERTY = "headrace.addedColumns"
 """Table property: columns that older files of the table do not have."""
 
@@ -34,18 +38,34 @@ def upgrade(lake: "Lake", spec: TableSpec, handle: DeltaTable) -> tuple[str, ...
     Raises:
         IntegrityError: the table was written by a newer Headrace.
     """
+    for _ in range(_ATTEMPTS):
+        try:
+            return _upgrade(lake, spec, handle)
+        except DeltaError:  # another process upgrades the same table
+            time.sleep(_PAUSE_SECONDS)
+            handle.update_incremental()
+    return _upgrade(lake, spec, handle)
+
+
+def _upgrade(lake: "Lake", spec: TableSpec, handle: DeltaTable) -> tuple[str, ...]:
+    """Say which columns come, add them, and only then say that the table is upgraded.
+
+    Killed in between, the next opening does the rest: a column that was said and did not come
+    harms nobody, one that came unsaid would not be found in the old files.
+    """
     found = check_version(lake, spec, handle)
     present = {field.name for field in handle.schema().fields}
     missing = [field for field in spec.arrow if field.name not in present]
     if not missing and found == LAKE_VERSION:
         return ()
     names = tuple(field.name for field in missing)
+    added = ",".join(dict.fromkeys([*added_columns(handle), *names]))
     if missing:
+        handle.alter.set_table_properties({ADDED_PROPERTY: added}, raise_if_not_exists=False)
         nullable = pa.schema([field.with_nullable(True) for field in missing])
         handle.alter.add_columns(Schema.from_arrow(nullable).fields)
-    added = dict.fromkeys([*added_columns(handle), *names])
     handle.alter.set_table_properties(
-        {**spec.configuration, ADDED_PROPERTY: ",".join(added)}, raise_if_not_exists=False
+        {**spec.configuration, ADDED_PROPERTY: added}, raise_if_not_exists=False
     )
     return names
 

@@ -14,7 +14,8 @@ import typer
 from governance.policy import json_schema
 from headrace.cli import app
 from headrace.settings import environment_variable, explain_settings
-from lakehouse.dictionary import data_dictionary
+from lakehouse.dictionary import data_dictionary, frozen_schema
+from lakehouse.schema import LAKE_VERSION
 from trajectory import schema as trajectory_schema
 from trajectory.dialects.table import dialect_table
 
@@ -89,6 +90,8 @@ DOCUMENTS = {
     "docs/commands.md": command_reference,
     "docs/settings.md": settings_reference,
     "docs/data-dictionary.md": data_dictionary,
+    # Those of earlier versions stay as they are: lakes that were written with them must open.
+    f"tests/lakehouse/schemas/{LAKE_VERSION}.json": frozen_schema,
     "docs/dialects.md": dialect_table,
     "policies/schema.json": lambda: _json(json_schema()),
     "trajectory/schema.json": lambda: _json(trajectory_schema.json_schema()),

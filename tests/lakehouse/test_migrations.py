@@ -1,20 +1,27 @@
 """A lake of an older version opens, is upgraded and goes on."""
 
+import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.table import TableAlterer
 
 from lakehouse.lake import Lake
+from lakehouse.location import Location
 from lakehouse.maintenance import compact
-from lakehouse.migrations import CHANGES, added_columns
+from lakehouse.migrations import CHANGES, added_columns, upgrade
 from lakehouse.rows import to_arrow
 from lakehouse.sandbox import query_untrusted
 from lakehouse.schema import LAKE_VERSION, TABLES, VERSION_PROPERTY
 from lakehouse.verify import verify
+from lakehouse.views import VIEWS
 from tests.lakehouse import make
-from trajectory.errors import IntegrityError
+from trajectory.errors import ConfigurationError, IntegrityError
 
+SCHEMAS = Path(__file__).parent / "schemas"
 LATER = {"steps": ["group_id", "tool_results", "schema_version"], "runs": ["ended_at"]}
 """Columns that the older lake of these tests does not have yet."""
 
@@ -93,5 +100,113 @@ def test_a_newer_lake_is_refused(tmp_path: Path) -> None:
         Lake.open(str(tmp_path))
 
 
-def test_every_version_says_what_it_brought() -> None:
+def test_every_version_says_what_it_brought_and_is_kept_for_tests() -> None:
     assert list(CHANGES) == list(range(1, LAKE_VERSION + 1))
+    assert sorted(path.stem for path in SCHEMAS.glob("*.json")) == [str(v) for v in CHANGES]
+
+
+def lake_of_version(root: Path, version: int) -> None:
+    """Make the tables of an earlier version, with a trajectory in those that have rows for it."""
+    whole = make.batch("old")
+    tables = json.loads((SCHEMAS / f"{version}.json").read_text(encoding="utf-8"))
+    for name, table in tables.items():
+        fields = [{**column, "metadata": {}} for column in table["columns"]]
+        schema = Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+        DeltaTable.create(
+            str(root / name), schema, partition_by=table["partition_by"],
+            configuration={**TABLES[name].configuration, VERSION_PROPERTY: str(version)},
+            raise_if_key_not_exists=False,
+        )  # fmt: skip
+        rows = to_arrow(TABLES[name], getattr(whole, name, ()))
+        if rows.num_rows:
+            kept = rows.select([column["name"] for column in table["columns"]])
+            write_deltalake(str(root / name), kept, mode="append")
+
+
+@pytest.mark.parametrize("version", sorted(CHANGES))
+def test_a_lake_of_each_version_opens_and_goes_on(tmp_path: Path, version: int) -> None:
+    lake_of_version(tmp_path, version)
+    if version < LAKE_VERSION:
+        with pytest.raises(ConfigurationError, match=r"upgraded|to write"):
+            Lake.read(str(tmp_path))
+    lake = Lake.open(str(tmp_path), create=False)
+    lake.append(make.batch("new"), app_id="a", version=0)
+    for name, spec in TABLES.items():
+        handle = lake.table(name)
+        assert handle.metadata().configuration[VERSION_PROPERTY] == str(LAKE_VERSION)
+        assert [
+            field.name for field in handle.schema().fields
+        ] == spec.arrow.names or version < LAKE_VERSION
+        assert {field.name for field in handle.schema().fields} == set(spec.arrow.names)
+    counts = lake.query("SELECT trajectory_id, model_steps, success FROM trajectories ORDER BY 1")
+    assert [tuple(row.values()) for row in counts.to_pylist()] == [
+        ("new", 2, True),
+        ("old", 2, True),
+    ]
+    for view in VIEWS:
+        lake.query(f"SELECT count(*) FROM {view.name}")  # noqa: S608 - our own names
+    reader = Lake.read(str(tmp_path))
+    assert query_untrusted(reader, "SELECT count(*) AS n FROM steps").table["n"].to_pylist() == [4]
+
+
+@pytest.mark.parametrize("killed_at", range(3))
+def test_an_upgrade_that_was_killed_is_finished_by_the_next_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: int
+) -> None:
+    older_lake(tmp_path)
+    steps = ["set_table_properties", "add_columns"]
+    done = 0
+
+    def dying(name: str) -> Any:
+        real = getattr(TableAlterer, name)
+
+        def step(*arguments: Any, **options: Any) -> Any:
+            nonlocal done
+            if done == killed_at:
+                raise KeyboardInterrupt
+            done += 1
+            return real(*arguments, **options)
+
+        return step
+
+    with monkeypatch.context() as patched:
+        for name in steps:
+            patched.setattr(TableAlterer, name, dying(name))
+        lake = Lake(Location.parse(str(tmp_path)))
+        with pytest.raises(KeyboardInterrupt):
+            upgrade(lake, TABLES["steps"], lake.fresh("steps"))
+    opened = Lake.open(str(tmp_path))
+    assert added_columns(opened.table("steps")) == ("tool_results", "group_id", "schema_version")
+    assert opened.query("SELECT count(group_id) AS n FROM steps")["n"].to_pylist() == [0]
+
+
+def test_two_processes_may_upgrade_at_once(tmp_path: Path) -> None:
+    older_lake(tmp_path)
+    failures: list[BaseException] = []
+
+    def opening() -> None:
+        try:
+            Lake.open(str(tmp_path))
+        except BaseException as error:  # noqa: BLE001 - shown below
+            failures.append(error)
+
+    threads = [threading.Thread(target=opening) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert Lake.open(str(tmp_path)).query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [2]
+
+
+def test_other_readers_see_what_tables_and_columns_mean(tmp_path: Path) -> None:
+    older_lake(tmp_path)
+    Lake.open(str(tmp_path))
+    fresh = DeltaTable(str(tmp_path / "models"))
+    assert fresh.metadata().description == TABLES["models"].comment
+    comments = {field.name: field.metadata.get("comment") for field in fresh.schema().fields}
+    assert comments["path"] == "Where the weights are, relative to the home folder"
+    added = {
+        field.name: field.metadata for field in DeltaTable(str(tmp_path / "steps")).schema().fields
+    }
+    assert added["group_id"]["comment"] == "Task or group that several attempts share"

@@ -30,6 +30,13 @@ LEFT JOIN (
     WHERE step_id IN (SELECT target_id FROM signals
                       WHERE trajectory_id IS NULL AND target_kind IN ('step', 'token_span'))
     GROUP BY tenant_id, step_id
+    UNION ALL
+    SELECT tenant_id, exchange_id, 'step',
+           arg_min(step_id, started_at), arg_min(trajectory_id, started_at)
+    FROM steps
+    WHERE exchange_id IN (SELECT target_id FROM signals
+                          WHERE trajectory_id IS NULL AND target_kind IN ('step', 'token_span'))
+    GROUP BY tenant_id, exchange_id
 ) s ON g.trajectory_id IS NULL AND g.tenant_id = s.tenant_id AND g.target_id = s.target_id
    AND s.target_kind = CASE g.target_kind WHEN 'token_span' THEN 'step' ELSE g.target_kind END
 """

@@ -118,9 +118,10 @@ class Admission:
             admitted = self._forward(flow, fields)
         else:
             admitted = self._transparent(flow, fields)
-        plan = admitted.plan
-        shape = shape_of(plan.shape, plan.kind, admitted.path, names(fields))
-        mark_shape(flow.request, shape)
+        if mode != "base_url":
+            plan = admitted.plan
+            shape = shape_of(plan.shape, plan.kind, admitted.path, names(fields))
+            mark_shape(flow.request, shape)
         limits = self._registry.limits.get(admitted.client.key_id)
         if limits is not None:
             self._limit(flow, admitted, limits)

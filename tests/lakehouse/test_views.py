@@ -81,6 +81,14 @@ def test_late_feedback_on_a_response_finds_its_step(lake: Lake) -> None:
     assert rows(lake, "SELECT success FROM trajectories") == [{"success": True}]
 
 
+def test_late_feedback_by_the_step_header_finds_its_step(lake: Lake) -> None:
+    late = make.signal("t1", 1.0, target_kind="step", target_id="t1-x1", trajectory_id=None)
+    put(lake, GovernedBatch(signals=(late,)), make.batch("t1", reward=None))
+    assert rows(lake, "SELECT step_id, trajectory_id FROM rewards_latest") == [
+        {"step_id": "t1-s1", "trajectory_id": "t1"}
+    ]
+
+
 @pytest.mark.parametrize(("kind", "target"), [("session", "hint"), ("group", "g-t1")])
 def test_signals_on_sessions_and_groups_reach_their_trajectories(
     lake: Lake, kind: str, target: str

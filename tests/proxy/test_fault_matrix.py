@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -255,6 +256,13 @@ def test_row(ground: Ground, row: Fault, way: str) -> None:
         assert exchange.response.body == partial(streaming or row.name == "bad-chunk")
     if row.outcome != "refused" and row.route == "up" and row.name != "half-closed":
         assert exchange.request.body == (BODY[:5] if row.name == "hang-up-sending" else BODY)
+
+
+def test_no_row_leaves_content_or_credentials_in_logs_or_metrics(ground: Ground) -> None:
+    said = ground.gateway.log.read_text() + httpx.get(f"{ground.gateway.admin}/metrics").text
+    assert "headrace_exchanges_total" in said
+    for secret in ("top-secret", ground.gateway.key, '"messages"', "data: 1", "chatcmpl-1"):
+        assert secret not in said
 
 
 def test_the_document_shows_the_matrix() -> None:

@@ -333,13 +333,26 @@ def _load(gateway: Running, seen: list[bytes], stop: threading.Event) -> None:
                 seen.append(answer.content)
 
 
+def _read_stream(gateway: Running, got: bytearray) -> None:
+    """Read one long stream; note each byte that came."""
+    headers = {"authorization": f"Bearer {gateway.key}"}
+    with (
+        contextlib.suppress(httpx.HTTPError),
+        httpx.stream("GET", f"{gateway.url}/up/slow-stream", headers=headers) as response,
+    ):
+        for part in response.iter_raw():
+            got += part
+
+
 def kill_and_compare(upstream: Upstream, home: Path, pause: float) -> int:
     """Kill a loaded gateway; check that all bodies that clients received are in the spool."""
     routes = [{"name": "up", "upstream": upstream.url}]
     with Running(home, {"routes": routes, "forward_port": None, "admin_port": None}) as gateway:
         seen: list[bytes] = []
+        got = bytearray()
         stop = threading.Event()
         threads = [threading.Thread(target=_load, args=(gateway, seen, stop)) for _ in range(4)]
+        threads.append(threading.Thread(target=_read_stream, args=(gateway, got)))
         for thread in threads:
             thread.start()
         time.sleep(pause)
@@ -352,6 +365,14 @@ def kill_and_compare(upstream: Upstream, home: Path, pause: float) -> int:
             e.response.body for e in records if isinstance(e, Exchange) and e.response is not None
         }
         assert set(seen) <= bodies
+        lost = [
+            e.response.body
+            for e in records
+            if isinstance(e, Exchange)
+            and e.response is not None
+            and e.outcome is ExchangeOutcome.LOST_END
+        ]
+        assert not got or any(body.startswith(bytes(got)) for body in lost)
         ids = [e.exchange_id for e in records if isinstance(e, Exchange)]
         assert len(ids) == len(set(ids))
         return len(seen)

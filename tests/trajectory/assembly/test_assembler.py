@@ -197,6 +197,7 @@ def test_feedback_finds_its_step_also_batches_later() -> None:
             world.feedback("response", "r-9"),
             world.feedback("response", "unknown"),
             world.feedback("step", placed.step_id),
+            world.feedback("step", call.exchange.exchange_id),
             world.feedback("trajectory", placed.trajectory_id),
             world.feedback("response", "r-9", client=replace(CLIENT, tenant_id="other")),
             world.feedback("step", placed.step_id, client=replace(CLIENT, tenant_id="other")),
@@ -207,6 +208,7 @@ def test_feedback_finds_its_step_also_batches_later() -> None:
     assert found == [
         here,
         (None, None),
+        here,
         here,
         (placed.trajectory_id, None),
         (None, None),

@@ -1,0 +1,60 @@
+"""Heads of requests: sizes, wishes, keys and hosts are read as clients write them."""
+
+import base64
+
+import pytest
+
+from proxy.heads import capture_wish, content_length, host_of, may_be_huge, proxy_key
+
+
+@pytest.mark.parametrize(
+    ("fields", "huge"),
+    [
+        ((), False),
+        (((b"Content-Length", b"100"),), False),
+        (((b"Content-Length", b"8388608"),), False),
+        (((b"content-length", b"8388609"),), True),
+        (((b"content-length", b"9" * 30),), True),
+        (((b"Transfer-Encoding", b"chunked"),), True),
+    ],
+)
+def test_bodies_that_cannot_be_held(fields: tuple[tuple[bytes, bytes], ...], huge: bool) -> None:
+    assert may_be_huge(fields) is huge
+
+
+def test_of_several_wishes_the_strictest_counts() -> None:
+    less, none = (b"Helicone-Omit-Request", b"true"), (b"X-Headrace-Capture", b" NONE ")
+    assert capture_wish((less,)) == "metadata"
+    assert capture_wish((none, less)) == capture_wish((less, none)) == "none"
+    assert capture_wish(((b"x-headrace-capture", b"everything"),)) is None
+    assert capture_wish(((b"x" * 18, b"none"),)) is None
+
+
+def test_a_length_ends_a_body_only_without_chunks() -> None:
+    assert content_length([(b"content-length", b"12")]) == 12
+    assert content_length([(b"content-length", b"12"), (b"transfer-encoding", b"chunked")]) == -1
+    assert content_length([(b"content-length", b"-1")]) == -1
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        (b"Bearer hr_a_b", "hr_a_b"),
+        (b"Basic " + base64.b64encode(b"headrace:hr_a_b"), "hr_a_b"),
+        (b"basic " + base64.b64encode(b"hr_a_b:"), "hr_a_b"),
+        (b"Basic not base64", None),
+        (b"Basic " + base64.b64encode(b"\xff:\xff"), None),
+        (b"Digest x", None),
+        (b"", None),
+    ],
+)
+def test_the_key_of_a_proxys_client(value: bytes, key: str | None) -> None:
+    assert proxy_key(value) == key
+
+
+@pytest.mark.parametrize(
+    ("authority", "host"),
+    [("API.example:443", "api.example"), ("[::1]:80", "::1"), ("x", "x"), ("", None), (None, None)],
+)
+def test_the_host_of_an_authority(authority: str | None, host: str | None) -> None:
+    assert host_of(authority) == host

@@ -27,6 +27,7 @@ from headrace.cli import (
     lineage,
     policy,
     quarantine,
+    replay,
     reveal,
     schedule,
     sql,
@@ -68,6 +69,7 @@ for command in (
 ):
     command.register(app)
 trajectory_documents.register(trajectory.app)
+replay.register(trajectory.app)
 for name, group in {
     "gateway": gateway.app,
     "policy": policy.app,

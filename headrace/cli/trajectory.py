@@ -42,7 +42,7 @@ def show(
 ) -> None:
     """Show one trajectory as a transcript: messages, tools on the wire, rewards."""
     lake = Running.of(context).lake
-    found = _resolve(lake, trajectory_id)
+    found = resolve(lake, trajectory_id)
     steps = lake.query(_STEPS, parameters={"id": found}).to_pylist()
     messages = lake.query(_MESSAGES, parameters={"id": found}).to_pylist()
     rewards = lake.query(_REWARDS, parameters={"id": found}).to_pylist()
@@ -119,7 +119,12 @@ def _part_text(part: dict[str, Any]) -> str:
     return json.dumps(part, ensure_ascii=False)
 
 
-def _resolve(lake: Any, beginning: str) -> str:
+def resolve(lake: Any, beginning: str) -> str:
+    """Return the id of the one trajectory whose id begins so.
+
+    Raises:
+        ConfigurationError: none does, or several do.
+    """
     rows = lake.query(
         "select distinct trajectory_id from steps where starts_with(trajectory_id, $id) limit 2",
         parameters={"id": beginning},

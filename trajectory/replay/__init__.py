@@ -1,5 +1,20 @@
 """Recorded trajectories played back: what was answered, and where a new run leaves the old path."""
 
 from trajectory.replay.answer import Answer, UnwritableError, WireAnswer, write_answer
+from trajectory.replay.difference import Comparison, Divergence
+from trajectory.replay.player import Player, ReplayReport
+from trajectory.replay.recording import RecordedAnswer, RecordedTool, Recording
 
-__all__ = ["Answer", "UnwritableError", "WireAnswer", "write_answer"]
+__all__ = [
+    "Answer",
+    "Comparison",
+    "Divergence",
+    "Player",
+    "RecordedAnswer",
+    "RecordedTool",
+    "Recording",
+    "ReplayReport",
+    "UnwritableError",
+    "WireAnswer",
+    "write_answer",
+]

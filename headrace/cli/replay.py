@@ -1,0 +1,163 @@
+"""``headrace trajectory replay``: an agent meets its own past instead of models and tools."""
+
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.common import JsonOption, Running
+from headrace.render import console, note, print_json
+from trajectory.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from headrace.replay.server import Live, Serving
+    from trajectory.canonical import JsonObject
+
+_FLUSH_SECONDS = 0.5
+"""For the last answer to reach an agent that the replay did not start."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``headrace trajectory``."""
+    app.command(name="replay")(replay)
+
+
+def replay(
+    context: typer.Context,
+    trajectory_id: Annotated[str, typer.Argument(help="Its id, or the beginning of it.")],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="The agent's command, after --; without one, addresses are printed."),
+    ] = None,
+    model_upstream: Annotated[
+        str | None,
+        typer.Option(
+            help="Ask this model API instead of replaying models (its address without /v1); tools"
+            " are still replayed."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model to ask there, instead of the one that is named.")
+    ] = None,
+    tools_upstream: Annotated[
+        str | None,
+        typer.Option(help="Ask this MCP server instead of replaying tools; models are replayed."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Serve a recorded trajectory back to a real agent, and report where it leaves the path.
+
+    Ends with 0 when the run was identical and with 1 at the first divergence.
+    """
+    from headrace.cli.trajectory import resolve
+    from headrace.replay.answering import Replies
+    from headrace.replay.cleaning import cleaner
+    from headrace.replay.loading import load_recording
+    from headrace.replay.server import Live, serving
+    from trajectory.replay import Comparison, Player
+
+    if model is not None and model_upstream is None:
+        raise ConfigurationError("--model names what to ask at --model-upstream; give both.")
+    running = Running.of(context)
+    found = resolve(running.lake, trajectory_id)
+    recording, tenant = load_recording(running.lake, found)
+    live = Live(model_upstream, model, tools_upstream)
+    if model_upstream is not None:
+        _may_leave(running, found)
+    clean = cleaner(
+        running.settings, running.home, running.secrets, tenant_id=tenant, trajectory_id=found
+    )
+    from governance.redact.pseudonym import MARK
+
+    player = Player(
+        recording,
+        Comparison(mark=MARK, blind_to_results=tools_upstream is not None),
+        models=model_upstream is None,
+        tools=tools_upstream is None,
+    )
+    replies = Replies(player, clean)
+    with serving(replies, live, port=port) as state:
+        code = None
+        if command:
+            code = _run(command, state)
+        else:
+            _wait(state, live)
+    report = player.report()
+    result: JsonObject = {
+        **report.to_json(),
+        "drift": {
+            "system_prompts": replies.drift.system_prompts,
+            "models": replies.drift.models,
+        },
+        "calls_upstream": {**state.calls_upstream},
+        "command_exit_code": code,
+    }
+    if as_json:
+        print_json(result)
+    else:
+        _print(result)
+    if not report.identical:
+        raise typer.Exit(1)
+
+
+def _may_leave(running: Running, trajectory_id: str) -> None:
+    """Let stored content go to another model only where every step is allowed for ``eval``.
+
+    Raises:
+        ConfigurationError: a step is not.
+    """
+    rows = running.lake.query(
+        "select count(*) as n from steps s left join eligible_steps e"
+        " on s.tenant_id = e.tenant_id and s.step_id = e.step_id where s.trajectory_id = $id"
+        " and (e.step_id is null or not list_contains(e.purposes, 'eval'))",
+        parameters={"id": trajectory_id},
+    ).to_pylist()
+    if rows[0]["n"]:
+        raise ConfigurationError(
+            f"{rows[0]['n']} steps of {trajectory_id} are not allowed for the purpose eval, so their"
+            " tool answers may not go to another model. See `headrace policy explain`."
+        )
+
+
+def _run(command: list[str], state: "Serving") -> int:
+    """Run the agent against the replay; return its exit code."""
+    environment = {**os.environ, **state.environment}
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        environment.setdefault(name, "replay")
+    try:
+        # What the agent prints is no part of the report.
+        return subprocess.run(command, env=environment, stdout=sys.stderr, check=False).returncode
+    except OSError as error:
+        raise ConfigurationError(f"cannot run {command[0]!r}: {error.strerror}") from None
+
+
+def _wait(state: "Serving", live: "Live") -> None:
+    """Print where to point the agent; return at the end of the recording, or at Ctrl-C."""
+    for name, value in state.environment.items():
+        note(f"export {name}={value}")
+    end = "stop with Ctrl-C" if live.model_upstream else "ends with the recording, or Ctrl-C"
+    note(f"waiting for the agent; {end}.")
+    try:
+        state.finished.wait()
+        time.sleep(_FLUSH_SECONDS)
+    except KeyboardInterrupt:
+        return
+
+
+def _print(result: "JsonObject") -> None:
+    out = console()
+    divergence = result["divergence"]
+    served = f"{result['model_answers']} model and {result['tool_answers']} tool answers replayed"
+    if not isinstance(divergence, dict):
+        out.print(f"[bold green]identical[/]  {served}")
+        return
+    out.print(f"[bold red]diverged[/]  {served}")
+    step = divergence["step_id"] or "after the last recorded step"
+    out.print(f"  {divergence['kind']} at {divergence['where'] or 'the request'} ({step})")
+    for name in ("expected", "came"):
+        out.print(f"  {name:>8}  ", end="")
+        out.print(str(divergence[name]), markup=False, soft_wrap=True)

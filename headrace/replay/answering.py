@@ -1,0 +1,171 @@
+"""What a replay answers to one request, without sockets: model APIs and MCP."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from threading import Lock
+
+from headrace.replay.cleaning import Clean
+from trajectory.call import Call, CallKind
+from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects import read_exchange
+from trajectory.dialects.wire import as_object, as_text, objects
+from trajectory.exchange import (
+    ClientIdentity,
+    Exchange,
+    ExchangeOutcome,
+    Headers,
+    HttpRequest,
+    SpoolPosition,
+)
+from trajectory.message import Message, ToolCallPart
+from trajectory.replay import Divergence, Player, RecordedAnswer, UnwritableError, write_answer
+
+_PROTOCOL = "2025-06-18"
+_NO_METHOD = -32601
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What goes back."""
+
+    status: int
+    content_type: str = "application/json"
+    pieces: tuple[bytes, ...] = field(default=(), repr=False)
+
+
+@dataclass(slots=True)
+class Drift:
+    """What differed without deciding anything."""
+
+    system_prompts: int = 0
+    """Requests whose system prompt is not the recorded one."""
+    models: int = 0
+    """Requests that named another model than the one that answered."""
+
+
+class Replies:
+    """Answers requests from a player; what comes is redacted before it is compared."""
+
+    def __init__(self, player: Player, clean: Clean) -> None:
+        self.player = player
+        self.drift = Drift()
+        self._clean = clean
+        self._lock = Lock()
+
+    def model(self, path: str, headers: Headers, body: bytes) -> Response:
+        """Answer a request to a model API in its own wire format."""
+        call = _read(path, headers, body)
+        if call.kind is not CallKind.MODEL:
+            return problem(404, f"a replay knows no {path}")
+        context = self._context(call)
+        found = self.player.answer(context)
+        if isinstance(found, Divergence):
+            return problem(422, _told(found))
+        self._note_drift(call, context, found)
+        try:
+            wire = write_answer(call.dialect, found.answer, as_object(json.loads(body)))
+        except UnwritableError as error:
+            return problem(501, str(error))
+        return Response(200, wire.content_type, wire.pieces)
+
+    def _context(self, call: Call) -> tuple[Message, ...]:
+        own = self._redacted(call.context)
+        named = next((hint.value for hint in call.hints if hint.kind == "response"), None)
+        before = self.player.earlier(named) if named is not None else None
+        return (*before, *own) if before is not None else own
+
+    def _redacted(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        with self._lock:
+            return self._clean(messages)
+
+    def _note_drift(self, call: Call, context: tuple[Message, ...], found: RecordedAnswer) -> None:
+        if _system(context) != _system(found.context):
+            self.drift.system_prompts += 1
+        served = found.answer.model
+        if call.model_requested is not None and not served.startswith(call.model_requested):
+            self.drift.models += 1
+
+    def tools(self, body: bytes) -> Response:
+        """Answer JSON-RPC as a tool server over streamable HTTP."""
+        try:
+            asked: JsonValue = json.loads(body)
+        except ValueError:
+            return problem(400, "the body is not JSON")
+        several = isinstance(asked, list)
+        requests = objects(asked) if isinstance(asked, list) else [as_object(asked)]
+        answers: list[JsonValue] = [
+            answer for request in requests if (answer := self._rpc(request)) is not None
+        ]
+        if not answers:
+            return Response(202)
+        text = json.dumps(answers if several else answers[0], ensure_ascii=False)
+        return Response(200, pieces=(text.encode(),))
+
+    def _rpc(self, request: JsonObject) -> JsonObject | None:
+        method = as_text(request.get("method"))
+        if "id" not in request or method is None:
+            return None
+        head: JsonObject = {"jsonrpc": "2.0", "id": request["id"]}
+        parameters = as_object(request.get("params"))
+        if method == "initialize":
+            version = as_text(parameters.get("protocolVersion")) or _PROTOCOL
+            info: JsonObject = {"name": "headrace-replay", "version": "1"}
+            own: JsonObject = {"protocolVersion": version, "capabilities": {"tools": {}}}
+            return {**head, "result": {**own, "serverInfo": info}}
+        if method == "tools/list":
+            return {**head, "result": {"tools": list(self.player.recording.definitions)}}
+        if method == "tools/call":
+            return {**head, "result": self._tool(parameters)}
+        if method == "ping":
+            return {**head, "result": {}}
+        if method in ("prompts/list", "resources/list", "resources/templates/list"):
+            name = "resourceTemplates" if "templates" in method else method.partition("/")[0]
+            return {**head, "result": {name: []}}
+        return {**head, "error": {"code": _NO_METHOD, "message": f"a replay knows no {method}"}}
+
+    def _tool(self, parameters: JsonObject) -> JsonValue:
+        name, arguments = as_text(parameters.get("name")) or "", parameters.get("arguments") or {}
+        asked = Message("assistant", (ToolCallPart("", name, arguments),))
+        [part] = self._redacted((asked,))[0].tool_calls()
+        found = self.player.tool(name, part.arguments)
+        if isinstance(found, Divergence):
+            text: JsonObject = {"type": "text", "text": _told(found)}
+            return {"content": [text], "isError": True}
+        return found.result
+
+
+def problem(status: int, text: str) -> Response:
+    """Return an error in a shape that the SDKs of all providers show."""
+    error: JsonObject = {"type": "invalid_request_error", "message": text, "code": "replay"}
+    body = json.dumps({"type": "error", "error": error}, ensure_ascii=False)
+    return Response(status, pieces=(body.encode(),))
+
+
+def _told(found: Divergence) -> str:
+    where = f" at {found.where}" if found.where else ""
+    return f"replay: this run left the recorded path{where}; the replay's report says how"
+
+
+def _system(context: tuple[Message, ...]) -> list[str]:
+    return [one.text().strip() for one in context if one.role in ("system", "developer")]
+
+
+def _read(path: str, headers: Headers, body: bytes) -> Call:
+    now = datetime.now(UTC)
+    return read_exchange(
+        Exchange(
+            exchange_id="0" * 32,
+            client=ClientIdentity("replay", "replay", "replay", "replay"),
+            route="replay",
+            mode="base_url",
+            upstream="http://replay",
+            started_at=now,
+            first_byte_at=None,
+            ended_at=now,
+            request=HttpRequest("POST", path, "", headers, body),
+            response=None,
+            outcome=ExchangeOutcome.COMPLETE,
+            position=SpoolPosition("replay", 0, 0),
+        )
+    )

@@ -9,14 +9,20 @@ Two small files in the home's ``state`` folder, each replaced atomically:
 A batch is announced in ``pending.json`` before its first commit. After a crash the same records
 are taken again from the checkpoint's cursor, assembled from the checkpoint's state, and appended
 under the same number; the lake skips the tables that have that number already.
+
+Both are copied into the lake, each right after it was written here. When the ones here are lost,
+damaged or older than the copy, the copy holds, and a conversation that goes on stays one trajectory.
+A copy may be one write behind: then its batch is carried again under the same number. With neither,
+the spool is read from its beginning, and what stands in the lake's ledger already is passed over.
 """
 
 import json
 import os
 import uuid
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from trajectory.canonical import JsonObject
 from trajectory.errors import IntegrityError
@@ -33,6 +39,8 @@ class Checkpoint:
     batch: int
     cursor: JsonObject
     assembler: JsonObject
+    again: bool = False
+    """Begun anew beside a lake that may hold what the spool brings: its ledger is asked first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,39 +52,68 @@ class PendingBatch:
     """Where the spool continues after this batch."""
 
 
-class CheckpointStore:
-    """Reads and writes the two files."""
+class Copies(Protocol):
+    """Where copies are kept; ``lakehouse.notes.Notes`` is the one that ships."""
 
-    def __init__(self, folder: Path) -> None:
+    def put(self, name: str, data: bytes) -> None:
+        """Write one, whole or not at all."""
+        ...
+
+    def get(self, name: str) -> bytes | None:
+        """Return one, None when there is none."""
+        ...
+
+
+class CheckpointStore:
+    """Reads and writes the two files and their copies."""
+
+    def __init__(self, folder: Path, copies: Copies | None = None, *, name: str = "") -> None:
+        """Keep the files in ``folder``, and copies under ``name``."""
         self._checkpoint = folder / "checkpoint.json"
         self._pending = folder / "pending.json"
+        self._copies = copies
+        self._name = name
+        self._restored = False
 
     def load(self) -> Checkpoint:
-        """Return the last checkpoint, or a fresh one with batch 0.
+        """Return the last checkpoint, from here or from its copy; else a fresh one with batch 0.
 
         Raises:
-            IntegrityError: the file is damaged.
+            IntegrityError: the file is damaged and has no copy.
         """
-        raw = _read(self._checkpoint)
+        copy = self._copy("checkpoint")
+        try:
+            raw = _read(self._checkpoint)
+        except IntegrityError:
+            if copy is None:
+                raise
+            raw = None
+        if copy is not None and (raw is None or raw["batch"] < copy["batch"]):
+            self._restored, raw = True, copy
         if raw is None:
-            return Checkpoint(f"govern-{uuid.uuid4().hex}", 0, {}, {})
-        return Checkpoint(raw["application"], raw["batch"], raw["cursor"], raw["assembler"])
+            return Checkpoint(f"govern-{uuid.uuid4().hex}", 0, {}, {}, again=True)
+        return Checkpoint(
+            raw["application"],
+            raw["batch"],
+            raw["cursor"],
+            raw["assembler"],
+            again=raw.get("again", False),
+        )
 
     def pending(self) -> PendingBatch | None:
         """Return the announced batch that is not yet in the checkpoint, if there is one."""
-        raw = _read(self._pending)
+        raw = self._copy("pending") if self._restored else _read(self._pending)
         if raw is None:
             return None
         return PendingBatch(raw["batch"], raw["cursor"])
 
     def announce(self, checkpoint: Checkpoint, pending: PendingBatch) -> None:
         """Write down what is about to be committed; the first call also fixes the application name."""
-        if not self._checkpoint.exists():
+        if self._restored or not self._checkpoint.exists():
             self._save(checkpoint)
-        _write(
-            self._pending,
-            {"version": _VERSION, "batch": pending.batch, "cursor": pending.cursor},
-        )
+        announced = {"version": _VERSION, "batch": pending.batch, "cursor": pending.cursor}
+        self._write(self._pending, "pending", announced)
+        self._restored = False
 
     def complete(self, checkpoint: Checkpoint) -> None:
         """Write down that the announced batch is wholly in the lake."""
@@ -84,16 +121,39 @@ class CheckpointStore:
         self._pending.unlink(missing_ok=True)
 
     def _save(self, checkpoint: Checkpoint) -> None:
-        _write(
-            self._checkpoint,
-            {
-                "version": _VERSION,
-                "application": checkpoint.application,
-                "batch": checkpoint.batch,
-                "cursor": checkpoint.cursor,
-                "assembler": checkpoint.assembler,
-            },
-        )
+        value = {
+            "version": _VERSION,
+            "application": checkpoint.application,
+            "batch": checkpoint.batch,
+            "cursor": checkpoint.cursor,
+            "assembler": checkpoint.assembler,
+            "again": checkpoint.again,
+        }
+        self._write(self._checkpoint, "checkpoint", value)
+
+    def _write(self, path: Path, kind: str, value: dict[str, Any]) -> None:
+        data = json.dumps(value, separators=(",", ":")).encode()
+        _write(path, data)
+        if self._copies is not None:
+            self._copies.put(f"{self._name}-{kind}", zlib.compress(data, level=1))
+
+    def _copy(self, kind: str) -> dict[str, Any] | None:
+        """Return a copy; None when there is none that can be read."""
+        data = None if self._copies is None else self._copies.get(f"{self._name}-{kind}")
+        try:
+            raw = None if data is None else json.loads(zlib.decompress(data))
+        except (zlib.error, ValueError):
+            return None
+        return raw if isinstance(raw, dict) and raw.get("version") == _VERSION else None
+
+
+def installation_name(path: Path) -> str:
+    """Return the name of an installation, made once and kept in a file of its own."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        _write(path, uuid.uuid4().hex.encode())
+        return path.read_text(encoding="ascii").strip()
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -115,11 +175,11 @@ def _damaged(path: Path) -> IntegrityError:
     )
 
 
-def _write(path: Path, value: dict[str, Any]) -> None:
+def _write(path: Path, data: bytes) -> None:
     temporary = path.with_suffix(".new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(value, file, separators=(",", ":"))
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

@@ -16,7 +16,7 @@ from governance.policy import PolicyBundle, load_bundle
 from governance.redact import build_redactor
 from governance.redact.subject_keys import SubjectKeys
 from governance.spread import Spread
-from headrace.checkpoint import CheckpointStore
+from headrace.checkpoint import CheckpointStore, installation_name
 from headrace.engine import Engine
 from headrace.held import held_content
 from headrace.home import Home
@@ -177,7 +177,9 @@ def build_pipeline(
             consents=_consents(lake, settings),
             engine=engine,
         ),
-        checkpoints=CheckpointStore(home.state),
+        checkpoints=CheckpointStore(
+            home.state, lake.notes(), name=installation_name(home.identity)
+        ),
         assembly_key=secrets.derive(b"assembly"),
         batch_records=settings.govern.batch_records,
         witness=Witness(

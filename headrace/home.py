@@ -63,6 +63,11 @@ class Home:
         return self.root / "state"
 
     @property
+    def identity(self) -> Path:
+        """Name of this installation in the notes that it keeps beside the lake's tables."""
+        return self.root / "installation.id"
+
+    @property
     def audit(self) -> Path:
         """Hash-chained audit log."""
         return self.root / "audit"

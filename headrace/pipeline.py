@@ -10,6 +10,7 @@ from headrace.witness import Witness
 from lakehouse.lake import Lake
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
+from trajectory.call import Call
 from trajectory.carried import read_records
 from trajectory.dialects import Dialect
 from trajectory.exchange import Exchange
@@ -64,6 +65,8 @@ class Pipeline:
         self._dialects = dialects
         """What the settings add to the dialects that everybody knows: plain HTTP tools."""
         self._checkpoint = checkpoints.load()
+        if self._checkpoint.batch == 0 and not _has_ledger(lake):
+            self._checkpoint = replace(self._checkpoint, again=False)
         self._assembler: Assembler | None = None
         """Kept between batches; dropped when a batch fails, so that the saved state is read again."""
 
@@ -76,6 +79,8 @@ class Pipeline:
         self._checkpoints.announce(self._checkpoint, PendingBatch(number, cursor))
         assembler, self._assembler = self._assembler or self._saved_assembler(), None
         calls, feedback = read_records(batch.records, self._dialects)
+        if self._checkpoint.again:
+            calls = self._without_stored(calls)
         assembly = assembler.assemble(calls, feedback)
         harvested = replace(assembly, feedback=(*assembly.feedback, *harvest(assembly)))
         governor = self._governor()
@@ -88,7 +93,12 @@ class Pipeline:
                 self._witness.before(exchanges, governed)
             self.lake.append(governed, app_id=self._checkpoint.application, version=number)
         self._finish(
-            Checkpoint(self._checkpoint.application, number, cursor, assembler.state.to_json())
+            replace(
+                self._checkpoint,
+                batch=number,
+                cursor=cursor,
+                assembler=assembler.state.to_json(),
+            )
         )
         self._assembler = assembler
         if self._witness is not None:
@@ -108,6 +118,21 @@ class Pipeline:
     def _saved_assembler(self) -> Assembler:
         return Assembler(self._assembly_key, AssemblerState.from_json(self._checkpoint.assembler))
 
+    def _without_stored(self, calls: Sequence[Call]) -> list[Call]:
+        """Leave out what the ledger has already: the spool is read again from its beginning."""
+        if not calls:
+            return []
+        found = self.lake.query(
+            "SELECT exchange_id FROM exchanges WHERE started_at >= ? "
+            "AND exchange_id IN (SELECT unnest(?::VARCHAR[]))",
+            parameters=[
+                min(call.exchange.started_at for call in calls),
+                list({call.exchange.exchange_id for call in calls}),
+            ],
+        )
+        stored = set(found["exchange_id"].to_pylist())
+        return [call for call in calls if call.exchange.exchange_id not in stored]
+
     def _take(self) -> SpoolBatch:
         cursor = Cursor.from_json(self._checkpoint.cursor)
         pending = self._checkpoints.pending()
@@ -119,3 +144,7 @@ class Pipeline:
         self._checkpoints.complete(checkpoint)
         self._checkpoint = checkpoint
         self._spool.release(Cursor.from_json(checkpoint.cursor))
+
+
+def _has_ledger(lake: Lake) -> bool:
+    return bool(lake.query("SELECT 1 FROM exchanges LIMIT 1").num_rows)

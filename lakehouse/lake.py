@@ -43,6 +43,7 @@ from lakehouse.known import LakeKnownContent
 from lakehouse.lease import hold
 from lakehouse.location import Location
 from lakehouse.migrations import added_columns, check_version, upgrade
+from lakehouse.notes import Notes
 from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, BATCH_WAVES, LEDGER, TABLES
 from lakehouse.snapshot import AsOf, Files
@@ -248,6 +249,10 @@ class Lake:
     def consents(self) -> LakeConsents:
         """Return governance's view of the consent registry."""
         return LakeConsents(self)
+
+    def notes(self) -> Notes:
+        """Return the notes that programs keep beside the tables."""
+        return Notes(self.location)
 
     def snapshot(self) -> Snapshot:
         """Return the present files of every table."""

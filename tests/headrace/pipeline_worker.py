@@ -42,7 +42,7 @@ def build(home: Path) -> Pipeline:
         spool=SpoolReader(home / "spool", KEY),
         lake=lake,
         governor=lambda: governor,
-        checkpoints=CheckpointStore(home / "state"),
+        checkpoints=CheckpointStore(home / "state", lake.notes(), name="home"),
         assembly_key=b"a" * 32,
         batch_records=BATCH_RECORDS,
     )

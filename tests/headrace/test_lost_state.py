@@ -1,0 +1,136 @@
+"""When the governing process's memory is lost or damaged, the lake gives it back."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch, installation_name
+from lakehouse.lake import Lake
+from lakehouse.location import Location
+from lakehouse.notes import Notes
+from tests.headrace import pipeline_worker
+from tests.headrace.test_pipeline import EXCHANGES, check, fill, run
+
+TABLE = """
+SELECT exchange_id, trajectory_id, step_id, step_index, parent_step_id, context_keep, branch
+FROM steps ORDER BY exchange_id
+"""
+
+
+def steps_of(home: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = Lake.open(str(home / "lake")).query(TABLE).to_pylist()
+    return found
+
+
+def carry(home: Path, batches: int | None = None) -> None:
+    pipeline = pipeline_worker.build(home)
+    while batches != 0 and pipeline.run_batch() is not None:
+        batches = None if batches is None else batches - 1
+
+
+def lose(home: Path) -> None:
+    shutil.rmtree(home / "state")
+
+
+def damage(home: Path) -> None:
+    (home / "state" / "checkpoint.json").write_text('{"version": 1, "app', encoding="utf-8")
+
+
+def fall_back(home: Path) -> None:
+    """Restore an older copy of the state folder, as a backup would."""
+    shutil.rmtree(home / "state")
+    shutil.copytree(home / "earlier", home / "state")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    home = tmp_path_factory.mktemp("undisturbed")
+    fill(home)
+    carry(home)
+    return steps_of(home)
+
+
+@pytest.mark.parametrize("harm", [lose, damage, fall_back])
+def test_conversations_go_on_as_if_nothing_had_been_lost(
+    tmp_path: Path, undisturbed: list[dict[str, Any]], harm: Callable[[Path], None]
+) -> None:
+    fill(tmp_path)
+    carry(tmp_path, batches=1)
+    shutil.copytree(tmp_path / "state", tmp_path / "earlier")
+    # Seven records a batch and two calls a conversation: one is cut in the middle each time.
+    carry(tmp_path, batches=1)
+    harm(tmp_path)
+    carry(tmp_path)
+    check(tmp_path)
+    assert steps_of(tmp_path) == undisturbed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["announced", "appended", "completed"])
+def test_killed_and_robbed_of_its_memory_at_any_point(
+    tmp_path: Path, undisturbed: list[dict[str, Any]], point: str
+) -> None:
+    fill(tmp_path)
+    assert run(tmp_path, point, "2") == -9
+    lose(tmp_path)
+    carry(tmp_path)
+    check(tmp_path)
+    assert steps_of(tmp_path) == undisturbed
+
+
+def test_without_any_copy_nothing_is_doubled(tmp_path: Path) -> None:
+    fill(tmp_path)
+    spool = tmp_path / "kept"
+    shutil.copytree(tmp_path / "spool", spool)
+    carry(tmp_path, batches=2)
+    lose(tmp_path)
+    shutil.rmtree(tmp_path / "lake" / "_notes")
+    shutil.rmtree(tmp_path / "spool")
+    shutil.copytree(spool, tmp_path / "spool")
+    carry(tmp_path)
+    ledger = Lake.open(str(tmp_path / "lake")).query("SELECT exchange_id FROM exchanges")
+    assert ledger.num_rows == len(set(ledger["exchange_id"].to_pylist())) == EXCHANGES
+
+
+def test_a_store_gives_back_what_was_announced(tmp_path: Path) -> None:
+    notes = Notes(Location.parse(str(tmp_path / "lake")))
+    store = CheckpointStore(tmp_path / "state", notes, name="home")
+    (tmp_path / "state").mkdir()
+    start = store.load()
+    store.announce(start, PendingBatch(1, {"w": 1}))
+    done = Checkpoint(start.application, 1, {"w": 1}, {"open": []}, again=True)
+    store.complete(done)
+    store.announce(done, PendingBatch(2, {"w": 2}))
+    lose(tmp_path)
+    (tmp_path / "state").mkdir()
+    again = CheckpointStore(tmp_path / "state", notes, name="home")
+    assert again.load() == done
+    assert again.pending() == PendingBatch(2, {"w": 2})
+    assert CheckpointStore(tmp_path / "other", notes, name="other").load().batch == 0
+
+
+def test_a_damaged_copy_is_no_copy(tmp_path: Path) -> None:
+    notes = Notes(Location.parse(str(tmp_path / "lake")))
+    notes.put("home-checkpoint", b"not compressed")
+    assert CheckpointStore(tmp_path, notes, name="home").load().batch == 0
+
+
+def test_notes_are_for_the_owner_alone_and_hold_no_content(tmp_path: Path) -> None:
+    fill(tmp_path)
+    carry(tmp_path)
+    files = list((tmp_path / "lake" / "_notes").iterdir())
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    import zlib
+
+    text = b"".join(zlib.decompress(path.read_bytes()) for path in files)
+    assert b"maria" not in text
+    assert b"order" not in text
+
+
+def test_an_installation_keeps_its_name(tmp_path: Path) -> None:
+    name = installation_name(tmp_path / "installation.id")
+    assert name == installation_name(tmp_path / "installation.id")
+    assert len(name) == 32

@@ -17,6 +17,7 @@ from trajectory.canonical import JsonObject, JsonValue, canonical_json
 from trajectory.errors import ConfigurationError, IntegrityError
 
 KIND = "headrace/erasure-certificate/v1"
+ANCHOR = "headrace/audit-anchor/v1"
 
 
 class Certifier:
@@ -31,9 +32,9 @@ class Certifier:
         """The public key, hexadecimal."""
         return self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
 
-    def certificate(self, said: Mapping[str, JsonValue]) -> JsonObject:
+    def certificate(self, said: Mapping[str, JsonValue], *, kind: str = KIND) -> JsonObject:
         """Return a signed certificate that says this."""
-        statement: JsonObject = {"kind": KIND, **said}
+        statement: JsonObject = {"kind": kind, **said}
         signature = self._key.sign(canonical_json(statement))
         return {
             "statement": statement,
@@ -42,21 +43,24 @@ class Certifier:
         }
 
 
-def verified(certificate: JsonValue, public_key: str | None = None) -> JsonObject:
+def verified(
+    certificate: JsonValue, public_key: str | None = None, *, kind: str = KIND
+) -> JsonObject:
     """Return what a certificate says when its signature holds.
 
     Args:
         certificate: the parsed certificate.
         public_key: the installation's key as it was noted elsewhere; without one, the key in the
             certificate is used, which only proves that nothing was changed since it was signed.
+        kind: what it must be.
 
     Raises:
         IntegrityError: it was changed, or another installation signed it.
     """
     said = certificate if isinstance(certificate, dict) else {}
     statement, signature = said.get("statement"), said.get("signature")
-    if not isinstance(statement, dict) or statement.get("kind") != KIND:
-        raise IntegrityError("this is not an erasure certificate of Headrace.")
+    if not isinstance(statement, dict) or statement.get("kind") != kind:
+        raise IntegrityError(f"this is no {kind} of Headrace.")
     own = said.get("public_key")
     if public_key is not None and own != public_key:
         raise IntegrityError("another installation signed this certificate: the keys differ.")

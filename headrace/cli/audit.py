@@ -19,11 +19,19 @@ def verify(
     anchor: Annotated[
         str | None, typer.Option(help="SEQUENCE:HASH that an earlier verify printed.")
     ] = None,
+    anchors: Annotated[
+        Path | None, typer.Option(help="File that `audit anchor` wrote; all of it must fit.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check the hash chain of the audit log; print its head, to be noted elsewhere as an anchor."""
     from governance.audit import AuditHead
+    from headrace.anchoring import read_anchors
 
+    running = Running.of(context)
+    noted = read_anchors(anchors, running.certifier.public_key) if anchors is not None else []
+    for one in noted:
+        running.audit.verify(one)
     known = None
     if anchor is not None:
         sequence, _, entry_hash = anchor.partition(":")
@@ -32,11 +40,40 @@ def verify(
                 "an anchor looks like 12:b2:4f0c…, as `audit verify` prints it."
             )
         known = AuditHead(int(sequence), entry_hash)
-    head = Running.of(context).audit.verify(known)
-    print_fields(
-        {"entries": head.sequence, "anchor": f"{head.sequence}:{head.entry_hash}", "intact": True},
-        as_json=as_json,
-    )
+    head = running.audit.verify(known)
+    fields: dict[str, object] = {
+        "entries": head.sequence,
+        "anchor": f"{head.sequence}:{head.entry_hash}",
+    }
+    if anchors is not None:
+        fields["anchors that fit"] = len(noted)
+    print_fields({**fields, "intact": True}, as_json=as_json)
+
+
+@app.command()
+def anchor(
+    context: typer.Context,
+    file: Annotated[
+        Path | None, typer.Option(help="Append it to this file, best on another machine's disk.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="POST it there as JSON; any 2xx counts as noted.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the audit log and note its end elsewhere, signed, so that a cut shows."""
+    from headrace.anchoring import append_anchor, post_anchor, signed_anchor
+
+    if file is None and url is None:
+        raise ConfigurationError("say where to: --file FILE or --url URL.")
+    running = Running.of(context)
+    head = running.audit.verify()
+    said = signed_anchor(head, running.certifier)
+    if file is not None:
+        append_anchor(file, said)
+    if url is not None:
+        post_anchor(url, said)
+    print_fields({"anchor": f"{head.sequence}:{head.entry_hash}", "noted": True}, as_json=as_json)
 
 
 @app.command("list")

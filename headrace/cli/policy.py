@@ -102,6 +102,61 @@ def diff(
     print_rows(rows, as_json=as_json, empty="they decide the same")
 
 
+@app.command("dry-run")
+def dry_run(
+    context: typer.Context,
+    bundle: Annotated[Path, typer.Argument(help="Folder, or a shipped name.")],
+    day: Annotated[
+        str | None, typer.Option(help="UTC day, YYYY-MM-DD; by default yesterday.")
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, help="So many days up to and with it.")] = 1,
+    texts: Annotated[
+        int, typer.Option(min=0, help="Read at most so many stored messages again.")
+    ] = 2000,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what another bundle would change on yesterday's lake, by rule and count. Writes nothing."""
+    from datetime import UTC, date, datetime, time, timedelta
+
+    from governance.trial.dry_run import DryRun
+    from headrace.dry_running import gather
+    from headrace.installation import gateway_config
+    from proxy.identity import KeyRegistry
+
+    running = Running.of(context)
+    now = datetime.now(UTC)
+    try:
+        last = date.fromisoformat(day) if day else now.date() - timedelta(days=1)
+    except ValueError:
+        raise ConfigurationError(f"--day {day}: not a day; write 2026-05-31.") from None
+    until = datetime.combine(last + timedelta(days=1), time(), UTC)
+    loaded = _load(running, bundle)
+    run = DryRun(
+        loaded,
+        _redactor(loaded, running.secrets.derive(b"dry-run")),
+        running.lake.consents(),
+        now=now,
+    )
+    keys = KeyRegistry.load(gateway_config(running.settings, running.home.create()).keys).list()
+    gather(
+        running.lake,
+        run,
+        since=until - timedelta(days=days),
+        until=until,
+        key_purposes={key.key_id: key.purposes for key in keys},
+        most_texts=texts,
+    )
+    changes = [jsonable(change) for change in run.changes()]
+    if as_json:
+        said = {"content_hash": loaded.content_hash, "steps": run.steps, "messages": run.texts}
+        print_json(said | {"changes": changes, "not_judged": list(run.not_judged())})
+        return
+    print_rows(changes, as_json=False, empty="nothing would change")
+    console().print(f"{run.steps} steps and {run.texts} messages were looked at; not judged:")
+    for what in run.not_judged():
+        console().print(f"  - {what}", markup=False)
+
+
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of policy documents, for editors."""

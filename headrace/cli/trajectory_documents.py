@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption, Running, user_name
 from headrace.render import note, print_fields
+from trajectory.canonical import bytes_hash
 
 _FORMAT_NAMES = (
     "headrace, openai-messages, atif, otel-genai, openinference, openenv, trl-conversational, "
@@ -44,12 +45,24 @@ def export(
     """Export trajectories as JSON lines; only what policy allows for the purpose."""
     from headrace.exporting import export_trajectories
 
+    running = Running.of(context)
     report = export_trajectories(
-        Running.of(context).lake,
+        running.lake,
         output,
         where=where,
         purpose=purpose,
         document_format=document_format,
+    )
+    running.audit.append(
+        actor=user_name(),
+        action="trajectories.exported",
+        subject=bytes_hash(output.read_bytes()) if output.is_file() else "nothing",
+        detail={
+            "purpose": purpose,
+            "format": document_format,
+            "trajectories": report.trajectories,
+            "where": bytes_hash(where.encode()),
+        },
     )
     lost = dict(sorted(report.lost.items()))
     if as_json:

@@ -205,3 +205,24 @@ def test_held_content_goes_by_drop_erasure_and_age(
     assert held.expire(1) == 0
     assert held.expire(1, datetime.now(UTC) + timedelta(days=2)) == 1
     assert json.loads(done(capsys, "quarantine", "list", "--json")[0])[0]["content"] == "gone"
+
+
+def test_anchors_outside_show_a_cut(
+    capsys: pytest.CaptureFixture[str], home: Home, tmp_path: Path
+) -> None:
+    file = tmp_path / "anchors.jsonl"
+    for purpose in ("eval", "debug"):
+        done(capsys, "consent", "grant", "jo", "--tenant", "acme", "--purpose", purpose)
+        done(capsys, "audit", "anchor", "--file", str(file))
+    out, _ = done(capsys, "audit", "verify", "--anchors", str(file), "--json")
+    assert json.loads(out)["anchors that fit"] == 2
+    log = home.audit / "audit.jsonl"
+    log.write_text(log.read_text().splitlines(keepends=True)[0])
+    done(capsys, "audit", "verify")
+    _, err = done(capsys, "audit", "verify", "--anchors", str(file), code=3)
+    assert "cut off" in err
+    file.write_text(file.read_text().replace('"sequence": 2', '"sequence": 1'))
+    assert "does not hold" in done(capsys, "audit", "verify", "--anchors", str(file), code=3)[1]
+    done(capsys, "audit", "anchor", code=2)
+    _, err = done(capsys, "audit", "anchor", "--url", "http://127.0.0.1:9/", code=3)
+    assert "not noted" in err

@@ -1,0 +1,81 @@
+"""Anchors: the audit log's end, signed and noted where whoever could rewrite the log cannot reach."""
+
+import json
+import os
+import urllib.request
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from governance.audit import AuditHead
+from governance.certificates import ANCHOR, Certifier, verified
+from trajectory.canonical import JsonObject
+from trajectory.errors import ConfigurationError, WorkError
+
+_SECONDS = 10.0
+
+
+def signed_anchor(head: AuditHead, certifier: Certifier) -> JsonObject:
+    """Return the log's end with the moment and the installation's signature."""
+    return certifier.certificate(
+        {
+            "sequence": head.sequence,
+            "entry_hash": head.entry_hash,
+            "noted_at": datetime.now(UTC).isoformat(),
+        },
+        kind=ANCHOR,
+    )
+
+
+def append_anchor(path: Path, anchor: JsonObject) -> None:
+    """Append an anchor to a file of JSON lines; it is on disk when this returns.
+
+    Raises:
+        WorkError: the file cannot be written.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(json.dumps(anchor, sort_keys=True).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise WorkError(f"{path}: the anchor was not noted ({error.strerror}).") from None
+
+
+def post_anchor(url: str, anchor: JsonObject) -> None:
+    """Send an anchor to a service that notes it.
+
+    Raises:
+        ConfigurationError: not an HTTP address.
+        WorkError: it did not take the anchor.
+    """
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise ConfigurationError(f"--url {url}: must begin with https:// or http://.")
+    request = urllib.request.Request(  # noqa: S310 - the scheme is checked
+        url, json.dumps(anchor).encode(), {"content-type": "application/json"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310 - checked above
+            pass
+    except OSError as error:
+        raise WorkError(
+            f"{urlsplit(url).hostname}: the anchor was not noted ({type(error).__name__})."
+        ) from None
+
+
+def read_anchors(path: Path, public_key: str) -> list[AuditHead]:
+    """Return the ends that a file notes.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or a line is no JSON.
+        IntegrityError: a line was changed, or another installation signed it.
+    """
+    try:
+        said = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"{path}: not a file of anchors ({type(error).__name__})"
+        ) from None
+    statements = [verified(one, public_key, kind=ANCHOR) for one in said]
+    return [AuditHead(int(str(one["sequence"])), str(one["entry_hash"])) for one in statements]

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from governance.engine import Governor
 from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
+from headrace.repeats import without_stored
 from headrace.witness import Witness
 from lakehouse.lake import Lake
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
@@ -87,7 +88,7 @@ class Pipeline:
         # One lease from "is it stored already?" to the commit: an erasure in between would take
         # away the messages that these steps are going to name.
         with self.lake.lease():
-            governed = governor.judge(harvested)
+            governed = governor.judge(without_stored(harvested, self.lake.known_content()))
             if self._witness is not None:
                 exchanges = (record for record in batch.records if isinstance(record, Exchange))
                 self._witness.before(exchanges, governed)

@@ -56,12 +56,17 @@ def read_import(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, .
     try:
         value = parse_json(exchange.request.body, "request")
         trajectory = from_json(Trajectory, value)
-    except (UnreadableError, FormError) as error:
-        word = str(error.args[0]) if isinstance(error, UnreadableError) else "request:no-trajectory"
-        return (Call(exchange, MODE, CallKind.OPAQUE, problem=word),), ()
-    name = bytes_hash(exchange.request.body)
-    own = Call(exchange, MODE, CallKind.CONTROL, ext={"steps": len(trajectory.steps)})
-    return (own, *_calls(exchange, trajectory, name)), tuple(_feedback(exchange, trajectory, name))
+        name = bytes_hash(exchange.request.body)
+        own = Call(exchange, MODE, CallKind.CONTROL, ext={"steps": len(trajectory.steps)})
+        feedback = tuple(_feedback(exchange, trajectory, name))
+        return (own, *_calls(exchange, trajectory, name)), feedback
+    except UnreadableError as error:
+        problem = str(error.args[0])
+    except FormError:
+        problem = "request:no-trajectory"
+    except Exception as error:  # noqa: BLE001 - a hostile document must cost one row, never the batch
+        problem = f"import:{type(error).__name__}"
+    return (Call(exchange, MODE, CallKind.OPAQUE, problem=problem),), ()
 
 
 def _calls(exchange: Exchange, trajectory: Trajectory, name: str) -> list[Call]:
@@ -173,15 +178,17 @@ def _times(trajectory: Trajectory, now: datetime) -> list[tuple[datetime, dateti
     """Return begin and end of each step, in order even where the document's times are not.
 
     A step without a time comes a millisecond after the one before it; those before the first
-    that has one, just before that.
+    that has one, just before that. A document from the future has no times.
     """
     told = [_moment(step.timestamp) for step in trajectory.steps]
+    if any(moment is not None and moment > now for moment in told):
+        told = [None] * len(told)
     first = next((at for at, moment in enumerate(told) if moment is not None), None)
     clock = now if first is None else (told[first] or now) - _TICK * first
     times = []
     for step, moment in zip(trajectory.steps, told, strict=True):
         started = max(moment or clock, clock)
-        ended = max(_moment(step.ended_at) or started, started)
+        ended = max(min(_moment(step.ended_at) or started, max(now, started)), started)
         times.append((started, ended))
         clock = ended + _TICK
     return times

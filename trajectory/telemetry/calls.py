@@ -62,6 +62,7 @@ def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
     if body.problem is not None or body.truncated:
         raise UnreadableError(f"request:{body.problem or 'encoding:truncated'}")
     spans = decode_export(body.data, header(headers, "content-type") or PROTOBUF)
+    ahead = _ahead(spans, exchange.started_at)
     hints = tuple(h for h in common_hints(exchange) if h.source.startswith("header:x-headrace-"))
     calls: list[Call] = []
     feedback: list[Feedback] = []
@@ -69,8 +70,8 @@ def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
         facts = facts_of(span)
         if facts is None:
             continue
-        if facts.what is not None:
-            calls.append(_call(exchange, span, facts, hints))
+        if facts.what is not None and not _is_empty(span, facts.what):
+            calls.append(_call(exchange, span, facts, hints, ahead))
         feedback += [
             _feedback(exchange, span, facts, judgement, index)
             for index, judgement in enumerate(facts.judgements)
@@ -79,7 +80,26 @@ def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
     return (Call(exchange, MODE, CallKind.CONTROL, ext=ext), *calls), tuple(feedback)
 
 
-def _call(exchange: Exchange, span: Span, facts: SpanFacts, hints: tuple[SessionHint, ...]) -> Call:
+def _is_empty(span: Span, what: ModelFacts | ToolFacts) -> bool:
+    """Tell whether a model's span says nothing: the instrumentation records no messages."""
+    if isinstance(what, ToolFacts):
+        return False
+    return not what.context and what.output is None and _error(span) is None
+
+
+def _ahead(spans: list[Span], received: datetime) -> int:
+    """Return by how many nanoseconds the client's clock is ahead: no span ends after it was sent."""
+    latest = max((max(span.start, span.end) for span in spans), default=0)
+    return max(latest - (received - _EPOCH) // timedelta(microseconds=1) * 1000, 0)
+
+
+def _call(
+    exchange: Exchange,
+    span: Span,
+    facts: SpanFacts,
+    hints: tuple[SessionHint, ...],
+    ahead: int,
+) -> Call:
     what = facts.what
     named = (*hints, *_conversation_hints(span, facts))
     ext: JsonObject = {"schema_url": span.schema_url, "instrumentation": span.scope}
@@ -88,7 +108,9 @@ def _call(exchange: Exchange, span: Span, facts: SpanFacts, hints: tuple[Session
     if isinstance(what, ToolFacts):
         service = as_text(span.resource.get("service.name")) or ""
         return Call(
-            exchange=_exchange(exchange, span, {"name": what.name, "arguments": what.arguments}),
+            exchange=_exchange(
+                exchange, span, {"name": what.name, "arguments": what.arguments}, ahead
+            ),
             dialect=facts.convention,
             kind=CallKind.TOOL,
             hints=named,
@@ -105,7 +127,7 @@ def _call(exchange: Exchange, span: Span, facts: SpanFacts, hints: tuple[Session
         "sampling": what.sampling,
     }
     return Call(
-        exchange=_exchange(exchange, span, said),
+        exchange=_exchange(exchange, span, said, ahead),
         dialect=facts.convention,
         kind=CallKind.MODEL,
         context=what.context,
@@ -140,10 +162,10 @@ def _error(span: Span) -> str | None:
     return (": ".join(word for word in words if word) or "error")[:_ERROR_LIMIT]
 
 
-def _exchange(exchange: Exchange, span: Span, said: JsonObject) -> Exchange:
+def _exchange(exchange: Exchange, span: Span, said: JsonObject, ahead: int) -> Exchange:
     """Return the exchange that stands for one span: its own identity and times, the export's client."""
-    started = _moment(span.start) or exchange.started_at
-    ended = max(_moment(span.end) or started, started)
+    started = _moment(span.start - ahead) or exchange.started_at
+    ended = max(_moment(span.end - ahead) or started, started)
     request = exchange.request
     own = tuple(field for field in request.headers if field[0].startswith("x-headrace-"))
     status = span.attributes.get("http.response.status_code", 500 if span.is_error else 200)

@@ -259,6 +259,32 @@ def test_a_call_that_also_passed_through_the_gateway_is_a_duplicate() -> None:
         assert sum(one.duplicate_of is None for one in placed) == len(captured)
 
 
+def test_a_clock_that_is_ahead_does_not_bring_the_future() -> None:
+    first = span(1, {**CHAT, **FORMS[0].values[0]})
+    day = 86_400 * 10**9
+    late = [
+        {
+            **first,
+            "spanId": f"{number:016x}",
+            "startTimeUnixNano": str(int(str(first["startTimeUnixNano"])) + day + number * 10**9),
+            "endTimeUnixNano": str(int(str(first["endTimeUnixNano"])) + day + number * 10**9),
+        }
+        for number in (1, 2)
+    ]
+    calls, _ = read(*late)
+    received = exchange(b"").started_at
+    assert calls[0].exchange.started_at < calls[1].exchange.started_at < received
+    assert calls[1].exchange.ended_at == received
+    (whole,), _ = read(late[0])
+    assert whole.exchange.exchange_id == calls[0].exchange.exchange_id
+
+
+def test_spans_without_messages_are_only_counted() -> None:
+    body = {"resourceSpans": [{"scopeSpans": [{"spans": [span(1, CHAT)]}]}]}
+    (own,), _ = read_export(exchange(json.dumps(body).encode()))
+    assert own.ext == {"spans": 1, "calls": 0, "judgements": 0}
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),

@@ -15,9 +15,11 @@ import trajectory
 from tests.lakehouse import make
 from tests.trajectory.documents import own_trajectory
 from tests.trajectory.golden.replay import load
+from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.canonical import canonical_json, content_hash
 from trajectory.exchange import Exchange
 from trajectory.json_form import FormError, from_json, to_json
+from trajectory.message import Message
 from trajectory.portable import Trajectory
 from trajectory.schema import PUBLISHED, json_schema
 
@@ -56,6 +58,18 @@ def test_vectors_of_keyed_names() -> None:
     namer = Namer(key)
     assert namer.message_id(message["tenant_id"], message["message"]) == message["message_id"]
     assert namer.name(state["tenant_id"], state["kind"], state["value"]) == state["name"]
+
+
+def test_vectors_of_identifiers_and_message_hashes() -> None:
+    named, *messages = vectors("assembly-vectors")
+    make = Fingerprinter(bytes.fromhex(named["key_hex"]))
+    assert make.identifier(named["kind"], *named["names"]) == named["identifier"]
+    link = make.digest(b"scope\0s")
+    for one in messages:
+        digest = make.message(Message.from_json(one["message"]))
+        assert (digest.loose.hex(), digest.exact.hex()) == (one["loose_hex"], one["exact_hex"])
+        link = make.digest(link + digest.loose)
+        assert link.hex() == one["chain_hex"]
 
 
 def test_the_published_schema_is_a_schema_and_up_to_date() -> None:

@@ -13,6 +13,9 @@ CREDENTIAL_HEADERS = frozenset(
         b"x-goog-api-key",
         b"x-headrace-key",
         b"x-amz-security-token",
+        b"ocp-apim-subscription-key",
+        # Browsers cannot set headers of a WebSocket: OpenAI takes a key as a subprotocol.
+        b"sec-websocket-protocol",
         b"cookie",
         b"set-cookie",
     }
@@ -22,7 +25,9 @@ KEY_HEADERS = (b"x-headrace-key", b"authorization", b"x-api-key", b"x-goog-api-k
 """Headers in which a client of the base-URL gateway may send its Headrace key."""
 
 _QUERY = re.compile(
-    rb"((?:^|&)(?:key|api[-_]key|access_token|token|sig|signature|code)=)([^&]+)", re.IGNORECASE
+    rb"((?:^|&)(?:key|api[-_]key|access_token|token|sig|signature|code|subscription-key"
+    rb"|x-(?:amz|goog)-(?:signature|security-token|credential))=)([^&]+)",
+    re.IGNORECASE,
 )
 
 type RawFields = tuple[tuple[bytes, bytes], ...]

@@ -18,7 +18,12 @@ NO_ROUTE = "-"
 _log = logging.getLogger(__name__)
 _OWN = b"x-headrace-"
 _HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"http2-settings"})
-_SENT = CREDENTIAL_HEADERS - {b"cookie", b"set-cookie", b"x-amz-security-token"}
+_SENT = CREDENTIAL_HEADERS - {
+    b"cookie",
+    b"set-cookie",
+    b"x-amz-security-token",
+    b"sec-websocket-protocol",
+}
 _SHUN_SECONDS = 10.0
 _UNSOUND_ANSWERS = 3
 _LOWERED_SECONDS = 600

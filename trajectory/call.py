@@ -70,7 +70,7 @@ class Call:
 
     exchange: Exchange
     dialect: str
-    """openai.chat | openai.responses | anthropic.messages | mcp | opaque"""
+    """openai.chat, anthropic.messages, mcp …; ``opaque`` where none was known"""
     kind: CallKind
     context: tuple[Message, ...] = ()
     """The whole conversation that was sent, system prompt first."""

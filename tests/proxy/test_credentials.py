@@ -29,3 +29,13 @@ def test_queries_lose_their_credentials() -> None:
     assert b"alt=sse&monkey=1&API_KEY=fp:" in out
     assert b"AIza" not in out
     assert PRINTS.query(b"") == b""
+
+
+def test_keys_of_sockets_and_signed_addresses_are_fingerprinted() -> None:
+    prints = Fingerprints(b"k" * 32)
+    offered = (b"Sec-WebSocket-Protocol", b"realtime, openai-insecure-api-key.sk-secret")
+    subscribed = (b"Ocp-Apim-Subscription-Key", b"sk-secret")
+    assert b"sk-secret" not in str(prints.headers((offered, subscribed))).encode()
+    query = b"X-Amz-Signature=sk-secret&model=m&X-Amz-Security-Token=sk-secret&subscription-key=sk-secret"
+    assert b"sk-secret" not in prints.query(query)
+    assert b"&model=m&" in prints.query(query)

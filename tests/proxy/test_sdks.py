@@ -18,6 +18,7 @@ import uvicorn
 from tests.proxy.conftest import Tls
 from tests.proxy.running import Running
 from tests.proxy.upstream import Seen, Upstream
+from tests.trajectory.dialects.golden.replay import CONFIGURED
 from tests.wire.drivers import BOTO_DRIVERS, HTTPX_DRIVERS, ROUTES, Driver, Wire
 from tests.wire.script import provider
 from trajectory.call import CallKind
@@ -97,7 +98,7 @@ def test_at_a_base_url(name: str, gateway: Running, upstream: Upstream) -> None:
     assert not any(gateway.key in str(request.headers) for request in upstream.seen)
     for exchange in gateway.exchanges(len(upstream.seen)):
         assert exchange.outcome is ExchangeOutcome.COMPLETE
-        assert all(call.kind is not CallKind.OPAQUE for call in read_calls(exchange))
+        assert all(call.kind is not CallKind.OPAQUE for call in read_calls(exchange, CONFIGURED))
 
 
 @pytest.mark.slow
@@ -119,7 +120,7 @@ def test_behind_the_intercepting_proxy(
     for exchange in proxy.exchanges(len(secure.seen)):
         assert exchange.mode == "forward"
         assert OWN_KEY not in str(exchange.request.headers)
-        assert all(call.kind is not CallKind.OPAQUE for call in read_calls(exchange))
+        assert all(call.kind is not CallKind.OPAQUE for call in read_calls(exchange, CONFIGURED))
 
 
 # MCP: the official client and server, with the bytes of both sides.

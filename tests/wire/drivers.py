@@ -455,6 +455,17 @@ def a2a(wire: Wire) -> Any:
     return said
 
 
+def http_tools(wire: Wire) -> Any:
+    """Operations of a plain HTTP tool: looked up, made, watched, missing, unknown."""
+    said = []
+    with wire.client(headers={"Authorization": f"Bearer {wire.key}"}) as api:
+        said.append(api.get(f"{wire.url}/orders/17", params={"full": "true"}).json())
+        said.append(api.post(f"{wire.url}/orders", json={"item": "lamp", "quantity": 3}).json())
+        said.append(api.get(f"{wire.url}/orders/17/events").text)
+        said.append(api.get(f"{wire.url}/orders/404").status_code)
+    return said
+
+
 type Driver = Callable[[Wire], Any]
 
 HTTPX_DRIVERS: dict[str, tuple[str, Driver]] = {
@@ -476,6 +487,7 @@ HTTPX_DRIVERS: dict[str, tuple[str, Driver]] = {
     "gemini_array": ("gemini", gemini_array),
     "ollama": ("ollama", ollama),
     "a2a": ("agents", a2a),
+    "http_tools": ("shop", http_tools),
 }
 """Scenario → route and driver, for clients whose bytes can be kept."""
 
@@ -486,5 +498,5 @@ BOTO_DRIVERS: dict[str, tuple[str, Driver]] = {
     "bedrock_invoke": ("bedrock", bedrock_invoke),
 }
 
-ROUTES = ("openai", "azure", "anthropic", "gemini", "ollama", "bedrock", "agents")
+ROUTES = ("openai", "azure", "anthropic", "gemini", "ollama", "bedrock", "agents", "shop")
 __all__ = ["BOTO_DRIVERS", "HTTPX_DRIVERS", "MODEL", "ROUTES", "Wire"]

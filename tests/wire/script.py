@@ -37,6 +37,8 @@ def provider(request: Seen) -> Reply:
         return _gemini(path, query, body)
     if path.startswith("/api/"):
         return _ollama(path, body)
+    if path.startswith("/orders"):
+        return _shop(request, path, body)
     if path.startswith("/agent"):
         return _agent(path, body)
     return _openai(request, path, body)
@@ -473,6 +475,18 @@ def _ollama(path: str, body: dict[str, Any]) -> Reply:
         [json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines],
         kind="application/x-ndjson",
     )
+
+
+# A plain HTTP tool.
+
+
+def _shop(request: Seen, path: str, body: dict[str, Any]) -> Reply:
+    """Answer as a shop's order desk."""
+    if path.endswith("/events"):
+        return stream(_sse({"state": "packed"}, {"state": "sent"}))
+    if path == "/orders/404":
+        return as_json({"detail": "no such order"}, 404)
+    return as_json({"id": 17, "asked": request.target, **body})
 
 
 # Agent2Agent.

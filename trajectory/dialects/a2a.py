@@ -87,7 +87,7 @@ class A2a:
         given: JsonValue = parameters
         if method in _SENDS:
             given = parameters.get("message")
-        told = without(parameters, frozenset({"message"})) if method in _SENDS else {}
+        told = _told(parameters) if method in _SENDS else {}
         is_step = method in _SENDS or (method in _LOOKS and _state(task) in _OVER)
         return Call(
             exchange=exchange,
@@ -100,6 +100,15 @@ class A2a:
             ext={"method": method[:100], **({"params": told} if told else {})},
             dispatch=_dispatch(exchange, method, given, answer) if is_step else None,
         )
+
+
+def _told(parameters: JsonObject) -> JsonObject:
+    """Return what was said beside the message; where to push news holds credentials."""
+    told = without(parameters, frozenset({"message"}))
+    if isinstance(told.get("configuration"), dict):
+        wishes = as_object(told["configuration"])
+        told["configuration"] = {k: v for k, v in wishes.items() if "push" not in k.lower()}
+    return told
 
 
 def _dispatch(exchange: Exchange, method: str, given: JsonValue, answer: Answer) -> ToolDispatch:

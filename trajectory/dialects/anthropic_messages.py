@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import cast
 
-from trajectory.call import Call, CallKind, Usage
+from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.anthropic_stream import assemble_events
+from trajectory.dialects.blocks import cached_usage, read_blocks, read_conversation, tool_use
 from trajectory.dialects.hints import anthropic_user
 from trajectory.dialects.openai_chat import read_tokens
 from trajectory.dialects.reading import Yields, assistant, model_call, posted_to
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.wire import (
-    as_integer,
     as_list,
     as_object,
     as_text,
@@ -26,12 +26,10 @@ from trajectory.dialects.wire import (
 )
 from trajectory.exchange import Exchange
 from trajectory.message import (
-    Message,
     OpaquePart,
     Part,
     ReasoningPart,
     TextPart,
-    ToolCallPart,
     ToolResultPart,
 )
 
@@ -92,7 +90,7 @@ def read_messages(
     output = [_part(block) for block in objects(value.get("content")) if not _empty(block)]
     return replace(
         call,
-        context=read_context(request),
+        context=read_conversation(request, _parts),
         output=assistant(output),
         tools=tuple(objects(request.get("tools"))),
         sampling=only(request, _SAMPLING),
@@ -100,52 +98,24 @@ def read_messages(
         model_served=as_text(value.get("model")),
         response_id=as_text(value.get("id")),
         finish_reason=as_text(value.get("stop_reason")),
-        usage=_usage(value),
+        usage=cached_usage(
+            as_object(value.get("usage")),
+            "input_tokens",
+            "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+            "output_tokens",
+        ),
         tokens=read_tokens(value, value),
         end_user=end_user,
     )
 
 
-def read_context(request: JsonObject) -> tuple[Message, ...]:
-    """Return system prompt and messages; tool results become messages of their own."""
-    messages: list[Message] = []
-    if system := _parts(request.get("system")):
-        messages.append(Message("system", tuple(system)))
-    for item in objects(request.get("messages")):
-        role = as_text(item.get("role")) or "user"
-        messages.extend(split_results(role, _parts(item.get("content"))))
-    return tuple(messages)
-
-
-def split_results(role: str, parts: list[Part]) -> list[Message]:
-    """Return one message, or several where tool results stand among its parts."""
-    messages: list[Message] = []
-    rest: list[Part] = []
-    for part in parts:
-        if isinstance(part, ToolResultPart):
-            if rest:
-                messages.append(Message(role, tuple(rest)))
-                rest = []
-            messages.append(Message("tool", (part,)))
-        else:
-            rest.append(part)
-    if rest or not messages:
-        messages.append(Message(role, tuple(rest)))
-    return messages
-
-
 def _parts(content: JsonValue | None) -> list[Part]:
-    if isinstance(content, str):
-        return [TextPart(content)] if content else []
-    return [
-        _part(block) if isinstance(block, dict) else OpaquePart(block)
-        for block in as_list(content)
-        if not _empty(block)
-    ]
+    return read_blocks(content, _part, left_out=_empty)
 
 
-def _empty(block: JsonValue) -> bool:
-    return isinstance(block, dict) and block.get("type") == "text" and block.get("text") == ""
+def _empty(block: JsonObject) -> bool:
+    return block.get("type") == "text" and block.get("text") == ""
 
 
 def _part(block: JsonObject) -> Part:
@@ -157,7 +127,7 @@ def _part(block: JsonObject) -> Part:
     if kind == "redacted_thinking":
         return ReasoningPart("", as_text(block.get("data")))
     if kind == "tool_use":
-        return _tool_use(block)
+        return tool_use(block, "id", "partial_input")
     if kind == "tool_result":
         call_id = as_text(block.get("tool_use_id")) or ""
         content = name_media(_unmarked(block.get("content")))
@@ -170,13 +140,6 @@ def _part(block: JsonObject) -> Part:
         if source.get("type") == "url" and isinstance(source.get("url"), str):
             return media_part(cast(str, source["url"]), media_type)
     return OpaquePart(name_media(without(block, frozenset({"cache_control"}))))
-
-
-def _tool_use(block: JsonObject) -> ToolCallPart:
-    call_id, name = as_text(block.get("id")) or "", as_text(block.get("name")) or ""
-    if isinstance(block.get("partial_input"), str):
-        return ToolCallPart(call_id, name, block["partial_input"], arguments_valid=False)
-    return ToolCallPart(call_id, name, block.get("input", {}))
 
 
 def _unmarked(content: JsonValue | None) -> JsonValue:
@@ -204,16 +167,3 @@ def _cache_marks(request: JsonObject) -> list[JsonValue]:
         for position, block in enumerate(as_list(content))
         if isinstance(block, dict) and block.get("cache_control") is not None
     ]
-
-
-def _usage(response: JsonObject) -> Usage:
-    usage = as_object(response.get("usage"))
-    fresh = as_integer(usage.get("input_tokens"))
-    cached = as_integer(usage.get("cache_read_input_tokens"))
-    written = as_integer(usage.get("cache_creation_input_tokens"))
-    total = None if fresh is None else fresh + (cached or 0) + (written or 0)
-    return Usage(
-        input_tokens=total,
-        output_tokens=as_integer(usage.get("output_tokens")),
-        cached_input_tokens=cached,
-    )

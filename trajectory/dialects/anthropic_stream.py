@@ -1,7 +1,8 @@
 """The events of a streamed Anthropic message, joined into the shape of an unstreamed one."""
 
 from trajectory.canonical import JsonObject
-from trajectory.dialects.wire import as_integer, as_object, as_text, parse_json_or_none
+from trajectory.dialects.blocks import finished_input
+from trajectory.dialects.wire import as_integer, as_object, as_text
 
 _TEXT_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 
@@ -24,7 +25,9 @@ def assemble_events(events: list[JsonObject]) -> JsonObject | None:
             _join_message_delta(message, event)
     if message is None:
         return None
-    message["content"] = [_finished(blocks[index]) for index in sorted(blocks)]
+    message["content"] = [
+        finished_input(blocks[index], "partial_input") for index in sorted(blocks)
+    ]
     return message
 
 
@@ -52,16 +55,3 @@ def _join_delta(block: JsonObject, delta: JsonObject) -> None:
         if not isinstance(citations, list):
             citations = block["citations"] = []
         citations.append(delta.get("citation"))
-
-
-def _finished(block: JsonObject) -> JsonObject:
-    """Parse the tool input; what does not parse (a stream cut off) stays as ``partial_input``."""
-    raw = block.get("partial_input")
-    if not isinstance(raw, str):
-        return block
-    if not raw:
-        return {k: v for k, v in block.items() if k != "partial_input"}
-    parsed = parse_json_or_none(raw)
-    if parsed is None:
-        return block
-    return {**{k: v for k, v in block.items() if k != "partial_input"}, "input": parsed}

@@ -5,16 +5,14 @@ from dataclasses import replace
 from typing import cast
 from urllib.parse import unquote
 
-from trajectory.call import Call, CallKind, Usage
+from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.anthropic_messages import split_results
 from trajectory.dialects.bedrock_stream import assemble_events
+from trajectory.dialects.blocks import cached_usage, read_blocks, read_conversation, tool_use
 from trajectory.dialects.hints import bedrock_hints
 from trajectory.dialects.reading import Yields, assistant, model_call
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.wire import (
-    as_integer,
-    as_list,
     as_object,
     as_text,
     clean_text,
@@ -35,7 +33,6 @@ from trajectory.message import (
     Part,
     ReasoningPart,
     TextPart,
-    ToolCallPart,
     ToolResultPart,
 )
 
@@ -109,7 +106,7 @@ def read_converse(
     operation = bedrock_operation(exchange)
     return replace(
         call,
-        context=read_context(request),
+        context=read_conversation(request, _parts),
         output=assistant([_part(block) for block in objects(message.get("content"))]),
         tools=tuple(objects(as_object(request.get("toolConfig")).get("tools"))),
         sampling={
@@ -120,37 +117,26 @@ def read_converse(
         model_requested=operation[0] if operation else None,
         response_id=request_id(exchange),
         finish_reason=as_text(value.get("stopReason")),
-        usage=_usage(value),
+        usage=cached_usage(
+            as_object(value.get("usage")),
+            "inputTokens",
+            "cacheReadInputTokens",
+            "cacheWriteInputTokens",
+            "outputTokens",
+        ),
     )
 
 
-def read_context(request: JsonObject) -> tuple[Message, ...]:
-    """Return system blocks and messages; tool results become messages of their own."""
-    messages: list[Message] = []
-    if system := _parts(request.get("system")):
-        messages.append(Message("system", tuple(system)))
-    for item in objects(request.get("messages")):
-        role = as_text(item.get("role")) or "user"
-        messages.extend(split_results(role, _parts(item.get("content"))))
-    return tuple(messages)
-
-
 def _parts(content: JsonValue | None) -> list[Part]:
-    """Return the parts of a content; marks of the cache move between calls and are none."""
-    if isinstance(content, str):
-        return [TextPart(content)] if content else []
-    return [
-        _part(block) if isinstance(block, dict) else OpaquePart(block)
-        for block in as_list(content)
-        if not (isinstance(block, dict) and set(block) == {"cachePoint"})
-    ]
+    # Marks of the cache move between calls and are no content.
+    return read_blocks(content, _part, left_out=lambda block: set(block) == {"cachePoint"})
 
 
 def _part(block: JsonObject) -> Part:
     if isinstance(block.get("text"), str):
         return TextPart(cast(str, block["text"]))
     if use := as_object(block.get("toolUse")):
-        return _tool_use(use)
+        return tool_use(use, "toolUseId", "partialInput")
     if result := as_object(block.get("toolResult")):
         call_id = as_text(result.get("toolUseId")) or ""
         failed = result.get("status") == "error"
@@ -165,13 +151,6 @@ def _part(block: JsonObject) -> Part:
         if media := _media(kind, as_object(block.get(kind))):
             return media
     return OpaquePart(name_media(block))
-
-
-def _tool_use(use: JsonObject) -> ToolCallPart:
-    call_id, name = as_text(use.get("toolUseId")) or "", as_text(use.get("name")) or ""
-    if isinstance(use.get("partialInput"), str):
-        return ToolCallPart(call_id, name, use["partialInput"], arguments_valid=False)
-    return ToolCallPart(call_id, name, use.get("input", {}))
 
 
 def _media(kind: str, value: JsonObject) -> Part | None:
@@ -198,12 +177,3 @@ def _named(content: JsonValue | None) -> JsonValue:
 def part_json(part: Part) -> JsonObject:
     """Return the JSON form of a part."""
     return cast(list[JsonObject], Message("tool", (part,)).to_json()["parts"])[0]
-
-
-def _usage(value: JsonObject) -> Usage:
-    usage = as_object(value.get("usage"))
-    fresh = as_integer(usage.get("inputTokens"))
-    cached = as_integer(usage.get("cacheReadInputTokens"))
-    written = as_integer(usage.get("cacheWriteInputTokens"))
-    total = None if fresh is None else fresh + (cached or 0) + (written or 0)
-    return Usage(total, as_integer(usage.get("outputTokens")), cached)

@@ -1,7 +1,8 @@
 """The events of ``converse-stream``, joined into the shape of ``converse``."""
 
 from trajectory.canonical import JsonObject
-from trajectory.dialects.wire import as_integer, as_object, as_text, parse_json_or_none
+from trajectory.dialects.blocks import finished_input
+from trajectory.dialects.wire import as_integer, as_object, as_text
 
 
 def assemble_events(events: list[JsonObject]) -> JsonObject | None:
@@ -51,16 +52,9 @@ def _join(block: JsonObject, delta: JsonObject) -> None:
 
 
 def _finished(block: JsonObject) -> JsonObject:
-    """Parse the tool's input; what does not parse (a stream cut off) stays as ``partialInput``."""
-    tool = as_object(block.get("toolUse"))
-    raw = tool.get("partialInput")
-    if not isinstance(raw, str):
+    if not isinstance(block.get("toolUse"), dict):
         return block
-    rest = {k: v for k, v in tool.items() if k != "partialInput"}
-    if not raw:
-        return {"toolUse": {**rest, "input": {}}}
-    parsed = parse_json_or_none(raw)
-    return block if parsed is None else {"toolUse": {**rest, "input": parsed}}
+    return {**block, "toolUse": finished_input(as_object(block["toolUse"]), "partialInput")}
 
 
 __all__ = ["assemble_events"]

@@ -14,12 +14,7 @@ def assemble_chunks(chunks: list[JsonObject]) -> JsonObject | None:
     for chunk in chunks:
         if "choices" not in chunk and "id" not in chunk:
             continue
-        for name, value in chunk.items():
-            # Azure's first chunk names neither id nor model: the first that says something counts.
-            if name not in _CHUNK_JOINED and value is not None and not whole.get(name):
-                whole[name] = value
-        if isinstance(chunk.get("usage"), dict):
-            whole["usage"] = chunk["usage"]
+        join_head(whole, chunk)
         for piece in objects(chunk.get("choices")):
             index = as_integer(piece.get("index")) or 0
             _join_choice(choices.setdefault(index, {"index": index, "message": {}}), piece)
@@ -31,20 +26,36 @@ def assemble_chunks(chunks: list[JsonObject]) -> JsonObject | None:
     return whole
 
 
+def join_head(whole: JsonObject, chunk: JsonObject) -> None:
+    """Take what a chunk says of the whole completion: names once, the latest usage."""
+    for name, value in chunk.items():
+        # Azure's first chunk names neither id nor model: the first that says something counts.
+        if name not in _CHUNK_JOINED and value is not None and not whole.get(name):
+            whole[name] = value
+    if isinstance(chunk.get("usage"), dict):
+        whole["usage"] = chunk["usage"]
+
+
 def _join_choice(choice: JsonObject, piece: JsonObject) -> None:
     _join_delta(as_object(choice["message"]), as_object(piece.get("delta")))
     for name, value in piece.items():
-        if name in ("index", "delta") or value is None:
-            continue
-        if name == "token_ids" and isinstance(value, list):
-            extend(choice, name, value)
-        elif name == "logprobs":
-            logprobs = as_object(choice.setdefault("logprobs", {}))
-            for kind, items in as_object(value).items():
-                if isinstance(items, list):
-                    extend(logprobs, kind, items)
-        else:
-            choice[name] = value
+        if name != "delta":
+            join_field(choice, name, value)
+
+
+def join_field(choice: JsonObject, name: str, value: JsonValue) -> None:
+    """Take a field of a choice's chunk: tokens and their log probabilities go on, others count last."""
+    if name == "index" or value is None:
+        return
+    if name == "token_ids" and isinstance(value, list):
+        extend(choice, name, value)
+    elif name == "logprobs":
+        logprobs = as_object(choice.setdefault("logprobs", {}))
+        for kind, items in as_object(value).items():
+            if isinstance(items, list):
+                extend(logprobs, kind, items)
+    else:
+        choice[name] = value
 
 
 def extend(target: JsonObject, name: str, items: list[JsonValue]) -> None:
@@ -104,4 +115,4 @@ def _finish_message(message: JsonObject) -> None:
         message["tool_calls"] = [calls[slot] for slot in ordered]
 
 
-__all__ = ["assemble_chunks", "extend"]
+__all__ = ["assemble_chunks", "extend", "join_field", "join_head"]

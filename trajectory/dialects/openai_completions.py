@@ -6,7 +6,7 @@ from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import openai_hints
 from trajectory.dialects.openai_chat import azure_fields, openai_fields, read_tokens
-from trajectory.dialects.openai_chat_stream import extend
+from trajectory.dialects.openai_chat_stream import join_field, join_head
 from trajectory.dialects.reading import Yields, assistant, model_call, posted_to
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (
@@ -118,11 +118,7 @@ def assemble_chunks(chunks: list[JsonObject]) -> JsonObject | None:
     whole: JsonObject = {}
     choices: dict[int, JsonObject] = {}
     for chunk in chunks:
-        for name, value in chunk.items():
-            if name not in ("choices", "usage") and value is not None and not whole.get(name):
-                whole[name] = value
-        if isinstance(chunk.get("usage"), dict):
-            whole["usage"] = chunk["usage"]
+        join_head(whole, chunk)
         for piece in objects(chunk.get("choices")):
             index = as_integer(piece.get("index")) or 0
             _join_choice(choices.setdefault(index, {"index": index}), piece)
@@ -134,17 +130,7 @@ def assemble_chunks(chunks: list[JsonObject]) -> JsonObject | None:
 
 def _join_choice(choice: JsonObject, piece: JsonObject) -> None:
     for name, value in piece.items():
-        if value is None or name == "index":
-            continue
-        existing = choice.get(name)
         if name == "text" and isinstance(value, str):
-            choice[name] = (existing if isinstance(existing, str) else "") + value
-        elif name == "token_ids" and isinstance(value, list):
-            extend(choice, name, value)
-        elif name == "logprobs":
-            logprobs = as_object(choice.setdefault("logprobs", {}))
-            for kind, items in as_object(value).items():
-                if isinstance(items, list):
-                    extend(logprobs, kind, items)
+            choice[name] = (as_text(choice.get(name)) or "") + value
         else:
-            choice[name] = value
+            join_field(choice, name, value)

@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.proxy.running import Running
 from tests.proxy.upstream import Upstream
-from tests.trajectory.dialects.golden.replay import FOLDER, call_json
+from tests.trajectory.dialects.golden.replay import CONFIGURED, FOLDER, call_json
 from tests.wire.conversations import CONVERSATIONS, conversing
 from tests.wire.drivers import BOTO_DRIVERS, HTTPX_DRIVERS, ROUTES, Wire
 from tests.wire.script import provider
@@ -66,7 +66,7 @@ def record(exchange: Exchange) -> dict[str, Any]:
             "response_body": _body(response.body if response else b""),
             "outcome": exchange.outcome.value,
         },
-        "calls": [call_json(call) for call in read_calls(exchange)],
+        "calls": [call_json(call) for call in read_calls(exchange, CONFIGURED)],
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.trajectory.world import CLIENT, START
 from trajectory.call import Call
+from trajectory.dialects.http_tools import HttpTools
 from trajectory.exchange import (
     Exchange,
     ExchangeOutcome,
@@ -18,8 +19,22 @@ from trajectory.exchange import (
     SpoolPosition,
 )
 from trajectory.message import Message
+from trajectory.operations import operation
 
 FOLDER = Path(__file__).parent
+CONFIGURED = (
+    HttpTools(
+        {
+            "shop": [
+                operation("get_order", "GET", "/orders/{order_id:integer}"),
+                operation("create_order", "POST", "/orders"),
+                operation("watch_order", "GET", "/orders/{order_id:integer}/events"),
+            ]
+        }
+    ),
+)
+"""What an installation would add to the dialects that everybody knows."""
+
 SCENARIOS = sorted(path.stem for path in FOLDER.glob("*.json"))
 
 

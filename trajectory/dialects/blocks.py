@@ -1,0 +1,96 @@
+"""Conversations whose messages are lists of content blocks, as Anthropic and Bedrock send them.
+
+The two name things differently and mean the same: a system prompt beside the messages, results of
+tools among a user's blocks, a tool's input streamed as pieces of text, usage that counts cached
+input apart.
+"""
+
+from collections.abc import Callable
+
+from trajectory.call import Usage
+from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.wire import as_integer, as_list, as_text, objects, parse_json_or_none
+from trajectory.message import (
+    Message,
+    OpaquePart,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+type Blocks = Callable[[JsonValue | None], list[Part]]
+
+
+def read_conversation(request: JsonObject, blocks: Blocks) -> tuple[Message, ...]:
+    """Return system prompt and messages; tool results become messages of their own."""
+    messages: list[Message] = []
+    if system := blocks(request.get("system")):
+        messages.append(Message("system", tuple(system)))
+    for item in objects(request.get("messages")):
+        role = as_text(item.get("role")) or "user"
+        messages.extend(_split_results(role, blocks(item.get("content"))))
+    return tuple(messages)
+
+
+def _split_results(role: str, parts: list[Part]) -> list[Message]:
+    messages: list[Message] = []
+    rest: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolResultPart):
+            if rest:
+                messages.append(Message(role, tuple(rest)))
+                rest = []
+            messages.append(Message("tool", (part,)))
+        else:
+            rest.append(part)
+    if rest or not messages:
+        messages.append(Message(role, tuple(rest)))
+    return messages
+
+
+def read_blocks(
+    content: JsonValue | None,
+    part: Callable[[JsonObject], Part],
+    *,
+    left_out: Callable[[JsonObject], bool],
+) -> list[Part]:
+    """Return the parts of a content: text, or blocks of which some say nothing."""
+    if isinstance(content, str):
+        return [TextPart(content)] if content else []
+    return [
+        part(block) if isinstance(block, dict) else OpaquePart(block)
+        for block in as_list(content)
+        if not (isinstance(block, dict) and left_out(block))
+    ]
+
+
+def tool_use(use: JsonObject, identifier: str, partial: str) -> ToolCallPart:
+    """Return a tool call; its input is text under ``partial`` where a stream broke off in it."""
+    call_id, name = as_text(use.get(identifier)) or "", as_text(use.get("name")) or ""
+    if isinstance(use.get(partial), str):
+        return ToolCallPart(call_id, name, use[partial], arguments_valid=False)
+    return ToolCallPart(call_id, name, use.get("input", {}))
+
+
+def finished_input(use: JsonObject, partial: str) -> JsonObject:
+    """Parse a streamed input; what does not parse (a stream cut off) stays under ``partial``."""
+    raw = use.get(partial)
+    if not isinstance(raw, str):
+        return use
+    rest = {name: value for name, value in use.items() if name != partial}
+    if not raw:
+        return {**rest, "input": rest.get("input", {})}
+    parsed = parse_json_or_none(raw)
+    return use if parsed is None else {**rest, "input": parsed}
+
+
+def cached_usage(usage: JsonObject, fresh: str, read: str, written: str, made: str) -> Usage:
+    """Return usage where cached input is counted apart, under the names of these fields."""
+    new, cached = as_integer(usage.get(fresh)), as_integer(usage.get(read))
+    total = None if new is None else new + (cached or 0) + (as_integer(usage.get(written)) or 0)
+    return Usage(
+        input_tokens=total,
+        output_tokens=as_integer(usage.get(made)),
+        cached_input_tokens=cached,
+    )

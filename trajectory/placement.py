@@ -24,6 +24,8 @@ class PlacedCall:
     """Leading messages of the parent's conversation (context plus output) that this call resends."""
     new_messages: tuple[Message, ...]
     """The rest of ``call.context``: what this call adds."""
+    answer_replaced: bool = False
+    """The client went on from another text than the parent's answer."""
     retry_of: str | None = None
     duplicate_of: str | None = None
     """step_id of a stored step with the same context and the same output: nothing new to store."""

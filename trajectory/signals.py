@@ -2,7 +2,7 @@
 
 Every rule has a name, a version and a confidence, and gives feedback in the same form as the
 feedback API, so that policy, redaction and the lake treat both alike. A rule sees one batch; it
-says nothing where the batch does not show enough. Signal names are fixed words; no content.
+says nothing where the batch does not show enough, and takes back what a later batch refutes. Signal names are fixed words; no content.
 """
 
 import re
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from trajectory.assembly.fingerprint import result_text
-from trajectory.call import Call
 from trajectory.canonical import JsonObject
 from trajectory.exchange import ExchangeOutcome, Feedback
 from trajectory.message import Message, TextPart, ToolResultPart
@@ -28,6 +27,8 @@ class Finding:
     """Overrides the rule's own confidence."""
     label: str | None = None
     """A fixed word."""
+    supersedes: str | None = None
+    """Id of the signal that this one replaces."""
 
 
 type Steps = Mapping[str, PlacedCall]
@@ -48,19 +49,25 @@ class SignalRule:
 
 _TEXT_LIMIT = 20_000
 _ERROR_TEXT = re.compile(
-    r"^\s*(?:error\b|traceback \(most recent call last\)|exception\b|fatal:|command failed)",
+    r"^\s*(?:error\b(?!\s+(?:rate|margin|handl|message|budget|log|count))|"
+    r"traceback \(most recent call last\)|exception\b|fatal:|panic:|command failed)",
     re.IGNORECASE,
 )
 _EXIT_CODE = re.compile(
-    r"\bexit(?:ed)?(?:[ _]with)?[ _]*(?:code|status)\W{1,4}(-?\d{1,3})\b", re.IGNORECASE
+    r"\b(?:exit(?:ed)?(?:[ _]with)?|return(?:ed)?)[ _]*(?:code|status)\W{1,4}(-?\d{1,3})\b",
+    re.IGNORECASE,
 )
 _TEST_COUNT = re.compile(r"\b(\d{1,6}) (passed|failed|errors?)\b")
+_UNITTEST = re.compile(r"\bRan (\d{1,6}) tests? in [\d.]+s\s+(OK|FAILED)\b(?: \(([^)]*)\))?")
+_GO_TEST = re.compile(r"^(ok|FAIL)\s+\S+\s+[\d.]+s", re.MULTILINE)
 _CORRECTION = re.compile(
-    r"^\W*(?:no[,.! ]|nope\b|wrong\b|that(?:'s| is| was) (?:wrong|not|incorrect)|incorrect\b"
+    r"^\W*(?:no[,.! ](?!\s*(?:thank|problem|worr|need|more|question|idea|rush|doubt|matter))|nope\b"
+    r"|wrong\b|that(?:'s| is| was) (?:wrong|not (?!bad\b|a problem)|incorrect)|incorrect\b"
     r"|not what i|you (?:forgot|missed|misunderstood)|i (?:said|meant|asked)|still (?:wrong|broken|fails)"
     r"|(?:it|that) (?:doesn't|does not|didn't|did not) work)",
     re.IGNORECASE,
 )
+_ABANDONED_VERSION = "2"
 _TRUNCATED = frozenset({"length", "max_tokens", "max_output_tokens", "MAX_TOKENS", "LENGTH"})
 
 
@@ -86,15 +93,29 @@ def _test_run(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
         return
     for result in _results(placed):
         text = result_text(result.content)[-_TEXT_LIMIT:]
-        counts: dict[str, int] = {}
-        for number, kind in _TEST_COUNT.findall(text):
-            counts[kind.rstrip("s")] = int(number)
-        bad = counts.get("failed", 0) + counts.get("error", 0)
-        good = counts.get("passed", 0)
-        if good + counts.get("failed", 0):
-            yield Finding(placed.parent_step_id, good / (good + bad), label="summary")
+        share = _passed_share(text)
+        if share is not None:
+            yield Finding(placed.parent_step_id, share, label="summary")
         elif codes := _EXIT_CODE.findall(text):
             yield Finding(placed.parent_step_id, float(int(codes[-1]) == 0), 0.7, "exit-code")
+
+
+def _passed_share(text: str) -> float | None:
+    """Return which share of tests passed, by the last summary of pytest's, unittest's or Go's kind."""
+    counts: dict[str, int] = {}
+    for number, kind in _TEST_COUNT.findall(text):
+        counts[kind.rstrip("s")] = int(number)
+    good = counts.get("passed", 0)
+    if good + counts.get("failed", 0):
+        return good / (good + counts.get("failed", 0) + counts.get("error", 0))
+    if runs := _UNITTEST.findall(text):
+        ran, verdict, reasons = runs[-1]
+        bad = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d{1,6})", reasons))
+        if int(ran):
+            return 1.0 if verdict == "OK" else max(0.0, 1 - max(bad, 1) / int(ran))
+    if packages := _GO_TEST.findall(text):
+        return packages.count("ok") / len(packages)
+    return None
 
 
 def _retry(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
@@ -110,8 +131,14 @@ def _truncated(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
 
 
 def _abandoned(placed: PlacedCall, steps: Steps) -> Iterator[Finding]:
-    """The client hung up while the answer came, and did not ask again in this batch."""
+    """The client hung up while the answer came, and did not ask again.
+
+    When it asks again in a later batch, what was said is taken back.
+    """
     call = placed.call
+    if placed.retry_of is not None and placed.retry_of not in steps:
+        earlier = _feedback_id("abandoned", _ABANDONED_VERSION, placed.retry_of, 0)
+        yield Finding(placed.retry_of, 0.0, label="asked-again", supersedes=earlier)
     if call.exchange.outcome is not ExchangeOutcome.CLIENT_ABORT or call.output is None:
         return
     if not any(other.retry_of == placed.step_id for other in steps.values()):
@@ -135,19 +162,10 @@ def _repeated_question(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
         yield Finding(placed.parent_step_id, 1.0)
 
 
-def _edited_output(placed: PlacedCall, steps: Steps) -> Iterator[Finding]:
+def _edited_output(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
     """The client went on from another text than the model's answer."""
-    parent = steps.get(placed.parent_step_id or "")
-    if parent is None or parent.call.output is None or not placed.new_messages:
-        return
-    first = placed.new_messages[0]
-    goes_on = placed.context_keep == len(parent.call.context) and first.role == "assistant"
-    if goes_on and first.text().strip() and first.text().strip() != _said(parent.call):
-        yield Finding(parent.step_id, 1.0)
-
-
-def _said(call: Call) -> str:
-    return call.output.text().strip() if call.output is not None else ""
+    if placed.answer_replaced and placed.parent_step_id is not None:
+        yield Finding(placed.parent_step_id, 1.0)
 
 
 def _results(placed: PlacedCall) -> Iterator[ToolResultPart]:
@@ -169,14 +187,14 @@ def _plain(message: Message) -> str:
 
 
 SIGNAL_RULES: tuple[SignalRule, ...] = (
-    SignalRule("tool_error", "1", 1.0, "rule", _tool_error),
-    SignalRule("test_run", "1", 0.9, "rule", _test_run),
+    SignalRule("tool_error", "2", 1.0, "rule", _tool_error),
+    SignalRule("test_run", "2", 0.9, "rule", _test_run),
     SignalRule("retry", "1", 1.0, "rule", _retry),
     SignalRule("truncated", "1", 1.0, "rule", _truncated),
-    SignalRule("abandoned", "1", 0.5, "human_implicit", _abandoned),
-    SignalRule("correction", "1", 0.5, "human_implicit", _correction),
+    SignalRule("abandoned", _ABANDONED_VERSION, 0.5, "human_implicit", _abandoned),
+    SignalRule("correction", "2", 0.5, "human_implicit", _correction),
     SignalRule("repeated_question", "1", 0.6, "human_implicit", _repeated_question),
-    SignalRule("edited_output", "1", 0.7, "human_implicit", _edited_output),
+    SignalRule("edited_output", "2", 0.7, "human_implicit", _edited_output),
 )
 """All rules; ``source`` of their signals is ``headrace:<name>``."""
 
@@ -214,9 +232,11 @@ def _feedback(
     }
     if finding.label is not None:
         body["label"] = finding.label
+    if finding.supersedes is not None:
+        body["supersedes"] = finding.supersedes
     seen_at = exchange.ended_at or exchange.started_at
     feedback = Feedback(
-        feedback_id=f"implicit:{rule.name}:{rule.version}:{placed.step_id}:{number}",
+        feedback_id=_feedback_id(rule.name, rule.version, placed.step_id, number),
         client=exchange.client,
         received_at=seen_at,
         target_kind="step",
@@ -225,6 +245,10 @@ def _feedback(
         position=exchange.position,
     )
     return PlacedFeedback(feedback, placed.trajectory_id, finding.step_id)
+
+
+def _feedback_id(name: str, version: str, step_id: str, number: int) -> str:
+    return f"implicit:{name}:{version}:{step_id}:{number}"
 
 
 __all__ = ["SIGNAL_RULES", "Finding", "SignalRule", "harvest"]

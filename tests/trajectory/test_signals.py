@@ -7,6 +7,7 @@ import pytest
 from tests.trajectory.world import World, asked, result, said, user
 from trajectory.assembly import Assembler
 from trajectory.call import Call
+from trajectory.dialects import read_exchange
 from trajectory.exchange import ExchangeOutcome
 from trajectory.signals import SIGNAL_RULES, harvest
 
@@ -36,6 +37,19 @@ def signals(*calls: Call) -> list[tuple[Any, ...]]:
         ("3 passed, 1 failed in 2s", [("test_run", 0.75, 0.9, 0)]),
         ("ok\nProcess exited with code 0", [("test_run", 1.0, 0.7, 0)]),
         ("exit_code: 2", [("test_run", 0.0, 0.7, 0)]),
+        ("Process returned with code 3", []),
+        ("return code: 1", [("test_run", 0.0, 0.7, 0)]),
+        ('{"exit_code": 0, "stdout": "built"}', [("test_run", 1.0, 0.7, 0)]),
+        ("test result: ok. 8 passed; 2 failed; 0 ignored", [("test_run", 0.8, 0.9, 0)]),
+        ("1 passed, 1 failed\n4 passed, 0 failed", [("test_run", 1.0, 0.9, 0)]),
+        ("Ran 4 tests in 0.01s\n\nOK", [("test_run", 1.0, 0.9, 0)]),
+        ("Ran 4 tests in 0.01s\n\nFAILED (failures=1, errors=1)", [("test_run", 0.5, 0.9, 0)]),
+        ("ok  \tgo/a\t0.2s\nFAIL\tgo/b\t0.1s", [("test_run", 0.5, 0.9, 0)]),
+        ("Traceback (most recent call last):\n ...", [("tool_error", 1.0, 0.6, 0)]),
+        ("Error rate: 0.2 %", []),
+        ("errors: none", []),
+        ("3 items passed to the next station", []),
+        ("the exit code book", []),
         ("a note about 404 errors that passed by", []),
     ],
 )
@@ -59,6 +73,16 @@ def test_a_failed_dispatch_is_told_to_the_step_that_asked() -> None:
     [
         ("No, that is not it", "correction"),
         ("It doesn't work", "correction"),
+        ("I meant the other one", "correction"),
+        ("that's wrong", "correction"),
+        ("You forgot the accent", "correction"),
+        ("No thanks, that is all", None),
+        ("No, thank you", None),
+        ("no problem at all", None),
+        ("That is not bad", None),
+        ("Northern France, please", None),
+        ("What is the capital of Spain?", None),
+        ("ok", None),
         ("what is the capital of  France?", "repeated_question"),
         ("Thanks! Now the next one", None),
         ("Nothing else", None),
@@ -82,6 +106,106 @@ def test_retry_abandonment_truncation_and_edits() -> None:
     first = world.chat(opening, said("Once upon a time"))
     second = world.chat([*opening, said("Twice upon a time"), user("go on")], said("x"))
     assert signals(first, second) == [("edited_output", 1.0, 0.7, 0)]
+
+
+def test_a_flagged_tool_error_is_certain_and_a_good_result_is_none() -> None:
+    world = World()
+    opening = [{"role": "user", "content": [{"type": "text", "text": "do it"}]}]
+    call = {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}}
+    answers = [{"type": "tool_result", "tool_use_id": "c1", "content": "no"}]
+    first = anthropic(world, opening, call)
+    for flagged in (True, False):
+        told = {"role": "user", "content": [{**answers[0], "is_error": flagged}]}
+        said_so = {"role": "assistant", "content": [call]}
+        second = anthropic(world, [*opening, said_so, told], {"type": "text", "text": "done"})
+        assert signals(first, second) == ([("tool_error", 1.0, 1.0, 0)] if flagged else [])
+
+
+def anthropic(world: World, messages: list[dict[str, Any]], block: dict[str, Any]) -> Call:
+    answer = {
+        "id": f"msg_{next(world.responses)}", "type": "message", "role": "assistant", "model": "m",
+        "content": [block], "stop_reason": "end_turn", "usage": {},
+    }  # fmt: skip
+    request = {"model": "m", "max_tokens": 9, "messages": messages}
+    return read_exchange(world.exchange("/v1/messages", request, answer))
+
+
+def batches(*parts: list[Call]) -> list[list[tuple[str, float, str | None, str | None]]]:
+    """Return per batch name, value, step and what is superseded, with the state kept between."""
+    assembler = Assembler(KEY)
+    found = []
+    for calls in parts:
+        feedback = harvest(assembler.assemble(calls))
+        found.append([
+            (str(one.feedback.body["name"]), float(str(one.feedback.body["value"])),
+             one.step_id, str(one.feedback.body.get("supersedes", "")) or None)
+            for one in feedback
+        ])  # fmt: skip
+    return found
+
+
+def test_an_abandoned_answer_that_is_asked_for_again_later_is_taken_back() -> None:
+    world = World()
+    opening = [user("Hello"), said("Hi"), user("Tell me a story")]
+    first = world.chat(opening[:1], said("Hi"))
+    cut = world.cut_stream(opening, "Once", outcome=ExchangeOutcome.CLIENT_ABORT)
+    again = world.chat(opening, said("Once upon a time"))
+    (abandoned,), second = batches([first, cut], [again])
+    assert abandoned[:2] == ("abandoned", 1.0)
+    retried = {name: (value, step, replaced) for name, value, step, replaced in second}
+    assert retried["retry"][:2] == (1.0, abandoned[2])
+    assert retried["abandoned"][:2] == (0.0, abandoned[2])
+    assert retried["abandoned"][2] == f"implicit:abandoned:2:{abandoned[2]}:0"
+
+
+def test_an_answer_that_ended_is_not_abandoned_and_a_new_question_is_no_retry() -> None:
+    world = World()
+    opening = [user("Tell me a story")]
+    first = world.chat(opening, said("Once upon a time"))
+    second = world.chat([*opening, said("Once upon a time"), user("more")], said("The end"))
+    assert signals(first, second) == []
+
+
+@pytest.mark.parametrize(
+    ("resent", "edited"),
+    [
+        ("Twice upon a time", True),
+        ("Once upon a time", False),
+        ("  Once upon a time\n", False),
+    ],
+)
+@pytest.mark.parametrize("together", [True, False])
+def test_an_edited_answer_is_seen_across_batches_too(
+    resent: str, edited: bool, together: bool
+) -> None:
+    world = World()
+    opening = [user("Tell me a story")]
+    first = world.chat(opening, said("Once upon a time"))
+    second = world.chat([*opening, said(resent), user("go on")], said("x"))
+    found = batches([first, second]) if together else batches([first], [second])
+    names = [name for batch in found for name, *_ in batch]
+    assert names == (["edited_output"] if edited else [])
+
+
+def test_an_answer_that_was_dropped_is_not_an_edited_one() -> None:
+    world = World()
+    opening = [user("Tell me a story"), said("Once"), user("longer")]
+    first = world.chat(opening, said("Once upon a time"))
+    second = world.chat([*opening, user("and shorter")], said("x"))
+    assert signals(first, second) == []
+
+
+def test_truncation_needs_the_token_limit() -> None:
+    world = World()
+    whole = world.chat([user("Tell me a story")], said("The end"))
+    assert signals(whole) == []
+    limit = {
+        "id": "c", "model": "m",
+        "choices": [{"index": 0, "message": said("Once upo"), "finish_reason": "length"}],
+    }  # fmt: skip
+    request = {"model": "m", "messages": [user("Tell me another")]}
+    cut = read_exchange(world.exchange("/v1/chat/completions", request, limit))
+    assert signals(cut) == [("truncated", 1.0, 1.0, 0)]
 
 
 def test_rules_have_names_versions_and_confidences() -> None:

@@ -129,6 +129,7 @@ class Assembler:
             key_source=place.key_source,
             context_keep=keep,
             new_messages=new,
+            answer_replaced=_is_replaced(call, prints, place.parent),
             retry_of=None if place.repeats is None else place.repeats.step_id,
             duplicate_of=None if place.duplicate is None else place.duplicate.step_id,
             session_hint=identity.hint or place.node.hint,
@@ -492,6 +493,22 @@ def _difference(
     ):
         keep += 1
     return keep, call.context[keep:]
+
+
+def _is_replaced(call: Call, prints: CallPrint, parent: StepNode | None) -> bool:
+    """Tell whether the context goes on from the parent's question with another answer than its own.
+
+    Reasoning that was left out and white space do not make another answer.
+    """
+    if parent is None or parent.failure or parent.conversation is None:
+        return False
+    chain, after = prints.loose, parent.length + 1
+    return (
+        after < len(chain)
+        and call.context[prints.system_count + parent.length].role == "assistant"
+        and shorten(chain[parent.length]) == parent.context
+        and shorten(chain[after]) != parent.conversation
+    )
 
 
 def _link_of(

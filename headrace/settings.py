@@ -93,7 +93,7 @@ class DoorSettings(_Section):
     """Whether ``headrace up`` opens it; ``headrace sql-door`` opens it in any case."""
     host: str = "127.0.0.1"
     """Where it listens; beyond this machine it wants a certificate."""
-    port: int = Field(default=8487, ge=0, le=65_535)
+    port: int = Field(default=8489, ge=0, le=65_535)
     """Arrow Flight SQL."""
     http_port: int | None = Field(default=8488, ge=0, le=65_535)
     """SQL over HTTP; null leaves it closed."""

@@ -13,6 +13,7 @@ What stands between a statement and the machine, from the outside in:
 Results come as a stream, limited in rows and bytes; nothing of them is held in this process.
 """
 
+import fcntl
 import json
 import os
 import subprocess
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _END = b"headrace.end"
 _LOOK_SECONDS = 0.2
+_PIPE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def open_untrusted(
 
 def start_worker() -> "subprocess.Popen[bytes]":
     """Start a process that waits for one question; without one it ends when its input closes."""
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "lakehouse.sandbox_worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -158,6 +160,10 @@ def start_worker() -> "subprocess.Popen[bytes]":
         env=_environment(),
         start_new_session=True,
     )
+    if process.stdout is not None and hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):  # a user may hold only so much in pipes
+            fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return process
 
 
 class Answer:

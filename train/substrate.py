@@ -9,9 +9,10 @@ run needs it, so erasing a person in the lake erases them here too.
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from lakehouse.rewards import Reward
 from train.card import dataset_card, dataset_croissant
 from train.errors import StaleSubstrateError
 from train.items import Item
+from train.near import Examined, near_duplicates, texts_of
 from train.selection import item_rewards, permitted_steps
 from train.source import LearningSource, Progress, silent
 from train.substrate_spec import Substrate, SubstrateSpec
@@ -92,6 +94,8 @@ class SubstrateManifest:
     """Reason → steps that gave no item."""
     left_out_items: Mapping[str, int]
     """Reason → items that were made and fell away."""
+    evaluation_hashes: Mapping[str, str] = field(default_factory=dict)
+    """File of an evaluation set → hash of what it held."""
 
     @property
     def spec(self) -> SubstrateSpec:
@@ -102,6 +106,8 @@ class SubstrateManifest:
         """Return the manifest as JSON, without its place on disk."""
         fields = asdict(self)
         del fields["path"]
+        if not self.evaluation_hashes:
+            del fields["evaluation_hashes"]
         return {
             **fields,
             "policy_hashes": list(self.policy_hashes),
@@ -122,6 +128,7 @@ def build_substrate(
     out: Path,
     progress: Progress = silent,
     walker: Walker | None = None,
+    base: Path | None = None,
 ) -> SubstrateManifest:
     """Build a substrate into ``out/<name>/<version>/`` and register it in the lake.
 
@@ -133,9 +140,11 @@ def build_substrate(
         substrate: what to select.
         out: folder of all substrates.
         progress: called with each stage.
+        base: folder that the document's evaluation sets are relative to; by default the current.
         walker: walks the lake's parts elsewhere; without one, the whole is walked here.
     """
     spec = substrate.spec
+    examined = Examined(spec.evaluation, base or Path()) if spec.evaluation else None
     versions = source.versions()
     progress("select", 0, None)
     items: list[Item] = []
@@ -148,7 +157,10 @@ def build_substrate(
         progress("select", len(items), None)
     progress("score", 0, len(items))
     scored, left_out_items = _score(
-        items, item_rewards(source, items, spec.reward, as_of=versions), spec
+        items,
+        item_rewards(source, items, spec.reward, as_of=versions),
+        spec,
+        partial(_unlike, source, examined),
     )
     progress("write", 0, len(scored))
     used = {origins[step].policy_hash for entry in scored for step in entry.item.step_ids}
@@ -166,6 +178,7 @@ def build_substrate(
             counts=_counts(scored),
             left_out_steps=dict(sorted(left_out_steps.items())),
             left_out_items=dict(sorted(left_out_items.items())),
+            evaluation_hashes=examined.hashes if examined else {},
         ),
         scored,
         out,
@@ -176,7 +189,10 @@ def build_substrate(
 
 
 def _score(
-    items: Sequence[Item], rewards: Mapping[str, Reward], spec: SubstrateSpec
+    items: Sequence[Item],
+    rewards: Mapping[str, Reward],
+    spec: SubstrateSpec,
+    unlike: "_Keep",
 ) -> tuple[list[ScoredItem], Counter[str]]:
     left_out: Counter[str] = Counter()
     scored: list[ScoredItem] = []
@@ -194,9 +210,39 @@ def _score(
                 signals=canonical_json(dict(found.components)).decode(),
             )
         )
-    for keep in (_without_duplicates, _decontaminated, _capped):
+    for keep in (_without_duplicates, unlike, _decontaminated, _capped):
         scored = keep(scored, spec, left_out)
     return sorted(scored, key=lambda entry: entry.item.item_id), +left_out
+
+
+type _Keep = Callable[[list[ScoredItem], SubstrateSpec, Counter[str]], list[ScoredItem]]
+
+
+def _unlike(
+    source: LearningSource,
+    examined: Examined | None,
+    scored: list[ScoredItem],
+    spec: SubstrateSpec,
+    left_out: Counter[str],
+) -> list[ScoredItem]:
+    """Leave out near-duplicates, and of the training side what holds examined texts."""
+    if spec.near_duplicates is None and examined is None:
+        return scored
+    texts = texts_of(source, [entry.item for entry in scored])
+    kept = scored
+    if spec.near_duplicates is not None:
+        near = near_duplicates(kept, texts, spec.near_duplicates)
+        kept = [entry for entry in kept if entry.item.item_id not in near]
+        left_out["near_duplicate"] += len(near)
+    if examined is not None:
+        before = len(kept)
+        kept = [
+            entry
+            for entry in kept
+            if entry.split == "holdout" or not examined.holds(texts[entry.item.item_id])
+        ]
+        left_out["evaluation_overlap"] += before - len(kept)
+    return kept
 
 
 def _without_duplicates(

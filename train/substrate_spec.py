@@ -86,6 +86,26 @@ class RequireSpec(StrictModel):
     """False leaves out trajectories that were only inferred (``key_source`` prefix or none)."""
 
 
+class NearSpec(StrictModel):
+    """Which items say almost the same, and which of them stays."""
+
+    threshold: float = Field(default=0.8, ge=0.5, le=1)
+    """Least Jaccard similarity of two conversations' shingles."""
+    keep: Literal["rewarded", "latest", "earliest", "longest"] = "rewarded"
+    """The representative that stays; equal ones: the earliest. Attempts at one task all stay."""
+
+
+class EvaluationSpec(StrictModel):
+    """Texts that a model is examined on, which training may not hold."""
+
+    files: tuple[str, ...] = Field(min_length=1)
+    """One text or JSON document per line; relative to the substrate's document."""
+    words: int = Field(default=8, ge=3, le=50)
+    """Length of the runs of words that are compared."""
+    least: float = Field(default=0.5, gt=0, le=1)
+    """Share of an examined text's runs from which on a training item is left out."""
+
+
 class SubstrateSpec(StrictModel):
     """The ``spec`` of a substrate."""
 
@@ -99,6 +119,10 @@ class SubstrateSpec(StrictModel):
     caps: CapSpec = CapSpec()
     duplicates: Literal["drop", "keep"] = "keep"
     """Items that would teach exactly the same; several attempts at a task may be that."""
+    near_duplicates: NearSpec | None = None
+    """Leave out items that say almost the same as a better one; None keeps them."""
+    evaluation: EvaluationSpec | None = None
+    """Leave out of training what holds pieces of these texts."""
     decontaminate: bool = True
     """Leave out of training what asks the same first question as something held out."""
     seed: int = 0

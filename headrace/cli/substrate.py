@@ -41,6 +41,7 @@ def build(
             out=home.substrates,
             progress=lambda _stage, done, total: advance(done, total),
             walker=walker_of(opened, running.lake),
+            base=document.parent,
         )
     if as_json:
         print_json(manifest.to_json() | {"path": manifest.path})

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trajectory.canonical import JsonObject
-from trajectory.errors import IntegrityError
+from trajectory.errors import IntegrityError, RetryableError
 
 _VERSION = 1
 
@@ -176,6 +176,21 @@ def _damaged(path: Path) -> IntegrityError:
 
 
 def _write(path: Path, data: bytes) -> None:
+    """Replace a file atomically.
+
+    Raises:
+        RetryableError: the disk is full or refuses; the file is as it was.
+    """
+    try:
+        _replace(path, data)
+    except OSError as error:
+        raise RetryableError(
+            f"{path} could not be written ({error.strerror}); nothing was lost: check disk space "
+            "and permissions, then run the same again"
+        ) from error
+
+
+def _replace(path: Path, data: bytes) -> None:
     temporary = path.with_suffix(".new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -19,6 +19,7 @@ from pyarrow.fs import FileSelector
 
 from lakehouse.location import Location
 from trajectory.canonical import bytes_hash
+from trajectory.errors import RetryableError
 
 _NAME = b"headrace.table"
 _APP = b"headrace.app"
@@ -51,7 +52,11 @@ class Intents(Protocol):
     """The intents of a lake."""
 
     def write(self, app_id: str, version: int, tables: Mapping[str, Any]) -> Intent:
-        """Store the batch durably before anything of it is committed."""
+        """Store the batch durably before anything of it is committed.
+
+        Raises:
+            RetryableError: the disk is full or refuses; nothing was stored.
+        """
         ...
 
     def pending(self, app_id: str | None = None) -> Iterator[Intent]:
@@ -97,12 +102,19 @@ class FolderIntents:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.folder / _name(app_id, version)
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        with temporary.open("wb") as file:
-            _encode(file, app_id, tables)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _sync_folder(self.folder)
+        try:
+            with temporary.open("wb") as file:
+                _encode(file, app_id, tables)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            _sync_folder(self.folder)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise RetryableError(
+                f"{self.folder}: the batch could not be stored ({error.strerror}); nothing was lost: "
+                "check disk space and permissions, then run the same again"
+            ) from error
         return FolderIntent(path, version)
 
     def pending(self, app_id: str | None = None) -> Iterator[FolderIntent]:

@@ -1,0 +1,77 @@
+"""Fills a disk of its own and ingests into it; started by test_full_disk.py inside a mount namespace.
+
+Usage: python -m tests.lakehouse.full_disk FOLDER. Mounts a small tmpfs on FOLDER; nobody else sees it.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
+from lakehouse.lake import Lake
+from lakehouse.schema import BATCH_TABLES
+from lakehouse.verify import verify
+from tests.lakehouse import make
+from trajectory.errors import RetryableError
+
+LEFT_KIB = (0, 4, 12, 24, 40, 64, 96, 140, 200)
+"""How much room is left, so that the disk is full at another step of a batch each time."""
+
+
+@contextmanager
+def full(folder: Path, left_kib: int) -> Iterator[None]:
+    """Leave only so much room on the disk."""
+    ballast = folder / "ballast"
+    size = 0
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                size += file.write(b"\0" * 4096)
+        except OSError:
+            pass
+        file.truncate(max(0, size - left_kib * 1024))
+    try:
+        yield
+    finally:
+        ballast.unlink()
+
+
+def counts(lake: Lake) -> dict[str, int]:
+    return {name: int(lake.table(name).count()) for name in BATCH_TABLES}
+
+
+def main(folder: Path) -> None:
+    """Ingest on a disk that is full again and again."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    subprocess.run(mount, check=True)
+    lake = Lake.open(str(folder / "lake"))
+    store = CheckpointStore(folder)
+    refused = 0
+    for version, left in enumerate(LEFT_KIB):
+        batch = make.batch(f"t{version}", steps=3)
+        with full(folder, left):
+            for _ in range(2):
+                try:
+                    lake.append(batch, app_id="a", version=version)
+                except RetryableError:
+                    refused += 1
+            try:
+                store.announce(Checkpoint("a", version, {}, {}), PendingBatch(version, {}))
+            except RetryableError:
+                refused += 1
+        lake.append(batch, app_id="a", version=version)
+        assert lake.committed_version("a") == version
+    assert refused > len(LEFT_KIB), f"the disk was hardly ever full: {refused}"
+    expected = {"steps": 3, "exchanges": 3, "messages": 6, "links": 2, "signals": 1}
+    found = counts(lake)
+    for name, each in expected.items():
+        assert found[name] == each * len(LEFT_KIB), (name, found)
+    report = verify(Lake.open(str(folder / "lake")))
+    assert report.ok, report.findings
+    assert not list((folder / "lake" / "_intents").iterdir())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -127,7 +127,7 @@ class FolderIntents:
         """See :class:`Intents`."""
         swept = 0
         for path in self.folder.glob("*.tmp") if self.folder.is_dir() else ():
-            if not _is_running(int(path.name.split(".")[-2])):
+            if not is_running(int(path.name.split(".")[-2])):
                 path.unlink(missing_ok=True)
                 swept += 1
         return swept
@@ -216,7 +216,8 @@ def _key(app_id: str) -> str:
     return bytes_hash(app_id.encode()).removeprefix("b2:")
 
 
-def _is_running(process: int) -> bool:
+def is_running(process: int) -> bool:
+    """Return whether a process of this machine lives."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

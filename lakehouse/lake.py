@@ -47,6 +47,7 @@ from lakehouse.notes import Notes
 from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, BATCH_WAVES, LEDGER, TABLES
 from lakehouse.snapshot import AsOf, Files
+from lakehouse.spill import spill_folder
 from lakehouse.sql import Session, Snapshot, connect, dataset, parquet_source, rows_of
 from trajectory.errors import ConfigurationError
 
@@ -55,6 +56,7 @@ _STORE_LOCK = threading.RLock()
 held, and two threads that do so at once can wait for each other for ever. Processes are free."""
 
 
+_QUERY_MEMORY = "640MiB"
 _COMMIT_THREADS = 2
 """Tables of one wave that are committed at a time; more would only wait for each other's disk."""
 
@@ -203,7 +205,7 @@ class Lake:
             RetryableError: files went away while reading, or memory ran out.
         """
         if as_of is not None:
-            past = Session(self._files.at(as_of))
+            past = Session(self._files.at(as_of), connection=connect(self._bounds()))
             try:
                 rows = past.query(sql, parameters, seconds=seconds)
             except NotListeningError:  # in use for ever: closing it would wait as long
@@ -215,7 +217,7 @@ class Lake:
             return rows
         with self._reading:
             if self._session is None:
-                self._session = Session(self._files.now())
+                self._session = Session(self._files.now(), connection=connect(self._bounds()))
             else:
                 self._session.bind(self._files.now())
             try:
@@ -312,6 +314,10 @@ class Lake:
         return DeltaTable(
             self.location.table(name), storage_options=dict(self.location.options) or None
         )
+
+    def _bounds(self) -> dict[str, str]:
+        """Return DuckDB's settings: memory that leaves room for the rest of 1 GiB, then the disk."""
+        return {"memory_limit": _QUERY_MEMORY, "temp_directory": str(spill_folder(self.location))}
 
     @property
     def _intents(self) -> Intents:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from lakehouse.commits import refresh
 from lakehouse.rewrite import ActiveFile, Overtaken, list_files, rewrite
 from lakehouse.schema import TABLES
+from lakehouse.spill import sweep_spills
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def maintain(
         everything: also look for files that the log never knew, where that is slow.
         progress: called with tables done and tables in all.
     """
+    sweep_spills(lake.location)
     done = []
     for number, name in enumerate(TABLES):
         if progress is not None:

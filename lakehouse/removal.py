@@ -14,6 +14,7 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse.commits import back_off, exhausted, refresh
 from lakehouse.maintenance import vacuum_table
+from lakehouse.spill import sweep_spills
 from lakehouse.sql import literal
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def purge_history(lake: "Lake", tables: Sequence[str]) -> int:
     Returns:
         How many files were removed. Time travel to before this moment ends here.
     """
+    sweep_spills(lake.location)
     files = 0
     for name in tables:
         handle = lake.table(name)

@@ -236,16 +236,18 @@ def lookup(folder: Path, repeats: int) -> dict[str, Any]:
     )["trajectory_id"].to_pylist()
     total = sum(p.stat().st_size for p in folder.rglob("*.parquet"))
     lake.conversation(names[0])
-    times, read = [], []
+    times, spent, read = [], [], []
     for name in names[1:]:
-        before, begun = bytes_read(), time.perf_counter()
+        before, begun, used = bytes_read(), time.perf_counter(), time.process_time()
         found = lake.conversation(name)
         times.append(time.perf_counter() - begun)
+        spent.append(time.process_time() - used)
         read.append(bytes_read() - before)
         assert len(found) == STEPS_PER_TRAJECTORY
         assert all(one.complete for one in found)
     return {
         "lookup_ms": round(median(times) * 1000, 1),
+        "lookup_cpu_ms": round(median(spent) * 1000, 1),
         "lookup_bytes_share": round(median(read) / total, 5),
         "lake_mib": round(total / 2**20),
     }
@@ -266,6 +268,7 @@ def late_reward(folder: Path) -> dict[str, Any]:
     """Append one reward and see it in the view."""
     lake = Lake.open(str(folder))
     lake.query("SELECT 1")
+    lake.append_rows("signals", [make.signal("early", 1.0)])  # imports what Arrow imports late
     row = make.signal("late", 1.0)
     begun = time.perf_counter()
     lake.append_rows("signals", [row])

@@ -33,6 +33,8 @@ class LakeSettings(_Section):
     """How to reach the object store (``AWS_ENDPOINT_URL``, ``AWS_REGION``, …); credentials belong in the environment."""
     vacuum_hours: float = Field(default=168, ge=24)
     """How long files that left a table stay for time travel before maintenance removes them."""
+    log_commits: int = Field(default=2_000, ge=200)
+    """How many commits of each table time travel can go back at least; each costs every commit a little."""
     sweep_hours: float = Field(default=24, gt=0)
     """How often maintenance removes what has reached the end of its retention."""
 

@@ -48,7 +48,13 @@ def keep_up(
     note = home.state / "swept-at"
     long = _age(note) >= timedelta(hours=settings.sweep_hours)
     sweep = swept(lake, audit) if long else None
-    tables = maintain(lake, vacuum_hours=settings.vacuum_hours, everything=long, progress=progress)
+    tables = maintain(
+        lake,
+        vacuum_hours=settings.vacuum_hours,
+        log_commits=settings.log_commits,
+        everything=long,
+        progress=progress,
+    )
     if long:
         note.write_text(datetime.now(UTC).isoformat(), encoding="ascii")
     return UpkeepReport(tables, sweep)

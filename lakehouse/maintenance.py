@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.commits import refresh
+from lakehouse.logs import last_checkpoint, shorten
 from lakehouse.rewrite import ActiveFile, Overtaken, list_files, rewrite
 from lakehouse.schema import TABLES
 from lakehouse.spill import sweep_spills
@@ -47,6 +48,7 @@ def maintain(
     *,
     vacuum_hours: float = 168,
     small_files: int = 16,
+    log_commits: int = 2_000,
     everything: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Upkeep, ...]:
@@ -56,6 +58,7 @@ def maintain(
         lake: the lake.
         vacuum_hours: how long files that left a table stay readable for time travel.
         small_files: how many small files a partition must have to be compacted.
+        log_commits: how many commits each log keeps at least for time travel.
         everything: also look for files that the log never knew, where that is slow.
         progress: called with tables done and tables in all.
     """
@@ -66,6 +69,7 @@ def maintain(
             progress(number, len(TABLES))
         report = compact_table(lake, name, small_files=small_files)
         checkpoint(lake, name)
+        shorten(lake, name, keep=log_commits)
         removed = vacuum_table(lake, name, hours=vacuum_hours, everything=everything)
         done.append(replace(report, vacuumed=len(removed)))
     return tuple(done)
@@ -108,7 +112,7 @@ def compact_table(
 def checkpoint(lake: "Lake", name: str, *, commits: int = _CHECKPOINT_AFTER) -> bool:
     """Write a checkpoint when the log has grown by ``commits``, and drop log entries past retention."""
     handle = lake.table(name)
-    if int(handle.version()) - _last_checkpoint(lake, name) < commits:
+    if int(handle.version()) - last_checkpoint(lake, name) < commits:
         return False
     handle.create_checkpoint()
     handle.cleanup_metadata()
@@ -174,14 +178,6 @@ def _groups(
         if len(group) > 1:
             groups.append(group)
     return groups
-
-
-def _last_checkpoint(lake: "Lake", name: str) -> int:
-    if not lake.location.is_local:
-        return -_CHECKPOINT_AFTER
-    log = Path(lake.location.table(name)) / "_delta_log"
-    names = [path.name.split(".")[0] for path in log.glob("*.checkpoint*.parquet")]
-    return max((int(version) for version in names), default=0)
 
 
 def _sweep_orphans(root: Path, hours: float) -> None:

@@ -77,7 +77,7 @@ class Files:
                 handle.load_as_version(moment)
         except (DeltaError, ValueError) as error:
             raise ConfigurationError(
-                f"table {name} has no version for {as_of}: {error}. Its log keeps 30 days; "
+                f"table {name} has no version for {as_of}: {error}. Its log keeps 30 days, and not more than lake.log_commits commits; "
                 "`headrace lake status` shows how far back it goes"
             ) from error
         return active_files(handle, tenant=tenant)

@@ -1,0 +1,53 @@
+"""Keeps a table's log short: commits that a checkpoint has summed up go when there are too many.
+
+Delta keeps commits for a time (30 days here). At a commit per second that is millions of small
+files, and each look at the log costs more. So the newest some stay and the rest goes, up to
+a checkpoint, as Delta's own clean-up would do it later. Time travel then ends there.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from pyarrow.fs import FileSelector, FileType, LocalFileSystem, SubTreeFileSystem
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+_SUM = ".checkpoint"
+
+
+def last_checkpoint(lake: "Lake", name: str) -> int:
+    """Return the version of a table's newest checkpoint, 0 when there is none."""
+    return max((at for path, at in _listed(_files(lake), name).items() if _SUM in path), default=0)
+
+
+def shorten(lake: "Lake", name: str, *, keep: int) -> int:
+    """Remove commits of a table's log beyond the newest ``keep``; return how many files went.
+
+    Nothing goes without a checkpoint that stands before all that is kept.
+    """
+    files = _files(lake)
+    versions = _listed(files, name)
+    newest = max(versions.values(), default=0)
+    sums = [at for path, at in versions.items() if _SUM in path and at <= newest - keep]
+    if not sums:
+        return 0
+    old = sorted(path for path, at in versions.items() if at < max(sums))
+    for path in old:
+        files.delete_file(path)
+    return len(old)
+
+
+def _files(lake: "Lake") -> Any:
+    if lake.location.is_local:
+        return SubTreeFileSystem(lake.location.root, LocalFileSystem())
+    return lake.location.filesystem()
+
+
+def _listed(files: Any, name: str) -> dict[str, int]:
+    """Return the paths of a log's commits and checkpoints with their versions."""
+    found = files.get_file_info(FileSelector(f"{name}/_delta_log", allow_not_found=True))
+    return {
+        one.path: int(one.base_name[:20])
+        for one in found
+        if one.type == FileType.File and one.base_name[:20].isdigit()
+    }

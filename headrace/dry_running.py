@@ -1,10 +1,11 @@
-"""Reads a day of the lake for a dry run of another bundle; writes nothing."""
+"""Reads a stretch of the lake for dry runs and quality reports; writes nothing."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from governance.data_classes import data_classes
 from governance.policy.selector import Facts
+from governance.quality.facts import StepFacts
 from governance.trial.dry_run import DryRun, StoredStep, step_facts_of
 
 if TYPE_CHECKING:
@@ -90,3 +91,19 @@ def _stored(row: dict[str, Any], key_purposes: dict[str, tuple[str, ...]]) -> St
         retention_class=row["retention_class"],
         found=found,
     )
+
+
+def stored_facts(lake: "Lake", since: datetime, until: datetime) -> list[StepFacts]:
+    """Return the quality gate's projection of the steps of a stretch of time."""
+    rows = lake.query(_STEPS, parameters={"since": since, "until": until}).to_pylist()
+    return [step_facts_of(row) for row in rows]
+
+
+def quarantine_reasons(lake: "Lake", since: datetime, until: datetime) -> list[tuple[str, int]]:
+    """Return why exchanges of a stretch of time are held, and how many."""
+    rows = lake.query(
+        "SELECT reason, count(*) AS n FROM quarantined WHERE status = 'held' "
+        "AND started_at >= $since AND started_at < $until GROUP BY reason ORDER BY n DESC, reason",
+        parameters={"since": since, "until": until},
+    ).to_pylist()
+    return [(row["reason"], row["n"]) for row in rows]

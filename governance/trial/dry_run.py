@@ -33,7 +33,7 @@ NOT_JUDGED = (
 )
 """What stored rows cannot tell."""
 
-_STORED = frozenset(
+STORED = frozenset(
     {
         "step_id", "tenant_id", "kind", "role_in_graph", "dialect", "key_source", "outcome",
         "http_status", "step_index", "finished", "tool_calls", "invalid_tool_arguments",
@@ -133,7 +133,7 @@ class DryRun:
     def changes(self) -> list[Change]:
         """Return what would change, the most frequent first within each kind."""
         for expectation in self._bundle.quality.spec.expectations:
-            if _columns(expectation) <= _STORED:
+            if _columns(expectation) <= STORED:
                 failing = len(failing_rows(expectation, self._quality))
                 self._counts["Quality", expectation.name, "stored → held"] += failing
         found = [Change(*key, rows) for key, rows in self._counts.items() if rows]
@@ -144,7 +144,7 @@ class DryRun:
         skipped = [
             expectation.name
             for expectation in self._bundle.quality.spec.expectations
-            if not _columns(expectation) <= _STORED
+            if not _columns(expectation) <= STORED
         ]
         return (*NOT_JUDGED, *([f"expectations {', '.join(skipped)}"] if skipped else []))
 
@@ -186,7 +186,7 @@ class DryRun:
 
 def step_facts_of(row: Mapping[str, Any]) -> StepFacts:
     """Return the gate's projection of a stored row; what is not stored is null."""
-    known = {name: row.get(name) for name in _STORED if name in row}
+    known = {name: row.get(name) for name in STORED if name in row}
     blank: dict[str, Any] = {one.name: None for one in fields(StepFacts)}
     return StepFacts(**(blank | known))
 

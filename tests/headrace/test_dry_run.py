@@ -9,7 +9,7 @@ import pytest
 from headrace.cli import run
 from lakehouse.lake import Lake
 from tests.headrace.building import pipeline
-from tests.headrace.test_pipeline import EXCHANGES, fill
+from tests.headrace.test_pipeline import EXCHANGES, PERSON, fill
 
 
 def test_what_another_bundle_would_change(
@@ -38,3 +38,11 @@ def test_what_another_bundle_would_change(
     assert run(["policy", "dry-run", "default", "--day", "1999-01-01", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["changes"] == []
     assert run(["policy", "dry-run", "default", "--day", "soon"]) == 2
+
+    page = tmp_path / "quality.html"
+    assert run(["quality", "report", "--day", day, "--html", str(page), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["steps"] == EXCHANGES
+    assert all(one["failed"] == 0 for one in said["expectations"])
+    assert "answer-not-cut" in page.read_text()
+    assert PERSON not in page.read_text()

@@ -1,0 +1,130 @@
+"""Data Docs: one HTML page on the quality of a stretch of time; counts and fixed words, no values.
+
+The page loads nothing from anywhere: no script, no style sheet, no font.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from governance.policy.quality import Expectation, QualitySpec
+from governance.quality.drift import ColumnDrift
+from governance.quality.facts import StepFacts
+from governance.quality.rows import failing_rows
+
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
+    "table{border-collapse:collapse;width:100%;margin:1rem 0}td,th{padding:.3rem .6rem;text-align:left;"
+    "border-bottom:1px solid #ddd}td.n,th.n{text-align:right}.bad{color:#a40000}.good{color:#1b6e20}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationResult:
+    """How many steps met one expectation."""
+
+    name: str
+    expectation: str
+    columns: tuple[str, ...]
+    asked: int
+    failed: int
+
+
+def results(
+    spec: QualitySpec, rows: Sequence[StepFacts], known: frozenset[str]
+) -> list[ExpectationResult]:
+    """Return the result of every expectation that asks of ``known`` columns only."""
+    out = []
+    for expectation in spec.expectations:
+        columns = _columns(expectation)
+        if not {*columns, *map(str, expectation.where)} <= known:
+            continue
+        asked = sum(
+            all(getattr(row, column) in wanted for column, wanted in expectation.where.items())
+            for row in rows
+        )
+        failed = len(failing_rows(expectation, rows))
+        out.append(
+            ExpectationResult(expectation.name, expectation.expectation, columns, asked, failed)
+        )
+    return out
+
+
+def page(
+    *,
+    title: str,
+    policy_hash: str,
+    steps: int,
+    reference_steps: int,
+    expectations: Sequence[ExpectationResult],
+    quarantine: Sequence[tuple[str, int]],
+    drifts: Sequence[ColumnDrift],
+    drift_from: float,
+) -> str:
+    """Return the page."""
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8>",
+        f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1>",
+        f"<p>{steps} stored steps, {reference_steps} in the reference window. "
+        f"Policy <code>{escape(policy_hash)}</code>.</p>",
+        "<h2>Expectations on what is stored</h2>",
+        _table(
+            ("expectation", "of", "steps asked", "not met"),
+            [
+                (one.name, f"{one.expectation} ({', '.join(one.columns)})", one.asked, one.failed)
+                for one in expectations
+            ],
+            bad=lambda row: bool(row[3]),
+        ),
+        "<h2>Held back</h2>",
+        _table(("reason", "exchanges"), list(quarantine), bad=lambda _: True),
+        "<h2>Drift</h2>",
+        f"<p>Population stability index; from {drift_from:g} on something changed.</p>",
+        _table(
+            ("column", "index", "steps", "reference"),
+            [
+                (
+                    one.column,
+                    "too few" if one.index is None else f"{one.index:.3f}",
+                    one.now,
+                    one.reference,
+                )
+                for one in drifts
+            ],
+            bad=lambda row: row[1] != "too few" and float(str(row[1])) >= drift_from,
+        ),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _table(
+    heads: Sequence[str],
+    rows: Sequence[tuple[object, ...]],
+    *,
+    bad: Callable[[tuple[object, ...]], bool],
+) -> str:
+    if not rows:
+        return "<p class=good>Nothing.</p>"
+    numbers = [isinstance(cell, int | float) for cell in rows[0]]
+    head = "".join(
+        f"<th{' class=n' if number else ''}>{escape(name)}"
+        for name, number in zip(heads, numbers, strict=True)
+    )
+    body = "".join(
+        f"<tr class={'bad' if bad(row) else 'good'}>"
+        + "".join(
+            f"<td{' class=n' if number else ''}>{escape(str(cell))}"
+            for cell, number in zip(row, numbers, strict=True)
+        )
+        for row in rows
+    )
+    return f"<table><tr>{head}{body}</table>"
+
+
+def _columns(expectation: Expectation) -> tuple[str, ...]:
+    found = [
+        str(value)
+        for name in ("column", "column_A", "column_B")
+        if (value := getattr(expectation, name, None)) is not None
+    ]
+    return tuple(found)

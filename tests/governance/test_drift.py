@@ -1,0 +1,68 @@
+"""Drift against a reference window, and the page that tells of it."""
+
+import dataclasses
+import random
+from typing import Any
+
+from governance.policy import load_bundle
+from governance.quality.docs import page, results
+from governance.quality.drift import drift
+from governance.quality.facts import StepFacts
+from governance.trial.dry_run import STORED
+
+_BLANK: dict[str, Any] = {one.name: None for one in dataclasses.fields(StepFacts)}
+
+
+def steps(count: int, seed: int, **more: Any) -> list[StepFacts]:
+    draw = random.Random(seed)  # noqa: S311 - reproducible, not secret
+    rows = []
+    for number in range(count):
+        said = {
+            "step_id": f"s{number}",
+            "kind": "model",
+            "role_in_graph": "agent",
+            "dialect": draw.choice(("openai.chat", "anthropic.messages")),
+            "finished": 1,
+            "latency_ms": draw.gauss(800, 100),
+            "tool_calls": draw.randrange(3),
+        }
+        rows.append(StepFacts(**{**_BLANK, **said, **more}))
+    return rows
+
+
+def test_the_same_traffic_does_not_drift() -> None:
+    found = {one.column: one.index for one in drift(steps(2000, 1), steps(4000, 2))}
+    assert all(index is None or index < 0.05 for index in found.values())
+    assert found["completion_tokens"] is None
+
+
+def test_slower_answers_and_a_new_dialect_show() -> None:
+    now = steps(500, 1, latency_ms=1500.0, dialect="mcp")
+    found = {one.column: one.index or 0.0 for one in drift(now, steps(500, 2))}
+    assert found["latency_ms"] > 0.25
+    assert found["dialect"] > 0.25
+    assert found["kind"] == 0.0
+    assert drift(now[:10], steps(500, 2))[0].index is None
+
+
+def test_the_page_loads_nothing_and_escapes_what_it_shows() -> None:
+    spec = load_bundle().quality.spec
+    rows = [*steps(60, 1), *steps(3, 2, finished=0)]
+    found = results(spec, rows, STORED)
+    cut = next(one for one in found if one.name == "answer-not-cut")
+    assert (cut.asked, cut.failed) == (63, 3)
+    assert "messages-present" not in {one.name for one in found}
+    text = page(
+        title="A <day>",
+        policy_hash="b2:1",
+        steps=63,
+        reference_steps=0,
+        expectations=found,
+        quarantine=[("quality:<script>", 2)],
+        drifts=drift(rows, steps(100, 3)),
+        drift_from=0.25,
+    )
+    assert "<script" not in text
+    assert "://" not in text
+    assert "A &lt;day&gt;" in text
+    assert "answer-not-cut" in text

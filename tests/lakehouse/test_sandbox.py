@@ -197,3 +197,30 @@ def test_the_process_inherits_no_secrets(lake: Lake, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("HEADRACE_MASTER_KEY", "secret")
     assert "HEADRACE_MASTER_KEY" in os.environ
     assert "HEADRACE_MASTER_KEY" not in _environment()
+
+
+def test_a_lake_is_asked_alike_wherever_it_is(place: tuple[str, dict[str, str]]) -> None:
+    path, options = place
+    made = Lake.open(path, options=options)
+    made.append(make.batch("t1"), app_id="a", version=0)
+    made.append(
+        GovernedBatch(steps=(make.step("t2", 0, tenant_id="rival"),)), app_id="a", version=1
+    )
+    reader = Lake.read(path, options=options)
+    sql = "SELECT tenant_id, count(*) AS n FROM steps GROUP BY ALL"
+    assert query_untrusted(reader, sql, tenant="rival").table.to_pylist() == [
+        {"tenant_id": "rival", "n": 1}
+    ]
+    assert query_untrusted(reader, sql).table.num_rows == 2
+    success = query_untrusted(reader, "SELECT success FROM trajectories", tenant="acme")
+    assert success.table["success"].to_pylist() == [True]
+    for attack in (
+        f"SELECT * FROM '{path}/steps'",  # noqa: S608 - an attack
+        "SELECT * FROM objects_steps_of_rival",
+        "SELECT getenv('AWS_SECRET_ACCESS_KEY')",
+        "SELECT * FROM read_text('/proc/self/environ')",
+    ):
+        with pytest.raises(QueryError):
+            query_untrusted(reader, attack, tenant="acme")
+    views = query_untrusted(reader, "SELECT sql FROM duckdb_views()").table.to_pylist()
+    assert not [name for name in options if name in str(views)]

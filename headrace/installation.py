@@ -86,10 +86,11 @@ def missing_default_routes(settings: Settings) -> tuple[DefaultRoute, ...]:
 
 
 def addresses(config: GatewayConfig) -> dict[str, Address]:
-    """Return where the gateway listens: ``listen``, ``forward``, ``admin``, those that are on."""
+    """Return where the gateway listens: ``listen``, ``forward``, ``transparent``, ``admin``, those that are on."""
     places = {
         "listen": (config.host, config.port),
         "forward": (config.forward_host, config.forward_port),
+        "transparent": (config.transparent_host, config.transparent_port),
         "admin": (config.admin_host, config.admin_port),
     }
     return {name: Address(host, port) for name, (host, port) in places.items() if port is not None}

@@ -1,10 +1,11 @@
 """Credentials in requests: which headers carry them, and the fingerprints that stand for them."""
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
 
-CREDENTIAL_HEADERS = frozenset(
+PROVIDER_HEADERS = frozenset(
     {
         b"authorization",
         b"proxy-authorization",
@@ -12,15 +13,29 @@ CREDENTIAL_HEADERS = frozenset(
         b"api-key",
         b"x-goog-api-key",
         b"x-headrace-key",
-        b"x-amz-security-token",
         b"ocp-apim-subscription-key",
-        # Browsers cannot set headers of a WebSocket: OpenAI takes a key as a subprotocol.
-        b"sec-websocket-protocol",
-        b"cookie",
-        b"set-cookie",
     }
 )
-"""Headers whose values never reach the spool."""
+"""Headers in which providers take keys: where a route has a credential, it replaces them all."""
+CREDENTIAL_HEADERS = PROVIDER_HEADERS | {
+    b"x-amz-security-token",
+    b"cookie",
+    b"set-cookie",
+    b"x-auth-token",
+    b"x-access-token",
+    b"x-csrf-token",
+    b"private-token",
+    b"cf-access-client-secret",
+    b"cf-aig-authorization",
+    b"helicone-auth",
+    b"x-portkey-api-key",
+    b"x-litellm-api-key",
+    b"x-openai-api-key",
+    b"x-anthropic-api-key",
+    # Browsers cannot set headers of a WebSocket: OpenAI takes a key as a subprotocol.
+    b"sec-websocket-protocol",
+}
+"""Headers whose values never reach the spool; so do those that routes name for their credentials."""
 KEY_HEADERS = (b"x-headrace-key", b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
 """Headers in which a client of the base-URL gateway may send its Headrace key."""
 
@@ -36,8 +51,10 @@ type RawFields = tuple[tuple[bytes, bytes], ...]
 class Fingerprints:
     """Replaces credentials by keyed fingerprints: equal ones stay equal, none can be guessed."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, *, also: Iterable[bytes] = ()) -> None:
+        """Keep the key, and the names of further headers that carry credentials."""
         self._key = key
+        self._names = CREDENTIAL_HEADERS | {name.lower() for name in also}
         self.of = lru_cache(1024)(self._of)
 
     def _of(self, value: bytes) -> bytes:
@@ -45,11 +62,11 @@ class Fingerprints:
 
     def headers(self, fields: RawFields) -> list[tuple[bytes, bytes]]:
         """Return the headers with lower-case names and without any credential."""
-        of = self.of
+        of, names = self.of, self._names
         kept = []
         for name, value in fields:
             lower = name.lower()
-            kept.append((lower, of(value) if lower in CREDENTIAL_HEADERS else value))
+            kept.append((lower, of(value) if lower in names else value))
         return kept
 
     def query(self, query: bytes) -> bytes:

@@ -130,7 +130,15 @@ class Gateway:
         self._recorder: Recorder | None = None
         self._keys = KeyRing(spool_key, file=config.spool.key_file)
         self._tracing = Tracing(config.traces) if config.traces else None
-        self._fingerprints = Fingerprints(fingerprint_key)
+        self._fingerprints = Fingerprints(
+            fingerprint_key,
+            also=(
+                choice.credential.header.encode()
+                for route in config.routes
+                for choice in route.choices
+                if choice.credential is not None
+            ),
+        )
         self._draining = False
         self._alarmed = False
         self._key_problem = False

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from math import log
 
 from proxy.config import CredentialSource, GatewayConfig, Route, Upstream, UpstreamChoice
-from proxy.credentials import CREDENTIAL_HEADERS, RawFields
+from proxy.credentials import PROVIDER_HEADERS, RawFields
 from proxy.spool import records
 from trajectory.errors import ConfigurationError
 from trajectory.exchange import ClientIdentity
@@ -18,12 +18,6 @@ NO_ROUTE = "-"
 _log = logging.getLogger(__name__)
 _OWN = b"x-headrace-"
 _HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"http2-settings"})
-_SENT = CREDENTIAL_HEADERS - {
-    b"cookie",
-    b"set-cookie",
-    b"x-amz-security-token",
-    b"sec-websocket-protocol",
-}
 _SHUN_SECONDS = 10.0
 _UNSOUND_ANSWERS = 3
 _LOWERED_SECONDS = 600
@@ -285,7 +279,9 @@ def rewrite_headers(
         lower = name.lower()
         if lower in _HOP or (lower == b"upgrade" and value.lower() == b"h2c"):
             continue
-        if lower == key_header or (credential is not None and lower in _SENT):
+        if lower == key_header or (
+            credential is not None and (lower in PROVIDER_HEADERS or lower == credential[0].lower())
+        ):
             if not placed and credential is not None:
                 sent.append(credential)
                 placed = True

@@ -39,3 +39,10 @@ def test_keys_of_sockets_and_signed_addresses_are_fingerprinted() -> None:
     query = b"X-Amz-Signature=sk-secret&model=m&X-Amz-Security-Token=sk-secret&subscription-key=sk-secret"
     assert b"sk-secret" not in prints.query(query)
     assert b"&model=m&" in prints.query(query)
+
+
+def test_headers_that_routes_name_are_replaced_too() -> None:
+    fields = ((b"X-Own-Key", b"secret"),)
+    assert PRINTS.headers(fields) == [(b"x-own-key", b"secret")]
+    ((_, named),) = Fingerprints(b"k" * 32, also=(b"x-own-KEY",)).headers(fields)
+    assert named == PRINTS.of(b"secret")

@@ -58,6 +58,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     home = tmp_path_factory.mktemp("routes")
     key_file = home / "provider.key"
     key_file.write_text("sk-first")
+    (home / "own.key").write_text("sk-own-secret")
     with Upstream(provider) as one, Upstream(provider) as two, deaf() as silent:
         both = [{"url": one.url, "weight": 3}, {"url": f"{two.url}/base", "weight": 1}]
         dead = {"url": "http://127.0.0.1:9", "weight": 1000}
@@ -67,6 +68,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             {"name": "silent", "upstream": f"https://127.0.0.1:{silent}", "connect_seconds": 0.5},
             {"name": "rotated", "upstream": two.url, "credential": {"file": str(key_file)}},
             {"name": "steps", "upstream": one.url, "step_header": True},
+            {
+                "name": "own-header",
+                "upstream": one.url,
+                "credential": {"file": str(home / "own.key"), "header": "X-Own-Key"},
+            },
         ]
         with Running(home, {"routes": routes, "forward_port": None}) as gateway:
             yield Place(gateway, one, two, key_file)
@@ -139,6 +145,16 @@ def test_a_rotated_credential_needs_no_restart(place: Place, client: httpx.Clien
         assert time.monotonic() < deadline
         time.sleep(0.1)
     place.gateway.records(10**6, seconds=0.3)
+
+
+def test_a_credential_in_a_header_of_its_own_is_not_kept(
+    place: Place, client: httpx.Client
+) -> None:
+    client.post("/own-header/echo", content=b"x", headers={"x-own-key": "of the client"})
+    sent = [value for name, value in place.one.seen[-1].headers if name.lower() == "x-own-key"]
+    assert sent == ["sk-own-secret"]
+    kept = dict(place.gateway.exchange().request.headers)
+    assert kept["x-own-key"].startswith("fp:")
 
 
 def test_the_step_header_names_the_exchange(place: Place, client: httpx.Client) -> None:

@@ -10,6 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from enum import IntEnum
 
 from proxy.counters import Counters
@@ -50,6 +51,7 @@ class Recorder:
         self._waiting: list[bytes] = []
         """Ends of exchanges that wait in memory with the rest of their batch."""
         self._flush_due = False
+        self._lost_batches = 0
 
     def write(self, pieces: list[tuple[int, bytes]], *, batch: bool = False) -> bool:
         """Append records; tell whether the spool took them."""
@@ -64,7 +66,7 @@ class Recorder:
                 self.spool.append(kind, record)
         except SpoolUnavailableError:
             self.counters.uncaptured["spool-unavailable"] += 1
-            self._lose_batch()
+            self._look_for_losses()
             return False
         except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
             self.fault(error)
@@ -83,15 +85,15 @@ class Recorder:
     def flush(self) -> None:
         """Hand what waits in memory to the disk."""
         self._flush_due = False
-        try:
+        with suppress(SpoolUnavailableError):
             self.spool.flush()
-        except SpoolUnavailableError:
-            self._lose_batch()
+        self._look_for_losses()
         self._waiting.clear()
 
-    def _lose_batch(self) -> None:
+    def _look_for_losses(self) -> None:
         """Count what waited and is lost; the ends are owed, or their segments would stay."""
-        if self._waiting:
+        if self.spool.lost_batches != self._lost_batches:
+            self._lost_batches = self.spool.lost_batches
             self.counters.uncaptured["batch-lost"] += len(self._waiting)
             self._owed.extend(self._waiting)
             self._waiting.clear()

@@ -30,20 +30,19 @@ from proxy.gate import Gate
 from proxy.identity import KeyRegistry
 from proxy.interception import Interception, Tunnels
 from proxy.limits import Budgets, Ledger
-from proxy.probe import probe
 from proxy.routing import Router
 from proxy.spool import SpoolWriter, layout
 from proxy.spool.keys import KeyRing
 from proxy.spool.writer import SpoolState
 from proxy.spooling import open_spool
 from proxy.tracing import Tracing
+from proxy.upkeep import Upkeep
 from proxy.workers import Workers
 from trajectory.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 2048
 _LISTENERS = {"reverse": "base_url", "regular": "forward", "transparent": "transparent"}
-_LAG_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +139,10 @@ class Gateway:
             ),
         )
         self._draining = False
-        self._alarmed = False
-        self._key_problem = False
-        self._probing: asyncio.Task[None] | None = None
         self._master: Master | None = None
         self._gate: Gate | None = None
         self._servers: Proxyserver | None = None
-        self._watch: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._admin = Admin(
             self.counters,
             gauges=self._gauges,
@@ -180,9 +176,17 @@ class Gateway:
         await self._start_master(addresses, Interception(authority, self.counters))
         if addresses.admin is not None:
             await self._admin.start(self._sockets["admin"])
-        self._watch = asyncio.create_task(self._watch_loop())
+        upkeep = Upkeep(
+            config,
+            router=self._router,
+            ledger=self._budgets.ledger,
+            keys=self._keys,
+            spool=self._spool,
+            counters=self.counters,
+        )
+        self._tasks = [asyncio.create_task(upkeep.run())]
         if config.probe_at_start:
-            self._probing = asyncio.create_task(self._probe())
+            self._tasks.append(asyncio.create_task(upkeep.probe()))
         return addresses
 
     def _make_gate(self, registry: KeyRegistry) -> Gate:
@@ -309,55 +313,6 @@ class Gateway:
             gauges["spool_failures"] = self._spool.failures
         return gauges
 
-    async def _watch_loop(self) -> None:
-        while True:
-            before = time.monotonic()
-            await asyncio.sleep(_LAG_SECONDS)
-            self.counters.loop_lag = max(0.0, time.monotonic() - before - _LAG_SECONDS)
-            await self._look_after()
-
-    async def _look_after(self) -> None:
-        """Do what must not happen on a request's way: rotated credentials, shared counts, alarms."""
-        self._router.refresh_credentials()
-        self._renew_spool_key()
-        if self._budgets.ledger.dirty:
-            await asyncio.to_thread(self._budgets.ledger.flush)
-        alarm = self._spool is not None and self._spool.alarm
-        if alarm and not self._alarmed and self._spool is not None:
-            _log.warning(
-                "spool alarm: %d %% full, %d failures of the disk; is the governor running?",
-                round(100 * self._spool.fill),
-                self._spool.failures,
-            )
-        self._alarmed = alarm
-
-    def _renew_spool_key(self) -> None:
-        """Seal with the newest key of the file; what is no key leaves the one in use."""
-        try:
-            changed = self._keys.reload()
-        except ConfigurationError as error:
-            if not self._key_problem:
-                _log.error("spool key: %s; the one in use stays", error)
-            self._key_problem = True
-            return
-        self._key_problem = False
-        if changed and self._spool is not None:
-            self._spool.use_key(self._keys.newest)
-            _log.info("the spool is sealed with another key from now on")
-
-    async def _probe(self) -> None:
-        """Ask the upstreams of token routes what they can; lower the level where it is not enough."""
-        for route in self._config.routes:
-            if route.capture != "tokens":
-                continue
-            for choice in route.choices:
-                found = await asyncio.to_thread(
-                    probe, route, choice, upstream_ca=self._config.upstream_ca
-                )
-                plan = next(plan for plan in self._router.plans if plan.name == route.name)
-                if not found.gives_tokens and plan.asks_tokens:
-                    plan.lower()
-
     async def drain(self) -> None:
         """Stop listening and wait for the calls in flight, for ``drain_seconds`` at most."""
         self._draining = True
@@ -373,9 +328,8 @@ class Gateway:
     async def close(self) -> None:
         """Close everything; the spool last."""
         self._draining = True
-        for task in (self._watch, self._probing):
-            if task is not None:
-                task.cancel()
+        for task in self._tasks:
+            task.cancel()
         self._admin.close()
         if self._servers is not None:
             await self._servers.servers.update([])

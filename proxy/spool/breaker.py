@@ -27,6 +27,11 @@ class Breaker:
         """Whether nothing should be tried now."""
         return self._until > 0.0 and time.monotonic() < self._until
 
+    @property
+    def tripped(self) -> bool:
+        """Whether it has opened since the disk last worked."""
+        return self._until > 0.0
+
     def trip(self, reason: str) -> None:
         """Count a failure and open."""
         self.failures[reason] += 1

@@ -89,6 +89,10 @@ class SpoolWriter:
         self._unwritten: list[bytes] = []
         """Frames of batch routes that are not yet in the kernel's hands."""
         self._unwritten_bytes = 0
+        self.lost_batches = 0
+        """How often the disk refused what had waited in memory."""
+        self._sync_failed = False
+        """The open segment may have holes: nothing more goes into it."""
         self._sealer = SegmentSealer(key)
         self._measured, self.files = layout.size(spool)
         self._since_measured = 0
@@ -146,7 +150,7 @@ class SpoolWriter:
             SpoolUnavailableError: the disk refused, or the spool is beyond its hard limit.
             ValueError: the record is larger than a frame may be.
         """
-        if self._file < 0 or self._offset >= self._segment_bytes:
+        if self._file < 0 or self._offset >= self._segment_bytes or self._sync_failed:
             self._next_segment()
         if self._measured + self._since_measured >= self._hard_bytes:
             raise SpoolUnavailableError(
@@ -177,7 +181,9 @@ class SpoolWriter:
         """
         if self._unwritten:
             frames, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
+            self.lost_batches += 1
             self._write(b"".join(frames))
+            self.lost_batches -= 1
             self._written = self._offset
 
     def use_key(self, key: bytes) -> None:
@@ -199,6 +205,8 @@ class SpoolWriter:
                 self._fail("ENOSPC", "the disk took only a part")
             if time.monotonic() - began > self.breaker.slow_seconds:
                 self.breaker.trip("slow")
+            elif self.breaker.tripped and data is not self._sealer.header:
+                self.breaker.mend()
             if self._file not in self._dirty:
                 self._mark_dirty()
 
@@ -244,10 +252,10 @@ class SpoolWriter:
             ) from None
         self._number += 1
         self.files += 1
+        self._sync_failed = False
         self._file, self._offset, self._written, self._sealer = file, 0, 0, sealer
         self._write(sealer.header)
         self._offset = self._written = SEGMENT_HEADER_BYTES
-        self.breaker.mend()
 
     async def synced(self) -> None:
         """Wait until everything appended before is on the disk.
@@ -316,6 +324,7 @@ class SpoolWriter:
                 os.fdatasync(file)
             except OSError as error:
                 problem = error
+                self._sync_failed = True
                 self.breaker.trip(errorcode.get(error.errno or 0, "OSError"))
         for file in dirty:
             if file < 0:

@@ -1,5 +1,6 @@
 """Capture: what passed comes out of the spool whole, whatever its pieces; a failing disk is counted."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -19,7 +20,9 @@ HEADER = st.tuples(
 )
 
 
-def begin(recorder: Recorder, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Capture:
+def begin(
+    recorder: Recorder, headers: tuple[tuple[bytes, bytes], ...] = (), *, batch: bool = False
+) -> Capture:
     exchange = new_exchange_id()
     head = records.request_head(
         exchange,
@@ -30,7 +33,7 @@ def begin(recorder: Recorder, headers: tuple[tuple[bytes, bytes], ...] = ()) -> 
         query=b"a=1",
         headers=headers,
     )
-    return Capture(recorder, exchange, head, Level.FULL, "")
+    return Capture(recorder, exchange, head, Level.FULL, "", batch=batch)
 
 
 @settings(max_examples=60, deadline=None)
@@ -95,6 +98,30 @@ def test_a_disk_that_fails_in_between_never_fails_the_call(tmp_path: Path) -> No
         found = SpoolReader(tmp_path, KEY).take(Cursor()).records
     outcomes = [r.outcome for r in found if isinstance(r, Exchange)]
     assert sorted(outcomes) == [ExchangeOutcome.COMPLETE, ExchangeOutcome.LOST_END]
+
+
+def test_a_lost_batch_is_counted_and_its_ends_are_owed(tmp_path: Path) -> None:
+    counters = Counters()
+
+    async def main(writer: SpoolWriter) -> None:
+        recorder = Recorder(writer, counters)
+        begin(recorder, batch=True).end(ExchangeOutcome.COMPLETE)
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, writer._file)
+        os.close(full)
+        recorder.flush()
+        assert counters.uncaptured["batch-lost"] == 1
+        writer.breaker.mend()
+        begin(recorder, batch=True).end(ExchangeOutcome.COMPLETE)
+        await asyncio.sleep(0.1)
+
+    with SpoolWriter(tmp_path, KEY) as writer:
+        asyncio.run(main(writer))
+        batch = SpoolReader(tmp_path, KEY).take(Cursor())
+    assert [r.outcome for r in batch.records if isinstance(r, Exchange)] == [
+        ExchangeOutcome.COMPLETE
+    ]
+    assert counters.uncaptured["batch-lost"] == 1
 
 
 def test_exchange_ids_begin_with_their_time() -> None:

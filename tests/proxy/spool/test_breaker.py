@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -48,6 +49,46 @@ def test_an_error_of_the_disk_trips_it(
     assert writer.state is SpoolState.OPEN
     records = SpoolReader(tmp_path / "spool", KEY).take(Cursor()).records
     assert [int(r.exchange_id, 16) for r in records if isinstance(r, Exchange)] == [1, 4]
+
+
+def test_a_disk_that_goes_on_refusing_is_asked_ever_less(
+    writer: SpoolWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [time.monotonic()]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    pauses = []
+    for number in range(4):
+        Script(writer, 100 + number).head() if number == 0 else writer._next_segment()
+        stand_in(writer, "/dev/full")
+        with pytest.raises(SpoolUnavailableError):
+            Script(writer, number).head()
+        begin = now[0]
+        while writer.state is SpoolState.FAILING:
+            now[0] += 0.5
+        pauses.append(now[0] - begin)
+    assert pauses == [1, 2, 4, 8]
+    Script(writer, 200).whole()
+    assert not writer.breaker.tripped
+
+
+def test_a_failed_sync_ends_the_segment(
+    writer: SpoolWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Script(writer, 1).whole()
+    first = writer._number
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    with pytest.raises(SpoolUnavailableError, match="sync failed"):
+        asyncio.run(writer.synced())
+    monkeypatch.undo()
+    assert writer.breaker.failures["EIO"] >= 1
+    writer.breaker.mend()
+    Script(writer, 2).whole()
+    assert writer._number == first + 1
+
+
+def refuse(_: int) -> None:
+    """Stand for a disk that cannot sync."""
+    raise OSError(errno.EIO, "Input/output error")
 
 
 def test_a_slow_write_trips_it(writer: SpoolWriter, tmp_path: Path) -> None:

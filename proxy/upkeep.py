@@ -1,0 +1,98 @@
+"""Upkeep: what a running gateway does beside its requests, a few times a second."""
+
+import asyncio
+import logging
+import time
+
+from proxy.config import GatewayConfig
+from proxy.counters import Counters
+from proxy.limits import Ledger
+from proxy.probe import probe
+from proxy.routing import Router
+from proxy.spool import SpoolWriter
+from proxy.spool.keys import KeyRing
+from trajectory.errors import ConfigurationError
+
+_log = logging.getLogger(__name__)
+SECONDS = 0.25
+
+
+class Upkeep:
+    """Follows rotated secrets, shares the counts of limits, raises the spool's alarm."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        router: Router,
+        ledger: Ledger,
+        keys: KeyRing,
+        spool: SpoolWriter | None,
+        counters: Counters,
+    ) -> None:
+        self._config = config
+        self._router = router
+        self._ledger = ledger
+        self._keys = keys
+        self._spool = spool
+        self._counters = counters
+        self._alarmed = False
+        self._key_problem = ""
+
+    async def run(self) -> None:
+        """Look after everything until cancelled; nothing that goes wrong here ends it."""
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(SECONDS)
+            self._counters.loop_lag = max(0.0, time.monotonic() - before - SECONDS)
+            try:
+                await self._once()
+            except Exception as error:  # noqa: BLE001 - counted; the next turn may go well
+                self._counters.faults += 1
+                _log.error("upkeep fault: %s", type(error).__name__)
+
+    async def _once(self) -> None:
+        changed = await asyncio.to_thread(self._files)
+        if changed and self._spool is not None:
+            self._spool.use_key(self._keys.newest)
+            _log.info("the spool is sealed with another key from now on")
+        if self._spool is not None:
+            self._watch(self._spool)
+
+    def _files(self) -> bool:
+        """Read and write files, which may be slow; tell whether the spool has another key."""
+        self._router.refresh_credentials()
+        if self._ledger.dirty:
+            self._ledger.flush()
+        try:
+            changed = self._keys.reload()
+        except ConfigurationError as error:
+            if self._key_problem != str(error):
+                _log.error("spool key: %s; the one in use stays", error)
+            self._key_problem = str(error)
+            return False
+        self._key_problem = ""
+        return changed
+
+    def _watch(self, spool: SpoolWriter) -> None:
+        alarm = spool.alarm
+        if alarm and not self._alarmed:
+            _log.warning(
+                "spool alarm: %d %% full, %d failures of the disk; is the governor running?",
+                round(100 * spool.fill),
+                spool.failures,
+            )
+        self._alarmed = alarm
+
+    async def probe(self) -> None:
+        """Ask the upstreams of token routes what they can; lower the level where it is not enough."""
+        plans = {plan.name: plan for plan in self._router.plans}
+        for route in self._config.routes:
+            if route.capture != "tokens":
+                continue
+            for choice in route.choices:
+                found = await asyncio.to_thread(
+                    probe, route, choice, upstream_ca=self._config.upstream_ca
+                )
+                if not found.gives_tokens and plans[route.name].asks_tokens:
+                    plans[route.name].lower()

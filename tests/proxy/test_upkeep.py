@@ -1,0 +1,49 @@
+"""Upkeep of a running gateway: a rotated spool key is followed, a broken one changes nothing."""
+
+import time
+from pathlib import Path
+
+import httpx
+
+from proxy.spool import Cursor, SpoolReader
+from proxy.spool.keys import KeyRing, rotate
+from tests.proxy.running import SPOOL_KEY, Running
+from tests.proxy.upstream import Upstream, plain
+from trajectory.exchange import Exchange
+
+
+def test_a_spool_key_is_rotated_under_way(tmp_path: Path) -> None:
+    file, spool = tmp_path / "spool.key", tmp_path / "spool"
+    with Upstream(lambda seen: plain(200, seen.body)) as upstream:
+        settings = {
+            "routes": [{"name": "up", "upstream": upstream.url}],
+            "forward_port": None,
+            "spool": {"key_file": str(file)},
+        }
+        with Running(tmp_path, settings) as gateway:
+            headers = {"authorization": f"Bearer {gateway.key}"}
+
+            def call(body: bytes) -> None:
+                answer = httpx.post(f"{gateway.url}/up/x", content=body, headers=headers)
+                assert answer.content == body
+
+            def logged(text: str) -> None:
+                deadline = time.monotonic() + 5
+                while text not in gateway.log.read_text():
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+
+            call(b"one")
+            rotate(file, spool)
+            logged("another key")
+            call(b"two")
+            whole = file.read_text()
+            file.write_text("broken")
+            logged("the one in use stays")
+            call(b"three")
+            file.write_text(whole)
+            newest = KeyRing(SPOOL_KEY, file=file).newest
+            assert newest.hex() not in gateway.log.read_text()
+    records = SpoolReader(spool, SPOOL_KEY, key_file=file).take(Cursor()).records
+    bodies = [r.request.body for r in records if isinstance(r, Exchange)]
+    assert bodies == [b"one", b"two", b"three"]

@@ -57,9 +57,8 @@ def tap(
         presented = environment.pop(key_env, None)
     client = registry.authenticate(presented)
     if client is None:
-        raise ConfigurationError(
-            f"environment variable {key_env} holds no valid client key; see `headrace keys list`"
-        )
+        place = f"environment variable {key_env}" if key_env else f"{home.secrets}/client.key"
+        raise ConfigurationError(f"{place} holds no valid client key; see `headrace keys list`")
     about = Server(
         client,
         route_name(name or PurePath(command[0]).stem),

@@ -95,6 +95,14 @@ def test_a_conversation_in_which_nothing_was_asked_is_control() -> None:
     assert call.kind is CallKind.CONTROL
 
 
+def test_what_was_not_kept_is_opaque_with_its_reason() -> None:
+    exchange = World().exchange(
+        "/v1/responses", b"", b"", status=101, response_headers={"upgrade": "websocket"}
+    )
+    (call,) = read_calls(replace(exchange, capture_note="opt-out"))
+    assert (call.kind, call.problem) == (CallKind.OPAQUE, "capture:opt-out")
+
+
 def test_frames_that_are_none_are_opaque() -> None:
     exchange = World().exchange(
         "/v1/realtime",

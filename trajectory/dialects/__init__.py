@@ -104,6 +104,8 @@ def read_calls(exchange: Exchange, configured: Sequence[Dialect] = ()) -> tuple[
         return (_opaque(exchange, "opaque", f"capture:{note}" if note else str(error.args[0])),)
     except Exception as error:  # noqa: BLE001 - as in read_exchange
         return (_opaque(exchange, "opaque", f"dialect:{type(error).__name__}"),)
+    if not found and exchange.capture_note:
+        return (_opaque(exchange, "opaque", f"capture:{exchange.capture_note}"),)
     if not found:
         return (Call(exchange, Control.name, CallKind.CONTROL, hints=common_hints(exchange)),)
     return tuple(read_exchange(turn) for turn in found)

@@ -1,7 +1,9 @@
 """Anthropic messages, as the provider and compatible servers speak it."""
 
+import re
 from dataclasses import replace
 from typing import cast
+from urllib.parse import unquote
 
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
@@ -15,6 +17,7 @@ from trajectory.dialects.wire import (
     as_list,
     as_object,
     as_text,
+    clean_text,
     media_bytes,
     media_part,
     name_media,
@@ -37,10 +40,11 @@ _SAMPLING = names(
     "max_tokens temperature top_p top_k stop_sequences thinking tool_choice service_tier"
     " output_config effort"
 )
-_REQUEST_READ = _SAMPLING | names("messages system tools model stream metadata")
+_REQUEST_READ = _SAMPLING | names("messages system tools model stream metadata anthropic_version")
 _RESPONSE_READ = names(
     "id type role model content stop_reason usage error token_ids prompt_token_ids logprobs"
 )
+_VERTEX = re.compile(r"/publishers/anthropic/models/([^/:]+):(?:r|streamR)awPredict$")
 
 
 class AnthropicMessages:
@@ -48,7 +52,8 @@ class AnthropicMessages:
 
     name = "anthropic.messages"
     yields = Yields(
-        "`POST …/messages`",
+        "`POST …/messages`; on Vertex AI `…/publishers/anthropic/models/<model>:rawPredict`,"
+        " `:streamRawPredict`",
         CallKind.MODEL,
         streams="SSE",
         text=True,
@@ -63,6 +68,8 @@ class AnthropicMessages:
 
     def matches(self, exchange: Exchange) -> bool:
         """Tell by the path; OpenAI's threads have messages too, and MCP's older transport."""
+        if exchange.request.method == "POST" and _VERTEX.search(exchange.request.path):
+            return True
         return (
             posted_to(exchange, "/messages")
             and "/threads/" not in exchange.request.path
@@ -94,7 +101,7 @@ def read_messages(
         output=assistant(output),
         tools=tuple(objects(request.get("tools"))),
         sampling=only(request, _SAMPLING),
-        model_requested=as_text(request.get("model")),
+        model_requested=as_text(request.get("model")) or _vertex_model(exchange),
         model_served=as_text(value.get("model")),
         response_id=as_text(value.get("id")),
         finish_reason=as_text(value.get("stop_reason")),
@@ -108,6 +115,11 @@ def read_messages(
         tokens=read_tokens(value, value),
         end_user=end_user,
     )
+
+
+def _vertex_model(exchange: Exchange) -> str | None:
+    found = _VERTEX.search(exchange.request.path)
+    return clean_text(unquote(found[1], errors="replace")) if found else None
 
 
 def _parts(content: JsonValue | None) -> list[Part]:

@@ -67,8 +67,7 @@ class BedrockInvoke:
     def _read(self, exchange: Exchange, request: JsonObject) -> Call:
         if "anthropic_version" in request:
             response = read_response(exchange, anthropic_stream.assemble_events)
-            fields = without(request, frozenset({"anthropic_version"}))
-            return read_messages(self.name, exchange, fields, response)
+            return read_messages(self.name, exchange, request, response)
         if "messages" in request and _is_converse(request):
             response = read_response(exchange, bedrock_stream.assemble_events)
             return read_converse(self.name, exchange, request, response)

@@ -173,3 +173,15 @@ def test_what_a_dialect_claims_is_seen_in_its_golden_files(dialect: Any) -> None
     assert claims.reasoning or "reasoning" not in kinds
     assert claims.usage is any(call.usage.input_tokens is not None for call in calls)
     assert claims.tokens or not any(call.tokens for call in calls)
+
+
+def test_claude_on_vertex_is_read_like_claude() -> None:
+    exchange, _ = load("anthropic_messages_stream")[0]
+    path = "/v1/projects/p/locations/l/publishers/anthropic/models/claude%402:streamRawPredict"
+    (direct,) = read_calls(exchange)
+    (call,) = read_calls(replace(exchange, request=replace(exchange.request, path=path)))
+    assert (call.dialect, call.output) == (direct.dialect, direct.output)
+    body = exchange.request.body.replace(b'"model":"tiny"', b'"anthropic_version":"vertex"')
+    request = replace(exchange.request, path=path, body=body)
+    (call,) = read_calls(replace(exchange, request=request))
+    assert (call.model_requested, call.ext) == ("claude@2", direct.ext)

@@ -12,6 +12,7 @@ from governance.vocabulary import finish_reason, reason_word
 from trajectory.assembly.fingerprint import result_text
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonValue, canonical_json
+from trajectory.effects import SideEffect, replay_class
 from trajectory.message import ToolCallPart, ToolResultPart
 from trajectory.placement import PlacedCall
 from trajectory.step import Harness, Step, StoredMessage, Tokens, ToolCall, ToolResult
@@ -184,18 +185,20 @@ def _step(
         time_to_first_token_ms=(first - started).total_seconds() * 1000 if first else None,
         state_hash=state,
         capture_level="tokens" if tokens else "text",
-        replay_class=_replay_class(call),
+        replay_class=_replay_class(placed),
         session_hint=placed.session_hint,
         group_id=placed.group_id,
-        ext=_json(_ext(clean)),
+        ext=_json(_ext(placed, clean)),
     )
 
 
-def _ext(clean: CleanCall) -> JsonValue:
-    """Return the fields that the protocol does not know, and the server of a dispatched tool."""
+def _ext(placed: PlacedCall, clean: CleanCall) -> JsonValue:
+    """Return the fields that the protocol does not know; server and side effect of a tool."""
     ext = clean.fields.ext
     if clean.fields.tool_server and isinstance(ext, dict):
-        return {**ext, "tool_server": clean.fields.tool_server}
+        ext = {**ext, "tool_server": clean.fields.tool_server}
+    if placed.side_effect is not None and isinstance(ext, dict):
+        ext = {**ext, "side_effect": placed.side_effect}
     return ext
 
 
@@ -230,8 +233,11 @@ def _beginning(part: ToolResultPart) -> str:
     return _json(result_text(part.content)[:_ERROR_CHARACTERS])
 
 
-def _replay_class(call: Call) -> str:
+def _replay_class(placed: PlacedCall) -> str:
     """Return whether the same call could be made again with a similar answer."""
+    call = placed.call
+    if placed.side_effect is not None:
+        return replay_class(SideEffect(placed.side_effect))
     fixed = call.sampling.get("seed") is not None or call.sampling.get("temperature") == 0
     return "approximate" if call.kind is CallKind.MODEL and fixed else "none"
 

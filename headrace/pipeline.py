@@ -1,6 +1,6 @@
 """One exchange's way through the house: spool → trajectory → governance → lake."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call
 from trajectory.carried import read_records
 from trajectory.dialects import Dialect
+from trajectory.effects import SideEffect
 from trajectory.exchange import Exchange
 from trajectory.signals import harvest
 
@@ -53,6 +54,7 @@ class Pipeline:
         checkpoints: CheckpointStore,
         assembly_key: bytes,
         batch_records: int,
+        tool_effects: Mapping[str, SideEffect] | None = None,
         witness: Witness | None = None,
         dialects: Sequence[Dialect] = (),
     ) -> None:
@@ -62,6 +64,7 @@ class Pipeline:
         self._checkpoints = checkpoints
         self._assembly_key = assembly_key
         self._batch_records = batch_records
+        self._tool_effects = tool_effects
         self._witness = witness
         self._dialects = dialects
         """What the settings add to the dialects that everybody knows: plain HTTP tools."""
@@ -117,7 +120,11 @@ class Pipeline:
             self._witness.tidy()
 
     def _saved_assembler(self) -> Assembler:
-        return Assembler(self._assembly_key, AssemblerState.from_json(self._checkpoint.assembler))
+        return Assembler(
+            self._assembly_key,
+            AssemblerState.from_json(self._checkpoint.assembler),
+            tool_effects=self._tool_effects,
+        )
 
     def _without_stored(self, calls: Sequence[Call]) -> list[Call]:
         """Leave out what the ledger has already: the spool is read again from its beginning."""

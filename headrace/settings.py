@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from proxy.config import GatewayConfig
+from trajectory.effects import SideEffect
 from trajectory.errors import ConfigurationError
 
 DEFAULT_HOME = Path(".headrace")
@@ -66,6 +67,9 @@ class GovernSettings(_Section):
 
     batch_records: int = Field(default=500, ge=1, le=100_000)
     """Records that one batch (and so one set of commits) takes at most."""
+    tool_effects: dict[str, SideEffect] = Field(default_factory=dict)
+    """What tools do to the world, by pattern of their names (``get_*: read``), the first that fits:
+    none | read | idempotent | write | destructive | unknown. Goes before what tool servers say."""
     interval_seconds: float = Field(default=1.0, gt=0)
     """Pause between batches when the spool has little to take."""
     quarantine_days: float = Field(default=14.0, gt=0)

@@ -54,10 +54,12 @@ class ToolServer:
     def app(self) -> "ASGIApp":
         """Return the ASGI app."""
         from mcp.server.fastmcp import FastMCP
+        from mcp.types import ToolAnnotations
         from starlette.responses import JSONResponse
 
         server = FastMCP("practice-shop", log_level="CRITICAL")
-        server.add_tool(self.quote, structured_output=False)
+        only_reads = ToolAnnotations(readOnlyHint=True)
+        server.add_tool(self.quote, structured_output=False, annotations=only_reads)
 
         async def stats(_: "Request") -> "Response":
             return JSONResponse({"requests": dict(self.requests), "calls": dict(self.calls)})

@@ -16,7 +16,7 @@ from trajectory.replay import Answer, RecordedAnswer, RecordedTool, Recording
 _STEPS = (
     "select step_id, step_index, kind, role_in_graph, response_id, model_served, model_requested,"
     " finish_reason, input_tokens, output_tokens, cached_input_tokens, started_at, tool_calls,"
-    " tool_results, error, tenant_id, harness_id from steps where trajectory_id = $id"
+    " tool_results, error, tenant_id, harness_id, dialect from steps where trajectory_id = $id"
     " order by started_at, step_id"
 )
 _TOOLS = (
@@ -74,7 +74,13 @@ def _tool(row: dict[str, Any]) -> RecordedTool:
     if not isinstance(result, dict) or "content" not in result:
         text = row["error"] or (result if isinstance(result, str) else json.dumps(result))
         result = mcp_result(str(text), is_error=bool(results[0]["is_error"]))
-    return RecordedTool(row["step_id"], call["name"], json.loads(call["arguments"]), result)
+    return RecordedTool(
+        row["step_id"],
+        call["name"],
+        json.loads(call["arguments"]),
+        result,
+        on_wire=row["dialect"] == "mcp",
+    )
 
 
 def mcp_result(text: str, *, is_error: bool) -> JsonObject:

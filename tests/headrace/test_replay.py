@@ -165,6 +165,15 @@ def test_an_unchanged_agent_is_identical(
     assert PERSON not in said
 
 
+def test_the_tool_said_that_it_only_reads(world: World) -> None:
+    rows = Lake.open(str(world.home / "lake")).query(
+        "select distinct replay_class, ext from steps where kind = 'tool'"
+    )
+    (row,) = rows.to_pylist()
+    assert row["replay_class"] == "approximate"
+    assert json.loads(row["ext"])["side_effect"] == "read"
+
+
 def test_the_other_way_of_reading_a_stream_is_identical_too(world: World, redactor: Any) -> None:
     for kind, stream in KINDS:
         other = "whole" if stream == "stream" else "stream"

@@ -1,6 +1,6 @@
 """From loose calls to trajectories, batch by batch, with a small memory between them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -11,6 +11,7 @@ from trajectory.assembly.dispatches import (
     told_results,
 )
 from trajectory.assembly.echoes import Echo, EchoKind, find_echo, openings
+from trajectory.assembly.effects import ToolEffects
 from trajectory.assembly.feedback import place_feedback
 from trajectory.assembly.fingerprint import (
     CallPrint,
@@ -30,6 +31,7 @@ from trajectory.assembly.sketches import opening_texts, sketch
 from trajectory.assembly.state import AssemblerState, StepNode, TrajectoryNode
 from trajectory.call import Call, CallKind
 from trajectory.dialects.wire import header
+from trajectory.effects import SideEffect
 from trajectory.exchange import ExchangeOutcome, Feedback
 from trajectory.message import Message
 from trajectory.placement import Assembly, PlacedCall, PlacedLink
@@ -72,10 +74,23 @@ class Assembler:
     state already holds is not placed again. Never blocks, holds no content.
     """
 
-    def __init__(self, key: bytes, state: AssemblerState | None = None) -> None:
-        """Begin with ``state``, or with no memory; ``key`` makes all hashes and identifiers."""
+    def __init__(
+        self,
+        key: bytes,
+        state: AssemblerState | None = None,
+        *,
+        tool_effects: Mapping[str, SideEffect] | None = None,
+    ) -> None:
+        """Begin with ``state``, or with no memory.
+
+        Args:
+            key: makes all hashes and identifiers.
+            state: what an earlier assembler remembered.
+            tool_effects: what the operator says of tools, by pattern of their names.
+        """
         self._make = Fingerprinter(key)
         self._index = StateIndex(state if state is not None else AssemblerState())
+        self._effects = ToolEffects(self._index.state, self._make, tool_effects or {})
 
     @property
     def state(self) -> AssemblerState:
@@ -103,6 +118,8 @@ class Assembler:
         elif call.kind is CallKind.TOOL and call.dispatch is not None:
             self._place_dispatch(batch, call)
         else:
+            if call.kind is CallKind.CONTROL and call.tools:
+                self._effects.learn(call)
             batch.unplaced.append(call)
 
     def _step_id(self, call: Call) -> str:
@@ -389,6 +406,7 @@ class Assembler:
             new_messages=(),
             session_hint=identity.hint or node.hint,
             group_id=identity.group or node.group,
+            side_effect=self._effects.of(call).value,
         )
         batch.placed.append(placed)
         if asked is not None:

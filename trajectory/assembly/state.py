@@ -117,6 +117,8 @@ class AssemblerState:
     clock: float = 0.0
     """The latest start that was seen, seconds since 1970; idleness is measured against it."""
     trajectories: dict[str, TrajectoryNode] = field(default_factory=dict)
+    effects: dict[str, str] = field(default_factory=dict)
+    """What tool servers said of their tools, by short hash of server and name."""
 
     def to_json(self) -> JsonObject:
         """Return the state as JSON, steps as rows."""
@@ -126,6 +128,7 @@ class AssemblerState:
             "max_trajectories": self.max_trajectories,
             "max_steps": self.max_steps,
             "clock": self.clock,
+            "effects": dict[str, JsonValue](self.effects),
             "trajectories": [_trajectory_row(node) for node in self.trajectories.values()],
         }
 
@@ -150,6 +153,7 @@ class AssemblerState:
                 max_trajectories=int(cast(int, value["max_trajectories"])),
                 max_steps=int(cast(int, value["max_steps"])),
                 clock=float(cast(float, value["clock"])),
+                effects=dict(cast(dict[str, str], value.get("effects", {}))),
             )
             for row in cast(list[list[JsonValue]], value["trajectories"]):
                 node = _trajectory_of(_first_version(row) if version == 1 else row)

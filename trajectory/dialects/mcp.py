@@ -30,6 +30,7 @@ from trajectory.dialects.wire import (
     header,
     is_event_stream,
     name_media,
+    objects,
     response_bytes,
     without,
 )
@@ -77,7 +78,8 @@ class Mcp:
             return self._control(exchange, method_of(requests), origin="server")
         asked = [item for item in requests if item.get("method") == "tools/call"]
         if not asked:
-            return self._control(exchange, method_of(requests))
+            call = self._control(exchange, method_of(requests))
+            return _listed(call, requests[0]) if call.ext["method"] == "tools/list" else call
         return self._tool_call(exchange, asked[0], [item for item in requests if item != asked[0]])
 
     def _control(self, exchange: Exchange, method: str, **more: JsonValue) -> Call:
@@ -119,6 +121,12 @@ class Mcp:
             ext=ext,
         )
         return _answered(call, answer)
+
+
+def _listed(call: Call, asked: JsonObject) -> Call:
+    """Return a listing with the tools that the server named."""
+    result = as_object(answer_to(call.exchange, asked.get("id")).result)
+    return replace(call, tools=tuple(objects(result.get("tools"))))
 
 
 def _answered(call: Call, answer: Answer) -> Call:

@@ -26,6 +26,7 @@ UNREPORTED = "unreported"
 """Finish reason of an answer whose span ended well and names none: it was not cut off."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_LIMIT = 4000
+_LONGEST_SECONDS = 86_400
 
 
 def is_export(exchange: Exchange) -> bool:
@@ -122,12 +123,12 @@ def _call(
             ext=ext,
         )
     assert isinstance(what, ModelFacts)  # noqa: S101 - facts without a call were left out before
-    said: JsonObject = {
-        "messages": [message.to_json() for message in what.context],
-        "sampling": what.sampling,
-    }
+    own = _exchange(exchange, span, _said(what), ahead)
+    if what.first_chunk_seconds is not None and 0 <= what.first_chunk_seconds < _LONGEST_SECONDS:
+        first = own.started_at + timedelta(seconds=what.first_chunk_seconds)
+        own = replace(own, first_byte_at=min(first, own.ended_at or first))
     return Call(
-        exchange=_exchange(exchange, span, said, ahead),
+        exchange=own,
         dialect=facts.convention,
         kind=CallKind.MODEL,
         context=what.context,
@@ -139,11 +140,20 @@ def _call(
         response_id=what.response_id,
         finish_reason=what.finish_reason or (UNREPORTED if what.output and not error else None),
         usage=what.usage,
+        streamed=what.streamed,
         hints=named,
         end_user=facts.end_user,
         error=error,
         ext=ext,
     )
+
+
+def _said(what: ModelFacts) -> JsonObject:
+    """Return what stands for the request's body: equal for equal requests."""
+    return {
+        "messages": [message.to_json() for message in what.context],
+        "sampling": what.sampling,
+    }
 
 
 def _conversation_hints(span: Span, facts: SpanFacts) -> tuple[SessionHint, ...]:

@@ -23,6 +23,9 @@ class ModelFacts:
     finish_reason: str | None = None
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
+    streamed: bool = False
+    first_chunk_seconds: float | None = None
+    """From the request to the first piece of a streamed answer."""
 
 
 @dataclass(frozen=True, slots=True)

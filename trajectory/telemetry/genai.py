@@ -118,6 +118,8 @@ def _model(attributes: JsonObject, span: Span) -> ModelFacts:
             as_integer(attributes.get(CACHE_READ_TOKENS)),
             as_integer(attributes.get(REASONING_TOKENS)),
         ),
+        streamed=attributes.get("gen_ai.request.stream") is True,
+        first_chunk_seconds=number(attributes.get("gen_ai.response.time_to_first_chunk")),
     )
 
 
@@ -192,6 +194,7 @@ def write_model(facts: ModelFacts) -> JsonObject:
         answer[0]["finish_reason"] = facts.finish_reason
     values: JsonObject = {
         OPERATION: "chat",
+        "gen_ai.provider.name": "unknown",
         REQUEST_MODEL: facts.model_requested,
         RESPONSE_MODEL: facts.model_served,
         RESPONSE_ID: facts.response_id,

@@ -279,6 +279,14 @@ def test_a_clock_that_is_ahead_does_not_bring_the_future() -> None:
     assert whole.exchange.exchange_id == calls[0].exchange.exchange_id
 
 
+def test_the_time_to_the_first_chunk_is_kept() -> None:
+    timed = {"gen_ai.request.stream": True, "gen_ai.response.time_to_first_chunk": 0.25}
+    (call,), _ = read(span(1, {**CHAT, **FORMS[0].values[0], **timed}))
+    assert call.streamed
+    assert call.exchange.first_byte_at is not None
+    assert (call.exchange.first_byte_at - call.exchange.started_at).total_seconds() == 0.25
+
+
 def test_spans_without_messages_are_only_counted() -> None:
     body = {"resourceSpans": [{"scopeSpans": [{"spans": [span(1, CHAT)]}]}]}
     (own,), _ = read_export(exchange(json.dumps(body).encode()))

@@ -41,6 +41,8 @@ def to_json(value: Any) -> Any:
         case bytes():
             return {_KIND: "bytes", "text": base64.b64encode(value).decode()}
         case Mapping():
+            if _KIND in value:
+                raise TypeError(f"an object with the name {_KIND} cannot be a parameter")
             return {str(name): to_json(item) for name, item in value.items()}
         case list() | tuple():
             return [to_json(item) for item in value]

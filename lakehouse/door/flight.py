@@ -25,6 +25,7 @@ from lakehouse.sandbox import QueryCancelledError
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
 
 _MIDDLEWARE = "headrace"
+_VALUE_BYTES = 4 << 20
 _READ_ONLY = "this door only reads; tables are written through the gateway and the command line"
 _UPDATES = ("CommandStatementUpdate", "CommandPreparedStatementUpdate", "CommandStatementIngest")
 
@@ -173,12 +174,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
             if message.name != "CommandPreparedStatementQuery":
                 raise NotImplementedError(message.name)
             handle = message.data(1) or b""
-            rows = reader.read_all()
-            if rows.num_rows != 1:
-                raise ConfigurationError(
-                    f"bind one row of values to a question, not {rows.num_rows}"
-                )
-            values = [column[0].as_py() for column in rows.columns]
+            values = _one_row(reader)
             self._statements.bind(_reader(context).key_id, handle, values)
             writer.write(pa.py_buffer(encode([Field(1, handle)])))
 
@@ -225,6 +221,23 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         if answer is None:
             raise NotImplementedError(message.name)
         return answer(message, self._door.catalog(reader))
+
+
+def _one_row(reader: Any) -> list[Any]:
+    """Return the values that a client binds; no more is read than one row may hold."""
+    rows = size = 0
+    values: list[Any] = []
+    for chunk in reader:
+        rows += chunk.data.num_rows
+        size += chunk.data.nbytes
+        if rows > 1 or size > _VALUE_BYTES:
+            break
+        values = [column[0].as_py() for column in chunk.data.columns] if rows else []
+    if rows != 1 or size > _VALUE_BYTES:
+        raise ConfigurationError(
+            f"bind one row of at most {_VALUE_BYTES:,} bytes of values to a question"
+        )
+    return values
 
 
 def _reader(context: Any) -> Reader:

@@ -229,8 +229,9 @@ class SqlDoor:
         question = Question(sql, None, reader.tenant, None, reader.hidden, describe=True)
         try:
             answer = self._open(question, None)
-        except BaseException:
+        except Exception as error:
             self._leave(reader.key_id)
+            self._note("lake.refused", reader, sql, {"outcome": outcome_of(error)})
             raise
         return Asked(answer, self.limits.query, lambda _: self._leave(reader.key_id))
 

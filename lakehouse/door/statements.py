@@ -9,7 +9,7 @@ from typing import Any
 
 from lakehouse.sql import QueryError
 
-_PER_KEY = 200
+_PER_KEY = 50
 _IDLE_SECONDS = 3600.0
 
 

@@ -15,7 +15,7 @@ from governance.names.words import (
     last_names,
 )
 
-VERSION = "propagate-2"
+VERSION = "propagate-3"
 _WORD = re.compile(r"[^\W\d_][\w'\-]*")
 _SHORTEST_VALUE = 6
 _SHORTEST_PART = 3
@@ -74,22 +74,33 @@ class Known:
             self._automaton.make_automaton()
 
     def find(self, text: str) -> Iterator[tuple[Finding, str]]:
-        """Yield findings, whole words alone and the longest at each place, with what they stand for."""
+        """Yield findings, whole words alone and the longest at each place, with what they stand for.
+
+        Findings of one type that overlap come as one.
+        """
         if self._automaton is None:
             return
-        hits = [
-            (end + 1 - len(spelling), end + 1, spelling)
-            for end, spelling in self._automaton.iter(text)
-            if _whole(text, end + 1 - len(spelling), end + 1)
-        ]
-        behind = 0
-        for start, end, spelling in sorted(hits, key=lambda hit: (hit[0], -hit[1])):
-            if end > behind:
-                entity, value = self.values[spelling]
-                yield Finding(entity, start, end, 0.6, "propagation"), value
+        size = len(text)
+        longest: dict[int, tuple[int, str]] = {}
+        for last, spelling in self._automaton.iter(text):
+            end = last + 1
+            if end < size and text[end].isalnum():
+                continue
+            start = end - len(spelling)
+            if start not in longest or longest[start][0] < end:
+                longest[start] = (end, spelling)
+        begin = behind = 0
+        held: tuple[str, str] | None = None
+        for start in sorted(longest):
+            end, spelling = longest[start]
+            if end <= behind or text[start - 1 : start].isalnum():
+                continue
+            entity, value = self.values[spelling]
+            if held is not None and start < behind and held[0] == entity:
                 behind = end
-
-
-def _whole(text: str, start: int, end: int) -> bool:
-    """Whether no letter or digit goes on at either end."""
-    return not (text[start - 1 : start].isalnum() or text[end : end + 1].isalnum())
+                continue
+            if held is not None:
+                yield Finding(held[0], begin, behind, 0.6, "propagation"), held[1]
+            begin, behind, held = start, end, (entity, value)
+        if held is not None:
+            yield Finding(held[0], begin, behind, 0.6, "propagation"), held[1]

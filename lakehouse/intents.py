@@ -165,7 +165,13 @@ class ObjectIntents:
         buffer = BytesIO()
         _encode(buffer, app_id, tables)
         intent = ObjectIntent(self.files, _name(app_id, version), version)
-        self.location.put(f"_intents/{intent.name}", buffer.getvalue())
+        try:
+            self.location.put(f"_intents/{intent.name}", buffer.getvalue())
+        except OSError as error:
+            raise RetryableError(
+                f"{self.location.root}/_intents: the batch could not be stored ({error}); nothing "
+                "was lost: check that the store can be reached and written, then run the same again"
+            ) from error
         return intent
 
     def pending(self, app_id: str | None = None) -> Iterator[ObjectIntent]:

@@ -56,6 +56,14 @@ class Location:
             raise ConfigurationError(f"{self.root} is not a folder; run this on a local lake")
         return Path(self.root)
 
+    def files(self) -> Any:
+        """Return the lake's files as an Arrow file system, wherever they lie."""
+        if not self.is_local:
+            return self.filesystem()
+        from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+        return SubTreeFileSystem(self.root, LocalFileSystem())
+
     def filesystem(self) -> Any:
         """Return the object store as an Arrow file system whose root is the lake's."""
         return filesystem(self.root, self.options)

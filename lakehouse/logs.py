@@ -7,7 +7,7 @@ a checkpoint, as Delta's own clean-up would do it later. Time travel then ends t
 
 from typing import TYPE_CHECKING, Any
 
-from pyarrow.fs import FileSelector, FileType, LocalFileSystem, SubTreeFileSystem
+from pyarrow.fs import FileSelector, FileType
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -17,7 +17,9 @@ _SUM = ".checkpoint"
 
 def last_checkpoint(lake: "Lake", name: str) -> int:
     """Return the version of a table's newest checkpoint, 0 when there is none."""
-    return max((at for path, at in _listed(_files(lake), name).items() if _SUM in path), default=0)
+    return max(
+        (at for path, at in _listed(lake.location.files(), name).items() if _SUM in path), default=0
+    )
 
 
 def shorten(lake: "Lake", name: str, *, keep: int) -> int:
@@ -25,7 +27,7 @@ def shorten(lake: "Lake", name: str, *, keep: int) -> int:
 
     Nothing goes without a checkpoint that stands before all that is kept.
     """
-    files = _files(lake)
+    files = lake.location.files()
     versions = _listed(files, name)
     newest = max(versions.values(), default=0)
     sums = [at for path, at in versions.items() if _SUM in path and at <= newest - keep]
@@ -35,12 +37,6 @@ def shorten(lake: "Lake", name: str, *, keep: int) -> int:
     for path in old:
         files.delete_file(path)
     return len(old)
-
-
-def _files(lake: "Lake") -> Any:
-    if lake.location.is_local:
-        return SubTreeFileSystem(lake.location.root, LocalFileSystem())
-    return lake.location.filesystem()
 
 
 def _listed(files: Any, name: str) -> dict[str, int]:

@@ -7,10 +7,10 @@ Each check is one question whose answer should be no rows. An *error* is a broke
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
+from pyarrow.fs import FileSelector
 
 from governance.naming import Namer
 from lakehouse.rewrite import ActiveFile, list_files
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 _EXAMPLES = 3
+_NAMED = ["message_id", "role", "parts"]
 _FILES = "active files are as the log says"
 
 
@@ -170,35 +171,38 @@ def _table_findings(lake: "Lake", name: str) -> Iterator[Finding]:
     protocol = handle.protocol()
     if (protocol.min_reader_version, protocol.min_writer_version) != (1, 2):
         yield Finding("tables stay at reader 1 and writer 2", "error", name, 1, ())
-    if not lake.location.is_local:
-        return
-    root = Path(lake.location.table(name))
-    wrong = [one.path for one in list_files(handle) if not _as_logged(root / one.relative, one)]
+    files = lake.location.files()
+    wrong = [one.path for one in list_files(handle) if not _as_logged(files, name, one)]
     if wrong:
         yield Finding(_FILES, "error", name, len(wrong),
                       tuple(wrong[:_EXAMPLES]))  # fmt: skip
     allowed = set(TABLES[name].statistics_columns)
-    leaking = sorted(set(_columns_with_statistics(root / "_delta_log")) - allowed)
+    leaking = sorted(set(_columns_with_statistics(files, f"{name}/_delta_log")) - allowed)
     if leaking:
         yield Finding("the log has statistics of our ids and times only", "error", name,
                       len(leaking), tuple(leaking[:_EXAMPLES]))  # fmt: skip
 
 
-def _as_logged(path: Path, one: ActiveFile) -> bool:
+def _as_logged(files: Any, name: str, one: ActiveFile) -> bool:
     try:
-        return bool(path.stat().st_size == one.size and pq.read_metadata(path).num_rows == one.rows)
+        with files.open_input_file(f"{name}/{one.relative}") as file:
+            return bool(file.size() == one.size and pq.read_metadata(file).num_rows == one.rows)
     except (OSError, ValueError):
         return False
 
 
-def _columns_with_statistics(log: Path) -> Iterator[str]:
-    for commit in log.glob("*.json"):
-        for line in commit.read_text(encoding="utf-8").splitlines():
-            yield from _statistics_of(json.loads(line).get("add", {}).get("stats"))
-    for checkpoint in log.glob("*.checkpoint*.parquet"):
-        table = pq.read_table(checkpoint, columns=["add"])
-        for add in table["add"].to_pylist():
-            yield from _statistics_of((add or {}).get("stats"))
+def _columns_with_statistics(files: Any, log: str) -> Iterator[str]:
+    for found in files.get_file_info(FileSelector(log)):
+        if found.base_name.endswith(".json"):
+            with files.open_input_file(found.path) as commit:
+                lines = commit.read().splitlines()
+            for line in lines:
+                yield from _statistics_of(json.loads(line).get("add", {}).get("stats"))
+        elif ".checkpoint" in found.base_name and found.base_name.endswith(".parquet"):
+            with files.open_input_file(found.path) as checkpoint:
+                table = pq.read_table(checkpoint, columns=["add"])
+            for add in table["add"].to_pylist():
+                yield from _statistics_of((add or {}).get("stats"))
 
 
 def _statistics_of(stats: str | None) -> Iterator[str]:
@@ -209,13 +213,22 @@ def _statistics_of(stats: str | None) -> Iterator[str]:
 
 def _hash_findings(lake: "Lake", message_key: bytes) -> Iterator[Finding]:
     namer = Namer(message_key)
-    table = lake.query("SELECT tenant_id, message_id, role, parts FROM messages")
+    files = lake.location.files()
     wrong: list[str] = []
-    for batch in table.to_batches(max_chunksize=8192):
-        for row in batch.to_pylist():
-            message: JsonValue = {"role": row["role"], "parts": json.loads(row["parts"])}
-            if namer.message_id(row["tenant_id"], message) != row["message_id"]:
-                wrong.append(row["message_id"])
+    for one in list_files(lake.table("messages")):
+        tenant = one.partition["tenant_id"] or ""
+        with files.open_input_file(f"messages/{one.relative}") as file:
+            for batch in pq.ParquetFile(file).iter_batches(8192, columns=_NAMED):
+                wrong += [
+                    row["message_id"]
+                    for row in batch.to_pylist()
+                    if not _is_named(namer, tenant, row)
+                ]
     if wrong:
         yield Finding("messages are what their names say", "error", "messages", len(wrong),
                       tuple(wrong[:_EXAMPLES]))  # fmt: skip
+
+
+def _is_named(namer: Namer, tenant: str, row: dict[str, Any]) -> bool:
+    message: JsonValue = {"role": row["role"], "parts": json.loads(row["parts"])}
+    return bool(namer.message_id(tenant, message) == row["message_id"])

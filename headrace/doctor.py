@@ -63,6 +63,7 @@ def examine(settings: Settings, home: Home) -> list[Finding]:
         _credentials,
         _policy,
         _lake,
+        _sql,
     ):
         try:
             findings.extend(check(settings, home))
@@ -233,3 +234,24 @@ def _lake(settings: Settings, _home: Home) -> Iterator[Finding]:
     lake = Lake.open(settings.lake.path, create=False, options=settings.lake.options)
     rows = lake.query("select count(*) as steps from steps").to_pylist()[0]["steps"]
     yield Finding("lake", "ok", f"{rows} steps at {settings.lake.path}")
+
+
+def _sql(settings: Settings, _home: Home) -> Iterator[Finding]:
+    from headrace.door import tls_of
+    from lakehouse.confinement import available
+
+    there = available()
+    missing = [name for name in ("landlock", "seccomp") if name not in there]
+    if missing:
+        yield Finding(
+            "SQL of strangers",
+            "warning",
+            f"this kernel has no {' and no '.join(missing)}; DuckDB's own lock and the limits hold",
+            "Linux 5.13 or newer, with Landlock among the security modules, has both.",
+        )
+    else:
+        yield Finding("SQL of strangers", "ok", "Landlock and seccomp fence each question")
+    if settings.door.enabled:
+        tls = tls_of(settings.door)
+        way = "TLS" if tls else "no TLS"
+        yield Finding("SQL door", "ok", f"{settings.door.host}:{settings.door.port}, {way}")

@@ -25,6 +25,7 @@ _SCOPES = 0b11
 
 _NO_NEW_PRIVILEGES = 38
 _SECCOMP_FILTER_MODE = 1
+_GET_SECCOMP = 21
 _ALL_THREADS = 1
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _EPERM, _ENOSYS = 1, 38
@@ -66,6 +67,18 @@ def limit(*, memory_mib: int, cpu_seconds: int) -> None:
     ):
         resource.setrlimit(kind, (bound, bound))
     os.nice(5)
+
+
+def available() -> tuple[str, ...]:
+    """Return which fences this machine has, without raising any."""
+    if sys.platform != "linux":
+        return ()
+    libc = ctypes.CDLL(None, use_errno=True)
+    has = {
+        "landlock": libc.syscall(_LANDLOCK_CREATE, None, 0, 1) >= 1,
+        "seccomp": platform.machine() in _MACHINES and libc.prctl(_GET_SECCOMP, 0, 0, 0, 0) >= 0,
+    }
+    return tuple(name for name, there in has.items() if there)
 
 
 def confine(files: Iterable[str]) -> tuple[str, ...]:

@@ -53,6 +53,8 @@ def up(context: typer.Context) -> None:
         places = addresses(config)
         for name, place in places.items():
             note(f"{name:>8}  {place.for_clients}")
+        if (door := running.settings.door).enabled:
+            note(f"     sql  {Address(door.host, door.port).for_clients}")
         note(f"    home  {home.root}")
         for route in missing_default_routes(running.settings):
             note(f"          route {route.name} is off: set {route.variable} and start again")

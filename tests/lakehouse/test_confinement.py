@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lakehouse.confinement import available
+
 _TRIES = """
 import json, os, socket, subprocess, sys, threading
 from lakehouse.confinement import confine, limit
@@ -60,6 +62,7 @@ def test_what_was_given_up_stays_given_up(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     seen = found["seen"]
+    assert tuple(found["held"]) == available()
     assert seen["read allowed"] == "done"
     assert seen["memory"] == "MemoryError"
     expected = set()

@@ -59,7 +59,7 @@ def proxy(
     secure: Upstream, tls: Tls, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     settings = {
-        "routes": [{"name": "any", "upstream": secure.url}],
+        "routes": [{"name": "shop", "upstream": secure.url}],
         "upstream_ca": str(tls.roots),
     }
     with Running(tmp_path_factory.mktemp("sdks-forward"), settings) as running:

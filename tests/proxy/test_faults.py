@@ -397,7 +397,10 @@ class TestFullSpool:
         body = b"z" * 400_000
         for _ in range(4):
             client.post(f"/{route}/echo", content=body)
-        time.sleep(1.3)
+        deadline = time.monotonic() + 10
+        while "spool alarm" not in gateway.log.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         return client.post(f"/{route}/echo", content=b"more")
 
     @pytest.mark.parametrize("route", ["shed", "open", "closed"])

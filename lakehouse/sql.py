@@ -63,8 +63,11 @@ class Session:
             snapshot: the files.
             connection: an empty DuckDB; None makes one.
             catalog: name of the database that the tables stand in, for clients that show it.
-            only: tables and views that will be asked for, when that is known; None binds all.
+            only: tables and views that will be asked for, when that is known; None binds all
+                (views in a session of its own: when they are asked for).
         """
+        self._late = only is None and connection is None and catalog is None
+        self._views: set[str] = set()
         self._only = None if only is None else with_dependencies(only)
         self._connection = connection or connect()
         if catalog is not None:
@@ -84,8 +87,8 @@ class Session:
                 with explained():
                     self._bind_table(TABLES[name], wanted, snapshot)
                 self._bound[name] = wanted
-        if first:
-            self._bind_views()
+        if first and not self._late:
+            self._bind_views(self._only)
 
     def _bind_table(self, spec: TableSpec, files: tuple[str, ...], snapshot: Snapshot) -> None:
         if not files:
@@ -100,16 +103,24 @@ class Session:
             f"CREATE OR REPLACE VIEW {spec.name} AS SELECT {columns} FROM {source}"  # noqa: S608
         )
 
-    def _bind_views(self) -> None:
+    def _bind_views(self, wanted: Collection[str] | None = None) -> None:
+        """Bind the views wanted that are not bound yet; all when None."""
         for view in VIEWS:
-            if self._only is not None and view.name not in self._only:
+            if view.name in self._views or (wanted is not None and view.name not in wanted):
                 continue
+            self._views.add(view.name)
             try:
                 self._connection.execute(f"CREATE OR REPLACE VIEW {view.name} AS {view.sql}")
             except duckdb.CatalogException:
                 # The view asks for a table that this session may not see (a tenant's own door).
                 continue
             self._connection.execute(f"COMMENT ON VIEW {view.name} IS {literal(view.comment)}")
+
+    def _bind_named(self, sql: str) -> None:
+        """Bind the views that a statement may mean; one that lists them means all."""
+        names = set(_NAME.findall(sql.lower()))
+        lists = names & _LISTING or any(name.startswith("duckdb_") for name in names)
+        self._bind_views(None if lists else with_dependencies(names))
 
     def query(
         self,
@@ -127,6 +138,8 @@ class Session:
             RetryableError: files went away while reading (compaction and vacuum), or memory ran out.
         """
         with explained():
+            if self._late:
+                self._bind_named(sql)
             return within(
                 seconds,
                 lambda: rows_of(self._connection, sql, parameters),
@@ -135,7 +148,9 @@ class Session:
 
     @property
     def connection(self) -> Any:
-        """The DuckDB connection itself."""
+        """The DuckDB connection itself, every view bound."""
+        if self._late:
+            self._bind_views()
         return self._connection
 
     def close(self) -> None:
@@ -153,6 +168,7 @@ def with_dependencies(names: Collection[str]) -> frozenset[str]:
 
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_LISTING = frozenset({"show", "summarize", "information_schema", "pragma", "export"})
 
 
 @contextmanager

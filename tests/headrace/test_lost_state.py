@@ -1,6 +1,7 @@
 """When the governing process's memory is lost or damaged, the lake gives it back."""
 
 import shutil
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,14 +47,27 @@ def fall_back(home: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose spool was carried without disturbance."""
     home = tmp_path_factory.mktemp("undisturbed")
     fill(home)
     carry(home)
-    return steps_of(home)
+    return home
 
 
-@pytest.mark.parametrize("harm", [lose, damage, fall_back])
+@pytest.fixture(scope="module")
+def undisturbed(whole: Path) -> list[dict[str, Any]]:
+    return steps_of(whole)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lose,
+        pytest.param(damage, marks=pytest.mark.slow),
+        pytest.param(fall_back, marks=pytest.mark.slow),
+    ],
+)
 def test_conversations_go_on_as_if_nothing_had_been_lost(
     tmp_path: Path, undisturbed: list[dict[str, Any]], harm: Callable[[Path], None]
 ) -> None:
@@ -118,13 +132,9 @@ def test_a_damaged_copy_is_no_copy(tmp_path: Path) -> None:
     assert CheckpointStore(tmp_path, notes, name="home").load().batch == 0
 
 
-def test_notes_are_for_the_owner_alone_and_hold_no_content(tmp_path: Path) -> None:
-    fill(tmp_path)
-    carry(tmp_path)
-    files = list((tmp_path / "lake" / "_notes").iterdir())
+def test_notes_are_for_the_owner_alone_and_hold_no_content(whole: Path) -> None:
+    files = list((whole / "lake" / "_notes").iterdir())
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
-    import zlib
-
     text = b"".join(zlib.decompress(path.read_bytes()) for path in files)
     assert b"maria" not in text
     assert b"order" not in text

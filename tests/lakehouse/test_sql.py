@@ -83,3 +83,10 @@ def test_tenant_names_survive_as_partitions(tmp_path: Path) -> None:
     }  # fmt: skip
     lake.append_rows("consents", [row])
     assert lake.query("SELECT tenant_id FROM consents")["tenant_id"].to_pylist() == [strange]
+
+
+def test_views_are_bound_when_they_are_asked_for_and_listed_all(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    assert lake.query('SELECT count(*) AS n FROM "Reliability"').to_pylist() == [{"n": 0}]
+    listed = set(lake.query("SHOW TABLES")["name"].to_pylist())
+    assert {view.name for view in VIEWS} <= listed

@@ -21,7 +21,9 @@ from train.recipes.awr import AwrOptions, row_weights
 from train.recipes.base import Rows, Selection
 from train.recipes.credit import credit_question
 from train.recipes.settings import RECIPES, Recipe, RecipeSpec, load_recipe, shipped_recipe
+from train.registry import ModelRegistry
 from train.rows import Masker
+from train.run import RunPlaces, run_training
 from train.substrate import ScoredItem, load_items
 from trajectory.errors import ConfigurationError
 from trajectory.step import Tokens
@@ -357,6 +359,36 @@ def test_replay_loss_with_credit_equals_a_direct_implementation(
     loss = trainer.compute_loss(model, inputs)
     assert float(loss) == pytest.approx(float(direct_loss(model, rows, epsilon=0.2)), abs=1e-5)
     assert float(loss) != 0.0
+
+
+@pytest.mark.slow
+def test_a_run_learns_from_the_credits_in_the_lake(
+    tokenizer: Any, tiny_model: Path, tmp_path: Path
+) -> None:
+    sessions = [with_tokens(session, tokenizer) for session in attempts(17)]
+    lake = lake_of(tmp_path / "lake", *sessions)
+    manifest = build(lake, tmp_path / "out", purposes=PURPOSES, split={"holdout": 0.0})
+    scope = Scope(substrate=manifest.name, version=manifest.version)
+    weights = manifest.spec.reward.weights
+    compute_credits(lake, algorithm_named("gigpo"), {"gamma": 0.9}, weights, scope)
+    document = shipped_recipe("grpo_replay").model_dump(mode="json")
+    changes = {
+        "training": {"learning_rate": 0.01, "batch_size": 4, "threads": 1, "log_steps": 1},
+        "options": {"credit": {"algorithm": "gigpo", "parameters": {"gamma": 0.9}}},
+        "data": {"minimum_items": 2},
+    }
+    result = run_training(
+        lake,
+        recipe=Recipe.model_validate(merge(document, {"spec": changes})),
+        substrate=manifest,
+        base=tiny_model,
+        name="shop",
+        places=RunPlaces(
+            runs=tmp_path / "runs", registry=ModelRegistry(tmp_path / "models", source=lake)
+        ),
+    )
+    assert result.fit.steps >= 2
+    assert result.manifest["data"]["rows"]["rows"] >= 2
 
 
 @pytest.mark.slow

@@ -103,7 +103,8 @@ def session_of(attempts: Sequence[Attempt]) -> Session:
 def bound(**rows: Sequence[Any]) -> Session:
     """Return a session whose tables hold these rows."""
     session = Session(Snapshot(dict.fromkeys(TABLES, ())))
+    connection = session._connection  # the property would bind every view
     for name, held in rows.items():
-        session.connection.register(f"{name}_rows", to_arrow(TABLES[name], held))
-        session.connection.execute(f"CREATE OR REPLACE VIEW {name} AS FROM {name}_rows")
+        connection.register(f"{name}_rows", to_arrow(TABLES[name], held))
+        connection.execute(f"CREATE OR REPLACE VIEW {name} AS FROM {name}_rows")
     return session

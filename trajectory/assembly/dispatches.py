@@ -92,7 +92,7 @@ def find_asking_step(
             heard is None,
             step.trajectory_id in served,
             not index.state.trajectories[step.trajectory_id].servers,
-            step.ended - _CLOCK_TOLERANCE_SECONDS <= started,
+            step.ended <= started,
             step.ended,
             step.step_id,
         )

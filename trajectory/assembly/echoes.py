@@ -26,6 +26,7 @@ AUXILIARY_WINDOW_SECONDS = 5.0
 
 _SHARE = 0.75
 _OPENINGS = 6
+_AFTERWARDS_SECONDS = 0.5
 
 type Fits = Callable[[StepNode], bool]
 
@@ -232,7 +233,8 @@ def _differ(node: TrajectoryNode, words: int, *, system: str, has_tools: bool) -
 
 
 def _distance(node: TrajectoryNode, started: float) -> float:
-    return min(abs(started - node.started), abs(started - node.answered))
+    """Return how far apart in time; calls that start together are nearer than one after the other."""
+    return min(abs(started - node.started), abs(started - node.answered) + _AFTERWARDS_SECONDS)
 
 
 def _is_aside(node: TrajectoryNode, words: int, *, has_tools: bool) -> bool:

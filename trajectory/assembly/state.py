@@ -113,7 +113,7 @@ class AssemblerState:
 
     idle_seconds: float = 6 * 3600.0
     max_trajectories: int = 5_000
-    max_steps: int = 32
+    max_steps: int = 64
     clock: float = 0.0
     """The latest start that was seen, seconds since 1970; idleness is measured against it."""
     trajectories: dict[str, TrajectoryNode] = field(default_factory=dict)

@@ -319,3 +319,22 @@ def test_a_damaged_state_is_named(value: dict[str, object]) -> None:
     with pytest.raises(IntegrityError, match="assembly state"):
         AssemblerState.from_json(value)  # type: ignore[arg-type]
     assert AssemblerState.from_json({}).trajectories == {}
+
+
+def test_equal_tool_calls_go_to_the_step_that_has_ended() -> None:
+    world = World()
+    opening = [SYSTEM, user("add")]
+    ended = world.chat(opening, asked("c0", name="add"), seconds=0.5)
+    streaming = world.chat(opening, asked("c1", name="add"), seconds=1.5)
+    used = world.tool("add", {"a": 1, "b": 2}, "3")
+    placed = {item.call.exchange.exchange_id: item for item in assemble(ended, streaming, used)}
+    of_ended = placed[ended.exchange.exchange_id]
+    assert placed[used.exchange.exchange_id].parent_step_id == of_ended.step_id
+
+
+def test_a_tool_may_run_while_the_answer_is_still_streaming() -> None:
+    world = World()
+    streaming = world.chat([SYSTEM, user("add")], asked("c1", name="add"), seconds=9.0)
+    used = world.tool("add", {"a": 1, "b": 2}, "3")
+    first, second = assemble(streaming, used)
+    assert second.parent_step_id == first.step_id

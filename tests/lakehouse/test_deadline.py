@@ -21,7 +21,7 @@ def test_the_lake_answers_after_a_query_that_was_ended(tmp_path: Path) -> None:
         lake.query(endless, seconds=0.5)
     with pytest.raises(QueryTimeoutError):
         lake.query(endless, seconds=0.5, as_of={"steps": 1})
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 40
     assert lake.query("SELECT count(*) AS n FROM steps", seconds=30)["n"].to_pylist() == [2]
     with pytest.raises(QueryError, match="nosuch"):
         lake.query("SELECT nosuch", seconds=30)

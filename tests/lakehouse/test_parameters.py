@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse.parameters import from_json, to_json
@@ -23,6 +23,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_values_come_back_as_they_went(value: Any) -> None:
     assert from_json(json.loads(json.dumps(to_json(value)))) == value

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 from google.protobuf.any_pb2 import Any as GoogleAny
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse.door.wire import PREFIX, Field, Message, WireError, decode, encode, packed, unpacked
@@ -19,11 +19,13 @@ FIELDS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(FIELDS)
 def test_what_was_written_is_read(fields: list[Field]) -> None:
     assert list(decode(encode(fields))) == fields
 
 
+@settings(deadline=None)
 @given(st.text(), FIELDS)
 def test_others_read_our_envelope_and_we_theirs(name: str, fields: list[Field]) -> None:
     theirs = GoogleAny.FromString(packed(name, fields))
@@ -31,6 +33,7 @@ def test_others_read_our_envelope_and_we_theirs(name: str, fields: list[Field]) 
     assert unpacked(theirs.SerializeToString()) == Message(name, tuple(fields))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     with contextlib.suppress(WireError):

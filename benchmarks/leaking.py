@@ -1,0 +1,273 @@
+"""Plants values in captured traffic of every dialect, governs it, and searches everything at rest.
+
+    python -m benchmarks.leaking [--quick] [--seed N]
+
+The last line is one JSON object: ``planted, exchanges, leaked, files``. Whole installations are
+searched but for the sealed spool: raw, escaped, encoded, compressed, in Delta logs and statistics.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from benchmarks.planting import Secret, planted
+from headrace.governing import build_pipeline, govern_once
+from headrace.held import write_again
+from headrace.home import Home
+from headrace.master_key import load_secrets
+from headrace.settings import load_settings
+from lakehouse.scan import scan
+from proxy.spool import SpoolWriter
+from trajectory.exchange import (
+    ClientIdentity,
+    Exchange,
+    ExchangeOutcome,
+    HttpRequest,
+    HttpResponse,
+    SpoolPosition,
+)
+
+_JSON = ("content-type", "application/json")
+_SSE = ("content-type", "text/event-stream")
+_PIECE = 5
+_EACH = 5
+"""Values in one exchange: system prompt, question, tool definition, tool result, answer."""
+
+
+def world(seed: int, count: int) -> Iterator[tuple[Exchange, list[Secret]]]:
+    """Yield exchanges of each dialect in turn, streamed and not, with the values in them."""
+    secrets = (secret for secret, _, _ in planted(seed, count))
+    start = datetime.now(UTC) - timedelta(hours=1)
+    number = 0
+    while len(some := [secret for _, secret in zip(range(_EACH), secrets, strict=False)]) == _EACH:
+        path, body, answer, kind = _WIRES[number % len(_WIRES)](number, some)
+        moment = start + timedelta(milliseconds=10 * number)
+        yield (
+            Exchange(
+                exchange_id=f"{number:032x}",
+                client=ClientIdentity("acme", "app", "test", "key", ("debug", "train_sft")),
+                route="r",
+                mode="base_url",
+                upstream="http://127.0.0.1:1",
+                started_at=moment,
+                first_byte_at=moment,
+                ended_at=moment,
+                request=HttpRequest("POST", path, "", (_JSON,), json.dumps(body).encode()),
+                response=HttpResponse(200, (kind,), answer),
+                outcome=ExchangeOutcome.COMPLETE,
+                position=SpoolPosition("w", 0, 0),
+            ),
+            some,
+        )
+        number += 1
+
+
+def _bare(secret: Secret) -> str:
+    """Return what stands alone under a key; two kinds are recognised in their sentence only."""
+    return secret.sentence if secret.kind in ("url_login", "person") else secret.value
+
+
+def _messages(some: list[Secret]) -> list[dict[str, Any]]:
+    call = {"name": "look_up", "arguments": json.dumps({some[3].key: _bare(some[3])})}
+    return [
+        {"role": "system", "content": some[0].sentence},
+        {"role": "user", "content": some[1].sentence},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "call_1", "type": "function", "function": call}],
+        },
+        {
+            "role": "tool",
+            "tool_call_id": "call_1",
+            "content": json.dumps({"found": {some[3].key: _bare(some[3])}}),
+        },
+    ]
+
+
+def _tool(some: list[Secret]) -> dict[str, Any]:
+    return {"name": "look_up", "description": some[2].sentence, "parameters": {"type": "object"}}
+
+
+def _pieces(text: str) -> list[str]:
+    return [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
+
+
+def _events(events: list[Any], *, named: bool) -> bytes:
+    lines = []
+    for event in events:
+        head = f"event: {event['type']}\n" if named else ""
+        lines.append(f"{head}data: {json.dumps(event)}\n\n")
+    return "".join(lines).encode()
+
+
+def _chat(number: int, some: list[Secret]) -> tuple[str, Any, bytes, tuple[str, str]]:
+    body = {
+        "model": "m",
+        "messages": _messages(some),
+        "tools": [{"type": "function", "function": _tool(some)}],
+    }
+    message = {"role": "assistant", "content": some[4].sentence}
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    answer = {"id": f"chatcmpl-{number}", "object": "chat.completion", "model": "m"}
+    return "/v1/chat/completions", body, json.dumps({**answer, "choices": [choice]}).encode(), _JSON
+
+
+def _chat_stream(number: int, some: list[Secret]) -> tuple[str, Any, bytes, tuple[str, str]]:
+    path, body, _, _ = _chat(number, some)
+    base = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "model": "m"}
+    deltas: list[Any] = [
+        {**base, "choices": [{"index": 0, "delta": {"role": "assistant", "content": piece}}]}
+        for piece in _pieces(some[4].sentence)
+    ]
+    deltas.append({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    return path, {**body, "stream": True}, _events(deltas, named=False) + b"data: [DONE]\n\n", _SSE
+
+
+def _claude(number: int, some: list[Secret]) -> tuple[str, Any, bytes, tuple[str, str]]:
+    tool = _tool(some)
+    body = {
+        "model": "m",
+        "max_tokens": 100,
+        "system": some[0].sentence,
+        "messages": [
+            {"role": "user", "content": some[1].sentence},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "t1", "name": "look_up", "input": {"q": 1}}],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "t1", "content": some[3].sentence}
+                ],
+            },
+        ],
+        "tools": [{"name": "look_up", "description": tool["description"], "input_schema": {}}],
+    }
+    answer = {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [{"type": "text", "text": some[4].sentence}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+    return "/v1/messages", body, json.dumps(answer).encode(), _JSON
+
+
+def _claude_stream(number: int, some: list[Secret]) -> tuple[str, Any, bytes, tuple[str, str]]:
+    path, body, answer, _ = _claude(number, some)
+    whole = json.loads(answer)
+    begin = {**whole, "content": [], "stop_reason": None}
+    block = {"type": "text", "text": ""}
+    events: list[Any] = [
+        {"type": "message_start", "message": begin},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+    ]
+    events += [
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": piece},
+        }
+        for piece in _pieces(some[4].sentence)
+    ]
+    events += [
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn"},
+            "usage": {"output_tokens": 1},
+        },
+        {"type": "message_stop"},
+    ]
+    return path, {**body, "stream": True}, _events(events, named=True), _SSE
+
+
+def _responses(number: int, some: list[Secret]) -> tuple[str, Any, bytes, tuple[str, str]]:
+    body = {
+        "model": "m",
+        "instructions": some[0].sentence,
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": some[1].sentence}]},
+            {"type": "function_call", "call_id": "c1", "name": "look_up", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c1", "output": some[3].sentence},
+        ],
+        "tools": [{"type": "function", **_tool(some)}],
+    }
+    text = {"type": "output_text", "text": some[4].sentence, "annotations": []}
+    answer = {
+        "id": f"resp_{number}",
+        "object": "response",
+        "model": "m",
+        "status": "completed",
+        "output": [{"type": "message", "role": "assistant", "id": "m1", "content": [text]}],
+    }
+    return "/v1/responses", body, json.dumps(answer).encode(), _JSON
+
+
+def _mcp(number: int, some: list[Secret]) -> tuple[str, Any, bytes, tuple[str, str]]:
+    arguments = {some[0].key: _bare(some[0]), "note": some[1].sentence, "about": some[2].sentence}
+    body = {
+        "jsonrpc": "2.0",
+        "id": number,
+        "method": "tools/call",
+        "params": {"name": "look_up", "arguments": arguments},
+    }
+    content = [
+        {"type": "text", "text": some[3].sentence},
+        {"type": "text", "text": json.dumps({some[4].key: _bare(some[4])})},
+    ]
+    answer = {"jsonrpc": "2.0", "id": number, "result": {"content": content}}
+    return "/mcp", body, json.dumps(answer).encode(), _JSON
+
+
+_WIRES = (_chat, _chat_stream, _claude, _claude_stream, _responses, _mcp)
+
+
+def measured(folder: Path, seed: int, count: int) -> dict[str, Any]:
+    """Plant, govern and search; return the figures."""
+    home = Home(folder).create()
+    secrets = load_secrets(home.secrets, create=True)
+    values: list[str] = []
+    exchanges = 0
+    with SpoolWriter(home.spool, secrets.derive(b"spool")) as writer:
+        for exchange, some in world(seed, count):
+            write_again(writer, exchange)
+            values += [secret.value for secret in some]
+            exchanges += 1
+    pipeline = build_pipeline(load_settings(home=folder), home, secrets, sys.stderr.write)
+    dispositions: dict[str, int] = {}
+    for report in govern_once(pipeline):
+        for name, number in report.dispositions.items():
+            dispositions[name] = dispositions.get(name, 0) + number
+    found = scan([folder], values, skip=lambda path: path == home.spool)
+    return {
+        "planted": len(values),
+        "exchanges": exchanges,
+        "dispositions": dispositions,
+        "leaked": found.values_found,
+        "files": found.files,
+    }
+
+
+def main() -> None:
+    """Read the options, measure, print one JSON object as the last line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="end within 50 seconds")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        count = 600 if options.quick else 10_000
+        print(json.dumps(measured(Path(folder), options.seed, count)))
+
+
+if __name__ == "__main__":
+    main()

@@ -347,7 +347,7 @@ def main() -> None:
     try:
         parts = {
             "ingest_200": phase("ingest", folder / "small", 200, 5 if quick else 20),
-            "ingest": phase("ingest", folder / "large", 2_000, 2 if quick else 10),
+            "ingest": phase("ingest", folder / "large", 2_000, 5 if quick else 10),
             "freshness": phase("freshness", folder / "fresh", seconds),
             "fill": phase("fill", folder / "lake", steps, 6 if quick else options.words),
             "compact": phase("compact", folder / "lake"),

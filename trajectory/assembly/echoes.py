@@ -196,9 +196,8 @@ def _quoted_opening(
     candidates = [
         node
         for node in _under(index.by_opening, names)
-        if (within is None or node is within)
+        if (node is within if within is not None else _is_near(node, started))
         and _likeness(node, names)[1] >= 0.5
-        and _distance(node, started) <= AUXILIARY_WINDOW_SECONDS
         and _differ(node, words, system=system, has_tools=has_tools)
     ]
     fitting = [
@@ -222,6 +221,11 @@ def _quoted_opening(
 def _likeness(node: TrajectoryNode, names: set[str]) -> tuple[bool, float]:
     """Return whether an opening is quoted word for word, and the best share of a sketch."""
     return max((whole in names, _share(runs, names)) for whole, *runs in node.opening)
+
+
+def _is_near(node: TrajectoryNode, started: float) -> bool:
+    apart = min(abs(started - node.started), abs(started - node.answered))
+    return apart <= AUXILIARY_WINDOW_SECONDS
 
 
 def _differ(node: TrajectoryNode, words: int, *, system: str, has_tools: bool) -> bool:

@@ -125,7 +125,8 @@ def test_the_door_of_an_installation(running: dict[str, Any]) -> None:
     registry.revoke(reader.key.key_id)
     lines = (running["home"] / "audit" / "audit.jsonl").read_text(encoding="utf-8").splitlines()
     actions = [json.loads(line)["action"] for line in lines]
-    assert actions == ["lake.asked", "lake.answered"] * 2
+    pair = ["lake.asked", "lake.answered"]
+    assert actions == [*pair, "lake.refused", *pair]
     assert "shop" not in "".join(lines)
 
 

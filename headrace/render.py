@@ -29,7 +29,8 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, Decimal):
-        return float(value)
+        # SQL's sum of whole numbers arrives as a decimal without places.
+        return int(value) if value.as_tuple().exponent == 0 else float(value)
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, bytes):

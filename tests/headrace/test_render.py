@@ -20,7 +20,7 @@ class Row:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (Decimal("3"), "3"),
+        (Decimal(3), "3"),
         (Decimal("3.00"), "3.0"),
         (Decimal("0.25"), "0.25"),
         (Path("a/b"), '"a/b"'),

@@ -64,6 +64,8 @@ def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
 
 def test_a_missing_package_names_the_extra() -> None:
     assert "headrace[train]" in str(missing_extra("trl.trainer"))
+    assert "headrace[train]" in str(missing_extra("cronsim"))
+    assert "headrace[engine]" in str(missing_extra("ray"))
     assert missing_extra("json") is None
 
 

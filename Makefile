@@ -20,7 +20,7 @@ test: setup ## Fast tests
 	@$(PY) -m pytest -n auto --dist loadfile $(ARGS)
 
 test-slow: setup ## Slow tests (crash loops, training invariants)
-	@$(PY) -m pytest -m slow -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(PY) -m pytest -m slow -n auto --dist loadfile $(ARGS)
 
 lint: setup ## ruff, formatting
 	@$(PY) -m ruff check .

@@ -9,6 +9,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import Field, field_validator
 
 from train.documents import NAME_PATTERN, Document, StrictModel, parse, read_yaml
+from train.recipes.settings import RECIPES
 
 
 class Window(StrictModel):
@@ -79,6 +80,16 @@ class ScheduleSpec(StrictModel):
                 "is no cron expression that ever comes: five fields, such as '0 2 * * *' "
                 "(minute, hour, day of month, month, day of week)"
             ) from None
+        return value
+
+    @field_validator("recipes")
+    @classmethod
+    def _are_recipes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not name.endswith((".yaml", ".yml")) and name not in RECIPES:
+                raise ValueError(
+                    f"{name!r} is no .yaml file and no shipped recipe; those are {', '.join(RECIPES)}"
+                )
         return value
 
     @field_validator("time_zone")

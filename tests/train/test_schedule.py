@@ -78,6 +78,7 @@ def test_a_gpu_that_is_wanted_must_be_free() -> None:
         ("cron: 0 2 31 2 *", "ever comes"),
         ("time_zone: Mars/Olympus", "time zone"),
         ("overlap: perhaps", "skip"),
+        ("recipes: [sft, grpo]", "no shipped recipe"),
     ],
 )
 def test_errors_name_file_line_and_what_is_valid(line: str, text: str, tmp_path: Path) -> None:

@@ -161,6 +161,13 @@ def held_out_side(items: Sequence[ScoredItem]) -> list[ScoredItem]:
     return [replace(entry, split="train") for entry in items if entry.split != "train"]
 
 
+def select_contrasting(items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
+    """Choose the train side's groups of attempts that hold rewarded and unrewarded ones."""
+    fallen: Counter[str] = Counter()
+    groups = groups_with_contrast(train_side(items, fallen), fallen)
+    return Selection(limited(groups, spec.data.maximum_items, fallen), counted(fallen))
+
+
 def train_side(items: Sequence[ScoredItem], fallen: Counter[str]) -> list[ScoredItem]:
     """Return the items that are not held out; the others are counted."""
     kept = [entry for entry in items if entry.split == "train"]

@@ -5,7 +5,7 @@ rewarded and the other not, these two answers are a pair: one assistant message 
 history in the prompt. TRL's DPOTrainer learns.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,10 +19,7 @@ from train.recipes.base import (
     Selection,
     TrainerParts,
     conversation_of,
-    counted,
-    groups_with_contrast,
-    limited,
-    train_side,
+    select_contrasting,
 )
 from train.recipes.settings import RecipeSpec
 from train.rows import Masker
@@ -47,10 +44,7 @@ class PreferenceRecipe:
     options: type[StrictModel] = DpoOptions
 
     def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
-        fallen: Counter[str] = Counter()
-        groups = groups_with_contrast(train_side(items, fallen), fallen)
-        units = limited(groups, spec.data.maximum_items, fallen)
-        return Selection(units=units, fallen=counted(fallen))
+        return select_contrasting(items, spec)
 
     def rows(
         self, selection: Selection, content: ContentStore, masker: Masker, spec: RecipeSpec

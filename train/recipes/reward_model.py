@@ -5,7 +5,6 @@ is learned sees what a reward must see. TRL's RewardTrainer learns (the pairwise
 InstructGPT, arXiv 2203.02155). The result scores episodes for ``grpo_live``; it serves nobody.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,10 +18,7 @@ from train.recipes.base import (
     Selection,
     TrainerParts,
     conversation_of,
-    counted,
-    groups_with_contrast,
-    limited,
-    train_side,
+    select_contrasting,
 )
 from train.recipes.settings import RecipeSpec
 from train.rows import Masker
@@ -47,9 +43,7 @@ class RewardModelRecipe:
     options: type[StrictModel] = RewardModelOptions
 
     def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
-        fallen: Counter[str] = Counter()
-        groups = groups_with_contrast(train_side(items, fallen), fallen)
-        return Selection(limited(groups, spec.data.maximum_items, fallen), counted(fallen))
+        return select_contrasting(items, spec)
 
     def rows(
         self, selection: Selection, content: ContentStore, masker: Masker, spec: RecipeSpec

@@ -122,13 +122,13 @@ class _Demo:
             "a small transformer is trained from random weights, about two minutes (kept for the next time)"
         )
         base = home / "practice"
-        stage.run(["-m", "examples.practice.model", "--folder", str(base), "--quiet"])
+        made = stage.run(["-m", "examples.practice.model", "--folder", str(base), "--quiet"])
         certificate = home / "practice" / "tls"
         stage.run(["-m", "examples.practice.certificate", "--folder", str(certificate)])
         write_settings(
             home, self._ports, provider=self._options.provider, provider_ca=certificate / "ca.pem"
         )
-        stage.headrace("train", "adopt", str(_model_folder(base)))
+        stage.headrace("train", "adopt", made.output.strip())
         self._start(certificate)
         self._cast.create_keys()
         story.say(
@@ -355,11 +355,3 @@ class _Demo:
     def _sql(self, query: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._stage.headrace_json("sql", query)
         return rows
-
-
-def _model_folder(folder: Path) -> Path:
-    """Return the practice model in its cache folder."""
-    found = sorted(folder.glob("**/config.json"), key=lambda path: path.stat().st_mtime_ns)
-    if not found:
-        raise WorkError(f"the practice model is not in {folder}; remove the folder and try again.")
-    return found[-1].parent

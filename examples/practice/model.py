@@ -1,7 +1,7 @@
 """Makes the practice model: a one-million-parameter Llama trained here from random weights.
 
 ``python -m examples.practice.model --folder DIR [--seed N]`` prints the model's folder. It is made
-once per code and seed and found again by their hash.
+once per code, libraries and seed, and found again by their hash.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ _SOURCES = (
     "names",
     "tools",
 )
+_LIBRARIES = ("torch", "transformers", "tokenizers")
 
 type Row = tuple[list[int], list[int]]
 """Token ids and labels."""
@@ -120,7 +122,8 @@ def label(tokenizer: "PreTrainedTokenizerFast", messages: list[dict[str, Any]]) 
 def _fingerprint(seed: int) -> str:
     here = Path(__file__).parent
     code = b"".join((here / f"{name}.py").read_bytes() for name in _SOURCES)
-    return hashlib.sha256(code + str(seed).encode()).hexdigest()[:16]
+    libraries = " ".join(f"{name}={version(name)}" for name in _LIBRARIES)
+    return hashlib.sha256(code + f"{libraries} seed={seed}".encode()).hexdigest()[:16]
 
 
 def vocabulary_texts() -> Iterator[str]:

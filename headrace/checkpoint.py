@@ -17,7 +17,6 @@ the spool is read from its beginning, and what stands in the lake's ledger alrea
 """
 
 import json
-import os
 import uuid
 import zlib
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from typing import Any, Protocol
 
 from trajectory.canonical import JsonObject
 from trajectory.errors import IntegrityError, RetryableError
+from trajectory.files import replace_file
 
 _VERSION = 1
 
@@ -182,24 +182,9 @@ def _write(path: Path, data: bytes) -> None:
         RetryableError: the disk is full or refuses; the file is as it was.
     """
     try:
-        _replace(path, data)
+        replace_file(path, data)
     except OSError as error:
         raise RetryableError(
             f"{path} could not be written ({error.strerror}); nothing was lost: check disk space "
             "and permissions, then run the same again"
         ) from error
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_suffix(".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -8,6 +8,7 @@ from headrace.installation import addresses
 from proxy.authority import TRUST_STORE_PASSWORD
 from proxy.config import GatewayConfig, Upstream
 from proxy.identity import PURPOSES, KeyRegistry
+from trajectory.files import replace_file
 
 LOCAL_TENANT = "local"
 
@@ -41,11 +42,7 @@ def local_client_key(home: Home, registry: KeyRegistry) -> str:
             return key
     purposes = tuple(purpose for purpose in PURPOSES if purpose != "share")
     created = registry.create(tenant_id=LOCAL_TENANT, app_id="default", purposes=purposes)
-    temporary = path.with_suffix(".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(created.secret + "\n")
-    temporary.replace(path)
+    replace_file(path, created.secret.encode("ascii") + b"\n")
     return created.secret
 
 

@@ -31,6 +31,7 @@ from trajectory.exchange import (
     HttpResponse,
     SpoolPosition,
 )
+from trajectory.files import replace_file
 
 _NONCE_BYTES = 12
 _CHUNK = 256 * 1024
@@ -52,14 +53,7 @@ class HeldContent:
             nonce = os.urandom(_NONCE_BYTES)
             name = exchange.exchange_id
             sealed = nonce + self._seal.encrypt(nonce, _written(exchange), name.encode())
-            path = self._folder / f"{name}{_SUFFIX}"
-            fresh = path.with_suffix(".new")
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(sealed)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(path)
+            replace_file(self._folder / f"{name}{_SUFFIX}", sealed)
 
     def names(self) -> frozenset[str]:
         """Return the ids of all exchanges that are kept."""

@@ -20,6 +20,7 @@ from pyarrow.fs import FileSelector
 from lakehouse.location import Location
 from trajectory.canonical import bytes_hash
 from trajectory.errors import RetryableError
+from trajectory.files import replacing
 
 _NAME = b"headrace.table"
 _APP = b"headrace.app"
@@ -101,16 +102,10 @@ class FolderIntents:
         """See :class:`Intents`; the file appears whole, after fsync, by a rename."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.folder / _name(app_id, version)
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
         try:
-            with temporary.open("wb") as file:
+            with replacing(path) as file:
                 _encode(file, app_id, tables)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            _sync_folder(self.folder)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise RetryableError(
                 f"{self.folder}: the batch could not be stored ({error.strerror}); nothing was lost: "
                 "check disk space and permissions, then run the same again"
@@ -231,11 +226,3 @@ def is_running(process: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,11 +4,11 @@ The governing process keeps a second copy of its memory here (keyed hashes, name
 that what is lost on its machine is found again where the rows are.
 """
 
-import os
 from pathlib import Path
 
 from lakehouse.location import Location
 from trajectory.errors import RetryableError
+from trajectory.files import replace_file
 
 _FOLDER = "_notes"
 
@@ -40,13 +40,7 @@ class Notes:
     def _replace(self, name: str, data: bytes) -> None:
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        replace_file(path, data)
 
     def get(self, name: str) -> bytes | None:
         """Return a note; None when there is none."""

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from trajectory.errors import ConfigurationError
+from trajectory.files import READABLE, replace_file
 
 KEY_FILE = "ca.key"
 CERTIFICATE_FILE = "ca.pem"
@@ -136,16 +137,10 @@ def write_bundle(authority: Authority, path: Path | None = None) -> Path:
     path = path or authority.bundle_path
     roots = system_roots()
     pem = authority.certificate.public_bytes(serialization.Encoding.PEM)
-    _replace(path, roots.rstrip() + b"\n" + pem)
-    _replace(path.with_suffix(".p12"), _trust_store([*_certificates(roots), authority.certificate]))
+    store = _trust_store([*_certificates(roots), authority.certificate])
+    replace_file(path, roots.rstrip() + b"\n" + pem, READABLE)
+    replace_file(path.with_suffix(".p12"), store, READABLE)
     return path
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(data)
-    temporary.chmod(0o644)
-    temporary.replace(path)
 
 
 def _certificates(pem: bytes) -> Iterator[x509.Certificate]:

@@ -2,7 +2,6 @@
 
 import hmac
 import json
-import os
 import secrets
 import threading
 import time
@@ -16,6 +15,7 @@ from typing import Any, Self
 
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.exchange import ClientIdentity
+from trajectory.files import replace_file
 
 KEY_PREFIX = "hr_"
 PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share")
@@ -307,11 +307,5 @@ class KeyRegistry:
         """Replace the file as a whole, readable by the owner only."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         rows = [asdict(key) for key in self._keys.values()]
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
-            json.dump({"version": 1, "keys": rows}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._path)
+        replace_file(self._path, json.dumps({"version": 1, "keys": rows}, indent=1).encode())
         self._read()

@@ -24,6 +24,7 @@ from train.selection import permitted_steps
 from train.source import LearningSource
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
+from trajectory.files import READABLE, replace_file
 
 type AuditHook = Callable[[str, str, Mapping[str, Any]], None]
 """Called with an action, the model version it is about, and its details, before the action counts."""
@@ -236,7 +237,7 @@ class ModelRegistry:
             "since": now,
             "previous": before,
         }
-        _replace(self._root / wanted.name / "live.json", canonical_json(pointer))
+        replace_file(self._root / wanted.name / "live.json", canonical_json(pointer), READABLE)
         with (self._root / wanted.name / "history.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(entry), sort_keys=True) + "\n")
         if serving is not None:
@@ -301,18 +302,3 @@ def weights_hash(folder: Path) -> str:
 def _failed(model: ModelVersion) -> str:
     findings = (model.manifest.get("gate") or {}).get("findings", [])
     return ", ".join(f["rule"] for f in findings if not f["passed"]) or "not evaluated"
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Replace a file so that every reader sees the old or the new one, even after a power cut."""
-    temporary = path.with_suffix(f".{os.getpid()}")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -1,6 +1,5 @@
 """The keys that seal the spool: one seals, older ones still open what they sealed."""
 
-import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from proxy.spool import layout
 from proxy.spool.frames import SEGMENT_HEADER_BYTES, key_name
 from trajectory.errors import ConfigurationError
+from trajectory.files import replace_file
 
 KEY_BYTES = 32
 
@@ -78,14 +78,8 @@ def rotate(file: Path, spool: Path) -> int:
     used = _names_in_use(spool)
     kept = [key for at, key in enumerate(keys) if at == 0 or key_name(key) in used]
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as out:
-        for key in (secrets.token_bytes(KEY_BYTES), *kept):
-            out.write(key.hex() + "\n")
-        out.flush()
-        os.fsync(out.fileno())
-    temporary.replace(file)
+    lines = [key.hex() + "\n" for key in (secrets.token_bytes(KEY_BYTES), *kept)]
+    replace_file(file, "".join(lines).encode("ascii"))
     return len(kept)
 
 

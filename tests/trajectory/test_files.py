@@ -1,0 +1,54 @@
+"""Files that are replaced as a whole."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trajectory.files import READABLE, replace_file, replacing
+
+
+def test_the_new_bytes_and_the_mode_stand_whatever_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    before = os.umask(0o077)
+    try:
+        replace_file(path, b"old")
+        assert path.stat().st_mode & 0o777 == 0o600
+        replace_file(path, b"new", READABLE)
+    finally:
+        os.umask(before)
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_an_error_on_the_way_leaves_the_old_bytes_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    replace_file(path, b"old")
+
+    def fail_half_way() -> None:
+        with replacing(path) as file:
+            file.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == {"note": b"old"}
+
+
+def test_a_process_that_is_killed_on_the_way_leaves_the_old_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    replace_file(path, b"old")
+    code = (
+        "import os, pathlib, signal, sys\n"
+        "from trajectory.files import replacing\n"
+        "with replacing(pathlib.Path(sys.argv[1])) as file:\n"
+        "    file.write(b'half')\n"
+        "    file.flush()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert path.read_bytes() == b"old"

@@ -1,0 +1,50 @@
+"""Files that are replaced as a whole: a reader sees the old bytes or the new, after a power cut too."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+OWNER_ONLY = 0o600
+READABLE = 0o644
+
+
+@contextmanager
+def replacing(path: Path, mode: int = OWNER_ONLY) -> Iterator[BinaryIO]:
+    """Give a file to write that takes the place of ``path`` when the block ends without an error.
+
+    Bytes and name are on disk when the block has ended; after an error ``path`` is as it was, and
+    nothing is left beside it. Two writers at once, of one process or of several, do not mix.
+
+    Raises:
+        OSError: the folder cannot be written, or the disk is full.
+    """
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.{os.getpid()}.tmp")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)  # whatever the umask is
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def replace_file(path: Path, data: bytes, mode: int = OWNER_ONLY) -> None:
+    """Replace a file's bytes; see :func:`replacing`."""
+    with replacing(path, mode) as file:
+        file.write(data)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last through a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -117,6 +117,8 @@ def write_again(writer: SpoolWriter, exchange: Exchange) -> str:
                 route=exchange.route,
                 mode=exchange.mode,
                 upstream=exchange.upstream,
+                served=exchange.served,
+                shadow_of=exchange.shadow_of,
             ),
             method=_raw(exchange.request.method),
             path=_raw(exchange.request.path),
@@ -192,6 +194,8 @@ def _read(said: dict[str, Any]) -> Exchange:
         outcome=ExchangeOutcome(said["outcome"]),
         position=SpoolPosition(**said["position"]),
         capture_note=said["capture_note"],
+        served=said.get("served", ""),
+        shadow_of=said.get("shadow_of", ""),
     )
 
 

@@ -92,7 +92,7 @@ _STEPS = (
     _may("parent_step_id", _TEXT, "The step whose conversation this one goes on"),
     _need("branch", _INT, "0 for the first child of its parent, counting up for forks"),
     _need("kind", _TEXT, "model or tool"),
-    _need("role_in_graph", _TEXT, "agent, auxiliary, discarded or compaction"),
+    _need("role_in_graph", _TEXT, "agent, auxiliary, discarded, compaction or shadow"),
     _need("key_source", _TEXT, "What told the trajectory; prefix and none are inferred"),
     _need("exchange_id", _TEXT, "The exchange in the ledger"),
     _need("route", _TEXT, "Configured route of the gateway"),

@@ -15,7 +15,7 @@ WITH weighed AS (
     FROM weighed w, json_each(w.reward, '$.signals') e
 ), units AS (
     SELECT DISTINCT trajectory_id AS unit, tenant_id, trajectory_id, NULL::VARCHAR[] AS steps
-    FROM steps
+    FROM steps WHERE role_in_graph <> 'shadow'
 ), /* shares */
 SELECT w.name AS substrate, w.version, r.tenant_id, r.trajectory_id, r.reward,
        CASE WHEN json_extract(w.reward, '$.minimum')::DOUBLE IS NULL THEN r.reward > 0

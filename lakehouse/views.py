@@ -105,10 +105,11 @@ _TOOL_EVENTS = """
 -- dispatch on the wire is the call with the same arguments that its parent step asked for.
 WITH asked AS (
     SELECT tenant_id, trajectory_id, kind, step_id, parent_step_id, started_at, latency_ms,
-           unnest(tool_calls) AS call FROM steps WHERE len(tool_calls) > 0
+           unnest(tool_calls) AS call
+    FROM steps WHERE len(tool_calls) > 0 AND role_in_graph <> 'shadow'
 ), answered AS (
     SELECT tenant_id, trajectory_id, kind, started_at, unnest(tool_results) AS result
-    FROM steps WHERE len(tool_results) > 0
+    FROM steps WHERE len(tool_results) > 0 AND role_in_graph <> 'shadow'
 ), dispatched AS (
     SELECT w.tenant_id, w.trajectory_id, w.call.call_id AS wire_id, min(a.call.call_id) AS call_id
     FROM asked w JOIN asked a
@@ -167,7 +168,7 @@ WITH summed AS (
            bool_or(key_source IN ('prefix', 'none')) AS inferred,
            min(session_hint) AS session_hint, min(group_id) AS group_id,
            min(harness_id) AS harness_id
-    FROM steps GROUP BY tenant_id, trajectory_id
+    FROM steps WHERE role_in_graph <> 'shadow' GROUP BY tenant_id, trajectory_id
 ), tools AS (
     SELECT tenant_id, trajectory_id, count(*) AS tool_calls,
            count(*) FILTER (failed) AS tool_failures

@@ -94,6 +94,10 @@ class Exchange:
     position: SpoolPosition
     capture_note: str = ""
     """Why a body is not whole though the exchange was: ``opt-out``, ``spool-full`` …; else empty."""
+    served: str = ""
+    """The registered version that the gateway chose, ``name@version``; empty where it chose none."""
+    shadow_of: str = ""
+    """The exchange whose request was copied to another model here; nobody saw this answer."""
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from trajectory.assembly.fingerprint import result_text
+from trajectory.assembly.shadows import SHADOW
 from trajectory.canonical import JsonObject
 from trajectory.exchange import ExchangeOutcome, Feedback
 from trajectory.message import Message, TextPart, ToolResultPart
@@ -209,7 +210,7 @@ def harvest(
     steps = {placed.step_id: placed for placed in assembly.placed}
     found: list[PlacedFeedback] = []
     for placed in assembly.placed:
-        if placed.duplicate_of is not None:
+        if placed.duplicate_of is not None or placed.role_in_graph == SHADOW:
             continue
         for rule in rules:
             for number, finding in enumerate(rule.find(placed, steps)):

@@ -67,7 +67,7 @@ class Step:
     kind: str
     """model | tool"""
     role_in_graph: str
-    """agent | auxiliary | discarded | compaction"""
+    """agent | auxiliary | discarded | compaction | shadow (another model's answer that nobody saw)"""
     key_source: str
     """What told that this exchange belongs to this trajectory; ``prefix`` and ``none`` are inferred."""
     exchange_id: str
@@ -171,7 +171,8 @@ class Link:
 
     tenant_id: str
     kind: str
-    """prefix | retry | fork | subagent_call | subagent_return | compaction | handoff | tool_dispatch"""
+    """prefix | retry | fork | subagent_call | subagent_return | compaction | handoff | tool_dispatch |
+    shadow"""
     from_step_id: str
     to_step_id: str
     trajectory_id: str

@@ -111,8 +111,16 @@ def unbundle(kind: int, record: bytes) -> list[tuple[int, bytes]]:
     return pieces
 
 
-def pack_origin(client: ClientIdentity, *, route: str, mode: str, upstream: str) -> bytes:
-    """Return the part of a request head that is the same for one key, route and mode."""
+def pack_origin(
+    client: ClientIdentity,
+    *,
+    route: str,
+    mode: str,
+    upstream: str,
+    served: str = "",
+    shadow_of: str = "",
+) -> bytes:
+    """Return the part of a request head that is the same for one key, route, mode and version."""
     return json.dumps(
         [
             client.tenant_id,
@@ -123,6 +131,7 @@ def pack_origin(client: ClientIdentity, *, route: str, mode: str, upstream: str)
             route,
             mode,
             upstream,
+            *((served, shadow_of) if served else ()),
         ]
     ).encode()
 
@@ -207,10 +216,23 @@ def _when(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _identity(origin: bytes) -> tuple[ClientIdentity, str, str, str]:
-    tenant, app, environment, key_id, purposes, route, mode, upstream = json.loads(origin)
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """What :func:`pack_origin` packed."""
+
+    client: ClientIdentity
+    route: str
+    mode: str
+    upstream: str
+    served: str
+    shadow_of: str
+
+
+def _origin(packed: bytes) -> _Origin:
+    tenant, app, environment, key_id, purposes, route, mode, upstream, *rest = json.loads(packed)
     client = ClientIdentity(tenant, app, environment, key_id, tuple(purposes))
-    return client, route, mode, upstream
+    served, shadow_of = rest or ("", "")
+    return _Origin(client, route, mode, upstream, served, shadow_of)
 
 
 @dataclass(slots=True)
@@ -253,8 +275,8 @@ class OpenExchange:
         for length in lengths:
             parts.append(head[at : at + length])
             at += length
-        origin, method, path, query = parts
-        client, route, mode, upstream = _identity(origin)
+        packed, method, path, query = parts
+        origin = _origin(packed)
         ended, outcome, note = None, ExchangeOutcome.LOST_END, ""
         if last is not None:
             if _LENGTH.unpack_from(last, 16)[0] != len(self.records):
@@ -267,10 +289,10 @@ class OpenExchange:
         first_byte, response = self._response()
         return Exchange(
             exchange_id=head[:16].hex(),
-            client=client,
-            route=route,
-            mode=mode,
-            upstream=upstream,
+            client=origin.client,
+            route=origin.route,
+            mode=origin.mode,
+            upstream=origin.upstream,
             started_at=_when(started),
             first_byte_at=first_byte,
             ended_at=ended,
@@ -285,6 +307,8 @@ class OpenExchange:
             outcome=outcome,
             position=self.position,
             capture_note=note or ("" if self.whole else "records-missing"),
+            served=origin.served,
+            shadow_of=origin.shadow_of,
         )
 
     def _response(self) -> tuple[datetime | None, HttpResponse | None]:
@@ -313,7 +337,7 @@ def read_feedback(record: bytes, position: SpoolPosition) -> Feedback:
     try:
         (received,) = _TIME.unpack_from(record, RECORD_HEADER_BYTES)
         origin, name, target_kind, target_id, body = _unpack(record, RECORD_HEADER_BYTES + 8)
-        client, *_ = _identity(origin)
+        client = _origin(origin).client
         return Feedback(
             feedback_id=name.decode("utf-8", "surrogatepass"),
             client=client,

@@ -46,6 +46,27 @@ def test_trajectories_have_steps_tokens_models_and_reward(lake: Lake) -> None:
     assert (found[0]["input_tokens"], found[0]["output_tokens"]) == (30, 15)
 
 
+def test_a_shadow_counts_as_nobodys_trajectory_and_nobodys_tool_call(lake: Lake) -> None:
+    shadow = make.step(
+        "s1",
+        0,
+        role_in_graph="shadow",
+        model_served="m@2",
+        tool_calls=(ToolCall("c", "buy", "{}"),),
+    )
+    put(
+        lake,
+        make.batch("t1"),
+        GovernedBatch(
+            exchanges=(make.ledger(shadow),), steps=(shadow,), governance=(make.governed(shadow),)
+        ),
+    )
+    assert [r["trajectory_id"] for r in rows(lake, "SELECT * FROM trajectories")] == ["t1"]
+    assert [r["model_served"] for r in rows(lake, "SELECT * FROM success_by_model")] == ["m@1"]
+    assert rows(lake, "SELECT * FROM tool_events") == []
+    assert rows(lake, "SELECT * FROM decisions WHERE trajectory_id = 's1'") == []
+
+
 def test_the_latest_signal_holds_and_superseded_ones_go(lake: Lake) -> None:
     later = make.NOON + timedelta(hours=1)
     put(

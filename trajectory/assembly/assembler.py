@@ -27,6 +27,7 @@ from trajectory.assembly.parents import (
     find_unseen_answer,
 )
 from trajectory.assembly.sessions import Identity, identify, scope_name
+from trajectory.assembly.shadows import place_shadow
 from trajectory.assembly.sketches import opening_texts, sketch
 from trajectory.assembly.state import AssemblerState, StepNode, TrajectoryNode
 from trajectory.call import Call, CallKind
@@ -101,7 +102,9 @@ class Assembler:
         """Place one batch of calls, then the feedback that came with it."""
         unique = {call.exchange.exchange_id: call for call in calls}
         ordered = sorted(unique.values(), key=_turn)
-        models = (call for call in ordered if call.kind is CallKind.MODEL)
+        models = (
+            call for call in ordered if call.kind is CallKind.MODEL and not call.exchange.shadow_of
+        )
         batch = _Batch(told_results(self._make, models, lambda call: scope_name(self._make, call)))
         for call in ordered:
             self._place(batch, call)
@@ -113,7 +116,11 @@ class Assembler:
     def _place(self, batch: _Batch, call: Call) -> None:
         state = self._index.state
         state.clock = max(state.clock, call.exchange.started_at.timestamp())
-        if call.kind is CallKind.MODEL:
+        if call.kind is CallKind.MODEL and call.exchange.shadow_of:
+            placed, link = place_shadow(self._make, call)
+            batch.placed.append(placed)
+            batch.links.append(link)
+        elif call.kind is CallKind.MODEL:
             self._place_model(batch, call)
         elif call.kind is CallKind.TOOL and call.dispatch is not None:
             self._place_dispatch(batch, call)

@@ -5,6 +5,7 @@ dialect's rules, comes back as an opaque call with its problem in fixed words.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from trajectory.call import Call, CallKind
@@ -82,7 +83,7 @@ def read_exchange(exchange: Exchange, configured: Sequence[Dialect] = ()) -> Cal
     if dialect is None:
         return _opaque(exchange, name, "dialect:unknown")
     try:
-        return dialect.read(exchange)
+        return _as_served(dialect.read(exchange))
     except UnreadableError as error:
         note = exchange.capture_note
         return _opaque(exchange, name, f"capture:{note}" if note else str(error.args[0]))
@@ -109,6 +110,14 @@ def read_calls(exchange: Exchange, configured: Sequence[Dialect] = ()) -> tuple[
     if not found:
         return (Call(exchange, Control.name, CallKind.CONTROL, hints=common_hints(exchange)),)
     return tuple(read_exchange(turn) for turn in found)
+
+
+def _as_served(call: Call) -> Call:
+    """The gateway knows which registered version it asked; what an engine calls itself does not count."""
+    exchange = call.exchange
+    if not exchange.served or call.kind is not CallKind.MODEL or exchange.response is None:
+        return call
+    return replace(call, model_served=exchange.served)
 
 
 def _opaque(exchange: Exchange, dialect: str, problem: str) -> Call:

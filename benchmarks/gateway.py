@@ -26,12 +26,12 @@ from benchmarks.gateway_variants import (
     CHAT,
     Upstream,
     litellm_python,
-    make_certificate,
     start_headrace,
     start_litellm,
     start_mitmdump,
     wait_for,
 )
+from examples.practice.certificate import make_certificate
 
 CONNECTIONS = (1, 8, 32)
 QUICK_SECONDS = 36.0
@@ -150,13 +150,13 @@ def summary(variants: list[Variant]) -> dict[str, Any]:
 
 def start_upstream(home: Path) -> tuple[subprocess.Popen[bytes], Upstream]:
     """Start the upstream in a process of its own."""
-    pem, roots = make_certificate(home / "upstream")
+    files = make_certificate(home / "upstream")
     process = subprocess.Popen(
-        [sys.executable, str(Path(__file__)), "--upstream", str(pem)], stdout=subprocess.PIPE
+        [sys.executable, str(Path(__file__)), "--upstream", str(files.cert)], stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     plain, secure = json.loads(process.stdout.readline())
-    return process, Upstream(plain, secure, roots)
+    return process, Upstream(plain, secure, files.ca)
 
 
 def start_variants(home: Path, upstream: Upstream, litellm: str | None) -> list[Variant]:
@@ -205,7 +205,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="end within 50 seconds")
     parser.add_argument("--without-litellm", action="store_true", help="leave LiteLLM out")
-    parser.add_argument("--upstream", metavar="PEM", help=argparse.SUPPRESS)
+    parser.add_argument("--upstream", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.upstream:
         run_upstream(options.upstream)

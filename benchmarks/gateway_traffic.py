@@ -73,13 +73,13 @@ class UpstreamProtocol(asyncio.Protocol):
         self.transport.write(b"0\r\n\r\n")
 
 
-def run_upstream(pem: str) -> None:
+def run_upstream(certificate: Path) -> None:
     """Serve as the upstream, plain and with TLS, in a process of its own."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(pem)
+        context.load_cert_chain(certificate, certificate.with_name("key.pem"))
         plain = await loop.create_server(UpstreamProtocol, "127.0.0.1", 0)
         secure = await loop.create_server(UpstreamProtocol, "127.0.0.1", 0, ssl=context)
         ports = [server.sockets[0].getsockname()[1] for server in (plain, secure)]

@@ -23,14 +23,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from governance.engine import Governor
-from governance.policy import load_bundle
-from governance.quality import RowGate
 from lakehouse.lake import Lake
 from lakehouse.maintenance import compact
 from lakehouse.schema import TABLES
 from lakehouse.sql import connect, literal
-from tests.governance.building import MailRedactor
+from tests.headrace.building import lake_governor
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject, canonical_json
@@ -148,16 +145,7 @@ def interleaved(conversations: int, result_words: int) -> Iterator[Call]:
 
 def fill(lake: Lake, calls: Iterator[Call]) -> Iterator[list[Call]]:
     """Carry calls into the lake as the governing process does; yield each batch."""
-    bundle = load_bundle()
-    governor = Governor(
-        bundle,
-        MailRedactor(),
-        message_key=b"m" * 32,
-        pseudonym_key=b"p" * 32,
-        known=lake.known_content(),
-        consents=lake.consents(),
-        gate=RowGate(bundle.quality.spec),
-    )
+    governor = lake_governor(lake)
     assembler = Assembler(KEY)
     version = 0
     while batch := list(islice(calls, BATCH)):

@@ -13,11 +13,31 @@ from tests.governance.building import MailRedactor
 from tests.proxy.spool.writing import KEY
 
 
-def pipeline(home: Path, *, spool_key: bytes = KEY, batch_records: int = 1000) -> Pipeline:
-    """Put a pipeline together."""
+def pipeline(
+    home: Path, *, spool_key: bytes = KEY, batch_records: int = 1000, name: str | None = None
+) -> Pipeline:
+    """Put a pipeline together; with a name it keeps a copy of its state in the lake."""
     lake = Lake.open(str(home / "lake"))
+    judge = lake_governor(lake)
+    state = home / "state"
+    state.mkdir(exist_ok=True)
+    kept = (
+        CheckpointStore(state) if name is None else CheckpointStore(state, lake.notes(), name=name)
+    )
+    return Pipeline(
+        spool=SpoolReader(home / "spool", spool_key),
+        lake=lake,
+        governor=lambda: judge,
+        checkpoints=kept,
+        assembly_key=b"a" * 32,
+        batch_records=batch_records,
+    )
+
+
+def lake_governor(lake: Lake) -> Governor:
+    """Put a governor of the shipped policies together that knows what the lake holds."""
     bundle = load_bundle()
-    governor = Governor(
+    return Governor(
         bundle,
         MailRedactor(),
         message_key=b"m" * 32,
@@ -25,13 +45,4 @@ def pipeline(home: Path, *, spool_key: bytes = KEY, batch_records: int = 1000) -
         known=lake.known_content(),
         consents=lake.consents(),
         gate=RowGate(bundle.quality.spec),
-    )
-    (home / "state").mkdir(exist_ok=True)
-    return Pipeline(
-        spool=SpoolReader(home / "spool", spool_key),
-        lake=lake,
-        governor=lambda: governor,
-        checkpoints=CheckpointStore(home / "state"),
-        assembly_key=b"a" * 32,
-        batch_records=batch_records,
     )

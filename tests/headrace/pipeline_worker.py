@@ -11,41 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from governance.engine import Governor
-from governance.policy import load_bundle
-from governance.quality import RowGate
 from headrace.checkpoint import CheckpointStore
-from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
-from proxy.spool import SpoolReader
-from tests.governance.building import MailRedactor
-from tests.proxy.spool.writing import KEY
+from tests.headrace.building import pipeline
 
 BATCH_RECORDS = 7
-
-
-def build(home: Path) -> Pipeline:
-    """Put a pipeline together with a light redactor and the plain form of the quality gate."""
-    lake = Lake.open(str(home / "lake"))
-    bundle = load_bundle()
-    governor = Governor(
-        bundle,
-        MailRedactor(),
-        message_key=b"m" * 32,
-        pseudonym_key=b"p" * 32,
-        known=lake.known_content(),
-        consents=lake.consents(),
-        gate=RowGate(bundle.quality.spec),
-    )
-    (home / "state").mkdir(exist_ok=True)
-    return Pipeline(
-        spool=SpoolReader(home / "spool", KEY),
-        lake=lake,
-        governor=lambda: governor,
-        checkpoints=CheckpointStore(home / "state", lake.notes(), name="home"),
-        assembly_key=b"a" * 32,
-        batch_records=BATCH_RECORDS,
-    )
 
 
 def die_after(act: Callable[..., Any], count: int) -> Callable[..., Any]:
@@ -70,8 +40,8 @@ def main(home: Path, point: str | None, count: int) -> None:
         Lake.append = die_after(Lake.append, count)  # type: ignore[method-assign]
     elif point == "completed":
         CheckpointStore.complete = die_after(CheckpointStore.complete, count)  # type: ignore[method-assign]
-    pipeline = build(home)
-    while pipeline.run_batch() is not None:
+    work = pipeline(home, batch_records=BATCH_RECORDS, name="home")
+    while work.run_batch() is not None:
         pass
 
 

@@ -12,7 +12,7 @@ from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch, insta
 from lakehouse.lake import Lake
 from lakehouse.location import Location
 from lakehouse.notes import Notes
-from tests.headrace import pipeline_worker
+from tests.headrace.building import pipeline as build_pipeline
 from tests.headrace.test_pipeline import EXCHANGES, check, fill, run
 
 TABLE = """
@@ -27,7 +27,7 @@ def steps_of(home: Path) -> list[dict[str, Any]]:
 
 
 def carry(home: Path, batches: int | None = None) -> None:
-    pipeline = pipeline_worker.build(home)
+    pipeline = build_pipeline(home, batch_records=7, name="home")
     while batches != 0 and pipeline.run_batch() is not None:
         batches = None if batches is None else batches - 1
 

@@ -88,6 +88,11 @@ class Home:
         return self.root / "models"
 
     @property
+    def serving(self) -> Path:
+        """Which versions of registered models answer now, and where: what the gateway reads."""
+        return self.state / "serving.json"
+
+    @property
     def logs(self) -> Path:
         """Logs of the processes that ``headrace up`` starts; no personal data."""
         return self.root / "logs"

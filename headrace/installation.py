@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from headrace.home import Home
 from headrace.master_key import Secrets
+from headrace.serving_key import serving_key
 from headrace.settings import Settings
 from proxy.config import CredentialSource, GatewayConfig, Route
 from proxy.spool import SpoolReader
@@ -43,12 +44,14 @@ def gateway_config(settings: Settings, home: Home) -> GatewayConfig:
     """Return the gateway's configuration with its paths inside the home and default routes added.
 
     Without routes in the settings, each default route whose provider key is in the environment is
-    on, and the forward proxy opens the hosts of all default routes.
+    on, and the forward proxy opens the hosts of all default routes. Routes with a registered model
+    present the key of its server.
     """
     gateway = settings.gateway
     update: dict[str, object] = {
         "authority": _inside(home.authority, gateway.authority, Path("ca")),
         "keys": _inside(home.client_keys, gateway.keys, Path("keys.json")),
+        "serving": _inside(home.serving, gateway.serving, Path("serving.json")),
         "limits": _inside(home.root / "limits.sqlite", gateway.limits, Path("limits.sqlite")),
         "spool": gateway.spool.model_copy(
             update={
@@ -57,6 +60,14 @@ def gateway_config(settings: Settings, home: Home) -> GatewayConfig:
             }
         ),
     }
+    if any(route.model for route in gateway.routes):
+        key = CredentialSource(file=serving_key(home))
+        update["routes"] = tuple(
+            route.model_copy(update={"credential": route.credential or key})
+            if route.model
+            else route
+            for route in gateway.routes
+        )
     if not gateway.routes:
         update["routes"] = tuple(
             Route(

@@ -14,6 +14,7 @@ from proxy.heads import capture_wish, host_of, names, proxy_key
 from proxy.identity import KeyRegistry, Limits
 from proxy.limits import Budgets, session_of
 from proxy.routing import Plan, Rewritten, Router, rewrite_headers, take_session
+from proxy.serving import Version, can_name
 from proxy.spool.writer import SpoolState, SpoolWriter
 from proxy.wire import mark_shape
 from trajectory.exchange import ClientIdentity
@@ -49,6 +50,8 @@ class Admitted(NamedTuple):
     path: bytes
     session: bytes | None = None
     """As the URL names it."""
+    served: Version | None = None
+    """The registered version that is named in the request's body."""
 
 
 def mode_of(client: connection.Client) -> Mode:
@@ -163,9 +166,17 @@ class Admission:
         if not rest.startswith(b"/"):
             rest = b"/" + rest
         stick = b""
-        if len(plan.targets) > 1:
+        if len(plan.targets) != 1:
             stick = session_of(fields, session) or flow.client_conn.id.encode()
-        target = plan.target(stick)
+        served = None
+        if plan.serving is None:
+            target = plan.target(stick)
+        else:
+            named = can_name(request.data.method, fields)
+            version = plan.serving.choose(stick if named else None)
+            if version is None:
+                raise Refused(Reason.NO_MODEL, client=client, plan=plan)
+            target, served = version.target, version if named else None
         added = ((b"x-headrace-url-session", session),) if session is not None else ()
         rewritten = rewrite_headers(
             fields,
@@ -178,7 +189,7 @@ class Admission:
         request.data.host, request.data.port = upstream.host, upstream.port
         request.data.scheme = upstream.scheme.encode()
         path = upstream.path.encode() + rest
-        return Admitted(client, plan, "base_url", rewritten, path, session)
+        return Admitted(client, plan, "base_url", rewritten, path, session, served)
 
     def _forward(self, flow: http.HTTPFlow, fields: RawFields) -> Admitted:
         request = flow.request

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     SESSION_STEPS = "session_steps"
     UNREACHABLE = "unreachable"
     BAD_REQUEST = "bad_request"
+    NO_MODEL = "no_model"
     FAULT = "fault"
 
 
@@ -56,6 +57,7 @@ _TEXTS = {
     ),
     Reason.UNREACHABLE: (502, "upstream_error", "Headrace: the upstream did not answer."),
     Reason.BAD_REQUEST: (400, "invalid_request", "Headrace: the request is not valid HTTP."),
+    Reason.NO_MODEL: (503, "overloaded", "Headrace: no version of this route's model serves now."),
     Reason.FAULT: (500, "gateway_error", "Headrace: the gateway could not admit this request."),
 }
 _OPENAI_TYPES = {

@@ -161,12 +161,18 @@ class Route(_Settings):
     """Name in captures, metrics and policies."""
     prefix: str = ""
     """Path prefix, ``/<name>`` by default; it is taken off before the request goes upstream."""
-    upstream: str | tuple[UpstreamChoice, ...]
+    upstream: str | tuple[UpstreamChoice, ...] = ()
     """``http(s)://host[:port][/path]``, the path is put before the client's; or several of them.
 
     A session keeps the upstream that it began with, and so does a client's connection where no
     session is named; one that cannot be reached gets nothing for ten seconds.
     """
+    model: str = ""
+    """A registered model instead of an upstream: the version that is promoted answers."""
+    canary: float = Field(default=0.0, ge=0, le=1)
+    """Share of the sessions that the version on trial as canary answers (``headrace train try``)."""
+    shadow: float = Field(default=0.0, ge=0, le=1)
+    """Share of the calls that are copied to the version on trial as shadow; nobody gets its answers."""
     credential: CredentialSource | None = None
     """The provider's key; without one the client's own credential goes upstream (forward mode)."""
     connect_seconds: float | None = Field(default=None, gt=0)
@@ -220,9 +226,19 @@ class Route(_Settings):
     ) -> str | tuple[UpstreamChoice, ...]:
         if isinstance(value, str):
             Upstream.parse(value)
-        elif not any(choice.weight for choice in value):
+        elif value and not any(choice.weight for choice in value):
             raise ValueError("a route needs an upstream whose weight is above 0")
         return value
+
+    @model_validator(mode="after")
+    def _one_leads_on(self) -> Self:
+        if bool(self.model) == bool(self.upstream):
+            raise ValueError("a route leads to exactly one of: upstream, model")
+        if not self.model and (self.canary or self.shadow):
+            raise ValueError("canary and shadow belong to a route with a model")
+        if self.model and self.kind != "model":
+            raise ValueError("a route with a model has kind: model")
+        return self
 
     @property
     def choices(self) -> tuple[UpstreamChoice, ...]:
@@ -308,6 +324,8 @@ class GatewayConfig(_Settings):
     """The registry of client keys."""
     limits: Path = Path("limits.sqlite")
     """Where what limited keys have used is counted; made when a key has a limit."""
+    serving: Path = Path("serving.json")
+    """Where the app publishes which versions of registered models answer, for routes with a model."""
     capture: bool = True
     """Off: pass everything, keep nothing."""
     spool: SpoolConfig = SpoolConfig()

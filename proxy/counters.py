@@ -23,6 +23,10 @@ class Counters:
     """Exchanges that passed without a full capture, by reason."""
     unlimited: Counter[str] = field(default_factory=Counter)
     """Calls of limited keys that a limit could not count, by reason."""
+    served: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Calls by route and registered version that they were given to."""
+    shadows: Counter[str] = field(default_factory=Counter)
+    """Copies of calls for another version, by what came of them."""
     feedback: int = 0
     tunnels: int = 0
     """Connections passed on undecrypted."""
@@ -39,6 +43,8 @@ class Counters:
     response_bytes: int = 0
     durations: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     duration_sum: float = 0.0
+    serving: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Version by model and place (live, canary, shadow), as last published."""
     loop_lag: float = 0.0
     """Seconds by which the event loop was late when last looked at."""
 
@@ -99,6 +105,15 @@ def prometheus(
     lines.append("# TYPE headrace_unlimited_total counter")
     for reason, count in sorted(counters.unlimited.items()):
         lines.append(_line("unlimited_total", {"reason": reason}, count))
+    lines.append("# TYPE headrace_serving gauge")
+    for (model, place), version in sorted(counters.serving.items()):
+        lines.append(_line("serving", {"model": model, "place": place, "version": version}, 1))
+    lines.append("# TYPE headrace_served_total counter")
+    for (route, version), count in sorted(counters.served.items()):
+        lines.append(_line("served_total", {"route": route, "version": version}, count))
+    lines.append("# TYPE headrace_shadows_total counter")
+    for outcome, count in sorted(counters.shadows.items()):
+        lines.append(_line("shadows_total", {"outcome": outcome}, count))
     lines.append("# TYPE headrace_tls_failures_total counter")
     for sni, count in sorted(counters.tls_failures.items()):
         lines.append(_line("tls_failures_total", {"sni": sni}, count))

@@ -22,6 +22,8 @@ from proxy.identity import UNKNOWN_CLIENT, KeyRegistry
 from proxy.limits import Budgets
 from proxy.replies import proxy_refusal, response_of
 from proxy.routing import Plan, Rewritten, Router, take_session
+from proxy.serving import with_model
+from proxy.shadowing import Copied, Shadows
 from proxy.spool import SpoolUnavailableError, records
 from proxy.tokens import (
     Asked,
@@ -39,7 +41,14 @@ from trajectory.exchange import ExchangeOutcome
 _log = logging.getLogger(__name__)
 _REFUSALS_KEPT_PER_SECOND = 50
 _KEPT_REFUSALS = frozenset(
-    {Reason.NO_KEY, Reason.SPOOL_FULL, Reason.RATE, Reason.TOKENS, Reason.SESSION_STEPS}
+    {
+        Reason.NO_KEY,
+        Reason.NO_MODEL,
+        Reason.SPOOL_FULL,
+        Reason.RATE,
+        Reason.TOKENS,
+        Reason.SESSION_STEPS,
+    }
 )
 _NO_WORD = 1006
 """Close code of a WebSocket connection that broke off."""
@@ -51,6 +60,7 @@ class Live:
     """An exchange in flight."""
 
     __slots__ = (
+        "admitted",
         "asked",
         "capture",
         "check",
@@ -70,6 +80,8 @@ class Live:
         self.plan = plan
         self.mode = mode
         self.started = time.monotonic()
+        self.admitted: Admitted | None = None
+        """How it was admitted, where a registered version answers."""
         self.asked: Asked | None = None
         self.check: TokenCheck | None = None
         self.meter: UsageMeter | None = None
@@ -95,8 +107,10 @@ class Gate:
         counters: Counters,
         fingerprints: Fingerprints,
         tracing: Tracing | None = None,
+        shadows: Shadows | None = None,
     ) -> None:
         self._admission = admission
+        self._shadows = shadows
         self._tracing = tracing
         self._router = router
         self._endpoints = endpoints
@@ -162,7 +176,11 @@ class Gate:
             else:
                 request.stream = live.capture.on_request
                 if level == Level.FULL and plan.asks_tokens:
-                    self._prepare_to_ask(request, admitted)
+                    self._prepare_to_ask(request)
+        if admitted.served is not None:
+            live.admitted = admitted
+            request.stream = False
+            self._counters.served[plan.name, admitted.served.label] += 1
 
     @staticmethod
     def _meter(flow: http.HTTPFlow, live: Live, admitted: Admitted) -> None:
@@ -174,9 +192,8 @@ class Gate:
         flow.request.headers["accept-encoding"] = "identity"
 
     @staticmethod
-    def _prepare_to_ask(request: http.Request, admitted: Admitted) -> None:
-        lower = [(name.lower(), value) for name, value in request.headers.fields]
-        if applies(request.data.method, admitted.path, lower):
+    def _prepare_to_ask(request: http.Request) -> None:
+        if _asks(request):
             request.stream = False
             request.headers["accept-encoding"] = "identity"
 
@@ -190,7 +207,12 @@ class Gate:
         head = records.request_head(
             exchange,
             started_at=time.time(),
-            origin=plan.origin(admitted.client, admitted.mode, upstream),
+            origin=plan.origin(
+                admitted.client,
+                admitted.mode,
+                upstream,
+                "" if admitted.served is None else admitted.served.label,
+            ),
             method=request.data.method,
             path=path,
             query=self._fingerprints.query(query),
@@ -247,25 +269,54 @@ class Gate:
         """The request has been read whole."""
         live = self.live.get(flow.id)
         if live is not None:
+            if flow.request.stream is False:
+                self._whole_request(flow, live)
             if live.capture is not None:
-                if flow.request.stream is False:
-                    self._ask_for_tokens(flow, live, live.capture)
                 live.capture.request_done()
         elif "headrace_endpoint" in flow.metadata:
             return self._endpoints.answer(flow)
         return None
 
-    @staticmethod
-    def _ask_for_tokens(flow: http.HTTPFlow, live: Live, capture: Capture) -> None:
-        """Let the engine give token ids too, where the buffered request can be understood."""
-        request = flow.request
-        body = request.raw_content or b""
-        live.asked = ask(body)
-        if live.asked is not None:
-            body = live.asked.body
-            request.data.content = body
-            request.headers["content-length"] = str(len(body))
-        capture.on_request(body)
+    def _whole_request(self, flow: http.HTTPFlow, live: Live) -> None:
+        """Add to a request that was read whole what the engine is to be told beside it."""
+        body = kept = flow.request.raw_content or b""
+        if live.capture is not None and live.plan.asks_tokens and _asks(flow.request):
+            live.asked = ask(body)
+            if live.asked is not None:
+                body = kept = live.asked.body
+        admitted = live.admitted
+        if admitted is not None and admitted.served is not None:
+            body = with_model(body, admitted.served.label)
+        if body is not kept or live.asked is not None:
+            flow.request.data.content = body
+            flow.request.headers["content-length"] = str(len(body))
+        if live.capture is not None:
+            live.capture.on_request(kept)
+            if admitted is not None:
+                self._copy(live.capture, admitted, kept)
+
+    def _copy(self, capture: Capture, admitted: Admitted, body: bytes) -> None:
+        """Give another version a copy, where the route says so and the client did not opt out."""
+        serving, served = admitted.plan.serving, admitted.served
+        if self._shadows is None or serving is None or served is None:
+            return
+        version = serving.copies_to(served) if capture.level == Level.FULL else None
+        if version is None:
+            return
+        own = len(served.target.upstream.path.encode())
+        self._shadows.send(
+            Copied(
+                capture.exchange,
+                admitted.client,
+                admitted.plan.name,
+                admitted.mode,
+                admitted.path[own:],
+                admitted.rewritten.sent,
+                admitted.rewritten.kept,
+                body,
+            ),
+            version,
+        )
 
     # Responses.
 
@@ -443,6 +494,12 @@ class Gate:
         if not meter.reported:
             self._counters.unlimited["estimated"] += 1
         self._budgets.spend(live.key_id, meter.tokens(live.sent_bytes))
+
+
+def _asks(request: http.Request) -> bool:
+    """Tell from a request's head whether token ids can be asked for in its body."""
+    lower = [(name.lower(), value) for name, value in request.headers.fields]
+    return applies(request.data.method, request.data.path, lower)
 
 
 def _ending(conversation: websocket.WebSocketData | None) -> ExchangeOutcome:

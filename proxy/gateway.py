@@ -31,6 +31,7 @@ from proxy.identity import KeyRegistry
 from proxy.interception import Interception, Tunnels
 from proxy.limits import Budgets, Ledger
 from proxy.routing import Router
+from proxy.shadowing import Shadows
 from proxy.spool import SpoolWriter, layout
 from proxy.spool.keys import KeyRing
 from proxy.spool.writer import SpoolState
@@ -138,6 +139,7 @@ class Gateway:
                 if choice.credential is not None
             ),
         )
+        self._shadows: Shadows | None = None
         self._draining = False
         self._master: Master | None = None
         self._gate: Gate | None = None
@@ -199,6 +201,8 @@ class Gateway:
             fingerprints=self._fingerprints,
             spool=self._spool,
         )
+        if self._recorder is not None:
+            self._shadows = Shadows(self._recorder, self.counters, self._fingerprints)
         return Gate(
             admission,
             router=self._router,
@@ -209,6 +213,7 @@ class Gateway:
             counters=self.counters,
             fingerprints=self._fingerprints,
             tracing=self._tracing,
+            shadows=self._shadows,
         )
 
     async def _start_master(self, addresses: Addresses, interception: Interception) -> None:
@@ -336,6 +341,8 @@ class Gateway:
             await self._close_connections(self._servers)
         if self._master is not None:
             await self._master.done()
+        if self._shadows is not None:
+            await self._shadows.close()
         if self._spool is not None:
             self._spool.close()
         self._budgets.ledger.close()

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import log
 
-from proxy.config import CredentialSource, GatewayConfig, Route, Upstream, UpstreamChoice
+from proxy.config import GatewayConfig, Route
 from proxy.credentials import PROVIDER_HEADERS, RawFields
+from proxy.serving import Publication, Serving
 from proxy.spool import records
+from proxy.target import Target
 from trajectory.errors import ConfigurationError
 from trajectory.exchange import ClientIdentity
 
@@ -23,50 +25,6 @@ _UNSOUND_ANSWERS = 3
 _LOWERED_SECONDS = 600
 
 type Address = tuple[str, int]
-
-
-@dataclass(slots=True)
-class Target:
-    """One upstream of a route, prepared."""
-
-    upstream: Upstream
-    authority: bytes
-    weight: int = 1
-    connect_seconds: float | None = None
-    credential: tuple[bytes, bytes] | None = field(default=None, repr=False)
-    source: CredentialSource | None = field(default=None, repr=False)
-    shunned_until: float = 0.0
-    """It could not be reached a moment ago; others take its sessions until then."""
-
-    @classmethod
-    def of(cls, choice: UpstreamChoice) -> "Target":
-        """Prepare an upstream; its credential is read now.
-
-        Raises:
-            ConfigurationError: the credential's source is missing or empty.
-        """
-        upstream = Upstream.parse(choice.url)
-        target = cls(
-            upstream=upstream,
-            authority=upstream.authority.encode("ascii" if upstream.host.isascii() else "idna"),
-            weight=choice.weight,
-            connect_seconds=choice.connect_seconds,
-            source=choice.credential,
-        )
-        target.refresh()
-        return target
-
-    def refresh(self) -> bool:
-        """Read the credential again; tell whether it is another one.
-
-        Raises:
-            ConfigurationError: the credential's source is missing or empty.
-        """
-        if self.source is None:
-            return False
-        fresh = (self.source.header.encode(), self.source.header_value().encode())
-        changed, self.credential = fresh != self.credential, fresh
-        return changed
 
 
 @dataclass(slots=True)
@@ -84,10 +42,14 @@ class Plan:
     mandatory: bool = False
     """Calls that cannot be captured are refused."""
     step_header: bool = False
+    serving: Serving | None = None
+    """What answers where the route names a registered model; there are no targets then."""
     _lowered_until: float = 0.0
     _unsound: int = 0
     """Answers in a row without the token ids that were asked for."""
-    _origins: dict[tuple[ClientIdentity, str, str], bytes] = field(default_factory=dict, repr=False)
+    _origins: dict[tuple[ClientIdentity, str, str, str], bytes] = field(
+        default_factory=dict, repr=False
+    )
 
     @classmethod
     def of(cls, route: Route) -> "Plan":
@@ -106,6 +68,7 @@ class Plan:
             durability=route.durability,
             mandatory=route.without_capture == "refuse",
             step_header=route.step_header,
+            serving=Serving(route) if route.model else None,
         )
 
     @property
@@ -144,14 +107,16 @@ class Plan:
         able = [target for target in self.targets if target.weight and target.shunned_until <= now]
         return max(able or self.targets, key=lambda target: _draw(target, stick))
 
-    def origin(self, client: ClientIdentity, mode: str, upstream: str) -> bytes:
-        """Return the packed origin of an exchange, made once for each client and mode."""
-        key = (client, mode, upstream)
+    def origin(self, client: ClientIdentity, mode: str, upstream: str, served: str = "") -> bytes:
+        """Return the packed origin of an exchange, made once for each client, mode and version."""
+        key = (client, mode, upstream, served)
         packed = self._origins.get(key)
         if packed is None:
             if len(self._origins) > 4096:
                 self._origins.clear()
-            packed = records.pack_origin(client, route=self.name, mode=mode, upstream=upstream)
+            packed = records.pack_origin(
+                client, route=self.name, mode=mode, upstream=upstream, served=served
+            )
             self._origins[key] = packed
         return packed
 
@@ -173,6 +138,9 @@ class Router:
             for target in plan.targets:
                 self._hosts.setdefault((target.upstream.host, target.upstream.port), (plan, target))
         self.other = Plan(NO_ROUTE, b"", ())
+        self.publication = Publication(
+            config.serving, [plan.serving for plan in plans if plan.serving is not None]
+        )
         self._connect_seconds = config.connect_seconds
         self._exact: set[tuple[str, int | None]] = set()
         self._suffixes: list[tuple[str, int | None]] = []
@@ -201,9 +169,14 @@ class Router:
 
     def reached(self, address: Address, *, well: bool) -> None:
         """Note whether an upstream could be reached; one that could not is passed over a while."""
+        until = 0.0 if well else time.monotonic() + _SHUN_SECONDS
         found = self._hosts.get(address)
         if found is not None:
-            found[1].shunned_until = 0.0 if well else time.monotonic() + _SHUN_SECONDS
+            found[1].shunned_until = until
+        for plan in self.plans:
+            for target in plan.serving.targets() if plan.serving is not None else ():
+                if address == (target.upstream.host, target.upstream.port):
+                    target.shunned_until = until
 
     def _add_pattern(self, pattern: str) -> None:
         host, colon, tail = pattern.rpartition(":")

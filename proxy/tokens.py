@@ -26,7 +26,12 @@ class Asked:
 
 def applies(method: bytes, path: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
     """Tell from a request's head whether token capture can be asked for: plain JSON of known length."""
-    if method != b"POST" or not path.partition(b"?")[0].endswith(_PATH):
+    return path.partition(b"?")[0].endswith(_PATH) and plain_json(method, headers)
+
+
+def plain_json(method: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
+    """Tell from a request's head whether its body is plain JSON of a known length."""
+    if method != b"POST":
         return False
     values = dict(headers)
     length = values.get(b"content-length", b"")

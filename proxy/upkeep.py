@@ -62,6 +62,8 @@ class Upkeep:
     def _files(self) -> bool:
         """Read and write files, which may be slow; tell whether the spool has another key."""
         self._router.refresh_credentials()
+        self._router.publication.refresh()
+        self._counters.serving = self._router.publication.places()
         if self._ledger.dirty:
             self._ledger.flush()
         try:

@@ -1,5 +1,6 @@
 """Several workers: one port, one spool, each its own writer; a dead one comes back."""
 
+import json
 import signal
 import socket
 import time
@@ -19,11 +20,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def publish(file: Path, version: str, url: str) -> None:
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps({"models": {"shop": {"live": {"label": version, "url": url}}}}))
+    fresh.replace(file)
+
+
 @pytest.mark.slow
-def test_workers_share_a_port_and_are_mended(tmp_path: Path) -> None:
+def test_workers_share_a_port_serve_the_same_versions_and_are_mended(tmp_path: Path) -> None:
     with Upstream(lambda seen: plain(200, seen.body)) as upstream:
         settings = {
-            "routes": [{"name": "up", "upstream": upstream.url}],
+            "routes": [{"name": "up", "upstream": upstream.url}, {"name": "shop", "model": "shop"}],
+            "serving": str(tmp_path / "serving.json"),
             "workers": 2,
             "port": free_port(),
             "forward_port": None,
@@ -41,6 +49,13 @@ def test_workers_share_a_port_and_are_mended(tmp_path: Path) -> None:
             call(30)
             assert len(gateway.exchanges(30)) == 30
             assert len([p for p in (tmp_path / "spool").iterdir() if p.is_dir()]) == 2
+            for version in ("shop@0001", "shop@0002", "shop@0001"):
+                publish(tmp_path / "serving.json", version, upstream.url)
+                time.sleep(0.6)
+                for _ in range(12):
+                    answer = httpx.post(f"{gateway.url}/shop/x", json={}, headers=headers)
+                    assert answer.json() == {"model": version}
+            assert {e.served for e in gateway.exchanges(36)} == {"shop@0001", "shop@0002"}
             parent = psutil.Process(gateway.process.pid)
             workers = [p for p in parent.children() if "spawn_main" in " ".join(p.cmdline())]
             assert len(workers) == 2

@@ -1,0 +1,198 @@
+"""Registered models on routes: which version answers a call, and which one gets a copy of it.
+
+The app publishes a file that names, for each model, the versions that are ready to answer and
+where. It is read again whenever it changes, so promotion, rollback and trials need no restart.
+"""
+
+import json
+import logging
+import random
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from proxy.config import CredentialSource, Route, UpstreamChoice
+from proxy.target import Target
+from proxy.tokens import plain_json
+
+type Place = Literal["live", "canary", "shadow"]
+"""What a version does for a model: answer, answer some sessions, or answer nobody."""
+
+PLACES: tuple[Place, ...] = ("live", "canary", "shadow")
+
+_log = logging.getLogger(__name__)
+_draw = random.Random()  # noqa: S311 - which calls are copied, not a secret
+
+
+class Published(NamedTuple):
+    """One version as the app published it."""
+
+    label: str
+    """``name@version``."""
+    url: str
+
+
+@dataclass(slots=True)
+class Version:
+    """A version that answers, prepared."""
+
+    label: str
+    target: Target
+
+
+class Serving:
+    """What answers on one route that names a model."""
+
+    __slots__ = ("_canary", "_credential", "_shadow", "_versions", "model")
+
+    def __init__(self, route: Route) -> None:
+        """Begin with nothing that answers; :meth:`use` says what does."""
+        self.model = route.model or ""
+        self._canary = route.canary
+        self._shadow = route.shadow
+        self._credential = route.credential
+        self._versions: dict[Place, Version] = {}
+
+    def use(self, published: dict[Place, Published]) -> None:
+        """Answer by these versions from now on; what is on its way ends where it began."""
+        before = {version.label: version for version in self._versions.values()}
+        self._versions = {
+            place: _prepared(found, before.get(found.label), self._credential)
+            for place, found in published.items()
+        }
+
+    def choose(self, stick: bytes | None) -> Version | None:
+        """Return the version for a session or a connection; the same as long as nothing changes.
+
+        Args:
+            stick: what the draw depends on; None gives the version that is live.
+        """
+        versions = self._versions
+        live, canary = versions.get("live"), versions.get("canary")
+        if (
+            canary is not None
+            and stick is not None
+            and self._canary
+            and _lot(stick, canary.label) < self._canary
+            and canary.target.shunned_until <= time.monotonic()
+        ):
+            return canary
+        return live
+
+    def copies_to(self, answering: Version) -> Version | None:
+        """Return the version that gets a copy of a call, None where this one is not copied."""
+        shadow = self._versions.get("shadow")
+        if shadow is None or not self._shadow or shadow.label == answering.label:
+            return None
+        return shadow if _draw.random() < self._shadow else None
+
+    def labels(self) -> dict[Place, str]:
+        """Return which versions it has."""
+        return {place: version.label for place, version in self._versions.items()}
+
+    def targets(self) -> Iterable[Target]:
+        """Return where all its versions are."""
+        return [version.target for version in self._versions.values()]
+
+
+def _prepared(
+    found: Published, before: Version | None, credential: CredentialSource | None
+) -> Version:
+    if before is not None and before.target.url == found.url:
+        return before
+    choice = UpstreamChoice(url=found.url, credential=credential)
+    return Version(found.label, Target.of(choice))
+
+
+def _lot(stick: bytes, label: str) -> float:
+    """Return a session's lot, between 0 and 1; each trial draws anew."""
+    digest = blake2b(stick, digest_size=8, key=label.encode()[:64]).digest()
+    return int.from_bytes(digest) / 2**64
+
+
+class Publication:
+    """The file in which the app says what serves."""
+
+    def __init__(self, path: Path, servings: Iterable[Serving]) -> None:
+        """Read it now, for these routes; without a file nothing serves."""
+        self._path = path
+        self._servings = list(servings)
+        self._seen: tuple[int, int] | None = None
+        self._problem = ""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the file where it has changed; one that cannot be read changes nothing."""
+        if not self._servings:
+            return
+        try:
+            stat = self._path.stat()
+            seen = (stat.st_mtime_ns, stat.st_ino)
+            if seen == self._seen:
+                return
+            models = _read(json.loads(self._path.read_bytes()))
+            for serving in self._servings:
+                serving.use(models.get(serving.model, {}))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            self._tell(f"{self._path}: {type(error).__name__}; what served before goes on")
+            return
+        self._seen, self._problem = seen, ""
+        for serving in self._servings:
+            _log.info("model %s is served as published", serving.model)
+
+    def places(self) -> dict[tuple[str, str], str]:
+        """Return what serves now: version by model and place."""
+        return {
+            (serving.model, place): label
+            for serving in self._servings
+            for place, label in serving.labels().items()
+        }
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._problem:
+            _log.error("what serves cannot be read: %s", problem)
+        self._problem = problem
+
+
+def _read(value: object) -> dict[str, dict[Place, Published]]:
+    """Return model → place → version.
+
+    Raises:
+        ValueError: it is not what the app publishes.
+    """
+    try:
+        models = value["models"]  # type: ignore[index]
+        return {
+            str(name): {
+                place: Published(str(places[place]["label"]), str(places[place]["url"]))
+                for place in PLACES
+                if places.get(place) is not None
+            }
+            for name, places in models.items()
+        }
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"not a publication: {type(error).__name__}") from None
+
+
+def can_name(method: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Tell from a request's head whether the version can be named in its body."""
+    return plain_json(method, [(name.lower(), value) for name, value in headers])
+
+
+def with_model(body: bytes, label: str) -> bytes:
+    """Return the request with this version as its model; what is not understood stays."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    if not isinstance(value, dict):
+        return body
+    value["model"] = label
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(
+        "utf-8", "surrogatepass"
+    )

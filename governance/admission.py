@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from governance.callers import agents_of, regions_of
-from governance.consent import ConsentLookup, ConsentQuestion, ConsentVerdict, judge_consent
+from governance.consent import BatchConsent, ConsentQuestion, ConsentVerdict
 from governance.policy.capture import CaptureField, CaptureLevel, FailedAttempts
 from governance.policy.documents import PolicyBundle
 from governance.policy.selector import Facts
@@ -58,7 +58,7 @@ def failed_without_output(call: Call) -> bool:
 
 def admit(
     bundle: PolicyBundle,
-    consents: ConsentLookup,
+    consent_of: BatchConsent,
     call: Call,
     *,
     end_user: str | None,
@@ -69,6 +69,9 @@ def admit(
     """Judge one call; once before redaction, and once more with what redaction found.
 
     Args:
+        bundle: the policy.
+        consent_of: judges consent for the batch.
+        call: what is judged.
         end_user: keyed pseudonym of the person who used the application.
         now: the moment of the decision.
         subjects: keyed pseudonyms of people that the content names.
@@ -82,7 +85,7 @@ def admit(
         end_user=end_user,
         subjects=subjects,
     )
-    consent = judge_consent(bundle.consent.spec, consents, question)
+    consent = consent_of.judge(question)
     retention = judge_retention(bundle.retention.spec, facts, call.exchange.started_at)
     level, without, reasons = _capture(bundle, call, facts)
     refusals = list(reasons) if level is CaptureLevel.METADATA else []

@@ -123,6 +123,31 @@ def judge_consent(
     )
 
 
+class BatchConsent:
+    """Judges the calls of one batch; for calls that name nobody, equal questions are judged once."""
+
+    def __init__(self, spec: ConsentSpec, lookup: ConsentLookup) -> None:
+        """Judge by ``spec`` and by what ``lookup`` knows since its last refresh."""
+        self._spec = spec
+        self._lookup = lookup
+        self._told = frozenset(
+            {spec.headers.purposes.lower(), spec.headers.opt_out.lower(), "sec-gpc"}
+        )
+        self._verdicts: dict[object, ConsentVerdict] = {}
+
+    def judge(self, question: ConsentQuestion) -> ConsentVerdict:
+        """See :func:`judge_consent`."""
+        if question.end_user or question.subjects:
+            return judge_consent(self._spec, self._lookup, question)
+        headers = tuple(one for one in question.headers if one[0] in self._told)
+        asked = (question.facts, question.key_purposes, headers)
+        verdict = self._verdicts.get(asked)
+        if verdict is None:
+            verdict = judge_consent(self._spec, self._lookup, question)
+            self._verdicts[asked] = verdict
+        return verdict
+
+
 type _Latest = dict[tuple[str, str], ConsentEntry]
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from governance.admission import admit
 from governance.batch import BatchRows
-from governance.consent import AsksEndUsers, ConsentLookup
+from governance.consent import AsksEndUsers, BatchConsent, ConsentLookup
 from governance.data_classes import data_classes
 from governance.feedback import FeedbackJudge
 from governance.judged import Judged, found_in
@@ -82,6 +82,7 @@ class Governor:
         self._pseudonym_key = pseudonym_key
         self._known = known
         self._consents = consents
+        self._consent = BatchConsent(bundle.consent.spec, consents)
         self._clock = clock
         quality = bundle.quality.spec
         self._selection = Selection(
@@ -97,6 +98,7 @@ class Governor:
         """Return all rows that a batch adds to the lake."""
         now = self._clock()
         self._consents.refresh()
+        self._consent = BatchConsent(self._bundle.consent.spec, self._consents)
         rows = BatchRows(Clerk(self._bundle.content_hash, now, self._namer))
         for call in assembly.unplaced:
             self._judge_unplaced(call, rows, now)
@@ -118,7 +120,7 @@ class Governor:
     def _hold_opaque(self, call: Call, rows: BatchRows, now: datetime) -> None:
         """Quarantine what nobody could read, unless nothing of it may be kept anyway."""
         try:
-            admission = admit(self._bundle, self._consents, call, end_user=None, now=now)
+            admission = admit(self._bundle, self._consent, call, end_user=None, now=now)
         except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
             rows.hold(call, "policy", f"error:{type(error).__name__}")
             return
@@ -135,7 +137,7 @@ class Governor:
             return
         try:
             end_user = self._end_user(call)
-            admission = admit(self._bundle, self._consents, call, end_user=end_user, now=now)
+            admission = admit(self._bundle, self._consent, call, end_user=end_user, now=now)
         except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
             rows.hold(call, "policy", f"error:{type(error).__name__}", placed)
             return
@@ -213,10 +215,12 @@ class Governor:
         call, redaction = one.placed.call, one.redaction
         if one.clean is None or redaction is None:
             raise ValueError("a call must be redacted before it is judged by what was found in it")
+        if not one.clean.findings:
+            return one  # nothing was found, so the question is the one that was answered already
         found = found_in(one.clean, one.clean.context)
         admission = admit(
             self._bundle,
-            self._consents,
+            self._consent,
             call,
             end_user=one.end_user,
             now=now,

@@ -2,7 +2,7 @@
 
 from hashlib import blake2b
 
-from trajectory.canonical import JsonValue, content_hash
+from trajectory.canonical import JsonValue, bytes_hash, canonical_json, content_hash
 
 
 def tenant_key(key: bytes, tenant_id: str) -> bytes:
@@ -27,6 +27,11 @@ class Namer:
     def message_id(self, tenant_id: str, message: JsonValue) -> str:
         """Return the id of a redacted message: the keyed hash of its canonical JSON."""
         return content_hash(message, key=self._tenant(tenant_id))
+
+    def text_message_id(self, tenant_id: str, role: str, parts: str) -> str:
+        """Return :meth:`message_id` of a message whose parts are canonical JSON already."""
+        data = b'{"parts":%b,"role":%b}' % (parts.encode(), canonical_json(role))
+        return bytes_hash(data, key=self._tenant(tenant_id))
 
     def _tenant(self, tenant_id: str) -> bytes:
         if tenant_id not in self._tenants:

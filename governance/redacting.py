@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from governance.naming import Namer
 from governance.policy.capture import CaptureField
@@ -17,6 +17,7 @@ from governance.redact.values import (
 from governance.vocabulary import looks_like_an_id
 from trajectory.call import Call
 from trajectory.canonical import JsonObject, JsonValue, canonical_json
+from trajectory.dialects.shared import read_messages
 from trajectory.message import Message, OpaquePart, ReasoningPart
 
 
@@ -63,6 +64,8 @@ class CleanFields:
     response_id: str | None
     report: RedactionReport
     subjects: tuple[str, ...]
+    derived: dict[object, Any] = field(repr=False, compare=False)
+    """What was worked out from these fields, kept with them; equal fields share it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,12 @@ class CleanCall:
     context: tuple[CleanMessage, ...]
     output: CleanMessage | None
     fields: CleanFields
+
+    @property
+    def findings(self) -> bool:
+        """Whether redaction found anything in it, or anybody."""
+        said = (*self.context, *([self.output] if self.output else ()), self.fields)
+        return any(one.report.counts or one.subjects for one in said)
 
 
 class TrajectoryRedaction:
@@ -96,7 +105,7 @@ class TrajectoryRedaction:
         """Return everything that these calls say, each message once; it is to be redacted at once."""
         for call in calls:
             said = [*_messages(call), _fields_as_message(call)]
-            keys = [_raw_key(message) for message in said]
+            keys = [message.canonical() for message in said]
             self._keys[call.exchange.exchange_id] = keys
             self._asked.update(zip(keys, said, strict=True))
         return tuple(self._asked.values())
@@ -129,19 +138,33 @@ class TrajectoryRedaction:
         return found
 
     def _name(self, redacted: Redacted, without_reasoning: bool) -> CleanMessage:
+        kept = ("named", self._namer, self._scope.tenant_id, without_reasoning)
+        found: CleanMessage | None = redacted.message.derived.get(kept)
+        if found is not None:  # said before: most of a history that is resent
+            if found.report == redacted.report and found.subjects == redacted.subjects:
+                return found
+            return replace(found, report=redacted.report, subjects=redacted.subjects)
         message = redacted.message
         if without_reasoning:
-            kept = (part for part in message.parts if not isinstance(part, ReasoningPart))
-            message = replace(message, parts=tuple(kept))
+            rest = (part for part in message.parts if not isinstance(part, ReasoningPart))
+            message = replace(message, parts=tuple(rest))
         parts = canonical_json(message.to_json()["parts"]).decode("utf-8", "replace")
-        named: JsonValue = {"role": message.role, "parts": json.loads(parts)}
-        return CleanMessage(
-            message_id=self._namer.message_id(self._scope.tenant_id, named),
+        found = CleanMessage(
+            message_id=self._message_id(message.role, parts),
             message=message,
             parts=parts,
             report=redacted.report,
             subjects=redacted.subjects,
         )
+        redacted.message.derived[kept] = found
+        return found
+
+    def _message_id(self, role: str, parts: str) -> str:
+        tenant = self._scope.tenant_id
+        if "\ufffd" in parts:  # replacing broken text may have changed the order of keys
+            named: JsonValue = {"role": role, "parts": json.loads(parts)}
+            return self._namer.message_id(tenant, named)
+        return self._namer.text_message_id(tenant, role, parts)
 
     def _fields(
         self, call: Call, redacted: Redacted, without: frozenset[CaptureField]
@@ -173,6 +196,7 @@ class TrajectoryRedaction:
             response_id=public_id(self._redactor, self._namer, self._scope.tenant_id, response_id),
             report=_under_fields(redacted.report),
             subjects=redacted.subjects,
+            derived=redacted.message.derived,
         )
 
 
@@ -209,7 +233,11 @@ def _fields_as_message(call: Call) -> Message:
         fields["tool"], fields["server"] = dispatch.name, dispatch.server
         fields["arguments"], fields["result"] = dispatch.arguments, dispatch.result
     said: JsonObject = {n: value for n, value in fields.items() if value not in (None, [], {}, "")}
-    return Message("call", (OpaquePart(said),))
+    return read_messages(_as_message, said)[0]
+
+
+def _as_message(said: JsonObject) -> tuple[Message]:
+    return (Message("call", (OpaquePart(said),)),)
 
 
 def _under_fields(report: RedactionReport) -> RedactionReport:
@@ -221,7 +249,3 @@ def _under_fields(report: RedactionReport) -> RedactionReport:
 
 
 _WRAPPER = "/parts/0/value"
-
-
-def _raw_key(message: Message) -> bytes:
-    return canonical_json(message.to_json())

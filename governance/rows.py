@@ -1,7 +1,7 @@
 """Rows of the lake from redacted calls: steps, messages, tokens and harnesses."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from governance.naming import Namer
@@ -252,14 +252,19 @@ def _harness(call: Call, clean: CleanCall, namer: Namer) -> Harness | None:
         return None
     prompt, tools = "\n\n".join(prompts), clean.fields.tools
     tenant = call.exchange.client.tenant_id
-    return Harness(
-        tenant_id=tenant,
-        harness_id=namer.name(tenant, "harness", [prompt, tools, clean.fields.sampling]),
-        system_prompt=prompt,
-        tools=_json(tools),
-        sampling=_json(clean.fields.sampling),
-        first_seen_at=call.exchange.started_at,
-    )
+    kept = ("harness", namer, tenant, prompt, bool(tools), bool(clean.fields.sampling))
+    found: Harness | None = clean.fields.derived.get(kept)
+    if found is None:
+        found = Harness(
+            tenant_id=tenant,
+            harness_id=namer.name(tenant, "harness", [prompt, tools, clean.fields.sampling]),
+            system_prompt=prompt,
+            tools=_json(tools),
+            sampling=_json(clean.fields.sampling),
+            first_seen_at=call.exchange.started_at,
+        )
+        clean.fields.derived[kept] = found
+    return replace(found, first_seen_at=call.exchange.started_at)
 
 
 def _tokens(

@@ -13,6 +13,9 @@ type JsonValue = bool | int | float | str | list["JsonValue"] | dict[str, "JsonV
 type JsonObject = dict[str, JsonValue]
 
 _DIGEST_BYTES = 20
+_encode = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
+).encode
 
 
 def canonical_json(value: Any) -> bytes:
@@ -22,9 +25,7 @@ def canonical_json(value: Any) -> bytes:
         ValueError: a float is NaN or infinite.
         TypeError: the value holds something that JSON cannot.
     """
-    return json.dumps(
-        value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
-    ).encode("utf-8", "surrogatepass")
+    return _encode(value).encode("utf-8", "surrogatepass")
 
 
 def content_hash(value: Any, *, key: bytes = b"") -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
-from trajectory.canonical import JsonObject, JsonValue
+from trajectory.canonical import JsonObject, JsonValue, canonical_json
 from trajectory.version import SCHEMA_VERSION
 
 
@@ -74,8 +74,24 @@ _PART_TYPES: dict[str, Any] = {
 }
 
 
+class Derived:
+    """Room on a value that never changes for what is worked out from it, once."""
+
+    __slots__ = ("_derived",)
+    _derived: dict[object, Any]
+
+    @property
+    def derived(self) -> dict[object, Any]:
+        """What was worked out already, by names that its makers choose; not part of the value."""
+        try:
+            return self._derived
+        except AttributeError:
+            object.__setattr__(self, "_derived", {})
+            return self._derived
+
+
 @dataclass(frozen=True, slots=True)
-class Message:
+class Message(Derived):
     """One message of a conversation.
 
     Equality is by content: two messages with equal ``to_json`` are the same message. Call ids
@@ -98,6 +114,13 @@ class Message:
         if self.name is not None:
             out["name"] = self.name
         return out
+
+    def canonical(self) -> bytes:
+        """Return the canonical JSON of :meth:`to_json`, made once."""
+        derived = self.derived
+        if "canonical" not in derived:
+            derived["canonical"] = canonical_json(self.to_json())
+        return cast(bytes, derived["canonical"])
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "Message":

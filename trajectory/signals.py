@@ -58,6 +58,7 @@ _EXIT_CODE = re.compile(
     r"\b(?:exit(?:ed)?(?:[ _]with)?|return(?:ed)?)[ _]*(?:code|status)\W{1,4}(-?\d{1,3})\b",
     re.IGNORECASE,
 )
+_SAYS_CODE = re.compile(r"code|status", re.IGNORECASE)
 _TEST_COUNT = re.compile(r"\b(\d{1,6}) (passed|failed|errors?)\b")
 _UNITTEST = re.compile(r"\bRan (\d{1,6}) tests? in [\d.]+s\s+(OK|FAILED)\b(?: \(([^)]*)\))?")
 _GO_TEST = re.compile(r"^(ok|FAIL)\s+\S+\s+[\d.]+s", re.MULTILINE)
@@ -97,24 +98,25 @@ def _test_run(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
         share = _passed_share(text)
         if share is not None:
             yield Finding(placed.parent_step_id, share, label="summary")
-        elif codes := _EXIT_CODE.findall(text):
+        elif _SAYS_CODE.search(text) and (codes := _EXIT_CODE.findall(text)):
             yield Finding(placed.parent_step_id, float(int(codes[-1]) == 0), 0.7, "exit-code")
 
 
 def _passed_share(text: str) -> float | None:
     """Return which share of tests passed, by the last summary of pytest's, unittest's or Go's kind."""
     counts: dict[str, int] = {}
-    for number, kind in _TEST_COUNT.findall(text):
-        counts[kind.rstrip("s")] = int(number)
+    if " passed" in text or " failed" in text:  # most texts are no summary: patterns cost more
+        for number, kind in _TEST_COUNT.findall(text):
+            counts[kind.rstrip("s")] = int(number)
     good = counts.get("passed", 0)
     if good + counts.get("failed", 0):
         return good / (good + counts.get("failed", 0) + counts.get("error", 0))
-    if runs := _UNITTEST.findall(text):
+    if "Ran " in text and (runs := _UNITTEST.findall(text)):
         ran, verdict, reasons = runs[-1]
         bad = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d{1,6})", reasons))
         if int(ran):
             return 1.0 if verdict == "OK" else max(0.0, 1 - max(bad, 1) / int(ran))
-    if packages := _GO_TEST.findall(text):
+    if ("ok" in text or "FAIL" in text) and (packages := _GO_TEST.findall(text)):
         return packages.count("ok") / len(packages)
     return None
 

@@ -113,15 +113,17 @@ def _unanswered(draft: Draft) -> int:
 
 def _left(draft: Draft, leftovers: LeftoverCheck) -> int:
     step = draft.step
-    texts = [step.error or "", step.ext, step.sampling, step.response_id or ""]
-    texts += [step.model_requested or "", step.model_served or ""]
+    texts = [step.error or "", step.ext, step.response_id or ""]
+    small = "\n".join((step.sampling, step.model_requested or "", step.model_served or ""))
+    in_names = leftovers.count_once(small, small)
     if draft.placed.call.dispatch is not None:
         texts += [call.name + " " + call.arguments for call in step.tool_calls]
         texts += [result.content or "" for result in step.tool_results]
     if draft.harness is not None:
-        texts += [draft.harness.tools]
+        in_names += leftovers.count_once(f"tools {draft.harness.harness_id}", draft.harness.tools)
     in_messages = sum(leftovers.count_once(row.message_id, row.parts) for row in draft.messages)
-    return in_messages + sum(leftovers.count(text) for text in texts if text)
+    # No pattern reaches over the end of a line, so the texts can be looked through as one.
+    return in_names + in_messages + leftovers.count("\n".join(texts))
 
 
 def _highest(logprobs: tuple[float, ...] | None) -> float | None:

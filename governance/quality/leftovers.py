@@ -11,7 +11,7 @@ from governance.policy.quality import Leftover
 
 _PATTERNS: dict[Leftover, re.Pattern[str]] = {
     Leftover.EMAIL_ADDRESS: re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}"),
-    Leftover.CREDIT_CARD: re.compile(r"(?<![\w.-])[2-6](?:[ -]?[0-9]){12,18}(?![\w-])"),
+    Leftover.CREDIT_CARD: re.compile(r"[2-6](?<![\w.-].)(?:[ -]?[0-9]){12,18}(?![\w-])"),
     Leftover.JWT: re.compile(r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"),
     Leftover.PRIVATE_KEY: re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY"),
     Leftover.CONNECTION_STRING: re.compile(r"\b[a-z][a-z0-9+.-]{1,30}://[^\s:/@\"'\\<]{1,100}:[^\s:/@\"'\\<]{1,100}@"),
@@ -22,13 +22,17 @@ _PATTERNS: dict[Leftover, re.Pattern[str]] = {
     ),
 }  # fmt: skip
 
-_REQUIRED: dict[Leftover, str] = {
-    Leftover.EMAIL_ADDRESS: "@",
-    Leftover.JWT: "eyJ",
-    Leftover.PRIVATE_KEY: "-----BEGIN",
-    Leftover.CONNECTION_STRING: "://",
-}
-"""A text without this cannot match: most texts are passed over without a pattern."""
+_REQUIRED: dict[Leftover, tuple[str, ...]] = {
+    Leftover.EMAIL_ADDRESS: ("@",),
+    Leftover.JWT: ("eyJ",),
+    Leftover.PRIVATE_KEY: ("-----BEGIN",),
+    Leftover.CONNECTION_STRING: ("://",),
+    Leftover.API_KEY: (
+        "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "xox",
+        "AIza", "hf_", "glpat-", "k_live_", "hr_",
+    ),
+}  # fmt: skip
+"""A text with none of these cannot match: most texts are passed over without a pattern."""
 
 
 class LeftoverCheck:
@@ -36,7 +40,9 @@ class LeftoverCheck:
 
     def __init__(self, entities: Collection[Leftover], allow: Iterable[str] = ()) -> None:
         """Look for ``entities``; values in ``allow`` were left on purpose."""
-        self._patterns = [(entity, _PATTERNS[entity], _REQUIRED.get(entity)) for entity in entities]
+        self._patterns = [
+            (entity, _PATTERNS[entity], _REQUIRED.get(entity, ("",))) for entity in entities
+        ]
         self._allow = frozenset(value.casefold() for value in allow)
         self._counts: dict[str, int] = {}
 
@@ -45,13 +51,13 @@ class LeftoverCheck:
         return sum(
             1
             for entity, pattern, required in self._patterns
-            if required is None or required in text
+            if any(word in text for word in required)
             for match in pattern.finditer(text)
             if self._is_left(entity, match.group())
         )
 
     def count_once(self, name: str, text: str) -> int:
-        """Return the count for a text that never changes under its name (a message id)."""
+        """Return the count for a text that never changes under its name (an id of content)."""
         if name not in self._counts:
             if len(self._counts) > 50_000:
                 self._counts.clear()

@@ -1,5 +1,7 @@
 """Consent: unknown means no, grants add up, and nothing that takes away can be outvoted."""
 
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from governance.consent import (
     EVERY_SUBJECT,
+    BatchConsent,
     ConsentEntry,
     ConsentQuestion,
     ConsentVerdict,
@@ -144,3 +147,34 @@ def test_the_strictest_wins(
         spec, (*registry, entry("debug", granted=False, minute=9)), key=tuple(key), end_user="p1"
     )
     assert "debug" not in less.purposes
+
+
+def test_a_batch_asks_once_for_calls_that_name_nobody() -> None:
+    asked = 0
+
+    class Counted(MemoryConsents):
+        def entries(self, tenant_id: str, subjects: Collection[str]) -> Sequence[ConsentEntry]:
+            nonlocal asked
+            asked += 1
+            return super().entries(tenant_id, subjects)
+
+    spec = ConsentSpec.model_validate({})
+    batch = BatchConsent(spec, Counted([entry("debug", granted=False, subject="p1")]))
+    plain = ConsentQuestion(Facts(tenant="acme"), ("debug", "eval"), (("accept", "a"),), None)
+    opted = (("x-headrace-opt-out", "eval"), ("accept", "b"))
+    questions = [
+        plain,
+        replace(plain, headers=(("accept", "c"),)),
+        replace(plain, headers=opted),
+        replace(plain, end_user="p1"),
+        replace(plain, subjects=("p1",)),
+        replace(plain, facts=Facts(tenant="other")),
+    ]
+    found = [batch.judge(question) for question in questions]
+    assert found == [
+        judge_consent(spec, Counted([entry("debug", granted=False)]), question)
+        for question in questions
+    ]
+    assert asked == 5 + len(questions)
+    assert found[2].purposes == ("debug",)
+    assert found[3].purposes == ("eval",)

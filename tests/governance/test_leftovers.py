@@ -61,3 +61,27 @@ def test_hostile_text_costs_little(text: str) -> None:
     before = time.process_time()
     CHECK.count(text)
     assert (time.process_time() - before) / (len(text) / 1000) < 0.005
+
+
+def test_a_card_after_a_letter_or_a_point_is_no_card() -> None:
+    check = LeftoverCheck([Leftover.CREDIT_CARD])
+    assert check.count("4111 1111 1111 1111") == 1
+    assert check.count("(4111111111111111)") == 1
+    assert check.count("0.4111111111111111") == 0
+    assert check.count("x4111111111111111") == 0
+
+
+@pytest.mark.parametrize("pattern", list(Leftover))
+def test_no_pattern_reaches_over_the_end_of_a_line(pattern: Leftover) -> None:
+    lines = [
+        "a@",
+        "b.com",
+        "postgres://u:",
+        "p@h",
+        "-----BEGIN",
+        "PRIVATE KEY",
+        "4111 1111",
+        "1111 1111",
+    ]
+    check = LeftoverCheck([pattern])
+    assert check.count("\n".join(lines)) == sum(map(check.count, lines))

@@ -61,6 +61,7 @@ class Fingerprinter:
     def __init__(self, key: bytes) -> None:
         """Keep the key."""
         self._key = key[:_KEY_BYTES_LIMIT]
+        self._derived = ("digest", self._key)
 
     def identifier(self, kind: str, *names: str) -> str:
         """Return a public identifier, e.g. of a step, made from ``names``."""
@@ -81,12 +82,14 @@ class Fingerprinter:
         return blake2b(data, digest_size=_SHORT_BYTES, key=self._key).digest()
 
     def message(self, message: Message) -> MessageDigest:
-        """Return both hashes of a message."""
-        loose = self.digest(_loose_bytes(message))
-        extras = _extras(message)
-        return MessageDigest(
-            loose, self.digest(loose + canonical_json(extras)) if extras else loose
-        )
+        """Return both hashes of a message, made once for each message object."""
+        found: MessageDigest | None = message.derived.get(self._derived)
+        if found is None:
+            loose = self.digest(_loose_bytes(message))
+            extras = _extras(message)
+            exact = self.digest(loose + canonical_json(extras)) if extras else loose
+            found = message.derived[self._derived] = MessageDigest(loose, exact)
+        return found
 
     def call(self, call: Call, scope: str) -> CallPrint:
         """Return the hashes of a model call's conversation within ``scope``."""
@@ -97,14 +100,16 @@ class Fingerprinter:
         opening = 0
         while opening < len(digests) and context[count + opening].role != "assistant":
             opening += 1
-        loose = self.chain(seed, (digest.loose for digest in digests))
+        loose = exact = self.chain(seed, [digest.loose for digest in digests])
+        if any(digest.exact is not digest.loose for digest in digests):
+            exact = self.chain(seed, [digest.exact for digest in digests])
         return CallPrint(
             system=self.system(context[:count]),
             system_count=count,
             messages=digests,
             output=self.message(call.output) if call.output is not None else None,
             loose=loose,
-            exact=self.chain(seed, (digest.exact for digest in digests)),
+            exact=exact,
             task=b"".join(digest.loose for digest in digests[:opening]),
             request=shorten(self.digest(seed + call.exchange.request.body)),
         )

@@ -13,6 +13,7 @@ from trajectory.dialects.hints import anthropic_user
 from trajectory.dialects.openai_chat import read_tokens
 from trajectory.dialects.reading import Yields, assistant, model_call, posted_to
 from trajectory.dialects.response import ModelResponse, read_response
+from trajectory.dialects.shared import read_tools
 from trajectory.dialects.wire import (
     as_list,
     as_object,
@@ -99,7 +100,7 @@ def read_messages(
         call,
         context=read_conversation(request, _parts),
         output=assistant(output),
-        tools=tuple(objects(request.get("tools"))),
+        tools=read_tools(request.get("tools")),
         sampling=only(request, _SAMPLING),
         model_requested=as_text(request.get("model")) or _vertex_model(exchange),
         model_served=as_text(value.get("model")),

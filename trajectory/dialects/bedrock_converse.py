@@ -12,6 +12,7 @@ from trajectory.dialects.blocks import cached_usage, read_blocks, read_conversat
 from trajectory.dialects.hints import bedrock_hints
 from trajectory.dialects.reading import Yields, assistant, model_call
 from trajectory.dialects.response import ModelResponse, read_response
+from trajectory.dialects.shared import read_tools
 from trajectory.dialects.wire import (
     as_object,
     as_text,
@@ -108,7 +109,7 @@ def read_converse(
         call,
         context=read_conversation(request, _parts),
         output=assistant([_part(block) for block in objects(message.get("content"))]),
-        tools=tuple(objects(as_object(request.get("toolConfig")).get("tools"))),
+        tools=read_tools(as_object(request.get("toolConfig")).get("tools")),
         sampling={
             **as_object(request.get("inferenceConfig")),
             **only(request, _SAMPLING),

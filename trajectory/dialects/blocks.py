@@ -6,9 +6,11 @@ input apart.
 """
 
 from collections.abc import Callable
+from functools import cache
 
 from trajectory.call import Usage
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.shared import one_object, read_messages
 from trajectory.dialects.wire import as_integer, as_list, as_text, objects, parse_json_or_none
 from trajectory.message import (
     Message,
@@ -27,10 +29,22 @@ def read_conversation(request: JsonObject, blocks: Blocks) -> tuple[Message, ...
     messages: list[Message] = []
     if system := blocks(request.get("system")):
         messages.append(Message("system", tuple(system)))
+    messages = list(one_object(messages))
     for item in objects(request.get("messages")):
-        role = as_text(item.get("role")) or "user"
-        messages.extend(_split_results(role, blocks(item.get("content"))))
+        messages.extend(read_messages(_turns_of(blocks), item))
     return tuple(messages)
+
+
+@cache
+def _turns_of(blocks: Blocks) -> Callable[[JsonObject], list[Message]]:
+    """Return what reads one item; its name tells whose blocks it reads."""
+
+    def turns(item: JsonObject) -> list[Message]:
+        role = as_text(item.get("role")) or "user"
+        return _split_results(role, blocks(item.get("content")))
+
+    turns.__qualname__ = f"turns of {blocks.__module__}.{blocks.__qualname__}"
+    return turns
 
 
 def _split_results(role: str, parts: list[Part]) -> list[Message]:

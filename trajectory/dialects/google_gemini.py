@@ -10,6 +10,7 @@ from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.google_gemini_stream import assemble_chunks
 from trajectory.dialects.reading import CallNames, Yields, assistant, joined, model_call
 from trajectory.dialects.response import read_response
+from trajectory.dialects.shared import one_object
 from trajectory.dialects.wire import (
     as_integer,
     as_object,
@@ -117,7 +118,7 @@ def read_context(request: JsonObject, calls: CallNames) -> tuple[Message, ...]:
                 messages[-1] = Message("assistant", tuple(parts))
             else:
                 messages.append(message)
-    return tuple(messages)
+    return one_object(messages)
 
 
 def _split(role: str, parts: list[Part]) -> list[Message]:

@@ -6,6 +6,7 @@ from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject
 from trajectory.dialects.reading import CallNames, Yields, assistant, model_call, posted_to
 from trajectory.dialects.response import read_response
+from trajectory.dialects.shared import one_object, read_tools
 from trajectory.dialects.wire import (
     as_integer,
     as_list,
@@ -79,7 +80,7 @@ class Ollama:
             call,
             context=context,
             output=assistant(_parts(message, calls)),
-            tools=tuple(objects(request.get("tools"))),
+            tools=read_tools(request.get("tools")),
             sampling={**as_object(request.get("options")), **only(request, _SAMPLING)},
             model_requested=as_text(request.get("model")),
             model_served=as_text(value.get("model")),
@@ -100,7 +101,7 @@ def read_context(request: JsonObject, calls: CallNames) -> tuple[Message, ...]:
     asked = {"content": request.get("prompt"), "images": request.get("images")}
     if parts := _parts(asked, calls):
         messages.append(Message("user", tuple(parts)))
-    return tuple(messages)
+    return one_object(messages)
 
 
 def _message(item: JsonObject, calls: CallNames) -> Message:

@@ -11,6 +11,7 @@ from trajectory.dialects.hints import openai_hints
 from trajectory.dialects.openai_chat_stream import assemble_chunks
 from trajectory.dialects.reading import Yields, model_call, posted_to
 from trajectory.dialects.response import ModelResponse, read_response
+from trajectory.dialects.shared import read_messages, read_tools, same_message
 from trajectory.dialects.wire import (
     as_integer,
     as_list,
@@ -100,9 +101,13 @@ def read_chat(
     )
     return replace(
         openai_fields(call, request, value),
-        context=tuple(read_message(item) for item in objects(request.get("messages"))),
+        context=tuple(
+            message
+            for item in objects(request.get("messages"))
+            for message in read_messages(_read_one, item)
+        ),
         output=_output(choice),
-        tools=tuple(objects(request.get("tools")) or objects(request.get("functions"))),
+        tools=read_tools(request.get("tools")) or read_tools(request.get("functions")),
         sampling=only(request, _SAMPLING),
         finish_reason=as_text(choice.get("finish_reason")),
         tokens=read_tokens(value, choice),
@@ -140,6 +145,10 @@ def azure_fields(exchange: Exchange) -> JsonObject:
     if version is not None:
         fields["api_version"] = clean_text(version)
     return {"azure": fields} if fields else {}
+
+
+def _read_one(value: JsonObject) -> tuple[Message]:
+    return (read_message(value),)
 
 
 def read_message(value: JsonObject) -> Message:
@@ -225,7 +234,7 @@ def _output(choice: JsonObject) -> Message | None:
     if not message:
         return None
     output = read_message({"role": "assistant", **message})
-    return output if output.parts else None
+    return same_message(output) if output.parts else None
 
 
 def read_usage(value: JsonValue | None) -> Usage:

@@ -15,6 +15,7 @@ from trajectory.dialects.openai_chat import (
 from trajectory.dialects.openai_responses_stream import assemble_events
 from trajectory.dialects.reading import Yields, assistant, model_call, posted_to
 from trajectory.dialects.response import read_response
+from trajectory.dialects.shared import one_object, read_tools
 from trajectory.dialects.wire import (
     as_list,
     as_object,
@@ -98,7 +99,7 @@ class OpenAIResponses:
             openai_fields(call, request, value),
             context=read_context(request),
             output=assistant(turn_of(as_list(value.get("output")))),
-            tools=tuple(objects(request.get("tools"))),
+            tools=read_tools(request.get("tools")),
             sampling=only(request, _SAMPLING),
             finish_reason=read_finish(value),
             tokens=read_tokens(value, value),
@@ -115,7 +116,7 @@ def read_context(request: JsonObject) -> tuple[Message, ...]:
         messages.append(Message("user", (TextPart(given),)))
     else:
         messages.extend(read_items(as_list(given)))
-    return tuple(messages)
+    return one_object(messages)
 
 
 def read_items(items: list[JsonValue]) -> list[Message]:

@@ -6,6 +6,7 @@ from trajectory.call import Call, CallKind, SessionHint
 from trajectory.canonical import JsonObject
 from trajectory.dialects.hints import common_hints, retry_count
 from trajectory.dialects.response import ModelResponse
+from trajectory.dialects.shared import same_message
 from trajectory.exchange import Exchange
 from trajectory.message import Message, Part, ReasoningPart, TextPart
 
@@ -72,7 +73,7 @@ def model_call(
 
 def assistant(parts: list[Part]) -> Message | None:
     """Return the model's answer; None when nothing came."""
-    return Message("assistant", tuple(parts)) if parts else None
+    return same_message(Message("assistant", tuple(parts))) if parts else None
 
 
 def joined(parts: list[Part]) -> list[Part]:

@@ -1,0 +1,137 @@
+"""Traffic for the lake's benchmark: agents that resend their history, sealed into a spool."""
+
+import json
+import random
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from proxy.spool import RecordKind, SpoolWriter, records
+from trajectory.exchange import ClientIdentity, ExchangeOutcome
+
+KEY = b"s" * 32
+STEPS = 10
+"""Model calls per conversation; each resends all that was said before."""
+
+_CLIENT = ClientIdentity("acme", "agent", "prod", "key-1", purposes=("debug", "train_sft"))
+_WORDS = Path(__file__).parents[1] / "governance" / "names" / "common_words.txt"
+_HEADERS = (
+    (b"content-type", b"application/json"),
+    (b"user-agent", b"OpenAI/Python 2.3.0"),
+    (b"authorization", b"fp:0123456789abcdef"),
+    (b"x-stainless-lang", b"python"),
+    (b"x-stainless-retry-count", b"0"),
+)
+_TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": f"tool_{number}",
+            "description": "Looks things up. " * 10,
+            "parameters": {"type": "object", "properties": {"query": {"type": "string"}}},
+        },
+    }
+    for number in range(8)
+]
+_SYSTEM = {"role": "system", "content": "You are a careful assistant. " * 40}
+
+
+class Talk:
+    """One conversation, told call by call, in OpenAI's chat dialect."""
+
+    def __init__(self, number: int, result_words: int) -> None:
+        """Begin conversation ``number``; a tool answers with about so many words."""
+        self._draw = random.Random(number)  # noqa: S311 (no secret)
+        self._result_words = result_words
+        self._messages: list[dict[str, Any]] = [
+            _SYSTEM,
+            {"role": "user", "content": self._text(60)},
+        ]
+
+    def call(self) -> tuple[bytes, bytes]:
+        """Return request and response of the next call."""
+        request = {"model": "m", "messages": self._messages, "tools": _TOOLS, "temperature": 0.7}
+        name = f"call_{self._draw.getrandbits(96):024x}"
+        arguments = json.dumps({"query": self._text(8)})
+        answer = {
+            "role": "assistant",
+            "content": self._text(25),
+            "tool_calls": [
+                {
+                    "id": name,
+                    "type": "function",
+                    "function": {"name": "tool_1", "arguments": arguments},
+                }
+            ],
+        }
+        response = {
+            "id": f"chatcmpl-{self._draw.getrandbits(96):024x}",
+            "object": "chat.completion",
+            "created": 1_790_000_000,
+            "model": "m-2026",
+            "choices": [{"index": 0, "message": answer, "finish_reason": "tool_calls"}],
+            "usage": {"prompt_tokens": 900, "completion_tokens": 60, "total_tokens": 960},
+        }
+        sent = json.dumps(request).encode()
+        words = self._draw.randint(self._result_words // 3, self._result_words * 5 // 3)
+        result = {"role": "tool", "tool_call_id": name, "content": self._text(words)}
+        self._messages += [answer, result]
+        return sent, json.dumps(response).encode()
+
+    def _text(self, words: int) -> str:
+        vocabulary, weights = _vocabulary()
+        return " ".join(self._draw.choices(vocabulary, cum_weights=weights, k=words))
+
+
+@cache
+def _vocabulary() -> tuple[list[str], list[float]]:
+    """Return everyday words and their cumulated Zipf weights."""
+    words = [w for w in _WORDS.read_text(encoding="utf-8").split("\n")[1:] if w]
+    random.Random(0).shuffle(words)  # noqa: S311 (no secret)
+    return words, list(accumulate(1 / (rank + 2.7) for rank in range(len(words))))
+
+
+def fill(spool: Path, conversations: int, *, result_words: int, at_once: int = 50) -> int:
+    """Write whole conversations, ``at_once`` interleaved; return how many exchanges."""
+    number = 0
+    with SpoolWriter(spool, KEY) as writer:
+        for first in range(0, conversations, at_once):
+            talks = [
+                Talk(one, result_words) for one in range(first, min(first + at_once, conversations))
+            ]
+            for _ in range(STEPS):
+                for talk in talks:
+                    number += 1
+                    _write(writer, number, *talk.call())
+    return number
+
+
+def _write(writer: SpoolWriter, number: int, request: bytes, response: bytes) -> None:
+    at = 1_790_000_000.0 + number * 0.05
+    identity = random.Random(number).randbytes(16)  # noqa: S311 (no secret)
+    origin = records.pack_origin(_CLIENT, route="model", mode="base_url", upstream="http://m:1")
+    head = records.request_head(
+        identity,
+        started_at=at,
+        origin=origin,
+        method=b"POST",
+        path=b"/v1/chat/completions",
+        query=b"",
+        headers=_HEADERS,
+    )
+    json_type = ((b"content-type", b"application/json"),)
+    for kind, record in (
+        (RecordKind.REQUEST_HEAD, head),
+        (RecordKind.REQUEST_CHUNK, records.request_chunk(identity, 1, request)),
+        (
+            RecordKind.RESPONSE_HEAD,
+            records.response_head(identity, 2, at=at + 1, status=200, headers=json_type),
+        ),
+        (
+            RecordKind.RESPONSE_CHUNK,
+            records.response_chunk(identity, 3, at=at + 1.1, data=response),
+        ),
+        (RecordKind.END, records.end(identity, 4, at=at + 1.2, outcome=ExchangeOutcome.COMPLETE)),
+    ):
+        writer.append(kind, record)

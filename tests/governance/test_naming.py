@@ -1,0 +1,28 @@
+"""Names of content: the short way to a message's name gives the same as the long one."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governance.naming import Namer
+from trajectory.canonical import canonical_json
+
+NAMER = Namer(b"k" * 32)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(TEXT, st.lists(JSON, max_size=3))
+def test_parts_that_are_canonical_need_not_be_read_again(role: str, parts: list[object]) -> None:
+    written = canonical_json(parts).decode()
+    long = NAMER.message_id("acme", {"role": role, "parts": json.loads(written)})
+    assert NAMER.text_message_id("acme", role, written) == long

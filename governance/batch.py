@@ -1,7 +1,8 @@
 """The rows of one batch as they come together, and where each exchange ended up."""
 
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from governance.judged import Judged, found_in
 from governance.records import (
@@ -12,12 +13,15 @@ from governance.records import (
     LedgerRecord,
     QuarantineRecord,
 )
+from governance.redact.values import RedactionReport
 from governance.rows import Draft
 from governance.verdicts import Clerk
 from governance.vocabulary import reason_word
 from trajectory.call import Call
 from trajectory.placement import PlacedCall
 from trajectory.step import Harness, Link, Signal, Step, StoredMessage, Tokens
+
+NEAR_DUPLICATE = "dedup:near-duplicate"
 
 
 @dataclass(slots=True)
@@ -88,6 +92,29 @@ class BatchRows:
         """Leave out a call that says nothing new."""
         self._line(one.placed.call, Disposition.DUPLICATE, (reason,), one.placed)
 
+    def near(self, one: Judged, better: str) -> None:
+        """Leave out a call that says almost the same as a better one; that one's name is kept."""
+        self._line(one.placed.call, Disposition.DUPLICATE, (NEAR_DUPLICATE,), one.placed)
+        self._decide(one, Decision.DROP, (*one.admission.reasons, *_near(better)))
+        self.not_stored.add(one.step_id)
+
+    def beaten(self, row: GovernanceRecord, better: str) -> None:
+        """Decide anew on a stored step: a better one stands for it from now on."""
+        report = json.dumps(RedactionReport().to_json(), sort_keys=True)
+        decided = replace(
+            row,
+            decided_at=self.clerk.now,
+            policy_hash=self.clerk.policy_hash,
+            decision=Decision.DROP.value,
+            reasons=(
+                *(name for name in row.reasons if not name.startswith("pii:")),
+                *_near(better),
+            ),
+            redaction_report=report,
+            redaction_counts={},
+        )
+        self.governance.append(decided)
+
     def store(self, one: Judged, draft: Draft) -> None:
         """Store a step with its tokens and the decision; messages and harnesses come as a set."""
         keep = draft.step.context_keep
@@ -134,3 +161,7 @@ class BatchRows:
     def _decide(self, one: Judged, decision: Decision, reasons: Iterable[str]) -> None:
         row = self.clerk.governance(one.placed, one.admission, decision, reasons)
         self.governance.append(row)
+
+
+def _near(better: str) -> tuple[str, str]:
+    return (NEAR_DUPLICATE, f"dedup:same-as:{better}")

@@ -18,6 +18,7 @@ from governance.feedback import FeedbackJudge
 from governance.judged import Judged, found_in
 from governance.known import KnownContent
 from governance.naming import Namer
+from governance.near.governing import NearFound, NearRegister, near_step
 from governance.policy.documents import PolicyBundle
 from governance.quality import QualityGate, RowGate, build_gate
 from governance.quality.leftovers import LeftoverCheck
@@ -60,6 +61,7 @@ class Governor:
         clock: Callable[[], datetime] = _now,
         gate: QualityGate | None = None,
         spread: Spread | None = None,
+        near: NearRegister | None = None,
     ) -> None:
         """Judge under ``bundle``.
 
@@ -74,6 +76,8 @@ class Governor:
             gate: the quality gate; without one, the one that the bundle asks for.
             spread: where trajectories are redacted; without one, here. It gives the same answers
                 as ``redactor``, which stays for single texts and for calls tried on their own.
+            near: the steps that later ones are compared with, where policy asks for that; without
+                one, an empty one in memory.
         """
         self._bundle = bundle
         self._redactor = redactor
@@ -92,6 +96,8 @@ class Governor:
             known=known,
             namer=self._namer,
         )
+        wanted = bundle.dedup.spec.near_duplicates
+        self._near = None if wanted is None else near or NearRegister(wanted)
         self._feedback = FeedbackJudge(bundle, redactor, self._namer, consents, known)
 
     def judge(self, assembly: Assembly) -> GovernedBatch:
@@ -108,6 +114,12 @@ class Governor:
         rows.links += self._links(assembly.links, rows)
         self._feedback.judge(assembly.feedback, rows, now)
         return rows.finish()
+
+    def stored(self, batch: GovernedBatch) -> None:
+        """Take note that a batch is in the lake: later steps are compared with its steps."""
+        if self._near is not None and batch.governance:
+            decided_at = max(row.decided_at for row in batch.governance)
+            self._near.keep({step.step_id for step in batch.steps}, decided_at)
 
     def _judge_unplaced(self, call: Call, rows: BatchRows, now: datetime) -> None:
         if call.exchange.outcome is ExchangeOutcome.REFUSED:
@@ -244,17 +256,50 @@ class Governor:
             )
             rows.replaced = {one.step_id: original for one, original, _ in repeated}
             kept = [one for one in remaining.values() if one.step_id not in rows.replaced]
+            near = self._near_duplicates(kept)
+            kept = [one for one in kept if one.step_id not in near.left_out]
             selected = self._selection.select(kept, rows.follow)
             for step_id, why in selected.held.items():
                 rows.hold_judged(remaining.pop(step_id), "quality", why)
-            if not any(rows.follow(original) in selected.held for _, original, _ in repeated):
+            originals = [original for _, original, _ in repeated]
+            originals += [match.kept_id for match in near.left_out.values()]
+            if not any(rows.follow(original) in selected.held for original in originals):
                 break
         for one, _, reason in repeated:
             rows.repeat(one, reason)
+        for step_id, match in near.left_out.items():
+            rows.near(remaining[step_id], match.kept_id)
         for draft in selected.drafts:
             rows.store(remaining[draft.step.step_id], draft)
+        self._beat(near, remaining, rows)
         rows.messages += selected.messages
         rows.harnesses += selected.harnesses
+
+    def _near_duplicates(self, judged: Sequence[Judged]) -> NearFound:
+        """Return which calls say almost the same as a better one that is stored or in this batch."""
+        if self._near is None:
+            return NearFound({}, {})
+        steps = [step for one in judged if (step := near_step(one)) is not None]
+        found = self._near.find(steps)
+        tenants = {step.step_id: step.tenant_id for step in steps}
+        asked: dict[str, set[str]] = defaultdict(set)
+        for step_id, match in found.left_out.items():
+            asked[tenants[step_id]].add(match.kept_id)
+        there = set(tenants)
+        for tenant, names in asked.items():
+            there |= self._known.known_steps(tenant, names - there)
+        # What was erased meanwhile stands for nothing.
+        left_out = {name: match for name, match in found.left_out.items() if match.kept_id in there}
+        return replace(found, left_out=left_out)
+
+    def _beat(self, near: NearFound, judged: Mapping[str, Judged], rows: BatchRows) -> None:
+        """Decide anew on stored steps that a stored step of this batch is better than."""
+        here = {step.step_id for step in rows.steps}
+        for name, match in near.beaten.items():
+            if match.kept_id in here:
+                tenant = judged[match.kept_id].tenant_id
+                for row in self._known.decisions(tenant, [name]):
+                    rows.beaten(row, match.kept_id)
 
     def _links(self, links: Sequence[PlacedLink], rows: BatchRows) -> list[Link]:
         """Return the links between steps that are both stored."""

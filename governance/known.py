@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Protocol
 
-from governance.records import GovernedBatch
+from governance.records import GovernanceRecord, GovernedBatch
 
 
 class KnownContent(Protocol):
@@ -21,6 +21,10 @@ class KnownContent(Protocol):
         """Return those of ``step_ids`` that are in the table ``steps`` of this tenant."""
         ...
 
+    def decisions(self, tenant_id: str, step_ids: Collection[str]) -> list[GovernanceRecord]:
+        """Return the decision that holds for each of ``step_ids`` that is stored."""
+        ...
+
 
 class MemoryKnownContent:
     """Remembers the batches it was shown; for tests, dry runs and policies tried by hand."""
@@ -30,12 +34,14 @@ class MemoryKnownContent:
         self._messages: set[tuple[str, str]] = set()
         self._harnesses: set[tuple[str, str]] = set()
         self._steps: set[tuple[str, str]] = set()
+        self._decisions: dict[tuple[str, str], GovernanceRecord] = {}
 
     def add(self, batch: GovernedBatch) -> None:
         """Remember what ``batch`` stores."""
         self._messages |= {(row.tenant_id, row.message_id) for row in batch.messages}
         self._harnesses |= {(row.tenant_id, row.harness_id) for row in batch.harnesses}
         self._steps |= {(row.tenant_id, row.step_id) for row in batch.steps}
+        self._decisions |= {(row.tenant_id, row.step_id): row for row in batch.governance}
 
     def known_messages(self, tenant_id: str, message_ids: Collection[str]) -> set[str]:
         """See :class:`KnownContent`."""
@@ -48,3 +54,8 @@ class MemoryKnownContent:
     def known_steps(self, tenant_id: str, step_ids: Collection[str]) -> set[str]:
         """See :class:`KnownContent`."""
         return {name for name in step_ids if (tenant_id, name) in self._steps}
+
+    def decisions(self, tenant_id: str, step_ids: Collection[str]) -> list[GovernanceRecord]:
+        """See :class:`KnownContent`."""
+        found = (self._decisions.get((tenant_id, name)) for name in sorted(step_ids))
+        return [row for row in found if row is not None]

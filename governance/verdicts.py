@@ -26,7 +26,7 @@ class Clerk:
     def __init__(self, policy_hash: str, now: datetime, namer: Namer) -> None:
         """Write for the policy with this content hash."""
         self.policy_hash = policy_hash
-        self._now = now
+        self.now = now
         self._namer = namer
 
     def ledger(
@@ -81,7 +81,7 @@ class Clerk:
             tenant_id=exchange.client.tenant_id,
             step_id=placed.step_id,
             trajectory_id=placed.trajectory_id,
-            decided_at=self._now,
+            decided_at=self.now,
             started_at=exchange.started_at,
             policy_hash=self.policy_hash,
             decision=decision.value,
@@ -116,7 +116,7 @@ class Clerk:
             trajectory_id=placed.trajectory_id if placed else None,
             step_id=placed.step_id if placed else None,
             started_at=exchange.started_at,
-            recorded_at=self._now,
+            recorded_at=self.now,
             stage=stage,
             reason=reason_word(reason),
             detail=json.dumps(detail, sort_keys=True),

@@ -22,6 +22,7 @@ from headrace.held import held_content
 from headrace.home import Home
 from headrace.installation import spool_reader
 from headrace.master_key import Secrets
+from headrace.near_duplicates import open_near
 from headrace.pipeline import BatchReport, Pipeline
 from headrace.settings import Settings
 from headrace.subject_keys import subject_keys_of
@@ -52,11 +53,13 @@ class GovernorSource:
         audit: AuditLog,
         report: Report,
         *,
+        home: Home,
         subject_keys: SubjectKeys,
         consents: ConsentLookup | None = None,
         engine: Engine | None = None,
     ) -> None:
         self._path = bundle
+        self._home = home
         self._subject_keys = subject_keys
         self._consents = consents or lake.consents()
         self._engine = engine
@@ -99,6 +102,7 @@ class GovernorSource:
             known=self._lake.known_content(),
             consents=self._consents,
             spread=self._spread(bundle),
+            near=open_near(self._home, bundle.dedup.spec.near_duplicates, self._lake, self._report),
         )
 
     def _spread(self, bundle: PolicyBundle) -> Spread | None:
@@ -173,6 +177,7 @@ def build_pipeline(
             secrets,
             audit,
             report,
+            home=home,
             subject_keys=subject_keys_of(home, secrets),
             consents=_consents(lake, settings),
             engine=engine,

@@ -96,6 +96,7 @@ class Pipeline:
                 exchanges = (record for record in batch.records if isinstance(record, Exchange))
                 self._witness.before(exchanges, governed)
             self.lake.append(governed, app_id=self._checkpoint.application, version=number)
+            governor.stored(governed)
         self._finish(
             replace(
                 self._checkpoint,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from governance.audit import AuditLog
 from headrace.home import Home
+from headrace.near_duplicates import sweep_near
 from headrace.settings import LakeSettings
 from headrace.supervisor import headrace_command, open_log
 from lakehouse.erase import RemovalReport, expire
@@ -47,7 +48,7 @@ def keep_up(
     """
     note = home.state / "swept-at"
     long = _age(note) >= timedelta(hours=settings.sweep_hours)
-    sweep = swept(lake, audit) if long else None
+    sweep = swept(lake, audit, home) if long else None
     tables = maintain(
         lake,
         vacuum_hours=settings.vacuum_hours,
@@ -69,12 +70,13 @@ def _age(note: Path) -> timedelta:
 
 
 def swept(
-    lake: Lake, audit: AuditLog, *, progress: Callable[[int, int], None] | None = None
+    lake: Lake, audit: AuditLog, home: Home, *, progress: Callable[[int, int], None] | None = None
 ) -> RemovalReport | None:
     """Remove what has reached the end of its retention and note it; None when there is nothing."""
     if not expire(lake, dry_run=True).reach.trajectories:
         return None
     report = expire(lake, purge=lake.location.is_local, progress=progress)
+    sweep_near(home, lake)
     audit.append(
         actor="retention",
         action=SWEPT,

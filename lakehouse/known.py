@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from governance.records import GovernanceRecord
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -24,6 +27,7 @@ class LakeKnownContent:
     """
 
     def __init__(self, lake: "Lake") -> None:
+        self._lake = lake
         self._tables = {
             "messages": _Index(lake, "messages", "message_id"),
             "harnesses": _Index(lake, "harnesses", "harness_id"),
@@ -33,6 +37,18 @@ class LakeKnownContent:
     def known_messages(self, tenant_id: str, message_ids: Collection[str]) -> set[str]:
         """Return those of ``message_ids`` that the tenant's table ``messages`` holds."""
         return self._tables["messages"].known(tenant_id, message_ids)
+
+    def decisions(self, tenant_id: str, step_ids: Collection[str]) -> list[GovernanceRecord]:
+        """Return the decision that holds for each of ``step_ids`` that is stored."""
+        if not step_ids:
+            return []
+        rows = self._lake.query(
+            "SELECT * FROM governance WHERE tenant_id = ? "
+            "AND step_id IN (SELECT unnest(?::VARCHAR[])) QUALIFY row_number() OVER "
+            "(PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1 ORDER BY step_id",
+            parameters=[tenant_id, sorted(step_ids)],
+        ).to_pylist()
+        return [_decision(row) for row in rows]
 
     def known_harnesses(self, tenant_id: str, harness_ids: Collection[str]) -> set[str]:
         """Return those of ``harness_ids`` that the tenant's table ``harnesses`` holds."""
@@ -96,3 +112,11 @@ class _Index:
 def _keys(table: pa.Table) -> Keys:
     keys: Keys = table["key"].to_numpy().astype(np.uint64, copy=False)
     return keys
+
+
+def _decision(row: dict[str, Any]) -> GovernanceRecord:
+    said = {one.name: row[one.name] for one in fields(GovernanceRecord)}
+    lists = {name: tuple(value) for name, value in said.items() if isinstance(value, list)}
+    return GovernanceRecord(
+        **{**said, **lists, "redaction_counts": dict(said["redaction_counts"] or ())}
+    )

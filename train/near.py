@@ -5,11 +5,12 @@ one task stay beside each other, since learning compares them.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from governance.near import EvaluationSet, NearDocument, NearIndex
+from governance.near.texts import strings_in
 from train.items import Item
 from train.source import LearningSource
 from train.substrate_spec import EvaluationSpec, NearSpec
@@ -44,7 +45,7 @@ def texts_of(source: LearningSource, items: Sequence[Item]) -> dict[str, str]:
             parameters=[ids[start : start + _MOST_IDS]],
         )
         for row in rows.to_pylist():
-            strings = _strings(json.loads(row["parts"]))
+            strings = strings_in(json.loads(row["parts"]))
             said[row["tenant_id"], row["message_id"]] = "\n".join(strings)
     return {
         item.item_id: "\n".join(
@@ -67,7 +68,7 @@ def near_duplicates[T: Scored](
         best_first = sorted(entries, key=lambda entry: _rank(entry, texts, spec))
         matches = index.add(
             [
-                NearDocument(one.item.item_id, texts[one.item.item_id], one.item.group_id)
+                NearDocument(one.item.item_id, texts[one.item.item_id], (one.item.group_id,))
                 for one in best_first
                 if texts[one.item.item_id]
             ]
@@ -131,17 +132,4 @@ def _examples(name: str, data: bytes) -> Iterator[str]:
             value = json.loads(line)
         except ValueError:
             value = line
-        yield value if isinstance(value, str) else "\n".join(_strings(value))
-
-
-def _strings(value: Any, key: str = "") -> Iterable[str]:
-    """Yield the texts in a JSON value; names of kinds and ids are none."""
-    if isinstance(value, str):
-        if key not in ("type", "role", "id", "call_id", "media_type", "signature"):
-            yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings(item, key)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from _strings(item, name)
+        yield value if isinstance(value, str) else "\n".join(strings_in(value))

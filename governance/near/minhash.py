@@ -14,6 +14,8 @@ from governance.near.shingles import Shingles
 BANDS = 14
 ROWS = 5
 ALGORITHM = "minhash-14x5-1"
+_ANSWER_ROWS = (1, 3)
+"""Rows of each band that an answer fills, where documents have one."""
 
 type Signatures = NDArray[np.uint32]
 """(documents, BANDS * ROWS)"""
@@ -28,25 +30,38 @@ _OFFSETS = _random.integers(0, 2**63, BANDS * ROWS, dtype=np.uint64)
 _BAND_FACTORS = _random.integers(1, 2**63, ROWS, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
 
 
-def signatures(sets: Sequence[Shingles]) -> Signatures:
-    """Return one signature for each set, in their order."""
+def signatures(sets: Sequence[Shingles], answers: Sequence[Shingles] = ()) -> Signatures:
+    """Return one signature for each set, in their order.
+
+    With ``answers``, some rows of each band are taken from the answer's set instead: a band is
+    equal where both are similar, with the same odds when both are as similar.
+    """
     out = np.empty((len(sets), BANDS * ROWS), dtype=np.uint32)
+    numbers = range(BANDS * ROWS)
+    if not answers:
+        _fill_all(out, sets, numbers)
+        return out
+    _fill_all(out, sets, [number for number in numbers if number % ROWS not in _ANSWER_ROWS])
+    _fill_all(out, answers, [number for number in numbers if number % ROWS in _ANSWER_ROWS])
+    return out
+
+
+def _fill_all(out: Signatures, sets: Sequence[Shingles], numbers: Sequence[int]) -> None:
     start = 0
     while start < len(sets):
         end, size = start, 0
         while end < len(sets) and (size == 0 or size + sets[end].size <= _CHUNK_SHINGLES):
             size += sets[end].size
             end += 1
-        _fill(out[start:end], sets[start:end])
+        _fill(out[start:end], sets[start:end], numbers)
         start = end
-    return out
 
 
-def _fill(out: Signatures, sets: Sequence[Shingles]) -> None:
+def _fill(out: Signatures, sets: Sequence[Shingles], numbers: Sequence[int]) -> None:
     hashes = np.concatenate(sets).astype(np.uint64)
     edges = np.cumsum([0, *(one.size for one in sets[:-1])])
     scratch = np.empty_like(hashes)
-    for number in range(BANDS * ROWS):
+    for number in numbers:
         np.multiply(hashes, _FACTORS[number], out=scratch)
         np.add(scratch, _OFFSETS[number], out=scratch)
         np.right_shift(scratch, _SHIFT, out=scratch)

@@ -16,11 +16,14 @@ from trajectory.placement import Assembly, PlacedCall
 
 
 def assembly_of(given: Given, now: datetime) -> Assembly:
-    """Return the calls of a case, one trajectory for each attempt."""
+    """Return the calls of a case, one trajectory for each attempt and each look-alike."""
+    task = "group" if given.attempts > 1 else None
+    sessions = [(given, task)] * given.attempts
+    sessions += [(_like(given, at), f"other-{at}") for at in range(1, given.look_alikes + 1)]
     placed: list[PlacedCall] = []
-    for attempt in range(given.attempts):
+    for attempt, (said, group) in enumerate(sessions):
         for repeat in range(given.repeats):
-            call = call_of(given, now, number=len(placed))
+            call = call_of(said, now, number=len(placed))
             placed.append(
                 PlacedCall(
                     call=call,
@@ -34,10 +37,17 @@ def assembly_of(given: Given, now: datetime) -> Assembly:
                     context_keep=0,
                     new_messages=call.context,
                     duplicate_of=f"step-{attempt}-0" if repeat else None,
-                    group_id="group" if given.attempts > 1 else None,
+                    group_id=group,
                 )
             )
     return Assembly(tuple(placed), (), (), ())
+
+
+def _like(given: Given, number: int) -> Given:
+    """Return a case that asks almost the same: its last message ends in full stops."""
+    *before, last = given.messages
+    asked = last.model_copy(update={"content": f"{last.content}{'.' * number}"})
+    return given.model_copy(update={"messages": (*before, asked)})
 
 
 def call_of(given: Given, now: datetime, number: int = 0) -> Call:

@@ -67,6 +67,11 @@ class Given(Spec):
     captured_days_ago: int = Field(default=0, ge=0)
     repeats: int = Field(default=1, ge=1, description="How often the same call is made.")
     attempts: int = Field(default=1, ge=1, description="How many sessions make the same call.")
+    look_alikes: int = Field(
+        default=0,
+        ge=0,
+        description="How many sessions with other tasks ask almost the same (full stops are added).",
+    )
 
 
 class Expect(Spec):

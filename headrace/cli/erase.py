@@ -39,6 +39,7 @@ def erase(
     as_json: JsonOption = False,
 ) -> None:
     """Erase a person: rows, files, history. Names the substrates and models that had them."""
+    from headrace.near_duplicates import sweep_near
     from lakehouse.erase import erase_subject
 
     running = Running.of(context)
@@ -63,6 +64,7 @@ def erase(
     keys, dropped, certificate = 0, 0, None
     if not dry_run:
         dropped = drop_held(running, tenant, report.removal_id)
+        sweep_near(running.home, running.lake)
         keys = 0 if report.held else running.subject_keys.destroy(pseudonyms)
         running.audit.append(
             actor=user_name(),

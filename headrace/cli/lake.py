@@ -133,12 +133,14 @@ def expire(
     as_json: JsonOption = False,
 ) -> None:
     """Remove what has reached the end of its retention; a legal hold keeps it."""
+    from headrace.near_duplicates import sweep_near
     from lakehouse.erase import expire as expire_rows
 
     running = Running.of(context)
     with progress("expiring", quiet=as_json) as advance:
         report = expire_rows(running.lake, dry_run=dry_run, progress=advance)
     if not dry_run:
+        sweep_near(running.home, running.lake)
         running.audit.append(
             actor="retention",
             action="retention.swept",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from governance.near import EvaluationSet, NearDocument, NearIndex
 from governance.near.minhash import estimates, signatures
-from governance.near.shingles import normalised, shingles, similarity
+from governance.near.shingles import normalised, shingle_sets, shingles, similarity
 from trajectory.errors import IntegrityError
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdfgklmnprst"]
@@ -28,23 +28,27 @@ def edited(dice: random.Random, original: str, changes: int) -> str:
     return " ".join(words)
 
 
-def true_similarity(a: str, b: str) -> float:
+def true_similarity(a: str, b: str, size: int = 8) -> float:
     """Jaccard over unhashed pieces, worked out apart from the package."""
 
     def pieces(value: str) -> set[bytes]:
-        data = normalised(value).encode().ljust(8, b"\0")
-        return {data[at : at + 8] for at in range(len(data) - 7)}
+        data = normalised(value).encode().ljust(size, b"\0")
+        return {data[at : at + size] for at in range(len(data) - size + 1)}
 
     one, other = pieces(a), pieces(b)
     return len(one & other) / len(one | other)
 
 
-@given(a=st.text(max_size=80), b=st.text(max_size=80))
-def test_similarity_is_that_of_the_unhashed_pieces(a: str, b: str) -> None:
-    assert (
-        similarity(shingles(a), shingles(b)) == pytest.approx(true_similarity(a, b), abs=0.02)
-        or "\0" in a + b
-    )
+@given(a=st.text(max_size=80), b=st.text(max_size=80), size=st.integers(4, 16))
+def test_similarity_is_that_of_the_unhashed_pieces(a: str, b: str, size: int) -> None:
+    found, true = similarity(shingles(a, size), shingles(b, size)), true_similarity(a, b, size)
+    assert found == pytest.approx(true, abs=0.02) or "\0" in a + b
+
+
+@given(texts=st.lists(st.text("ab \n", max_size=30), max_size=6), size=st.integers(4, 16))
+def test_many_at_once_give_what_each_gives(texts: list[str], size: int) -> None:
+    together = shingle_sets(texts, size)
+    assert [one.tolist() for one in together] == [shingles(one, size).tolist() for one in texts]
 
 
 def test_case_and_white_space_do_not_count() -> None:
@@ -93,8 +97,8 @@ def test_recall_and_precision_at_the_threshold() -> None:
 def test_documents_of_one_group_stay() -> None:
     dice = random.Random(3)  # noqa: S311 (a fixed seed on purpose)
     same = text(dice)
-    attempts = [NearDocument(f"a{at}", same, group="task-1") for at in range(4)]
-    other = NearDocument("b", same, group="task-2")
+    attempts = [NearDocument(f"a{at}", same, groups=("task-1",)) for at in range(4)]
+    other = NearDocument("b", same, groups=("task-2",))
     index = NearIndex()
     assert index.add(attempts) == []
     (match,) = index.add([other])
@@ -168,3 +172,51 @@ def test_contamination_by_runs_of_words() -> None:
     half = " ".join(question.split()[:8])
     assert [o.evaluation_id for o in examined.overlaps(half, least=0.4)] == ["q1"]
     assert examined.overlaps(half, least=0.6) == []
+
+
+def two(name: str, said: str, answer: str, rank: float = 0.0) -> NearDocument:
+    return NearDocument(name, said, answer=answer, rank=rank)
+
+
+def test_the_answer_must_be_as_similar_as_the_text() -> None:
+    dice = random.Random(8)  # noqa: S311 (a fixed seed on purpose)
+    index = NearIndex(answers=True)
+    said, answers = text(dice), [text(dice) for _ in range(60)]
+    # One text with many answers: no bucket of the text alone hides the pair that is near.
+    assert index.add([two(f"d{at}", said, answer) for at, answer in enumerate(answers)]) == []
+    (match,) = index.add([two("x", said, edited(dice, answers[57], 1)), two("y", said, "no")])
+    assert (match.document_id, match.kept_id) == ("x", "d57")
+    assert 0.8 <= match.similarity < 1
+
+
+def test_a_better_one_takes_the_place_and_the_old_one_counts_no_more(tmp_path: Path) -> None:
+    dice = random.Random(9)  # noqa: S311 (a fixed seed on purpose)
+    said, others = text(dice), [text(dice) for _ in range(3)]
+    index = NearIndex(tmp_path / "near")
+    index.add(
+        [NearDocument("old", said), *(NearDocument(f"o{n}", t) for n, t in enumerate(others))]
+    )
+    compared = index.compare([NearDocument("new", edited(dice, said, 1), rank=1.0)])
+    assert (compared.matches, [*compared.beaten]) == ({}, ["old"])
+    index.keep(compared, {"new"})
+    assert len(index) == 4
+    again = NearIndex(tmp_path / "near")
+    (match,) = again.add([NearDocument("third", said)])
+    assert match.kept_id == "new"
+    again.add([NearDocument(f"more{at}", text(dice)) for at in range(9)])
+    assert "old" not in again.names()
+    assert len(again) == 13
+
+
+def test_what_is_forgotten_leaves_the_files_and_other_processes_see_it(tmp_path: Path) -> None:
+    dice = random.Random(10)  # noqa: S311 (a fixed seed on purpose)
+    texts = [text(dice) for _ in range(5)]
+    index = NearIndex(tmp_path / "near")
+    index.add([NearDocument(f"d{at}", one) for at, one in enumerate(texts)])
+    index.add([NearDocument("last", text(dice))])
+    assert NearIndex(tmp_path / "near").forget({"d1", "d3", "unknown"}) == 2
+    assert sorted(index.names()) == ["d0", "d2", "d4", "last"]
+    assert [match.kept_id for match in index.add([NearDocument("x", texts[4])])] == ["d4"]
+    assert index.add([NearDocument("y", texts[3])]) == []
+    assert index.forget({"y", "last"}) == 2
+    assert len(NearIndex(tmp_path / "near")) == 3

@@ -134,6 +134,23 @@ class TrainSettings(_Section):
     """Documents of kind Schedule that ``headrace up`` and ``headrace schedule watch`` look after."""
 
 
+class ServeSettings(_Section):
+    """How registered models are served, for routes with a ``model``."""
+
+    host: str = "127.0.0.1"
+    """Where ``headrace serve`` listens, for the gateway alone."""
+    port: int = Field(default=8490, ge=0, le=65_535)
+    """Its port."""
+    engine: Literal["auto", "transformers", "vllm"] = "auto"
+    """``auto``: vLLM where it is installed, else the transformers library."""
+    vllm_arguments: tuple[str, ...] = ()
+    """Further arguments of ``vllm serve``, such as ``--gpu-memory-utilization 0.4``."""
+    url: str = ""
+    """A server of your own that lists versions as ``name@version``; then nothing is started here."""
+    drain_seconds: float = Field(default=30.0, ge=1)
+    """How long a version that was replaced stays up for calls under way."""
+
+
 class Settings(_Section):
     """All settings of an installation."""
 
@@ -146,6 +163,7 @@ class Settings(_Section):
     engine: EngineSettings = EngineSettings()
     door: DoorSettings = DoorSettings()
     train: TrainSettings = TrainSettings()
+    serve: ServeSettings = ServeSettings()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,15 @@
-"""Models in versioned folders, with one pointer to the version that serves.
+"""Models in versioned folders, with one pointer to what serves and what is on trial beside it.
 
 ``models/<name>/<version>/`` holds weights (safetensors), tokenizer, ``README.md`` (model card),
-``bom.json`` (CycloneDX ML-BOM) and ``manifest.json``; ``models/<name>/live.json`` names the
-version that serves and is replaced atomically; ``models/<name>/history.jsonl`` tells who changed
-it, when and why. A version's files never change once it stands in its place.
+``bom.json`` (CycloneDX ML-BOM) and ``manifest.json``; the pointer beside them says what serves
+(:mod:`train.pointer`). A version's files never change once it stands in its place.
 """
 
 import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -20,11 +19,19 @@ import pyarrow.parquet as pq
 
 from train.errors import GateRefusedError, StaleSubstrateError
 from train.model_card import bill_of_materials, model_card
+from train.pointer import (
+    TRIALS,
+    HistoryEntry,
+    Pointer,
+    Trial,
+    read_history,
+    read_pointer,
+    write_pointer,
+)
 from train.selection import permitted_steps
 from train.source import LearningSource
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
-from trajectory.files import READABLE, replace_file
 
 type AuditHook = Callable[[str, str, Mapping[str, Any]], None]
 """Called with an action, the model version it is about, and its details, before the action counts."""
@@ -39,26 +46,13 @@ class ModelVersion:
     path: Path
     """Folder that any Hugging Face loader takes."""
     status: str
-    """candidate | refused (by its gate) | live | retired"""
+    """candidate | refused (by its gate) | live | canary | shadow | retired"""
     manifest: Mapping[str, Any]
 
     @property
     def label(self) -> str:
         """``name@version``, as steps and tables name it."""
         return f"{self.name}@{self.version}"
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryEntry:
-    """One change of what serves."""
-
-    at: str
-    action: str
-    """adopt | promote | rollback"""
-    version: str
-    previous: str | None
-    actor: str
-    reason: str | None
 
 
 class ModelRegistry:
@@ -102,10 +96,14 @@ class ModelRegistry:
 
     def live(self, name: str) -> ModelVersion | None:
         """Return the version that serves, or None when there is none."""
-        pointer = self._root / name / "live.json"
-        if not pointer.exists():
-            return None
-        return self.get(name, str(json.loads(pointer.read_bytes())["version"]))
+        pointer = read_pointer(self._root / name)
+        return None if pointer is None else self.get(name, pointer.version)
+
+    def trials(self, name: str) -> dict[Trial, ModelVersion]:
+        """Return the versions on trial beside the one that serves."""
+        pointer = read_pointer(self._root / name)
+        found = {} if pointer is None else pointer.trials
+        return {trial: self.get(name, found[trial]) for trial in TRIALS if trial in found}
 
     def register(
         self, name: str, model: Path, manifest: Mapping[str, Any], *, passed: bool
@@ -169,14 +167,63 @@ class ModelRegistry:
             StaleSubstrateError: it learned from something that may no longer be learned from;
                 no reason overrides that.
         """
-        wanted = self.get(name, version)
-        if not wanted.manifest.get("gate_passed") and not (override and override.strip()):
-            raise GateRefusedError(
-                f"{wanted.label} did not pass its gate ({_failed(wanted)}); train a better one, "
-                "or give --override with a reason, which is audited"
-            )
-        self._require_consent(wanted)
+        wanted = self._servable(name, version)
+        _require_gate(wanted, override)
         return self._point(wanted, "promote", actor=actor, reason=override)
+
+    def try_out(
+        self, name: str, version: str, trial: Trial, *, actor: str, override: str | None = None
+    ) -> ModelVersion:
+        """Put a version on trial beside the one that serves; it replaces the trial before.
+
+        A canary answers clients, so it must have passed its gate; a shadow answers nobody.
+
+        Args:
+            name: of the model.
+            version: of the model.
+            trial: canary or shadow.
+            actor: who decides.
+            override: why a version that did not pass its gate shall be a canary all the same.
+
+        Raises:
+            ConfigurationError: nothing serves yet, or this version does.
+            GateRefusedError: a canary that did not pass, without a reason to override.
+            StaleSubstrateError: it learned from something that may no longer be learned from.
+        """
+        wanted = self._servable(name, version)
+        pointer = read_pointer(self._root / name)
+        if pointer is None:
+            raise ConfigurationError(f"no version of {name!r} serves; promote one first")
+        if pointer.version == version:
+            raise ConfigurationError(
+                f"{wanted.label} serves already; try another version beside it"
+            )
+        if trial == "canary":
+            _require_gate(wanted, override)
+        before = pointer.trials.get(trial)
+        others = {place: found for place, found in pointer.trials.items() if found != version}
+        fresh = replace(pointer, trials={**others, trial: version})
+        entry = _entry(f"try_{trial}", version, before, actor, override)
+        self._change(wanted, fresh, entry)
+        if before is not None and before != version:
+            left = self.get(name, before)
+            self._record(left, status=left.status, actor=actor)
+        return self._noted(wanted, entry)
+
+    def end_trial(self, name: str, trial: Trial, *, actor: str, reason: str) -> ModelVersion:
+        """Take a version off its trial; what serves goes on.
+
+        Raises:
+            ConfigurationError: there is no such trial.
+        """
+        pointer = read_pointer(self._root / name)
+        if pointer is None or trial not in pointer.trials:
+            raise ConfigurationError(f"no version of {name!r} is on trial as {trial}")
+        tried = self.get(name, pointer.trials[trial])
+        left = {place: found for place, found in pointer.trials.items() if place != trial}
+        entry = _entry(f"end_{trial}", tried.version, None, actor, reason)
+        self._change(tried, replace(pointer, trials=left), entry)
+        return self._noted(tried, entry)
 
     def rollback(self, name: str, *, actor: str, reason: str) -> ModelVersion:
         """Let the version serve that served before the present one.
@@ -184,22 +231,26 @@ class ModelRegistry:
         Raises:
             ConfigurationError: nothing served before.
         """
-        serving = self.live(name)
-        if serving is None:
+        pointer = read_pointer(self._root / name)
+        if pointer is None:
             raise ConfigurationError(f"no version of {name!r} serves, so there is nothing to undo")
-        pointer = json.loads((self._root / name / "live.json").read_bytes())
-        previous = pointer.get("previous")
-        if previous is None:
+        if pointer.previous is None:
+            serving = self.get(name, pointer.version)
             raise ConfigurationError(f"{serving.label} is the first that served; promote another")
-        return self._point(self.get(name, previous), "rollback", actor=actor, reason=reason)
+        return self._point(self.get(name, pointer.previous), "rollback", actor=actor, reason=reason)
 
     def history(self, name: str) -> list[HistoryEntry]:
-        """Return every change of what serves, oldest first."""
-        path = self._root / name / "history.jsonl"
-        if not path.exists():
-            return []
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return [HistoryEntry(**json.loads(line)) for line in lines]
+        """Return every change of what serves and what is on trial, oldest first."""
+        return read_history(self._root / name)
+
+    def _servable(self, name: str, version: str) -> ModelVersion:
+        wanted = self.get(name, version)
+        if wanted.manifest.get("makes", "policy") != "policy":
+            raise ConfigurationError(
+                f"{wanted.label} is a {wanted.manifest['makes']}: it scores answers and gives none"
+            )
+        self._require_consent(wanted)
+        return wanted
 
     def _require_consent(self, wanted: ModelVersion) -> None:
         path = wanted.path / "items.parquet"
@@ -221,41 +272,46 @@ class ModelRegistry:
         self, wanted: ModelVersion, action: str, *, actor: str, reason: str | None
     ) -> ModelVersion:
         """Move the pointer: audit first, then the atomic replacement, then the history."""
-        serving = self.live(wanted.name)
-        previous = None if serving is None else serving.version
+        pointer = read_pointer(self._root / wanted.name)
+        previous = None if pointer is None else pointer.version
         if previous == wanted.version:
             return wanted
-        before = previous if action != "rollback" else self._before(wanted)
-        now = datetime.now(UTC).isoformat()
-        entry = HistoryEntry(now, action, wanted.version, previous, actor, reason)
-        if self._audit is not None:
-            self._audit(f"model.{action}", wanted.label, asdict(entry))
-        pointer = {
-            "name": wanted.name,
-            "version": wanted.version,
-            "path": wanted.version,
-            "since": now,
-            "previous": before,
-        }
-        replace_file(self._root / wanted.name / "live.json", canonical_json(pointer), READABLE)
-        with (self._root / wanted.name / "history.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(entry), sort_keys=True) + "\n")
+        serving = None if previous is None else self.get(wanted.name, previous)
+        trials = {} if pointer is None else pointer.trials
+        entry = _entry(action, wanted.version, previous, actor, reason)
+        fresh = Pointer(
+            wanted.version,
+            entry.at,
+            previous if action != "rollback" else self._before(wanted),
+            {trial: found for trial, found in trials.items() if found != wanted.version},
+        )
+        self._change(wanted, fresh, entry)
         if serving is not None:
             self._record(serving, status="retired", reason=reason, actor=actor)
-        served = self.get(wanted.name, wanted.version)
-        self._record(served, status="live", reason=reason, actor=actor)
-        return served
+        return self._noted(wanted, entry)
+
+    def _change(self, about: ModelVersion, pointer: Pointer, entry: HistoryEntry) -> None:
+        if self._audit is not None:
+            self._audit(f"model.{entry.action}", about.label, asdict(entry))
+        write_pointer(self._root / about.name, pointer, entry)
+
+    def _noted(self, about: ModelVersion, entry: HistoryEntry) -> ModelVersion:
+        """Write a version's new status into the lake, and return it."""
+        now = self.get(about.name, about.version)
+        self._record(now, status=now.status, reason=entry.reason, actor=entry.actor)
+        return now
 
     def _before(self, wanted: ModelVersion) -> str | None:
         """Return what served before ``wanted`` did for the first time."""
-        entries = [e for e in self.history(wanted.name) if e.version == wanted.version]
+        entries = [e for e in self.history(wanted.name) if e.served and e.version == wanted.version]
         return entries[0].previous if entries else None
 
     def _status(self, name: str, version: str, manifest: Mapping[str, Any]) -> str:
-        pointer = self._root / name / "live.json"
-        if pointer.exists() and json.loads(pointer.read_bytes())["version"] == version:
-            return "live"
-        if any(entry.version == version for entry in self.history(name)):
+        pointer = read_pointer(self._root / name)
+        status = None if pointer is None else pointer.status_of(version)
+        if status is not None:
+            return status
+        if any(entry.served and entry.version == version for entry in self.history(name)):
             return "retired"
         return "candidate" if manifest.get("gate_passed") else "refused"
 
@@ -297,6 +353,20 @@ def weights_hash(folder: Path) -> str:
             while chunk := file.read(1 << 20):
                 digest.update(chunk)
     return "b2:" + digest.hexdigest()
+
+
+def _entry(
+    action: str, version: str, previous: str | None, actor: str, reason: str | None
+) -> HistoryEntry:
+    return HistoryEntry(datetime.now(UTC).isoformat(), action, version, previous, actor, reason)
+
+
+def _require_gate(wanted: ModelVersion, override: str | None) -> None:
+    if not wanted.manifest.get("gate_passed") and not (override and override.strip()):
+        raise GateRefusedError(
+            f"{wanted.label} did not pass its gate ({_failed(wanted)}); train a better one, "
+            "or give --override with a reason, which is audited"
+        )
 
 
 def _failed(model: ModelVersion) -> str:

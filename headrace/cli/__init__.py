@@ -31,6 +31,7 @@ from headrace.cli import (
     replay,
     reveal,
     schedule,
+    serve,
     sql,
     sql_door,
     substrate,
@@ -38,6 +39,7 @@ from headrace.cli import (
     train,
     trajectory,
     trajectory_documents,
+    trials,
     up,
 )
 from headrace.cli.common import Running
@@ -56,6 +58,7 @@ app = typer.Typer(
 
 for command in (
     up,
+    serve,
     tap,
     govern,
     sql,
@@ -71,6 +74,7 @@ for command in (
     command.register(app)
 trajectory_documents.register(trajectory.app)
 replay.register(trajectory.app)
+trials.register(train.app)
 for name, group in {
     "gateway": gateway.app,
     "policy": policy.app,

@@ -1,13 +1,12 @@
 """``headrace train``: plan, run, look at, promote and roll back."""
 
-import getpass
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption, Running, user_name
 from headrace.cli.substrate import find_manifest
 from headrace.render import console, jsonable, note, print_fields, print_json, print_rows, progress
 from trajectory.errors import ConfigurationError
@@ -181,7 +180,7 @@ def adopt(
     """Register a model that was not trained here as the first version, and let it serve."""
     running = Running.of(context)
     adopted = registry(running).adopt(
-        _model_name(running, model), folder, actor=getpass.getuser(), reason="adopted"
+        _model_name(running, model), folder, actor=user_name(), reason="adopted"
     )
     typer.echo(f"{adopted.label} serves")
 
@@ -197,7 +196,7 @@ def promote(
 ) -> None:
     """Let a version serve; refused when it did not pass its gate."""
     promoted = registry(Running.of(context)).promote(
-        model, version, actor=getpass.getuser(), override=override
+        model, version, actor=user_name(), override=override
     )
     typer.echo(f"{promoted.label} serves")
 
@@ -209,7 +208,7 @@ def rollback(
     reason: Annotated[str, typer.Option(help="Why; audited.")] = "rollback",
 ) -> None:
     """Let the version serve that served before."""
-    back = registry(Running.of(context)).rollback(model, actor=getpass.getuser(), reason=reason)
+    back = registry(Running.of(context)).rollback(model, actor=user_name(), reason=reason)
     typer.echo(f"{back.label} serves")
 
 
@@ -220,7 +219,7 @@ def registry(running: Running) -> "ModelRegistry":
     audit = running.audit
 
     def write_down(action: str, subject: str, detail: Mapping[str, Any]) -> None:
-        audit.append(actor=getpass.getuser(), action=action, subject=subject, detail=detail)
+        audit.append(actor=user_name(), action=action, subject=subject, detail=detail)
 
     return ModelRegistry(running.home.create().models, source=running.lake, audit=write_down)
 

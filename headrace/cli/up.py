@@ -45,6 +45,8 @@ def up(context: typer.Context) -> None:
     if running.settings.door.enabled:
         _ = running.lake  # the door only reads, so somebody else must have made it
         programs.append(Program("sql-door", (*arguments, "sql-door"), home.logs / "sql-door.log"))
+    if any(route.model for route in config.routes):
+        programs.append(Program("serve", (*arguments, "serve"), home.logs / "serve.log"))
     if running.settings.train.schedules:
         log = home.logs / "schedule.log"
         programs.append(Program("schedule", (*arguments, "schedule", "watch"), log, _NIGHT_SECONDS))

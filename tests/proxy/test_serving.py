@@ -1,7 +1,6 @@
 """Routes that name a registered model: what is published answers, without a restart."""
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -78,7 +77,7 @@ def write(file: Path, places: dict[str, tuple[str, str]]) -> None:
     named = {name: {"label": label, "url": url} for name, (label, url) in places.items()}
     fresh = file.with_suffix(".new")
     fresh.write_text(json.dumps({"models": {"shop": named}}))
-    os.replace(fresh, file)
+    fresh.replace(file)
 
 
 @pytest.fixture(scope="module")

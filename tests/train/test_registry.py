@@ -111,3 +111,68 @@ def test_pointer_is_whole_json_and_nothing_is_left_beside_it(tmp_path: Path) -> 
     home = tmp_path / "models" / "shop"
     assert json.loads((home / "live.json").read_text())["version"] == "0001"
     assert {path.name for path in home.iterdir()} == {"0001", "live.json", "history.jsonl"}
+
+
+def tried(registry: ModelRegistry, tmp_path: Path) -> ModelRegistry:
+    for weights in (b"one", b"two", b"three"):
+        registered(registry, tmp_path, weights, passed=weights != b"three")
+    registry.promote("shop", "0001", actor="ann")
+    return registry
+
+
+def test_trials_stand_beside_what_serves_and_end_with_promotion(tmp_path: Path) -> None:
+    registry = tried(ModelRegistry(tmp_path / "models"), tmp_path)
+    registry.try_out("shop", "0002", "shadow", actor="ann")
+    registry.try_out("shop", "0002", "canary", actor="ann")
+    registry.try_out("shop", "0003", "shadow", actor="ann")
+    assert [v.status for v in registry.versions("shop")] == ["live", "canary", "shadow"]
+    assert {trial: v.version for trial, v in registry.trials("shop").items()} == {
+        "canary": "0002",
+        "shadow": "0003",
+    }
+    registry.promote("shop", "0002", actor="ann")
+    assert [v.status for v in registry.versions("shop")] == ["retired", "live", "shadow"]
+    assert registry.end_trial("shop", "shadow", actor="ann", reason="worse").status == "refused"
+    assert registry.trials("shop") == {}
+    assert registry.rollback("shop", actor="ann", reason="slower").version == "0001"
+    actions = [entry.action for entry in registry.history("shop")]
+    assert actions == [
+        *("promote", "try_shadow", "try_canary", "try_shadow"),
+        *("promote", "end_shadow", "rollback"),
+    ]
+
+
+def test_a_canary_answers_clients_so_it_must_have_passed_its_gate(tmp_path: Path) -> None:
+    audited: list[tuple[str, object]] = []
+    registry = tried(
+        ModelRegistry(
+            tmp_path / "models",
+            audit=lambda action, _, said: audited.append((action, said["reason"])),
+        ),
+        tmp_path,
+    )
+    with pytest.raises(GateRefusedError, match="minimum_gain"):
+        registry.try_out("shop", "0003", "canary", actor="ann")
+    registry.try_out("shop", "0003", "canary", actor="ann", override="ten minutes, watched")
+    assert audited[-1] == ("model.try_canary", "ten minutes, watched")
+
+
+def test_trials_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registered(registry, tmp_path, b"one")
+    with pytest.raises(ConfigurationError, match="promote one first"):
+        registry.try_out("shop", "0001", "shadow", actor="ann")
+    registry.promote("shop", "0001", actor="ann")
+    with pytest.raises(ConfigurationError, match="serves already"):
+        registry.try_out("shop", "0001", "shadow", actor="ann")
+    with pytest.raises(ConfigurationError, match="on trial as canary"):
+        registry.end_trial("shop", "canary", actor="ann", reason="-")
+
+
+def test_a_reward_model_serves_nobody(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registry.register(
+        "score", folder(tmp_path, b"x"), {"origin": "adopted", "makes": "reward_model"}, passed=True
+    )
+    with pytest.raises(ConfigurationError, match="it scores answers"):
+        registry.promote("score", "0001", actor="ann")

@@ -1,0 +1,63 @@
+"""``headrace train try`` and ``end-trial``: versions beside the one that serves."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from headrace.cli.common import Running, user_name
+
+
+class TrialName(StrEnum):
+    """How a version is tried."""
+
+    CANARY = "canary"
+    SHADOW = "shadow"
+
+
+ModelArgument = Annotated[str, typer.Argument(help="Name in the registry.")]
+AsOption = Annotated[
+    TrialName,
+    typer.Option(
+        "--as", help="canary: answers the routes' share of sessions; shadow: gets copies of calls."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``headrace train``."""
+    app.command(name="try")(try_out)
+    app.command(name="end-trial")(end_trial)
+
+
+def try_out(
+    context: typer.Context,
+    model: ModelArgument,
+    version: Annotated[str, typer.Argument(help="As `headrace train list` shows it.")],
+    trial: AsOption,
+    override: Annotated[
+        str | None, typer.Option(help="Reason to try a canary that did not pass its gate; audited.")
+    ] = None,
+) -> None:
+    """Put a version on trial beside the one that serves; a canary must have passed its gate."""
+    from headrace.cli.train import registry
+
+    tried = registry(Running.of(context)).try_out(
+        model, version, trial.value, actor=user_name(), override=override
+    )
+    typer.echo(f"{tried.label} is on trial as {trial}")
+
+
+def end_trial(
+    context: typer.Context,
+    model: ModelArgument,
+    trial: AsOption,
+    reason: Annotated[str, typer.Option(help="Why; audited.")] = "trial ended",
+) -> None:
+    """Take the version off its trial; what serves goes on."""
+    from headrace.cli.train import registry
+
+    tried = registry(Running.of(context)).end_trial(
+        model, trial.value, actor=user_name(), reason=reason
+    )
+    typer.echo(f"{tried.label} is no longer on trial as {trial}")

@@ -1,0 +1,240 @@
+"""Where versions run: in this process, in a vLLM server each, or on servers of one's own."""
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Protocol
+
+import httpx
+
+from headrace.serving.engine import Engine
+from headrace.serving.server import Door, opened
+from trajectory.errors import ConfigurationError
+
+_ASK_SECONDS = 2.0
+_END_SECONDS = 20.0
+_VLLM = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    # At INFO some versions write whole prompts into the log.
+    "VLLM_LOGGING_LEVEL": "WARNING",
+}
+
+
+class Host(Protocol):
+    """Brings versions up and puts them away; no call blocks for long."""
+
+    def begin(self, label: str, folder: Path) -> None:
+        """Begin to load a version."""
+
+    def ready(self, label: str) -> str | None:
+        """Return where a version answers; None while it does not."""
+
+    def problem(self, label: str) -> str | None:
+        """Return why a version cannot be loaded."""
+
+    def end(self, label: str) -> None:
+        """Put a version away; what is under way ends first, as far as the host knows of it."""
+
+
+class OwnProcess:
+    """Serves versions with the transformers library behind one port of this process."""
+
+    def __init__(self, url: str, engines: dict[str, Engine]) -> None:
+        self._url = url
+        self._engines = engines
+        self._loading: dict[str, threading.Thread] = {}
+        self._problems: dict[str, str] = {}
+
+    @classmethod
+    @contextmanager
+    def open(cls, host: str, port: int, key: str) -> "Iterator[OwnProcess]":
+        """Listen until the context ends.
+
+        Raises:
+            ConfigurationError: the port is taken.
+        """
+        engines: dict[str, Engine] = {}
+        try:
+            with opened(Door(engines, key=key), host, port) as found:
+                yield cls(f"http://{reachable(host)}:{found}", engines)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot listen on {host}:{port}: {error.strerror}; choose another serve.port"
+            ) from None
+        finally:
+            for engine in engines.values():
+                engine.stop()
+
+    def begin(self, label: str, folder: Path) -> None:
+        """Load in a thread of its own."""
+        thread = threading.Thread(target=self._load, args=(label, folder), daemon=True)
+        self._problems.pop(label, None)
+        self._loading[label] = thread
+        thread.start()
+
+    def _load(self, label: str, folder: Path) -> None:
+        try:
+            engine = Engine(folder)
+        except Exception as error:  # noqa: BLE001 - told; what serves goes on
+            known = isinstance(error, ConfigurationError)
+            self._problems[label] = str(error) if known else type(error).__name__
+            return
+        if self._loading.get(label) is threading.current_thread():
+            self._engines[label] = engine
+        else:  # it was put away while it was being loaded
+            engine.stop()
+
+    def ready(self, label: str) -> str | None:
+        """Return the address of the port that all versions share."""
+        return self._url if label in self._engines else None
+
+    def problem(self, label: str) -> str | None:
+        """Return why it could not be loaded."""
+        return self._problems.get(label)
+
+    def end(self, label: str) -> None:
+        """Let the engine end after what is under way."""
+        self._loading.pop(label, None)
+        self._problems.pop(label, None)
+        engine = self._engines.pop(label, None)
+        if engine is not None:
+            engine.stop()
+
+
+@dataclass(slots=True)
+class _Server:
+    process: "subprocess.Popen[bytes]"
+    url: str
+    ready: bool = False
+
+
+@dataclass(slots=True)
+class VllmServers:
+    """Serves each version with a vLLM server of its own, on this machine."""
+
+    arguments: tuple[str, ...]
+    """Further arguments of ``vllm serve``."""
+    logs: Path
+    key: str = field(repr=False)
+    _servers: dict[str, _Server] = field(default_factory=dict)
+
+    def begin(self, label: str, folder: Path) -> None:
+        """Start a server; it is ready when it lists the version."""
+        port = _free_port()
+        program = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(folder))
+        place = ("--host", "127.0.0.1", "--port", str(port), "--served-model-name", label)
+        with self._log(label) as log:
+            process = subprocess.Popen(
+                [*program, *place, *self.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **_VLLM, "VLLM_API_KEY": self.key},
+            )
+        self._servers[label] = _Server(process, f"http://127.0.0.1:{port}")
+
+    def _log(self, label: str) -> IO[bytes]:
+        self.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.logs / f"vllm-{label.replace('@', '-')}.log"
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+
+    def ready(self, label: str) -> str | None:
+        """Return the server's address once it lists the version; None again when it has ended."""
+        server = self._servers.get(label)
+        if server is None or server.process.poll() is not None:
+            return None
+        server.ready = server.ready or label in listed(server.url, self.key)
+        return server.url if server.ready else None
+
+    def problem(self, label: str) -> str | None:
+        """Tell when its server has ended."""
+        server = self._servers.get(label)
+        if server is None or (code := server.process.poll()) is None:
+            return None
+        return f"vLLM ended with {code}; see {self.logs}"
+
+    def end(self, label: str) -> None:
+        """Stop its server, which lets requests under way finish."""
+        server = self._servers.pop(label, None)
+        if server is None:
+            return
+        server.process.terminate()
+        try:
+            server.process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            server.process.kill()
+            server.process.wait()
+
+    def close(self) -> None:
+        """Stop all servers."""
+        for label in list(self._servers):
+            self.end(label)
+
+
+@dataclass(slots=True)
+class OwnServers:
+    """Versions on servers that somebody else runs: asked whether they list a version."""
+
+    url: str
+    key: str = field(repr=False)
+    _seen: dict[str, float] = field(default_factory=dict)
+    """When each version was last listed."""
+
+    def begin(self, label: str, folder: Path) -> None:
+        """Wait for it."""
+
+    def ready(self, label: str) -> str | None:
+        """Return the address while the version is listed there; a short silence changes nothing."""
+        if label in listed(self.url, self.key):
+            self._seen[label] = time.monotonic()
+        last = self._seen.get(label)
+        return self.url if last is not None and time.monotonic() - last < 60 else None
+
+    def problem(self, label: str) -> str | None:
+        """Tell that it is not there yet."""
+        return None if label in self._seen else f"{self.url}/v1/models does not list it"
+
+    def end(self, label: str) -> None:
+        """Forget it."""
+        self._seen.pop(label, None)
+
+
+def listed(url: str, key: str) -> set[str]:
+    """Return the models that a server lists; none when it does not answer."""
+    try:
+        answer = httpx.get(
+            f"{url.rstrip('/')}/v1/models",
+            headers={"authorization": f"Bearer {key}"},
+            timeout=_ASK_SECONDS,
+            trust_env=False,
+        )
+        return {str(model["id"]) for model in answer.json()["data"]}
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def has_vllm() -> bool:
+    """Tell whether vLLM is installed."""
+    return importlib.util.find_spec("vllm") is not None
+
+
+def reachable(host: str) -> str:
+    """Return the host as clients on this machine reach it."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    return f"[{host}]" if ":" in host else host
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,145 @@
+"""The keeper: what the registry's pointers name is brought up, and published once it is ready.
+
+A version takes over only when it answers; until then, and when it cannot be loaded, the one that
+served before goes on. What nobody is sent to any more is put away a while later.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.serving.hosts import Host
+from train.pointer import TRIALS, read_pointer
+from trajectory.canonical import canonical_json
+from trajectory.files import replace_file
+
+_log = logging.getLogger(__name__)
+_AGAIN_SECONDS = 30.0
+
+type Places = dict[str, str]
+"""Version label by place: live, canary, shadow."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A version that was begun."""
+
+    folder: Path
+    asked_at: float
+    idle_since: float | None = None
+    """Since when nobody is sent to it."""
+    told: str = ""
+
+
+@dataclass(slots=True)
+class Keeper:
+    """Keeps what is published true to the registry; :meth:`look` is called again and again."""
+
+    models: Path
+    """The registry's folder."""
+    names: Sequence[str]
+    """Which models to serve; none: all that have a version that serves."""
+    host: Host
+    publication: Path
+    drain_seconds: float = 30.0
+    clock: Callable[[], float] = time.monotonic
+    _held: dict[str, _Held] = field(default_factory=dict)
+    _published: dict[str, Places] = field(default_factory=dict)
+    _urls: dict[str, str] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Publish that nothing serves yet: what an earlier process published is gone with it."""
+        self._publish({}, {})
+
+    def look(self) -> None:
+        """Compare the pointers with what is up, begin and end versions, publish what changed."""
+        wanted = {name: self._wanted(name) for name in self._served_names()}
+        for name, places in wanted.items():
+            for label in places.values():
+                self._begin(name, label)
+        urls = {label: url for label in self._held if (url := self.host.ready(label)) is not None}
+        self._tell(urls)
+        self._publish({name: self._places(name, wanted[name], urls) for name in wanted}, urls)
+        self._put_away(wanted)
+
+    def close(self) -> None:
+        """Publish that nothing serves any more, and put everything away."""
+        self._publish({}, {})
+        for label in list(self._held):
+            self.host.end(label)
+        self._held.clear()
+
+    def _served_names(self) -> list[str]:
+        if self.names:
+            return list(self.names)
+        return sorted(path.parent.name for path in self.models.glob("*/live.json"))
+
+    def _wanted(self, name: str) -> Places:
+        pointer = read_pointer(self.models / name)
+        if pointer is None:
+            return {}
+        versions = {"live": pointer.version, **pointer.trials}
+        return {
+            place: f"{name}@{versions[place]}" for place in ("live", *TRIALS) if place in versions
+        }
+
+    def _begin(self, name: str, label: str) -> None:
+        held, now = self._held.get(label), self.clock()
+        if held is not None:
+            again = self.host.problem(label) is not None and now - held.asked_at > _AGAIN_SECONDS
+            if not again:
+                return
+            self.host.end(label)
+        folder = self.models / name / label.rpartition("@")[2]
+        self._held[label] = _Held(folder, now)
+        self.host.begin(label, folder)
+        _log.info("%s is being loaded", label)
+
+    def _tell(self, urls: dict[str, str]) -> None:
+        for label, held in self._held.items():
+            problem = None if label in urls else self.host.problem(label)
+            if problem is not None and problem != held.told:
+                _log.error("%s cannot be loaded: %s; what served before goes on", label, problem)
+                held.told = problem
+
+    def _places(self, name: str, wanted: Places, urls: dict[str, str]) -> Places:
+        """Return what can be published: of what is wanted, and for ``live`` what served before."""
+        places = {place: label for place, label in wanted.items() if label in urls}
+        before = self._published.get(name, {}).get("live")
+        if "live" not in places and before in urls and "live" in wanted:
+            places["live"] = before
+        return places
+
+    def _publish(self, models: dict[str, Places], urls: dict[str, str]) -> None:
+        used = {label: urls[label] for places in models.values() for label in places.values()}
+        if self._published == models and self._urls == used and self.publication.exists():
+            return
+        value = {
+            "models": {
+                name: {
+                    place: {"label": label, "url": used[label]} for place, label in places.items()
+                }
+                for name, places in models.items()
+            }
+        }
+        replace_file(self.publication, canonical_json(value))
+        self._published, self._urls = models, used
+        for name, places in models.items():
+            _log.info("%s: %s", name, json.dumps(places, sort_keys=True))
+
+    def _put_away(self, wanted: dict[str, Places]) -> None:
+        needed = {label for places in wanted.values() for label in places.values()}
+        needed |= {label for places in self._published.values() for label in places.values()}
+        now = self.clock()
+        for label, held in list(self._held.items()):
+            if label in needed:
+                held.idle_since = None
+            elif held.idle_since is None:
+                held.idle_since = now
+            elif now - held.idle_since >= self.drain_seconds:
+                self.host.end(label)
+                del self._held[label]
+                _log.info("%s was put away", label)

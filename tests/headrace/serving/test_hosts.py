@@ -1,0 +1,113 @@
+"""Versions come up, say where they are, and go, whoever runs them."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import openai
+import pytest
+
+from headrace.serving.hosts import Host, OwnProcess, OwnServers, VllmServers
+from tests.proxy.upstream import Reply, Seen, Upstream, as_json
+from trajectory.errors import ConfigurationError
+
+_VLLM = '''
+"""Stands for vLLM's command line: serves what it is told, and says what it was told."""
+import json, os, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+def main():
+    command, folder, *given = sys.argv[1:]
+    options = dict(zip(given[::2], given[1::2]))
+    assert command == "serve" and os.path.isdir(folder), sys.argv
+    if options.get("--max-model-len") == "0":
+        sys.exit(3)
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            allowed = self.headers["authorization"] == "Bearer " + os.environ["VLLM_API_KEY"]
+            data = [{"id": options["--served-model-name"]}] if allowed else []
+            body = json.dumps({"data": data}).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        def log_message(self, *args):
+            pass
+    HTTPServer((options["--host"], int(options["--port"])), Handler).serve_forever()
+if __name__ == "__main__":
+    main()
+'''
+
+
+def until[T](found: Callable[[], T | None], seconds: float = 60.0) -> T:
+    """Ask until there is an answer."""
+    end = time.monotonic() + seconds
+    while (value := found()) is None:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return value
+
+
+def test_this_process_loads_versions_beside_each_other(model: Path, tmp_path: Path) -> None:
+    with OwnProcess.open("127.0.0.1", 0, "sk-gate") as host:
+        one: Host = host
+        for label in ("shop@0001", "shop@0002"):
+            one.begin(label, model)
+        url = until(lambda: one.ready("shop@0001"))
+        assert until(lambda: one.ready("shop@0002")) == url
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="sk-gate")
+        answer = client.chat.completions.create(
+            model="shop@0002", messages=[{"role": "user", "content": "hi"}], max_tokens=4
+        )
+        assert answer.model == "shop@0002"
+        one.begin("shop@0003", tmp_path)
+        assert "no tokenizer" in until(lambda: one.problem("shop@0003"))
+        assert one.ready("shop@0003") is None
+        one.end("shop@0001")
+        assert one.ready("shop@0001") is None
+        assert [found.id for found in client.models.list()] == ["shop@0002"]
+        port = int(url.rpartition(":")[2])
+        with (
+            pytest.raises(ConfigurationError, match=r"choose another serve\.port"),
+            OwnProcess.open("127.0.0.1", port, "k"),
+        ):
+            pass
+
+
+def test_vllm_gets_a_server_for_each_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "vllm" / "entrypoints" / "cli"
+    package.mkdir(parents=True)
+    (package / "main.py").write_text(_VLLM)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    host = VllmServers(("--max-model-len", "64"), tmp_path / "logs", "sk-gate")
+    try:
+        host.begin("shop@0001", tmp_path)
+        assert until(lambda: host.ready("shop@0001")).startswith("http://127.0.0.1:")
+        assert host.problem("shop@0001") is None
+        host.end("shop@0001")
+        assert host.ready("shop@0001") is None
+        host.arguments = ("--max-model-len", "0")
+        host.begin("shop@0002", tmp_path)
+        assert "vLLM ended with 3" in until(lambda: host.problem("shop@0002"))
+        assert (tmp_path / "logs" / "vllm-shop-0002.log").stat().st_mode & 0o077 == 0
+    finally:
+        host.close()
+
+
+def test_servers_of_ones_own_are_asked_what_they_have(tmp_path: Path) -> None:
+    listed = ["shop@0001"]
+
+    def server(request: Seen) -> Reply:
+        allowed = request.header("authorization") == "Bearer sk-gate"
+        return as_json({"data": [{"id": name} for name in listed if allowed]})
+
+    with Upstream(server) as upstream:
+        host = OwnServers(upstream.url, "sk-gate")
+        assert host.ready("shop@0001") == upstream.url
+        assert host.ready("shop@0002") is None
+        assert "does not list it" in (host.problem("shop@0002") or "")
+        listed.append("shop@0002")
+        assert host.ready("shop@0002") == upstream.url
+        assert host.problem("shop@0002") is None
+    assert host.ready("shop@0002") == upstream.url, "a short silence changes nothing"

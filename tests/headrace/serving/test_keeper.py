@@ -1,0 +1,144 @@
+"""What serves follows the registry, and only once it is ready."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from headrace.serving.keeper import Keeper
+from train.registry import ModelRegistry
+
+
+@dataclass
+class Slow:
+    """A host whose versions are ready when a test says so."""
+
+    up: set[str] = field(default_factory=set)
+    broken: set[str] = field(default_factory=set)
+    begun: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+
+    def begin(self, label: str, folder: Path) -> None:
+        assert (folder / "manifest.json").is_file()
+        self.begun.append(label)
+
+    def ready(self, label: str) -> str | None:
+        return "http://here:1" if label in self.up else None
+
+    def problem(self, label: str) -> str | None:
+        return "no memory" if label in self.broken else None
+
+    def end(self, label: str) -> None:
+        self.up.discard(label)
+        self.ended.append(label)
+
+
+@dataclass
+class Place:
+    registry: ModelRegistry
+    host: Slow
+    keeper: Keeper
+    now: list[float]
+
+    def published(self) -> dict[str, str]:
+        self.keeper.look()
+        models = json.loads(self.keeper.publication.read_text())["models"]
+        return {place: found["label"] for place, found in models.get("shop", {}).items()}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    registry, host, now = ModelRegistry(tmp_path / "models"), Slow(), [0.0]
+    for name in ("one", "two", "three"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(name.encode())
+        registry.register("shop", folder, {"origin": "adopted"}, passed=True)
+    registry.promote("shop", "0001", actor="ann")
+    keeper = Keeper(
+        tmp_path / "models",
+        (),
+        host,
+        tmp_path / "serving.json",
+        drain_seconds=30,
+        clock=lambda: now[0],
+    )
+    keeper.start()
+    return Place(registry, host, keeper, now)
+
+
+def test_a_promoted_version_takes_over_when_it_is_ready_and_not_before(place: Place) -> None:
+    assert place.published() == {}
+    place.host.up.add("shop@0001")
+    assert place.published() == {"live": "shop@0001"}
+    place.registry.promote("shop", "0002", actor="ann")
+    assert place.published() == {"live": "shop@0001"}
+    assert place.host.begun == ["shop@0001", "shop@0002"]
+    place.host.up.add("shop@0002")
+    assert place.published() == {"live": "shop@0002"}
+
+
+def test_what_was_replaced_is_put_away_after_a_while_and_comes_back_with_a_rollback(
+    place: Place,
+) -> None:
+    place.host.up |= {"shop@0001", "shop@0002"}
+    place.published()
+    place.registry.promote("shop", "0002", actor="ann")
+    assert place.published() == {"live": "shop@0002"}
+    place.now[0] = 29
+    place.published()
+    assert place.host.ended == []
+    place.now[0] = 31
+    place.published()
+    assert place.host.ended == ["shop@0001"]
+    place.registry.rollback("shop", actor="ann", reason="worse")
+    assert place.published() == {"live": "shop@0002"}
+    place.host.up.add("shop@0001")
+    assert place.published() == {"live": "shop@0001"}
+
+
+def test_a_version_that_cannot_be_loaded_changes_nothing_and_is_told_once(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.host.up.add("shop@0001")
+    place.published()
+    place.host.broken.add("shop@0002")
+    place.registry.promote("shop", "0002", actor="ann")
+    for _ in range(3):
+        assert place.published() == {"live": "shop@0001"}
+    assert caplog.text.count("shop@0002 cannot be loaded: no memory") == 1
+    assert place.host.begun.count("shop@0002") == 1
+    place.now[0] = 31
+    place.published()
+    assert place.host.begun.count("shop@0002") == 2
+
+
+def test_trials_are_published_when_ready_and_go_when_they_end(place: Place) -> None:
+    place.host.up |= {"shop@0001", "shop@0003"}
+    place.registry.try_out("shop", "0002", "canary", actor="ann")
+    place.registry.try_out("shop", "0003", "shadow", actor="ann")
+    assert place.published() == {"live": "shop@0001", "shadow": "shop@0003"}
+    place.host.up.add("shop@0002")
+    assert place.published() == {
+        "live": "shop@0001",
+        "canary": "shop@0002",
+        "shadow": "shop@0003",
+    }
+    place.registry.end_trial("shop", "canary", actor="ann", reason="done")
+    assert place.published() == {"live": "shop@0001", "shadow": "shop@0003"}
+
+
+def test_a_server_that_goes_away_is_no_longer_published(place: Place) -> None:
+    place.host.up.add("shop@0001")
+    assert place.published() == {"live": "shop@0001"}
+    place.host.up.clear()
+    assert place.published() == {}
+
+
+def test_at_the_end_nothing_is_published_and_nothing_is_left_up(place: Place) -> None:
+    place.host.up.add("shop@0001")
+    place.published()
+    place.keeper.close()
+    assert json.loads(place.keeper.publication.read_text()) == {"models": {}}
+    assert place.host.ended == ["shop@0001"]

@@ -1,0 +1,124 @@
+"""The models' server in OpenAI's wire format, spoken to with OpenAI's own client."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from headrace.serving.engine import Engine
+from headrace.serving.server import Door, opened
+from trajectory.dialects.openai_chat import read_tokens
+
+LABEL = "shop@0001"
+
+
+@pytest.fixture(scope="module")
+def url(engine: Engine) -> Iterator[str]:
+    with opened(Door({LABEL: engine}, key="sk-gate"), "127.0.0.1", 0) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="sk-gate", max_retries=0)
+
+
+def ask(client: openai.OpenAI, **settings: Any) -> Any:
+    given = {"temperature": 0, "max_tokens": 16, **settings}
+    messages = given.pop("messages", [{"role": "user", "content": "What is the price?"}])
+    return client.chat.completions.create(model=LABEL, messages=messages, **given)
+
+
+def test_streamed_and_whole_answers_are_the_same(client: openai.OpenAI) -> None:
+    whole = ask(client)
+    chunks = list(ask(client, stream=True, stream_options={"include_usage": True}))
+    said = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert said == whole.choices[0].message.content
+    assert said
+    ends = [c.choices[0].finish_reason for c in chunks if c.choices]
+    assert ends[-1] == whole.choices[0].finish_reason
+    assert chunks[-1].usage == whole.usage
+    assert {chunk.model for chunk in chunks} == {whole.model} == {LABEL}
+
+
+def test_exact_tokens_come_as_vllm_gives_them(client: openai.OpenAI) -> None:
+    extra = {"return_token_ids": True}
+    whole = ask(client, logprobs=True, top_logprobs=2, extra_body=extra).model_dump()
+    tokens = read_tokens(whole, whole["choices"][0])
+    assert tokens is not None
+    assert tokens.logprobs is not None
+    assert len(tokens.completion_token_ids) == whole["usage"]["completion_tokens"]
+    assert len(tokens.logprobs) == len(tokens.completion_token_ids)
+    assert len(tokens.prompt_token_ids or ()) == whole["usage"]["prompt_tokens"]
+    chunks = [c.model_dump() for c in ask(client, stream=True, logprobs=True, extra_body=extra)]
+    streamed = [i for c in chunks for i in c["choices"][0].get("token_ids") or []]
+    assert tuple(streamed) == tokens.completion_token_ids
+    assert [c["prompt_token_ids"] for c in chunks if c.get("prompt_token_ids")] == [
+        list(tokens.prompt_token_ids or ())
+    ]
+
+
+def test_a_stop_text_ends_the_answer_before_it(client: openai.OpenAI) -> None:
+    text = ask(client).choices[0].message.content
+    stop = text[2:4]
+    cut = ask(client, stop=[stop]).choices[0]
+    assert (cut.message.content, cut.finish_reason) == (text[: text.index(stop)], "stop")
+    chunks = ask(client, stop=stop, stream=True)
+    said = "".join(c.choices[0].delta.content or "" for c in chunks)
+    assert said == cut.message.content
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"n": 2}, "n: this server"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"temperature": 3}, "temperature lies"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 1000}, "exceed the context"),
+        ({"messages": []}, "messages"),
+        (
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "image_url", "image_url": {"url": "http://x/y.png"}}],
+                    }
+                ]
+            },
+            "cannot be shown",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_its_field(
+    client: openai.OpenAI, settings: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(openai.BadRequestError, match=text):
+        ask(client, **settings)
+
+
+def test_versions_are_listed_and_others_are_not_there(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == [LABEL]
+    with pytest.raises(openai.NotFoundError):
+        client.chat.completions.create(model="shop", messages=[{"role": "user", "content": "hi"}])
+
+
+def test_without_the_key_nothing_is_said(url: str) -> None:
+    for key in ("x", "sk-gat", "sk-gate\xe9"):
+        headers = {"authorization": f"Bearer {key}".encode("latin-1")}
+        answer = httpx.get(f"{url}/v1/models", headers=headers, trust_env=False)
+        assert answer.status_code == 401
+    assert httpx.get(f"{url}/health", trust_env=False).json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"\xff", b'{"messages": "x"}', b"[" * 100_000])
+def test_bodies_that_make_no_sense_are_refused(url: str, body: bytes) -> None:
+    headers = {"authorization": "Bearer sk-gate"}
+    answer = httpx.post(
+        f"{url}/v1/chat/completions", content=body, headers=headers, trust_env=False
+    )
+    assert answer.status_code == 400
+    assert json.loads(answer.content)["error"]["type"] == "invalid_request_error"

@@ -1,0 +1,88 @@
+"""The pointer of a model: which version serves, which are on trial beside it, and what changed when.
+
+``models/<name>/live.json`` is replaced as a whole, so whoever reads it sees one state;
+``models/<name>/history.jsonl`` tells who changed it, when and why.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from trajectory.canonical import canonical_json
+from trajectory.files import READABLE, replace_file
+
+type Trial = Literal["canary", "shadow"]
+"""Beside what serves: a canary answers a share of the sessions, a shadow gets copies of calls."""
+
+TRIALS: tuple[Trial, ...] = ("canary", "shadow")
+_SERVING = ("adopt", "promote", "rollback")
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """What serves of one model."""
+
+    version: str
+    since: str
+    previous: str | None
+    """What a rollback lets serve."""
+    trials: Mapping[str, str] = field(default_factory=dict)
+    """Version by trial."""
+
+    def status_of(self, version: str) -> str | None:
+        """Return what a version does: live, canary or shadow; None when it does nothing."""
+        if version == self.version:
+            return "live"
+        return next((trial for trial in TRIALS if self.trials.get(trial) == version), None)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One change of what serves or is on trial."""
+
+    at: str
+    action: str
+    """adopt | promote | rollback | try_canary | try_shadow | end_canary | end_shadow"""
+    version: str
+    previous: str | None
+    """What served before, or was on the same trial."""
+    actor: str
+    reason: str | None
+
+    @property
+    def served(self) -> bool:
+        """Whether the version serves everybody since then."""
+        return self.action in _SERVING
+
+
+def read_pointer(home: Path) -> Pointer | None:
+    """Return the pointer of a model's folder; None when nothing serves."""
+    try:
+        value = json.loads((home / "live.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    return Pointer(
+        str(value["version"]),
+        str(value.get("since", "")),
+        value.get("previous"),
+        dict(value.get("trials") or {}),
+    )
+
+
+def write_pointer(home: Path, pointer: Pointer, entry: HistoryEntry) -> None:
+    """Move the pointer, then write down who did."""
+    value = {**asdict(pointer), "name": home.name}
+    replace_file(home / "live.json", canonical_json(value), READABLE)
+    with (home / "history.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(entry), sort_keys=True) + "\n")
+
+
+def read_history(home: Path) -> list[HistoryEntry]:
+    """Return every change, oldest first."""
+    path = home / "history.jsonl"
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [HistoryEntry(**json.loads(line)) for line in lines]

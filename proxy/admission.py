@@ -13,6 +13,7 @@ from proxy.credentials import Fingerprints, RawFields, presented_key
 from proxy.heads import capture_wish, host_of, names, proxy_key
 from proxy.identity import KeyRegistry, Limits
 from proxy.limits import Budgets, session_of
+from proxy.pointing import Pointing
 from proxy.routing import Plan, Rewritten, Router, rewrite_headers, take_session
 from proxy.serving import Version, can_name
 from proxy.spool.writer import SpoolState, SpoolWriter
@@ -52,6 +53,8 @@ class Admitted(NamedTuple):
     """As the URL names it."""
     served: Version | None = None
     """The registered version that is named in the request's body."""
+    pointing: Pointing | None = None
+    """How it is pointed at one of several upstreams."""
 
 
 def mode_of(client: connection.Client) -> Mode:
@@ -165,6 +168,7 @@ class Admission:
             rest, session = take_session(rest)
         if not rest.startswith(b"/"):
             rest = b"/" + rest
+        pointing = Pointing(fields, header, rest, session)
         stick = b""
         if len(plan.targets) != 1:
             stick = session_of(fields, session) or flow.client_conn.id.encode()
@@ -177,19 +181,24 @@ class Admission:
             if version is None:
                 raise Refused(Reason.NO_MODEL, client=client, plan=plan)
             target, served = version.target, version if named else None
-        added = ((b"x-headrace-url-session", session),) if session is not None else ()
-        rewritten = rewrite_headers(
-            fields,
-            host=target.authority,
-            key_header=header,
-            credential=target.credential,
-            added=added,
-        )
-        upstream = target.upstream
-        request.data.host, request.data.port = upstream.host, upstream.port
-        request.data.scheme = upstream.scheme.encode()
-        path = upstream.path.encode() + rest
-        return Admitted(client, plan, "base_url", rewritten, path, session, served)
+        rewritten, path = pointing.at(target, request)
+        several = pointing if len(plan.targets) > 1 else None
+        return Admitted(client, plan, "base_url", rewritten, path, session, served, several)
+
+    @staticmethod
+    def elsewhere(request: http.Request, admitted: Admitted) -> Admitted | None:
+        """Point a request whose upstream could not be reached at another; None: there is none.
+
+        Only upstreams that were reached when last tried are asked; each once.
+        """
+        pointing = admitted.pointing
+        if pointing is None:
+            return None
+        target = admitted.plan.other(pointing.tried)
+        if target is None:
+            return None
+        rewritten, path = pointing.at(target, request)
+        return admitted._replace(rewritten=rewritten, path=path)
 
     def _forward(self, flow: http.HTTPFlow, fields: RawFields) -> Admitted:
         request = flow.request

@@ -28,6 +28,8 @@ class Counters:
     shadows: Counter[str] = field(default_factory=Counter)
     """Copies of calls for another version, by what came of them."""
     feedback: int = 0
+    elsewhere: int = 0
+    """Calls that went to another upstream of their route, because theirs could not be reached."""
     tunnels: int = 0
     """Connections passed on undecrypted."""
     inventory: Inventory = field(default_factory=Inventory)
@@ -119,6 +121,7 @@ def prometheus(
         lines.append(_line("tls_failures_total", {"sni": sni}, count))
     for name in (
         "feedback",
+        "elsewhere",
         "tunnels",
         "faults",
         "noise",

@@ -250,7 +250,7 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
         for transport in self.transports.values():
             writer = transport.writer
             if isinstance(writer, asyncio.StreamWriter):
-                if not writer.transport.get_write_buffer_size():
+                if not (writer.is_closing() or writer.transport.get_write_buffer_size()):
                     continue
             elif writer is None:
                 continue
@@ -337,10 +337,14 @@ def _checked_functions() -> Iterator[tuple[type, str, object]]:
     """Yield the functions that only check an event's type before they call the real one."""
     for module in (layers.http, _http1, modes, tcp, tls, websocket):
         for owner in vars(module).values():
-            if not isinstance(owner, type):
-                continue
-            for name, function in list(vars(owner).items()):
-                code = getattr(function, "__code__", None)
-                real = getattr(function, "__wrapped__", None)
-                if code is not None and code.co_name == "_check_event_type" and real is not None:
-                    yield owner, name, real
+            if isinstance(owner, type):
+                for ancestor in owner.__mro__:
+                    yield from _checked_methods(ancestor)
+
+
+def _checked_methods(owner: type) -> Iterator[tuple[type, str, object]]:
+    for name, function in list(vars(owner).items()):
+        code = getattr(function, "__code__", None)
+        real = getattr(function, "__wrapped__", None)
+        if code is not None and code.co_name == "_check_event_type" and real is not None:
+            yield owner, name, real

@@ -30,6 +30,7 @@ from proxy.gate import Gate
 from proxy.identity import KeyRegistry
 from proxy.interception import Interception, Tunnels
 from proxy.limits import Budgets, Ledger
+from proxy.recording import Recording
 from proxy.routing import Router
 from proxy.shadowing import Shadows
 from proxy.spool import SpoolWriter, layout
@@ -209,9 +210,8 @@ class Gateway:
             endpoints=Endpoints(registry, self._recorder, self.counters, self._fingerprints),
             registry=registry,
             budgets=self._budgets,
-            recorder=self._recorder,
+            recording=Recording(self._recorder, self._fingerprints) if self._recorder else None,
             counters=self.counters,
-            fingerprints=self._fingerprints,
             tracing=self._tracing,
             shadows=self._shadows,
         )
@@ -229,6 +229,7 @@ class Gateway:
             NextLayer(),
             interception,
             ConnectTimes(self._router, lambda: servers.connections),
+            wire.Hearing(lambda: servers.connections),
             self._gate,
         )
         modes = []

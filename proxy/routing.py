@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import log
@@ -107,6 +107,18 @@ class Plan:
         able = [target for target in self.targets if target.weight and target.shunned_until <= now]
         return max(able or self.targets, key=lambda target: _draw(target, stick))
 
+    def other(self, tried: Sequence[Target]) -> Target | None:
+        """Return an upstream that was not tried and could be reached when last tried."""
+        now = time.monotonic()
+        able = [
+            target
+            for target in self.targets
+            if target.weight
+            and target.shunned_until <= now
+            and not any(target is each for each in tried)
+        ]
+        return max(able, key=lambda target: target.weight, default=None)
+
     def origin(self, client: ClientIdentity, mode: str, upstream: str, served: str = "") -> bytes:
         """Return the packed origin of an exchange, made once for each client, mode and version."""
         key = (client, mode, upstream, served)
@@ -133,10 +145,11 @@ class Router:
     def __init__(self, config: GatewayConfig) -> None:
         plans = [Plan.of(route) for route in config.routes]
         self.plans = sorted(plans, key=lambda plan: -len(plan.prefix))
-        self._hosts: dict[Address, tuple[Plan, Target]] = {}
+        self._hosts: dict[Address, list[tuple[Plan, Target]]] = {}
         for plan in plans:
             for target in plan.targets:
-                self._hosts.setdefault((target.upstream.host, target.upstream.port), (plan, target))
+                address = target.upstream.host, target.upstream.port
+                self._hosts.setdefault(address, []).append((plan, target))
         self.other = Plan(NO_ROUTE, b"", ())
         self.publication = Publication(
             config.serving, [plan.serving for plan in plans if plan.serving is not None]
@@ -163,16 +176,18 @@ class Router:
 
     def connect_seconds(self, address: Address) -> float:
         """Return how long a connection to this address may take."""
-        found = self._hosts.get(address)
-        seconds = found[1].connect_seconds if found else None
-        return seconds if seconds is not None else self._connect_seconds
+        limits = [
+            target.connect_seconds
+            for _, target in self._hosts.get(address, ())
+            if target.connect_seconds is not None
+        ]
+        return max(limits, default=self._connect_seconds)
 
     def reached(self, address: Address, *, well: bool) -> None:
         """Note whether an upstream could be reached; one that could not is passed over a while."""
         until = 0.0 if well else time.monotonic() + _SHUN_SECONDS
-        found = self._hosts.get(address)
-        if found is not None:
-            found[1].shunned_until = until
+        for _, target in self._hosts.get(address, ()):
+            target.shunned_until = until
         for plan in self.plans:
             for target in plan.serving.targets() if plan.serving is not None else ():
                 if address == (target.upstream.host, target.upstream.port):
@@ -197,7 +212,8 @@ class Router:
 
     def by_host(self, host: str, port: int) -> tuple[Plan, Target | None]:
         """Return the route that leads to this host, else the plan for hosts without one."""
-        return self._hosts.get((host.lower(), port)) or (self.other, None)
+        found = self._hosts.get((host.lower(), port))
+        return found[0] if found else (self.other, None)
 
     def intercepts(self, host: str, port: int) -> bool:
         """Tell whether the forward proxy opens connections to this host."""

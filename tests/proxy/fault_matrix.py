@@ -59,7 +59,7 @@ MATRIX = (
     Fault("pause", "it pauses within the body", "the same", "complete"),
     Fault("early-hints", "103 comes before the answer; it is passed on", "the same", "complete"),
     Fault("continue", "100 comes unasked before the answer", "the same", "complete"),
-    Fault("trailers", "trailers follow the body; they are left out", "the same", "complete"),
+    Fault("trailers", "trailers follow the body; they are passed on", "the same", "complete"),
     Fault("no-content", "204 without a body", "the same", "complete", both=False),
     Fault("not-modified", "304 without a body", "the same", "complete", both=False),
     Fault("head", "HEAD is answered with a length and no body", "the same", "complete", both=False),
@@ -98,17 +98,53 @@ MATRIX = (
     ),
     Fault(
         "half-closed",
-        "the client closes its sending side: it counts as gone, as most servers see it",
+        "the client closes its sending side and reads on",
+        "the same",
+        "complete",
+        by_client=True,
+    ),
+    Fault(
+        "half-closed-cut",
+        "it does, and the upstream breaks the answer off",
+        "cut",
+        "client_abort",
+        by_client=True,
+    ),
+    Fault(
+        "hang-up-unnoticed",
+        "the client closes within the answer, the upstream takes no notice",
         "nothing",
         "client_abort",
         by_client=True,
     ),
     Fault(
         "expect",
-        "the client waits for 100 before it sends the body",
+        "the client waits for the upstream's 100 before it sends the body",
         "the same",
         "complete",
         by_client=True,
+    ),
+    Fault(
+        "expect-refused",
+        "the upstream answers 417 instead of 100, the body is never sent",
+        "the same",
+        "complete",
+        by_client=True,
+    ),
+    Fault(
+        "expect-unheard",
+        "the upstream knows no 100, the client sends the body after a while",
+        "the same",
+        "complete",
+        by_client=True,
+    ),
+    Fault(
+        "head-endless",
+        "the client's head does not end (1 MiB)",
+        "431",
+        "-",
+        by_client=True,
+        both=False,
     ),
     Fault(
         "chunked-upload",
@@ -182,8 +218,14 @@ def script(request: Seen) -> Reply:
             rest = _body(streaming)
             tail = [*map(chunk, EVENTS[1:]), _LAST] if streaming else [WHOLE[10:]]
             return Reply([*cut, 0.3, *tail]) if rest else Reply([])
+        case "hang-up-unnoticed":
+            first, *_ = _cut(streaming)
+            parts = map(chunk, EVENTS[1:]) if streaming else (WHOLE[10:12], WHOLE[12:14])
+            return Reply([first, *[piece for part in parts for piece in (0.15, part)], 1.0])
+        case "half-closed-cut":
+            return Reply([*_cut(streaming), 0.05], close=True)
         case "hang-up-waiting":
-            return Reply([0.6, *whole])
+            return Reply([], listen=True)
         case "early-hints":
             return Reply([b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 0.02, *whole])
         case "continue":

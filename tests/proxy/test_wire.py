@@ -1,21 +1,25 @@
 """Corrections of mitmproxy's HTTP/1 layer, fed with events: no socket, any boundaries."""
 
+import logging
 import warnings
 
 import h11
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports
-    from mitmproxy import connection, options
+    from mitmproxy import connection, options, version
     from mitmproxy.http import Headers, Request
     from mitmproxy.proxy import commands, context, events
+    from mitmproxy.proxy.layers import http as http_layer
     from mitmproxy.proxy.layers.http._http1 import ReceiveHttp
     from mitmproxy.test import tflow
 
+    from proxy import wire
     from proxy.answers import Answer
-    from proxy.wire import PatientClient, QuietChunkedReader, raw_answer
+    from proxy.wire import PatientClient, TrailerReader, raw_answer
 
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -44,11 +48,11 @@ def answered(pieces: list[bytes], *, version: bytes = b"HTTP/1.1") -> tuple[byte
 
 
 @given(cuts=st.lists(st.integers(0, len(HINTS + CONTINUE + HINTS + FINAL)), max_size=6))
-def test_informational_answers_pass_but_100(cuts: list[int]) -> None:
+def test_informational_answers_pass(cuts: list[int]) -> None:
     whole = HINTS + CONTINUE + HINTS + FINAL
     at = sorted(cuts)
     pieces = [whole[a:b] for a, b in zip([0, *at], [*at, len(whole)], strict=True) if a != b]
-    assert answered(pieces) == (HINTS * 2, [200])
+    assert answered(pieces) == (HINTS + CONTINUE + HINTS, [200])
 
 
 def test_clients_of_http_1_0_get_only_the_final_one() -> None:
@@ -56,18 +60,30 @@ def test_clients_of_http_1_0_get_only_the_final_one() -> None:
 
 
 @given(cut=st.integers(0, 60))
-def test_trailers_are_left_out(cut: int) -> None:
-    data = b"3\r\nabc\r\n0\r\nX-Checksum: 1\r\nX-More: 2\r\n\r\n"
-    reader, buffer, body = QuietChunkedReader(), h11._receivebuffer.ReceiveBuffer(), b""
+def test_trailers_are_kept_aside(cut: int) -> None:
+    data = b"3\r\nabc\r\n0\r\nX-Checksum: 1\r\nx-more: 2\r\n\r\n"
+    reader, buffer, body = TrailerReader(), h11._receivebuffer.ReceiveBuffer(), b""
     for piece in (data[:cut], data[cut:]):
         buffer += piece
         while (event := reader(buffer)) is not None:
             if isinstance(event, h11.EndOfMessage):
                 assert not event.headers
                 assert body == b"abc"
+                assert bytes(reader.trailers or b"") == b"X-Checksum: 1\r\nx-more: 2\r\n"
                 return
             body += bytes(event.data)
     raise AssertionError("the end did not come")
+
+
+def test_another_version_runs_as_it_comes_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = http_layer.HttpStream
+    monkeypatch.setattr(version, "VERSION", "99.0")
+    with caplog.at_level(logging.WARNING, "proxy.wire"):
+        assert not wire.install()
+    assert "corrections off: made for mitmproxy" in caplog.text
+    assert http_layer.HttpStream is before
 
 
 def test_an_answer_as_bytes_ends_the_connection() -> None:

@@ -16,6 +16,7 @@ class Seen:
     target: str
     headers: list[tuple[str, str]]
     body: bytes
+    trailers: list[bytes] = field(default_factory=list)
 
     def header(self, name: str) -> str | None:
         return next((v for n, v in self.headers if n.lower() == name.lower()), None)
@@ -28,6 +29,8 @@ class Reply:
     pieces: list[bytes | float]
     close: bool = False
     abort: bool = False
+    listen: bool = False
+    """Close without an answer as soon as the client closes its side, as most servers do."""
 
 
 def plain(status: int, body: bytes, *headers: tuple[str, str]) -> Reply:
@@ -128,17 +131,27 @@ class Upstream:
         method, target, _ = first.split(" ", 2)
         headers = [(n, v.strip()) for n, _, v in (line.partition(":") for line in lines)]
         request = Seen(method, target, headers, b"")
+        if request.header("expect"):
+            if "refused" in target:
+                self.seen.append(request)
+                writer.write(b"HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n")
+                return False
+            if "unheard" not in target:
+                writer.write(b"HTTP/1.1 100 Continue\r\nX-Waited: yes\r\n\r\n")
         if (request.header("transfer-encoding") or "").lower() == "chunked":
             parts = []
             while size := int(await reader.readline(), 16):
                 parts.append(await reader.readexactly(size))
                 await reader.readexactly(2)
-            await reader.readline()
+            while line := (await reader.readline()).rstrip(b"\r\n"):
+                request.trailers.append(line)
             request.body = b"".join(parts)
         else:
             request.body = await reader.readexactly(int(request.header("content-length") or 0))
         self.seen.append(request)
         reply = self.script(request)
+        if reply.listen:
+            return not await asyncio.wait_for(reader.read(), 3) and False
         for piece in reply.pieces:
             if isinstance(piece, bytes):
                 writer.write(piece)

@@ -1,0 +1,45 @@
+"""How the record of a call begins: with the request's head, credentials replaced."""
+
+import time
+
+from mitmproxy import http
+
+from proxy.admission import Admitted, named_host
+from proxy.capture import Capture, Level, Recorder, new_exchange_id
+from proxy.credentials import Fingerprints
+from proxy.spool import records
+
+
+class Recording:
+    """Begins captures; there is one where the gateway captures at all."""
+
+    def __init__(self, recorder: Recorder, fingerprints: Fingerprints) -> None:
+        self.recorder = recorder
+        self.fingerprints = fingerprints
+
+    def begin(self, flow: http.HTTPFlow, admitted: Admitted, level: Level, note: str) -> Capture:
+        """Return what records this call; nothing is written yet."""
+        request, plan = flow.request, admitted.plan
+        path, _, query = admitted.path.partition(b"?")
+        host = request.data.host if admitted.mode != "transparent" else named_host(flow)
+        upstream = f"{request.data.scheme.decode()}://{host}:{request.data.port}"
+        exchange = new_exchange_id()
+        served = "" if admitted.served is None else admitted.served.label
+        head = records.request_head(
+            exchange,
+            started_at=time.time(),
+            origin=plan.origin(admitted.client, admitted.mode, upstream, served),
+            method=request.data.method,
+            path=path,
+            query=self.fingerprints.query(query),
+            headers=self.fingerprints.headers(admitted.rewritten.kept),
+        )
+        return Capture(
+            self.recorder,
+            exchange,
+            head,
+            level,
+            note,
+            mandatory=plan.mandatory,
+            batch=plan.durability == "batch",
+        )

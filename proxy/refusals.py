@@ -1,0 +1,78 @@
+"""Requests that do not pass: answered in the provider's shape, some of them kept as refused."""
+
+import time
+
+from mitmproxy import http
+
+from proxy.admission import Admitted, Refused, mode_of
+from proxy.answers import Reason, answer
+from proxy.capture import Level
+from proxy.counters import Counters
+from proxy.heads import may_be_huge
+from proxy.identity import UNKNOWN_CLIENT
+from proxy.recording import Recording
+from proxy.replies import proxy_refusal, response_of
+from proxy.routing import Rewritten, Router, take_session
+from proxy.wire import shape_of_errors
+from trajectory.exchange import ExchangeOutcome
+
+_KEPT_PER_SECOND = 50
+_KEPT = frozenset(
+    {
+        Reason.NO_KEY,
+        Reason.NO_MODEL,
+        Reason.SPOOL_FULL,
+        Reason.RATE,
+        Reason.TOKENS,
+        Reason.SESSION_STEPS,
+    }
+)
+
+
+class Refusals:
+    """Answers refused requests."""
+
+    def __init__(self, router: Router, counters: Counters, recording: Recording | None) -> None:
+        self._router = router
+        self._counters = counters
+        self._recording = recording
+        self._kept = (0, 0)
+
+    def refuse(self, flow: http.HTTPFlow, refusal: Refused) -> None:
+        """Answer a request ourselves; one whose body cannot be read first is cut off."""
+        request, reason = flow.request, refusal.reason
+        self._counters.refusals[reason] += 1
+        request.stream = False
+        if may_be_huge(request.headers.fields):
+            flow.kill()  # type: ignore[no-untyped-call]
+            return
+        if reason is Reason.NO_KEY and mode_of(flow.client_conn) == "forward":
+            flow.response = proxy_refusal()
+        else:
+            shape = shape_of_errors(request)
+            flow.response = response_of(answer(reason, shape, retry_after=refusal.retry_after))
+        if reason in _KEPT and self._recording is not None:
+            self._keep(self._recording, flow, flow.response, refusal)
+
+    def _keep(
+        self, recording: Recording, flow: http.HTTPFlow, response: http.Response, refusal: Refused
+    ) -> None:
+        """Record that a request was refused, without its body; only so many each second."""
+        second, kept = self._kept
+        now = int(time.monotonic())
+        kept = kept + 1 if second == now else 1
+        self._kept = (now, kept)
+        if kept > _KEPT_PER_SECOND:
+            return
+        path = flow.request.data.path.partition(b"?")[0]
+        plan = refusal.plan or self._router.by_path(take_session(path)[0]) or self._router.other
+        admitted = Admitted(
+            refusal.client or UNKNOWN_CLIENT,
+            plan,
+            mode_of(flow.client_conn),
+            Rewritten((), flow.request.headers.fields),
+            path,
+        )
+        capture = recording.begin(flow, admitted, Level.METADATA, "refused")
+        capture.response_head(response.status_code, response.headers.fields, length=-1)
+        capture.end(ExchangeOutcome.REFUSED)

@@ -1,0 +1,68 @@
+"""Corrections to mitmproxy's HTTP/1 layer: what a client would notice that it is there.
+
+Stock 12.2 answers its own errors as HTML that may quote bytes of the upstream, takes an
+informational response for the final one, answers ``Expect`` itself, hangs on chunked trailers,
+counts half-closed clients as gone, and gives up when the one upstream that it was pointed at
+cannot be reached. All corrections are subclasses that :func:`install` puts in the place of the
+originals, once per process, for exactly the version that they were made for.
+"""
+
+import logging
+
+from mitmproxy.proxy.layers import http as http_layer
+from mitmproxy.proxy.layers import tls
+from mitmproxy.proxy.layers.http import _http1
+
+from proxy.fastpath import MITMPROXY_VERSION, fits
+from proxy.wire.bodies import TrailerReader
+from proxy.wire.client_side import ShapedServer, raw_answer
+from proxy.wire.half_close import Hearing, send_close
+from proxy.wire.marks import (
+    Way,
+    forget_expectation,
+    forget_way,
+    mark_shape,
+    mark_way,
+    shape_of_errors,
+)
+from proxy.wire.stream import RoutedStream
+from proxy.wire.upstream_side import PatientClient
+
+_log = logging.getLogger(__name__)
+
+
+def install() -> bool:
+    """Put the corrections in place; tell whether they are. Calling it again changes nothing."""
+    if not fits():
+        _log.warning(
+            "corrections off: made for mitmproxy %s; trailers, 1xx answers and half-closed "
+            "clients are treated as that version treats them",
+            MITMPROXY_VERSION,
+        )
+        return False
+    for owner, name, value in (
+        (http_layer, "HttpStream", RoutedStream),
+        (http_layer, "Http1Server", ShapedServer),
+        (http_layer, "Http1Client", PatientClient),
+        (_http1, "ChunkedReader", TrailerReader),
+        (tls.ServerTLSLayer, "send_close", send_close),
+    ):
+        setattr(owner, name, value)
+    return True
+
+
+__all__ = [
+    "Hearing",
+    "PatientClient",
+    "RoutedStream",
+    "ShapedServer",
+    "TrailerReader",
+    "Way",
+    "forget_expectation",
+    "forget_way",
+    "install",
+    "mark_shape",
+    "mark_way",
+    "raw_answer",
+    "shape_of_errors",
+]

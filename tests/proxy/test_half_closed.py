@@ -1,0 +1,121 @@
+"""Clients that close their sending side behind the intercepting proxy: TLS on both sides."""
+
+import socket
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from OpenSSL import SSL
+
+from tests.proxy.conftest import Tls
+from tests.proxy.running import Running
+
+REQUEST = b"POST /v1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
+ANSWER = (
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
+    b"5\r\nworld\r\n0\r\nX-Sum: 1\r\n\r\n"
+)
+
+
+class Listener(threading.Thread):
+    """An upstream that answers only once its client has closed its sending side."""
+
+    def __init__(self, pem: Path) -> None:
+        super().__init__(daemon=True)
+        context = SSL.Context(SSL.TLS_SERVER_METHOD)
+        context.use_certificate_file(str(pem))
+        context.use_privatekey_file(str(pem))
+        self._context = context
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._server.getsockname()[1])
+        self.told: list[str] = []
+
+    def run(self) -> None:
+        with suppress(OSError):
+            while True:
+                accepted, _ = self._server.accept()
+                with accepted:
+                    self._one(SSL.Connection(self._context, accepted))
+
+    def _one(self, connection: SSL.Connection) -> None:
+        connection.set_accept_state()
+        got = b""
+        try:
+            while True:
+                got += connection.recv(65536)
+        except SSL.ZeroReturnError:
+            self.told.append(got.rpartition(b"\r\n\r\n")[2].decode())
+            connection.sendall(ANSWER)
+        except SSL.Error as error:
+            self.told.append(repr(error))
+        connection.sock_shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+
+@pytest.fixture
+def listener(tls: Tls) -> Iterator[Listener]:
+    upstream = Listener(tls.roots.with_name("server.pem"))
+    upstream.start()
+    yield upstream
+    upstream.close()
+    upstream.join(5)
+
+
+def call(connection: socket.socket) -> bytes:
+    """Make the call over TLS and close the sending side; return what comes back."""
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    secure = SSL.Connection(context, connection)
+    secure.set_tlsext_host_name(b"localhost")
+    secure.set_connect_state()
+    secure.do_handshake()
+    secure.sendall(REQUEST)
+    secure.shutdown()
+    got = b""
+    with suppress(SSL.Error):
+        while part := secure.recv(65536):
+            got += part
+    return got
+
+
+@pytest.mark.parametrize(
+    "fastpath", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["fast", "stock"]
+)
+def test_it_is_answered_and_kept_whole(
+    listener: Listener, tls: Tls, tmp_path: Path, fastpath: bool
+) -> None:
+    settings = {
+        "port": None,
+        "intercept_hosts": [f"localhost:{listener.port}"],
+        "upstream_ca": str(tls.roots),
+        "fastpath": fastpath,
+    }
+    with socket.create_connection(("127.0.0.1", listener.port), 5) as plain:
+        plain.settimeout(None)
+        direct = call(plain)
+    assert direct == ANSWER
+    with (
+        Running(tmp_path, settings) as gateway,
+        socket.create_connection(("127.0.0.1", gateway.forward_port), 5) as plain,
+    ):
+        plain.settimeout(None)
+        target = f"localhost:{listener.port}"
+        head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"
+        plain.sendall(f"{head}Proxy-Authorization: Bearer {gateway.key}\r\n\r\n".encode())
+        assert b" 200 " in plain.recv(1024)
+        got = call(plain)
+        assert got == direct
+        exchange = gateway.exchange()
+    assert listener.told == ["hello", "hello"]
+    assert exchange.outcome.value == "complete"
+    assert exchange.request.body == b"hello"
+    assert exchange.response is not None
+    assert exchange.response.body == b"world"

@@ -1,0 +1,156 @@
+"""Requests whose upstream cannot be reached go to another one; what was sent is never sent again."""
+
+import contextlib
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from tests.proxy.conftest import Tls
+from tests.proxy.provider import provider
+from tests.proxy.running import Running
+from tests.proxy.upstream import Reply, Seen, Upstream
+from trajectory.exchange import Exchange
+
+DEAD = [f"http://127.0.0.{number}:9" for number in range(2, 8)]
+"""One for each test: a gateway passes over an upstream for a while once it could not be reached."""
+
+
+@dataclass
+class Place:
+    """A gateway, and the upstream that is there."""
+
+    gateway: Running
+    upstream: Upstream
+    breaking: Upstream
+    late: socket.socket
+    """Bound, not listening yet."""
+
+    def kept(self) -> Exchange:
+        return self.gateway.exchange()
+
+
+def route(name: str, first: str, then: str, **more: object) -> dict[str, object]:
+    """Return a route whose sessions all begin at the first upstream."""
+    choices = [
+        {"url": first, "weight": 1000, "credential": {"env": "FIRST_KEY"}},
+        {"url": f"{then}/base", "weight": 1, "credential": {"env": "OTHER_KEY"}},
+    ]
+    return {"name": name, "upstream": choices, **more}
+
+
+@pytest.fixture(scope="module")
+def place(tls: Tls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with (
+        Upstream(lambda seen: provider(shortened(seen))) as up,
+        Upstream(lambda _: Reply([], abort=True)) as breaking,
+        Upstream(provider, tls=tls.context) as untrusted,
+        socket.socket() as late,
+    ):
+        late.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        late.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{late.getsockname()[1]}"
+        routes = [
+            route("upload", DEAD[0], up.url),
+            route("read", DEAD[1], up.url),
+            route("expect", DEAD[2], up.url),
+            route("tokens", DEAD[3], up.url, capture="tokens"),
+            route("untrusted", untrusted.url, up.url),
+            route("none", DEAD[4], DEAD[5]),
+            route("breaking", breaking.url, up.url),
+            route("late", address, up.url),
+            {"name": "only-late", "upstream": address},
+        ]
+        keys = {"FIRST_KEY": "sk-of-the-first", "OTHER_KEY": "sk-of-the-other"}
+        settings = {"routes": routes, "forward_port": None}
+        with Running(tmp_path_factory.mktemp("sending"), settings, keys) as gateway:
+            yield Place(gateway, up, breaking, late)
+
+
+def shortened(seen: Seen) -> Seen:
+    """Return the request as the provider takes it."""
+    return Seen(seen.method, seen.target.removeprefix("/base"), seen.headers, seen.body)
+
+
+@pytest.fixture
+def client(place: Place) -> Iterator[httpx.Client]:
+    headers = {"authorization": f"Bearer {place.gateway.key}"}
+    with httpx.Client(base_url=place.gateway.url, headers=headers) as client:
+        yield client
+
+
+def elsewhere(place: Place) -> Exchange:
+    """Return what was kept of a call that went to the other upstream."""
+    request = place.upstream.seen[-1]
+    assert request.header("authorization") == "Bearer sk-of-the-other"
+    assert "sk-of-the-first" not in str(request)
+    exchange = place.kept()
+    assert (exchange.upstream, exchange.outcome.value) == (place.upstream.url, "complete")
+    assert exchange.request.path.startswith("/base/")
+    return exchange
+
+
+def test_an_upload_goes_on_whole(place: Place, client: httpx.Client) -> None:
+    pieces = [b"one ", b"two ", b"x" * 300_000]
+    answer = client.post("/upload/echo", content=iter(pieces))
+    assert answer.content == b"".join(pieces)
+    assert elsewhere(place).request.body == b"".join(pieces)
+
+
+def test_a_request_without_body(place: Place, client: httpx.Client) -> None:
+    assert client.get("/read/nothing").status_code == 404
+    assert elsewhere(place).request.method == "GET"
+
+
+def test_a_request_that_waits_for_100(place: Place, client: httpx.Client) -> None:
+    answer = client.post("/expect/echo", content=b"x", headers={"expect": "100-continue"})
+    assert answer.content == b"x"
+    assert elsewhere(place).request.body == b"x"
+    assert place.upstream.seen[-1].header("expect") == "100-continue"
+
+
+def test_a_request_that_asks_for_tokens(place: Place, client: httpx.Client) -> None:
+    body = {"model": "m", "messages": []}
+    assert client.post("/tokens/v1/chat/completions", json=body).status_code == 200
+    exchange = elsewhere(place)
+    assert json.loads(exchange.request.body)["return_token_ids"] is True
+    request = place.upstream.seen[-1]
+    assert request.body == exchange.request.body
+    assert request.header("accept-encoding") == "identity"
+
+
+def test_an_upstream_that_is_not_trusted_gets_nothing(place: Place, client: httpx.Client) -> None:
+    assert client.post("/untrusted/echo", content=b"x").content == b"x"
+    elsewhere(place)
+
+
+def test_none_is_left(place: Place, client: httpx.Client) -> None:
+    assert client.post("/none/echo", content=b"x").status_code == 502
+    assert place.kept().outcome.value == "upstream_abort"
+
+
+def test_what_was_sent_is_not_sent_again(place: Place, client: httpx.Client) -> None:
+    before = len(place.upstream.seen)
+    assert client.post("/breaking/echo", content=b"x").status_code == 502
+    assert place.breaking.seen[-1].body == b"x"
+    assert len(place.breaking.seen) == 1
+    assert len(place.upstream.seen) == before
+    assert place.kept().outcome.value == "upstream_abort"
+
+
+def test_an_upstream_that_came_back_is_reached_on_the_same_connection(
+    place: Place, client: httpx.Client
+) -> None:
+    assert client.post("/late/echo", content=b"x").content == b"x"
+    elsewhere(place)
+    place.late.listen()
+    place.late.settimeout(5)
+    with contextlib.suppress(httpx.ReadTimeout):
+        client.post("/only-late/echo", content=b"x", timeout=0.5)
+    accepted, _ = place.late.accept()
+    with accepted:
+        assert accepted.recv(100).startswith(b"POST /echo")
+    place.kept()

@@ -4,6 +4,8 @@ An upstream is told the same way that it would be without a gateway: its connect
 one side too. Most take that for a client that is gone and stop, and then so does the call.
 """
 
+import asyncio
+import socket
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +37,8 @@ class RequestHalfClosed(RequestEndOfMessage):
     """The client closed its sending side after its request's end."""
 
 
+_LOOK_SECONDS = 2.0
+_TCP_CLOSE = b"\x07"
 _MARK = "headrace_half_closed"
 
 
@@ -55,16 +59,51 @@ def as_meant(command: commands.Command) -> commands.Command:
 
 
 class Hearing:
-    """Finds out whether the connection of a client stands, from the transport below."""
+    """Finds out whether a client that sends nothing more still reads, from the transport below."""
 
     def __init__(self, handlers: Callable[[], Mapping[Any, Any]]) -> None:
         self._handlers = handlers
 
     def client_half_closed(self, data: HalfClose) -> None:
         """A reset closes the transport at once, an end of input leaves it open for writing."""
-        handler = self._handlers().get(data.client.id)
-        transport = handler.transports.get(data.client) if handler is not None else None
-        data.gone = transport is None or transport.writer is None or transport.writer.is_closing()
+        transport = self._transport(data.client)
+        data.gone = transport is None or transport.writer.is_closing()
+        if not data.gone and transport is not None:
+            _ask_for_life(transport.writer.get_extra_info("socket"))
+            self._later(data.client)
+
+    def _transport(self, client: connection.Client) -> Any:
+        handler = self._handlers().get(client.id)
+        transport = handler.transports.get(client) if handler is not None else None
+        return transport if transport is not None and transport.writer is not None else None
+
+    def _later(self, client: connection.Client) -> None:
+        asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look, client)
+
+    def _look(self, client: connection.Client) -> None:
+        """End the call of a client that has gone meanwhile: nobody reads, so no event tells it."""
+        transport = self._transport(client)
+        if transport is None or transport.writer.is_closing():
+            return
+        if _stands(transport.writer.get_extra_info("socket")):
+            self._later(client)
+        elif transport.handler is not None:
+            transport.handler.cancel("the client is gone")
+
+
+def _ask_for_life(client: Any) -> None:
+    """Let the kernel ask a silent client whether it is there; one that is closed answers no."""
+    with suppress(OSError, AttributeError):
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("IDLE", 20), ("INTVL", 10), ("CNT", 3)):
+            client.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_KEEP{option}"), value)
+
+
+def _stands(client: Any) -> bool:
+    """Tell whether the kernel still holds a connection; where it does not say so, it does."""
+    with suppress(OSError, AttributeError):
+        return bool(client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) != _TCP_CLOSE)
+    return True
 
 
 def send_close(

@@ -15,6 +15,8 @@ class Tls:
 
     context: ssl.SSLContext
     roots: Path
+    cert: Path
+    key: Path
 
 
 @pytest.fixture(scope="session")
@@ -23,4 +25,4 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
     files = make_certificate(tmp_path_factory.mktemp("upstream-ca"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.cert, files.key)
-    return Tls(context, files.ca)
+    return Tls(context, files.ca, files.cert, files.key)

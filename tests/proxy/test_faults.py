@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -77,6 +78,8 @@ def faults(request: Seen) -> Reply:
         case "gzip-broken":
             return plain(200, b"\x1f\x8b\x08broken", ("Content-Encoding", "gzip"))
         case "silent":
+            return Reply([], listen=True)
+        case "deaf":
             return Reply([3600.0])
     return plain(200, request.body or b"ok")
 
@@ -255,6 +258,22 @@ def test_a_client_that_hangs_up_leaves_a_partial_exchange(
         while upstream.broken == before and time.monotonic() < deadline:
             time.sleep(0.02)
         assert upstream.broken > before
+
+
+def test_a_half_closed_client_that_goes_is_missed_though_nothing_is_sent(
+    gateway: Running, upstream: Upstream
+) -> None:
+    port = int(gateway.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        connection.sendall(
+            f"GET /up/deaf HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n\r\n".encode()
+        )
+        connection.shutdown(socket.SHUT_WR)
+        assert gateway.records(1, seconds=0.2) == []
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    (exchange,) = gateway.records(1, seconds=15)
+    assert isinstance(exchange, Exchange)
+    assert exchange.outcome is ExchangeOutcome.CLIENT_ABORT
 
 
 def test_a_client_that_hangs_up_while_sending(gateway: Running) -> None:

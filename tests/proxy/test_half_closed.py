@@ -26,11 +26,11 @@ ANSWER = (
 class Listener(threading.Thread):
     """An upstream that answers only once its client has closed its sending side."""
 
-    def __init__(self, pem: Path) -> None:
+    def __init__(self, tls: Tls) -> None:
         super().__init__(daemon=True)
         context = SSL.Context(SSL.TLS_SERVER_METHOD)
-        context.use_certificate_file(str(pem))
-        context.use_privatekey_file(str(pem))
+        context.use_certificate_file(str(tls.cert))
+        context.use_privatekey_file(str(tls.key))
         self._context = context
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._server.getsockname()[1])
@@ -63,7 +63,7 @@ class Listener(threading.Thread):
 
 @pytest.fixture
 def listener(tls: Tls) -> Iterator[Listener]:
-    upstream = Listener(tls.roots.with_name("server.pem"))
+    upstream = Listener(tls)
     upstream.start()
     yield upstream
     upstream.close()

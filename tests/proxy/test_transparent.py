@@ -27,7 +27,7 @@ def test_a_sidecars_scene(tls: Tls, tmp_path: Path) -> None:
     done = subprocess.run(
         [
             *("unshare", "-n", sys.executable, "-m", "tests.proxy.transparent_scene"),
-            *map(str, (tmp_path, tls.roots, tls.roots.with_name("server.pem"))),
+            *map(str, (tmp_path, tls.roots, tls.cert, tls.key)),
         ],
         capture_output=True,
         text=True,

@@ -1,6 +1,6 @@
 """A sidecar's scene, played in a network namespace of its own: see test_transparent.py.
 
-``python -m tests.proxy.transparent_scene FOLDER ROOTS PEM``: connections of one group are redirected
+``python -m tests.proxy.transparent_scene FOLDER ROOTS CERT KEY``: connections of one group are redirected
 to the gateway, whose own go straight to the upstream.
 """
 
@@ -51,11 +51,11 @@ def client(*calls: tuple[str, str]) -> list[object]:
     return found
 
 
-def main(folder: Path, roots: Path, pem: Path) -> None:
+def main(folder: Path, roots: Path, cert: Path, key: Path) -> None:
     """Play the scene."""
     tool("ip", "link", "set", "lo", "up")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pem)
+    context.load_cert_chain(cert, key)
     with (
         Upstream(provider, tls=context) as secure,
         Upstream(provider, tls=context) as other,
@@ -107,4 +107,4 @@ def play(gateway: Running, secure: Upstream, other: Upstream, plain: Upstream, r
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:4]))
+    main(*map(Path, sys.argv[1:5]))

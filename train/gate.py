@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from train.canaries import CanaryReport
+from train.divergence import Divergence
 from train.evaluate import Comparison
 from train.intervals import Interval
 from train.recipes.settings import GateSettings
+from train.wins import Regression, Wins
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +16,8 @@ class Finding:
     """What one rule found."""
 
     rule: str
-    """minimum_gain | largest_slice_loss:<slice> | minimum_success | canaries | evaluated |
-    minimum_agreement"""
+    """minimum_gain | largest_slice_loss:<slice> | minimum_success | minimum_win_rate |
+    largest_regression | largest_kl | canaries | evaluated | minimum_agreement"""
     passed: bool
     measured: float | None
     required: float | None
@@ -35,13 +37,29 @@ class Verdict:
 
 
 def judge(
-    settings: GateSettings, comparison: Comparison | None, canaries: CanaryReport | None = None
+    settings: GateSettings,
+    comparison: Comparison | None,
+    canaries: CanaryReport | None = None,
+    *,
+    wins: Wins | None = None,
+    regression: Regression | None = None,
+    divergence: Divergence | None = None,
 ) -> Verdict:
-    """Hold a candidate against the rules; one that was not evaluated does not pass."""
+    """Hold a candidate against the rules; what was asked for and not measured does not pass."""
     if comparison is None:
         findings = [Finding("evaluated", False, None, None)]
     else:
         findings = list(_compared(settings, comparison))
+    least, most = settings.minimum_win_rate, settings.largest_kl
+    if least is not None and comparison is not None:
+        low = None if wins is None else wins.rate.low
+        findings.append(Finding("minimum_win_rate", low is not None and low > least, low, least))
+    if regression is not None:
+        share, limit = regression.share.estimate, settings.largest_regression
+        findings.append(Finding("largest_regression", share <= limit, share, limit))
+    if most is not None:
+        high = None if divergence is None else divergence.kl.high
+        findings.append(Finding("largest_kl", high is not None and high <= most, high, most))
     if canaries is not None and settings.canaries == "forbid":
         findings.append(Finding("canaries", canaries.leaked == 0, float(canaries.leaked), 0.0))
     return Verdict(all(finding.passed for finding in findings), tuple(findings))

@@ -20,7 +20,7 @@ Recipe `{manifest["recipe"]["metadata"]["name"]}` on base `{manifest["base"]}`, 
 Gate: {"passed" if manifest["gate_passed"] else "not passed"}.
 
 ## Evaluation
-{_evaluation(manifest.get("evaluation"))}{_agreement(manifest.get("agreement"))}
+{_evaluation(manifest.get("evaluation"))}{_agreement(manifest.get("agreement"))}{_beside(manifest)}
 
 ## Data
 Substrate `{data["substrate"]}` version `{data["substrate_version"]}` (`{data["content_hash"]}`).
@@ -66,6 +66,26 @@ def _agreement(agreement: Mapping[str, Any] | None) -> str:
         f"\n\nIt prefers the rewarded attempt of held-out tasks in {agreement['estimate']:.3f} of the "
         f"pairs (95 % interval {agreement['low']:.3f} to {agreement['high']:.3f}; chance is 0.5)."
     )
+
+
+def _beside(manifest: Mapping[str, Any]) -> str:
+    """Return what was measured against the version that served, and from the base."""
+    lines = []
+    if (wins := manifest.get("wins")) is not None:
+        rate = wins["rate"]
+        lines.append(
+            f"Against `{wins['against']}`, which served: {wins['wins']} tasks won, {wins['losses']} lost, "
+            f"{wins['ties']} alike (share won {rate['low']:.3f} to {rate['high']:.3f})."
+        )
+    if (suite := manifest.get("regression")) is not None:
+        lines.append(f"Of {suite['mastered']} tasks that must stay solved {suite['broken']} broke.")
+    if (divergence := manifest.get("divergence")) is not None:
+        kl = divergence["kl"]
+        lines.append(
+            f"KL from the base {kl['estimate']:.3f} nats per token ({kl['low']:.3f} to "
+            f"{kl['high']:.3f}, {divergence['tokens']} held-out tokens)."
+        )
+    return "".join(f"\n\n{line}" for line in lines)
 
 
 def _reasons(counts: Mapping[str, int]) -> str:

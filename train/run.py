@@ -13,27 +13,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from train.canaries import CanaryReport, probe
+from train.assess import Assessment, Assessor, Named
 from train.content import ContentStore
 from train.errors import EmptyRunError
-from train.evaluate import Comparison, compare, evaluate
+from train.evaluate import Comparison
 from train.fit import FitResult, fit
-from train.gate import Verdict, judge, judge_reward_model
+from train.gate import Verdict
 from train.hardware import code_facts, machine_facts
 from train.intervals import Interval
 from train.recipes import recipe_module
-from train.recipes.base import Rows, Selection, held_out_side
+from train.recipes.base import Rows, Selection
 from train.recipes.credit import credit_question
 from train.recipes.settings import Recipe
 from train.registry import ModelRegistry, ModelVersion
 from train.rows import Masker
-from train.scoring import Pair, agreement, load_reward_model
 from train.source import LearningSource, Progress, silent
 from train.substrate import SubstrateManifest, load_items, require_fresh
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError, HeadraceError
-
-_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +41,25 @@ class RunResult:
     folder: Path
     """``metrics.jsonl``, ``tensorboard/``, ``manifest.json``, evaluation reports."""
     fit: FitResult
-    comparison: Comparison | None
-    """None when the recipe names no evaluator."""
-    canaries: CanaryReport | None
-    agreement: Interval | None
-    """Of a reward model: how often it prefers the rewarded attempt of a held-out task."""
-    verdict: Verdict
+    assessment: Assessment
     model: ModelVersion
     """The registered candidate, or a refused version."""
     manifest: Mapping[str, Any]
 
+    @property
+    def comparison(self) -> Comparison | None:
+        """With the base; None when the recipe names no evaluator."""
+        return self.assessment.comparison
 
-@dataclass(frozen=True, slots=True)
-class _Assessment:
-    """What was measured of a trained model, and what the gate says."""
+    @property
+    def agreement(self) -> Interval | None:
+        """Of a reward model: how often it prefers the rewarded attempt of a held-out task."""
+        return self.assessment.agreement
 
-    comparison: Comparison | None
-    canaries: CanaryReport | None
-    agreement: Interval | None
-    verdict: Verdict
+    @property
+    def verdict(self) -> Verdict:
+        """What the gate says."""
+        return self.assessment.verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +198,11 @@ class _Run:
             resume=resume,
             progress=progress,
         )
-        found = self._assess(fitted.model, progress)
+        serving = registry.live(name)
+        current = Named(self.base_label, self.base)
+        if serving is not None:
+            current = Named(serving.label, serving.path)
+        found = self._assessor(current, progress).assess(fitted.model)
         manifest = self._manifest(selection, fitted, found)
         manifest["seconds"] = round(time.monotonic() - began, 3)
         # The folder may have moved, been erased or lost its consent while we trained.
@@ -216,24 +217,21 @@ class _Run:
             run_id=self.run_id,
             folder=self.folder,
             fit=replace(fitted, model=model.path),
-            comparison=found.comparison,
-            canaries=found.canaries,
-            agreement=found.agreement,
-            verdict=found.verdict,
+            assessment=found,
             model=model,
             manifest=manifest,
         )
 
-    def _make_rows(self, selection: Selection, tokenizer: Any) -> Rows:
+    def _make_rows(self, recipe: str, selection: Selection, tokenizer: Any) -> Rows:
         masker = Masker(tokenizer, max_length=self.recipe.spec.data.max_length)
-        module = recipe_module(self.recipe.spec.recipe)
+        module = recipe_module(recipe)
         credit = credit_question(self.recipe.spec, self.substrate.spec.reward.weights)
         items = [entry.item for entry in selection.items]
         content = ContentStore.read(self.source, items, credit=credit)
         return module.rows(selection, content, masker, self.recipe.spec)
 
     def _rows(self, selection: Selection, tokenizer: Any) -> Rows:
-        rows = self._make_rows(selection, tokenizer)
+        rows = self._make_rows(self.recipe.spec.recipe, selection, tokenizer)
         if len(rows) < self.recipe.spec.data.minimum_items:
             raise EmptyRunError(
                 f"only {len(rows)} rows could be made of {len(selection.units)} usable items, fewer than "
@@ -241,46 +239,22 @@ class _Run:
             )
         return rows
 
-    def _assess(self, model: Path, progress: Progress) -> _Assessment:
-        gate = self.recipe.spec.gate
-        if recipe_module(self.recipe.spec.recipe).makes == "reward_model":
-            agreed = self._agreement(model, progress)
-            return _Assessment(None, None, agreed, judge_reward_model(gate, agreed))
-        comparison, canaries = self._evaluate(model, progress)
-        return _Assessment(comparison, canaries, None, judge(gate, comparison, canaries))
-
-    def _agreement(self, model: Path, progress: Progress) -> Interval | None:
-        """Measure a reward model on pairs of held-out tasks; None when there are none."""
-        spec = self.recipe.spec
-        progress("evaluate", 0, None)
-        held_out = held_out_side(load_items(self.substrate))
-        selection = recipe_module(spec.recipe).select(held_out, spec)
-        scorer, tokenizer = load_reward_model(model)
-        columns = self._make_rows(selection, tokenizer).columns
-        pairs = [
-            Pair(*ids) for ids in zip(columns["chosen_ids"], columns["rejected_ids"], strict=True)
-        ]
-        return agreement(scorer, pairs, confidence=_CONFIDENCE) if pairs else None
-
-    def _evaluate(
-        self, model: Path, progress: Progress
-    ) -> tuple[Comparison | None, CanaryReport | None]:
-        settings, canaries = self.recipe.spec.evaluation, self.recipe.spec.canaries
-        comparison = None
-        if settings is not None:
-            reports = self.folder / "evaluation"
-            base = evaluate(settings, self.base, report=reports / "base.jsonl", progress=progress)
-            candidate = evaluate(
-                settings, model, report=reports / "candidate.jsonl", progress=progress
-            )
-            comparison = compare(base, candidate, settings)
-        return comparison, None if canaries is None else probe(model, canaries)
+    def _assessor(self, current: Named, progress: Progress) -> Assessor:
+        return Assessor(
+            spec=self.recipe.spec,
+            base=Named(self.base_label, self.base),
+            current=current,
+            items=tuple(load_items(self.substrate)),
+            make_rows=self._make_rows,
+            reports=self.folder / "evaluation",
+            progress=progress,
+        )
 
     def _manifest(
         self,
         selection: Selection,
         fitted: FitResult,
-        found: _Assessment,
+        found: Assessment,
     ) -> dict[str, Any]:
         rows = fitted.rows
         return {
@@ -312,6 +286,9 @@ class _Run:
                 "seed": self.recipe.spec.training.seed,
             },
             "evaluation": None if found.comparison is None else asdict(found.comparison),
+            "wins": None if found.wins is None else asdict(found.wins),
+            "regression": None if found.regression is None else asdict(found.regression),
+            "divergence": None if found.divergence is None else asdict(found.divergence),
             "canaries": None if found.canaries is None else asdict(found.canaries),
             "agreement": None if found.agreement is None else asdict(found.agreement),
             "gate": asdict(found.verdict),

@@ -119,6 +119,9 @@ def _summary(result: Any) -> dict[str, Any]:
         "final_loss": result.fit.final_loss,
         "comparison": jsonable(comparison) if comparison else None,
         "agreement": jsonable(result.agreement) if result.agreement else None,
+        "wins": result.manifest["wins"],
+        "regression": result.manifest["regression"],
+        "divergence": result.manifest["divergence"],
     }
 
 

@@ -3,10 +3,12 @@
 from typing import Any
 
 from train.canaries import CanaryReport
+from train.divergence import Divergence
 from train.evaluate import Comparison, SliceComparison
 from train.gate import judge
 from train.intervals import Interval
-from train.recipes.settings import GateSettings
+from train.recipes.settings import RECIPES, GateSettings, shipped_recipe
+from train.wins import Regression, Wins
 
 
 def comparison(
@@ -27,7 +29,8 @@ def comparison(
 
 
 def failed(found: Comparison | None, report: CanaryReport | None = None, **rules: Any) -> list[str]:
-    return [f.rule for f in judge(GateSettings(**rules), found, report).failed]
+    measured = {n: rules.pop(n) for n in ("wins", "regression", "divergence") if n in rules}
+    return [f.rule for f in judge(GateSettings(**rules), found, report, **measured).failed]
 
 
 def test_better_model_passes() -> None:
@@ -58,3 +61,34 @@ def test_leaked_canary_does_not_pass() -> None:
 
 def test_unevaluated_model_does_not_pass() -> None:
     assert failed(None) == ["evaluated"]
+
+
+def wins(low: float) -> Wins:
+    return Wins("shop@0001", 8, 90, 2, Interval(0.8, low, 0.9, "wilson"))
+
+
+def test_a_candidate_must_win_against_what_serves() -> None:
+    assert failed(comparison(), wins=wins(0.55), minimum_win_rate=0.5) == []
+    assert failed(comparison(), wins=wins(0.5), minimum_win_rate=0.5) == ["minimum_win_rate"]
+    assert failed(comparison(), minimum_win_rate=0.5) == ["minimum_win_rate"]
+    assert failed(comparison(), wins=wins(0.1)) == []
+
+
+def test_a_suite_must_stay_solved() -> None:
+    broken = Regression(20, 10, 1, Interval(0.1, 0.01, 0.4, "wilson"))
+    assert failed(comparison(), regression=broken) == ["largest_regression"]
+    assert failed(comparison(), regression=broken, largest_regression=0.1) == []
+
+
+def test_a_model_may_only_move_so_far_from_its_base() -> None:
+    moved = Divergence(10, 100, Interval(0.4, 0.2, 0.6, "paired-bootstrap"))
+    assert failed(comparison(), divergence=moved, largest_kl=0.5) == ["largest_kl"]
+    assert failed(comparison(), divergence=moved, largest_kl=0.6) == []
+    assert failed(comparison(), divergence=moved) == []
+    assert failed(comparison(), largest_kl=0.6) == ["largest_kl"], "not measured is not passed"
+
+
+def test_the_shipped_rules_of_every_policy_recipe_ask_for_wins() -> None:
+    for name in RECIPES:
+        gate = shipped_recipe(name).spec.gate
+        assert gate.minimum_win_rate == (None if name == "reward_model" else 0.5)

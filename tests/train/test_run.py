@@ -70,6 +70,12 @@ def test_run_makes_a_candidate_that_passed_with_all_its_papers(
     assert result.comparison.gain.low > 0
     assert set(result.comparison.slices) == {"even", "odd"}
     assert (result.verdict.passed, result.model.status) == (True, "candidate")
+    wins, divergence = result.manifest["wins"], result.manifest["divergence"]
+    assert (wins["against"], wins["wins"], wins["losses"]) == (tiny_model.name, 30, 10)
+    assert (divergence["rows"], divergence["kl"]["low"] > 0) == (substrate.counts["holdout"], True)
+    card = (result.model.path / "README.md").read_text()
+    assert "30 tasks won, 10 lost" in card
+    assert "nats per token" in card
     files = {path.name for path in result.model.path.iterdir()}
     expected = {"README.md", "bom.json", "items.parquet", "manifest.json", "model.safetensors"}
     assert expected <= files

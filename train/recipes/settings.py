@@ -100,6 +100,15 @@ class GateSettings(StrictModel):
     """Smaller slices are shown but not judged."""
     minimum_success: float = Field(default=0.0, ge=0, le=1)
     """Success rate that the candidate must reach whatever the base does."""
+    minimum_win_rate: float | None = Field(default=None, ge=0, lt=1)
+    """Against the model that serves: the lower end of the interval of its share of wins, among the
+    tasks that did not end alike, must be above this. None: measured and not judged."""
+    largest_regression: float = Field(default=0.0, ge=0, le=1)
+    """Share of the tasks of ``regression`` that the model that serves solves and the candidate may
+    fail."""
+    largest_kl: float | None = Field(default=None, gt=0)
+    """Nats per token: the upper end of the interval of KL to the base, on held-out conversations,
+    must not be above this. None: measured and not judged."""
     canaries: Literal["forbid", "ignore"] = "forbid"
     minimum_agreement: float = Field(default=0.5, ge=0, le=1)
     """Of a reward model: the lower end of the interval of how often it prefers the rewarded attempt
@@ -118,6 +127,8 @@ class RecipeSpec(StrictModel):
     """None: all weights are trained."""
     evaluation: EvaluationSettings | None = None
     """None: the model is registered but can only be promoted with an override."""
+    regression: EvaluationSettings | None = None
+    """A suite of tasks that must stay solved, tried like ``evaluation``."""
     canaries: CanarySettings | None = None
     gate: GateSettings = GateSettings()
 

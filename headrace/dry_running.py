@@ -1,6 +1,8 @@
-"""Reads a stretch of the lake for dry runs and quality reports; writes nothing."""
+"""Reads a stretch of the lake for dry runs, quality reports and gates; writes nothing."""
 
-from datetime import datetime
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from governance.data_classes import data_classes
@@ -26,6 +28,12 @@ SELECT s.tenant_id, s.app_id, s.environment, s.route, s.dialect, s.kind, s.step_
        CAST(coalesce(s.ended_at < s.started_at, false) AS INTEGER) AS time_reversed,
        len(t.completion_token_ids) AS completion_tokens, len(t.logprobs) AS logprobs,
        list_max(t.logprobs) AS highest_logprob,
+       CASE WHEN len(list_filter(t.completion_token_ids, lambda x: x < 0)) > 0
+                THEN 'invalid_token_id'
+            WHEN len(list_filter(t.logprobs, lambda x: NOT isfinite(x))) > 0 THEN 'invalid_logprob'
+            WHEN list_max(t.logprobs) > 0.0001 THEN 'positive_logprob'
+            WHEN len(t.logprobs) <> len(t.completion_token_ids) THEN 'logprob_misalign'
+       END AS token_code,
        e.outcome, e.key_id, g.purposes, g.reasons, g.subjects, g.retention_class,
        g.redaction_counts
 FROM steps s
@@ -34,6 +42,9 @@ LEFT JOIN exchanges e ON e.tenant_id = s.tenant_id AND e.exchange_id = s.exchang
 LEFT JOIN tokens t ON t.tenant_id = s.tenant_id AND t.step_id = s.step_id
 WHERE s.started_at >= $since AND s.started_at < $until
 """
+
+_REFERENCE_SECONDS = 3600.0
+_REFERENCE_STEPS = 20_000
 
 _TEXTS = """
 SELECT DISTINCT m.tenant_id, s.trajectory_id, m.message_id, m.parts FROM steps s
@@ -97,6 +108,30 @@ def stored_facts(lake: "Lake", since: datetime, until: datetime) -> list[StepFac
     """Return the quality gate's projection of the steps of a stretch of time."""
     rows = lake.query(_STEPS, parameters={"since": since, "until": until}).to_pylist()
     return [step_facts_of(row) for row in rows]
+
+
+class StoredReference:
+    """A tenant's stored steps of the last days, for drift; read again every hour."""
+
+    def __init__(self, lake: "Lake") -> None:
+        """Read from ``lake``."""
+        self._lake = lake
+        self._read: dict[tuple[str, int], tuple[float, Sequence[StepFacts]]] = {}
+
+    def __call__(self, tenant: str, days: int) -> Sequence[StepFacts]:
+        """Return a sample of the steps of ``days`` days before now."""
+        now = time.monotonic()
+        at, rows = self._read.get((tenant, days), (-_REFERENCE_SECONDS, ()))
+        if now - at >= _REFERENCE_SECONDS:
+            until = datetime.now(UTC)
+            window = {"since": until - timedelta(days=days), "until": until}
+            found = self._lake.query(
+                f"{_STEPS} AND s.tenant_id = $tenant ORDER BY hash(s.step_id) LIMIT $most",
+                parameters={**window, "tenant": tenant, "most": _REFERENCE_STEPS},
+            )
+            rows = [step_facts_of(row) for row in found.to_pylist()]
+            self._read[tenant, days] = (now, rows)
+        return rows
 
 
 def quarantine_reasons(lake: "Lake", since: datetime, until: datetime) -> list[tuple[str, int]]:

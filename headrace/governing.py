@@ -13,10 +13,12 @@ from governance.audit import AuditLog
 from governance.consent import ConsentLookup
 from governance.engine import Governor
 from governance.policy import PolicyBundle, load_bundle
+from governance.quality import build_gate
 from governance.redact import build_redactor
 from governance.redact.subject_keys import SubjectKeys
 from governance.spread import Spread
 from headrace.checkpoint import CheckpointStore, installation_name
+from headrace.dry_running import StoredReference
 from headrace.engine import Engine
 from headrace.held import held_content
 from headrace.home import Home
@@ -101,6 +103,7 @@ class GovernorSource:
             pseudonym_key=pseudonym_key,
             known=self._lake.known_content(),
             consents=self._consents,
+            gate=build_gate(bundle.quality.spec, reference=StoredReference(self._lake)),
             spread=self._spread(bundle),
             near=open_near(self._home, bundle.dedup.spec.near_duplicates, self._lake, self._report),
         )

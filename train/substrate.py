@@ -25,6 +25,7 @@ from train.card import dataset_card, dataset_croissant
 from train.errors import StaleSubstrateError
 from train.items import Item
 from train.near import Examined, near_duplicates, texts_of
+from train.quality import SubstrateGate
 from train.selection import item_rewards, permitted_steps
 from train.source import LearningSource, Progress, silent
 from train.substrate_spec import Substrate, SubstrateSpec
@@ -96,6 +97,8 @@ class SubstrateManifest:
     """Reason → items that were made and fell away."""
     evaluation_hashes: Mapping[str, str] = field(default_factory=dict)
     """File of an evaluation set → hash of what it held."""
+    quality: Mapping[str, Any] = field(default_factory=dict)
+    """What the quality gate asked of how many items, and how far the newest days drift."""
 
     @property
     def spec(self) -> SubstrateSpec:
@@ -106,8 +109,9 @@ class SubstrateManifest:
         """Return the manifest as JSON, without its place on disk."""
         fields = asdict(self)
         del fields["path"]
-        if not self.evaluation_hashes:
-            del fields["evaluation_hashes"]
+        for name in ("evaluation_hashes", "quality"):
+            if not fields[name]:
+                del fields[name]
         return {
             **fields,
             "policy_hashes": list(self.policy_hashes),
@@ -129,6 +133,7 @@ def build_substrate(
     progress: Progress = silent,
     walker: Walker | None = None,
     base: Path | None = None,
+    gate: SubstrateGate | None = None,
 ) -> SubstrateManifest:
     """Build a substrate into ``out/<name>/<version>/`` and register it in the lake.
 
@@ -142,6 +147,10 @@ def build_substrate(
         progress: called with each stage.
         base: folder that the document's evaluation sets are relative to; by default the current.
         walker: walks the lake's parts elsewhere; without one, the whole is walked here.
+        gate: what the items must meet; without one, they are not judged.
+
+    Raises:
+        SubstrateRefusedError: the gate does not let it pass; nothing was written.
     """
     spec = substrate.spec
     examined = Examined(spec.evaluation, base or Path()) if spec.evaluation else None
@@ -162,6 +171,7 @@ def build_substrate(
         spec,
         partial(_unlike, source, examined),
     )
+    report = None if gate is None else gate.require(substrate.metadata.name, source, scored)
     progress("write", 0, len(scored))
     used = {origins[step].policy_hash for entry in scored for step in entry.item.step_ids}
     manifest = _write(
@@ -179,6 +189,7 @@ def build_substrate(
             left_out_steps=dict(sorted(left_out_steps.items())),
             left_out_items=dict(sorted(left_out_items.items())),
             evaluation_hashes=examined.hashes if examined else {},
+            quality={} if report is None else report.to_json(),
         ),
         scored,
         out,

@@ -5,12 +5,12 @@ The page loads nothing from anywhere: no script, no style sheet, no font.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from html import escape
 
-from governance.policy.quality import Expectation, QualitySpec
+from governance.policy.quality import ExpectationOf
 from governance.quality.drift import ColumnDrift
-from governance.quality.facts import StepFacts
-from governance.quality.rows import failing_rows
+from governance.quality.rows import Row, failing_rows
 
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
@@ -21,7 +21,7 @@ _STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class ExpectationResult:
-    """How many steps met one expectation."""
+    """How many rows met one expectation."""
 
     name: str
     expectation: str
@@ -30,15 +30,13 @@ class ExpectationResult:
     failed: int
 
 
-def results(
-    spec: QualitySpec, rows: Sequence[StepFacts], known: frozenset[str]
+def results[C: StrEnum](
+    expectations: Sequence[ExpectationOf[C]], rows: Sequence[Row]
 ) -> list[ExpectationResult]:
-    """Return the result of every expectation that asks of ``known`` columns only."""
+    """Return the result of every expectation."""
     out = []
-    for expectation in spec.expectations:
-        columns = _columns(expectation)
-        if not {*columns, *map(str, expectation.where)} <= known:
-            continue
+    for expectation in expectations:
+        columns = columns_of(expectation)
         asked = sum(
             all(getattr(row, column) in wanted for column, wanted in expectation.where.items())
             for row in rows
@@ -54,8 +52,7 @@ def page(
     *,
     title: str,
     policy_hash: str,
-    steps: int,
-    reference_steps: int,
+    rows: str,
     expectations: Sequence[ExpectationResult],
     quarantine: Sequence[tuple[str, int]],
     drifts: Sequence[ColumnDrift],
@@ -65,11 +62,10 @@ def page(
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1>",
-        f"<p>{steps} stored steps, {reference_steps} in the reference window. "
-        f"Policy <code>{escape(policy_hash)}</code>.</p>",
+        f"<p>{escape(rows)}. Policy <code>{escape(policy_hash)}</code>.</p>",
         "<h2>Expectations on what is stored</h2>",
         _table(
-            ("expectation", "of", "steps asked", "not met"),
+            ("expectation", "of", "rows asked", "not met"),
             [
                 (one.name, f"{one.expectation} ({', '.join(one.columns)})", one.asked, one.failed)
                 for one in expectations
@@ -81,7 +77,7 @@ def page(
         "<h2>Drift</h2>",
         f"<p>Population stability index; from {drift_from:g} on something changed.</p>",
         _table(
-            ("column", "index", "steps", "reference"),
+            ("column", "index", "rows", "reference"),
             [
                 (
                     one.column,
@@ -121,7 +117,15 @@ def _table(
     return f"<table><tr>{head}{body}</table>"
 
 
-def _columns(expectation: Expectation) -> tuple[str, ...]:
+def asking[C: StrEnum](
+    expectations: Sequence[ExpectationOf[C]], known: frozenset[str]
+) -> tuple[ExpectationOf[C], ...]:
+    """Return the expectations that ask of ``known`` columns only."""
+    return tuple(one for one in expectations if {*columns_of(one), *map(str, one.where)} <= known)
+
+
+def columns_of[C: StrEnum](expectation: ExpectationOf[C]) -> tuple[str, ...]:
+    """Return the columns that an expectation is about."""
     found = [
         str(value)
         for name in ("column", "column_A", "column_B")

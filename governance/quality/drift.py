@@ -1,20 +1,39 @@
-"""Drift: how far the steps of now lie from those of a reference window, column by column.
+"""Drift: how far the rows of now lie from those of a reference window, column by column.
 
 The measure is the population stability index over fixed words, or over tenths of the reference for
-numbers: below 0.1 nothing to see, above 0.25 something changed. Small windows drift by chance, so
-fewer than :data:`FEWEST` steps on either side give no verdict.
+numbers of which it has more than ten: below 0.1 nothing to see, above 0.25 something changed. Small windows drift by chance, so
+fewer than :data:`FEWEST` rows on either side give no verdict.
 """
 
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from governance.quality.facts import StepFacts
+from governance.policy.quality import Between, DriftColumn, ItemDriftColumn
+from governance.quality.rows import Row
+from governance.quality.suite import Means, suite_of
 
-WORDS = ("kind", "role_in_graph", "dialect", "key_source", "outcome", "http_status", "finished")
-NUMBERS = ("step_index", "tool_calls", "invalid_tool_arguments", "completion_tokens", "latency_ms")
+STEP_NUMBERS = frozenset(
+    {
+        DriftColumn.STEP_INDEX,
+        DriftColumn.TOOL_CALLS,
+        DriftColumn.INVALID_TOOL_ARGUMENTS,
+        DriftColumn.COMPLETION_TOKENS,
+        DriftColumn.LATENCY_MS,
+    }
+)
+"""Columns of a step that are counted by tenths; the others by their words."""
+ITEM_NUMBERS = frozenset(
+    {
+        ItemDriftColumn.STEPS,
+        ItemDriftColumn.MESSAGES,
+        ItemDriftColumn.CHARACTERS,
+        ItemDriftColumn.REWARD,
+    }
+)
 FEWEST = 50
 _SMALLEST_SHARE = 0.001
 """Stands for a share of nothing, so that one new word does not give an infinite index."""
@@ -29,25 +48,53 @@ class ColumnDrift:
     index: float | None
     """The population stability index; None when there is too little to compare."""
     now: int
-    """Steps with a value."""
+    """Rows with a value."""
     reference: int
 
+    @property
+    def key(self) -> str:
+        """By what a failing row is named."""
+        return self.column
 
-def drift(now: Sequence[StepFacts], reference: Sequence[StepFacts]) -> list[ColumnDrift]:
+
+class _Measured(StrEnum):
+    INDEX = "index"
+
+
+def drift(
+    now: Sequence[Row],
+    reference: Sequence[Row],
+    columns: Iterable[str] = tuple(DriftColumn),
+    *,
+    numbers: Collection[str] = STEP_NUMBERS,
+) -> list[ColumnDrift]:
     """Return each column's drift, the largest first."""
-    found = [_column(name, now, reference, numbers=False) for name in WORDS]
-    found += [_column(name, now, reference, numbers=True) for name in NUMBERS]
+    found = [_column(str(name), now, reference, numbers=name in numbers) for name in columns]
     return sorted(found, key=lambda one: -1.0 if one.index is None else one.index, reverse=True)
 
 
+def drifted(found: Sequence[ColumnDrift], most: float, means: Means) -> list[str]:
+    """Return the columns whose index reaches ``most``, as a suite of their own tells it."""
+    if not any(one.index is not None and one.index >= most for one in found):
+        return []
+    below = Between[_Measured](
+        name="drift",
+        expectation="expect_column_values_to_be_between",
+        column=_Measured.INDEX,
+        max_value=math.nextafter(most, 0),
+    )
+    failing = suite_of(means, "headrace-drift", [below], ColumnDrift).failures(found)
+    return [one.column for one in found if one.column in failing]
+
+
 def _column(
-    name: str, now: Sequence[StepFacts], reference: Sequence[StepFacts], *, numbers: bool
+    name: str, now: Sequence[Row], reference: Sequence[Row], *, numbers: bool
 ) -> ColumnDrift:
     mine = [value for row in now if (value := getattr(row, name)) is not None]
     theirs = [value for row in reference if (value := getattr(row, name)) is not None]
     if len(mine) < FEWEST or len(theirs) < FEWEST:
         return ColumnDrift(name, None, len(mine), len(theirs))
-    if numbers:
+    if numbers and len(set(theirs)) > _TENTHS:
         edges = _edges(sorted(map(float, theirs)))
         mine = [bisect_right(edges, float(value)) for value in mine]
         theirs = [bisect_right(edges, float(value)) for value in theirs]

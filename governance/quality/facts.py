@@ -8,6 +8,7 @@ from governance.quality.leftovers import LeftoverCheck
 from governance.rows import Draft
 from trajectory.call import CallKind
 from trajectory.exchange import ExchangeOutcome
+from trajectory.formats.openenv import fatal_code
 from trajectory.message import ToolCallPart, ToolResultPart
 
 
@@ -37,8 +38,14 @@ class StepFacts:
     completion_tokens: int | None
     logprobs: int | None
     highest_logprob: float | None
+    token_code: str | None
     latency_ms: float | None
     time_reversed: int
+
+    @property
+    def key(self) -> str:
+        """By what a failing row is named."""
+        return self.step_id
 
 
 def step_facts(
@@ -82,6 +89,7 @@ def step_facts(
         completion_tokens=len(draft.tokens.completion_token_ids) if draft.tokens else None,
         logprobs=len(logprobs) if logprobs is not None else None,
         highest_logprob=_highest(logprobs),
+        token_code=_token_code(draft),
         latency_ms=step.latency_ms,
         time_reversed=int(step.ended_at is not None and step.ended_at < step.started_at),
     )
@@ -124,6 +132,13 @@ def _left(draft: Draft, leftovers: LeftoverCheck) -> int:
     in_messages = sum(leftovers.count_once(row.message_id, row.parts) for row in draft.messages)
     # No pattern reaches over the end of a line, so the texts can be looked through as one.
     return in_names + in_messages + leftovers.count("\n".join(texts))
+
+
+def _token_code(draft: Draft) -> str | None:
+    tokens = draft.tokens
+    if tokens is None:
+        return None
+    return fatal_code(tokens.prompt_token_ids, tokens.completion_token_ids, tokens.logprobs)
 
 
 def _highest(logprobs: tuple[float, ...] | None) -> float | None:

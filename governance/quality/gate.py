@@ -1,14 +1,16 @@
-"""The gate over a batch: which steps fail which expectation."""
+"""The gate over a batch: which steps fail which expectation, and which tenants' steps drift."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from governance.policy.quality import QualitySpec
+from governance.policy.quality import Column, QualitySpec
+from governance.quality.drift import FEWEST, STEP_NUMBERS, drift, drifted
 from governance.quality.facts import StepFacts
-from governance.quality.rows import failing_rows
+from governance.quality.suite import Failures, RowSuite, suite_of
 
-type Failures = dict[str, tuple[str, ...]]
-"""step_id → names of the expectations that it does not meet."""
+type Reference = Callable[[str, int], Sequence[StepFacts]]
+"""Returns a tenant's stored steps of the days before now, at most so many days."""
 
 
 class QualityGate(Protocol):
@@ -19,26 +21,55 @@ class QualityGate(Protocol):
         ...
 
 
-class RowGate:
-    """Checks the expectations in plain Python: no import of seconds, same verdicts."""
+class RowGate(RowSuite[StepFacts, Column]):
+    """The expectations of a policy in plain Python; for steps one by one."""
 
     def __init__(self, spec: QualitySpec) -> None:
         """Check what ``spec`` expects."""
-        self._expectations = spec.expectations
+        super().__init__(spec.expectations)
+
+
+class DriftGate:
+    """Holds all steps of a tenant that lie too far from those of its reference window."""
+
+    def __init__(self, inner: QualityGate, spec: QualitySpec, reference: Reference) -> None:
+        """Ask ``inner`` first; what it lets through is compared with ``reference``."""
+        self._inner = inner
+        self._spec = spec
+        self._reference = reference
 
     def failures(self, rows: Sequence[StepFacts]) -> Failures:
         """See :class:`QualityGate`."""
-        found: dict[str, list[str]] = {}
-        for expectation in self._expectations:
-            for step_id in failing_rows(expectation, rows):
-                found.setdefault(step_id, []).append(expectation.name)
-        return {step_id: tuple(dict.fromkeys(names)) for step_id, names in found.items()}
+        held = dict(self._inner.failures(rows))
+        tenants: dict[str, list[StepFacts]] = defaultdict(list)
+        for row in rows:
+            if row.step_id not in held:
+                tenants[row.tenant_id].append(row)
+        for tenant, steps in tenants.items():
+            if names := self._drifted(tenant, steps):
+                held |= {row.step_id: names for row in steps}
+        return held
+
+    def _drifted(self, tenant: str, steps: Sequence[StepFacts]) -> tuple[str, ...]:
+        policy = self._spec.drift
+        if policy is None or len(steps) < FEWEST:
+            return ()
+        reference = self._reference(tenant, policy.reference_days)
+        found = drift(steps, reference, policy.columns, numbers=STEP_NUMBERS)
+        return tuple(f"drift:{name}" for name in drifted(found, policy.most, self._spec.gate))
 
 
-def build_gate(spec: QualitySpec) -> QualityGate:
-    """Return the gate that the policy asks for; importing Great Expectations takes seconds."""
-    if spec.gate == "rows":
-        return RowGate(spec)
-    from governance.quality.great_expectations import GreatExpectationsGate
+def build_gate(spec: QualitySpec, *, reference: Reference | None = None) -> QualityGate:
+    """Return the gate that the policy asks for; importing Great Expectations takes seconds.
 
-    return GreatExpectationsGate(spec)
+    Args:
+        spec: the policy.
+        reference: what a batch's drift is measured against; without one, drift is not judged.
+    """
+    inner = suite_of(spec.gate, "headrace-steps", spec.expectations, StepFacts)
+    if spec.drift is None or reference is None:
+        return inner
+    return DriftGate(inner, spec, reference)
+
+
+__all__ = ["DriftGate", "QualityGate", "Reference", "RowGate", "build_gate"]

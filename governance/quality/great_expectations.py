@@ -1,60 +1,76 @@
-"""The gate as a real Great Expectations suite over a pandas projection without text.
+"""Suites as real Great Expectations suites over pandas projections without text.
 
-Results name failing rows by step id and count; values are excluded from them, so that nothing
-that GX prints, keeps or renders could hold content even if a column ever did.
+Results name failing rows by key and count; values are excluded from them, so that nothing that GX
+prints, keeps or renders could hold content even if a column ever did.
 """
 
 import dataclasses
 import os
 import warnings
 from collections.abc import Sequence
+from enum import StrEnum
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from governance.policy.quality import Expectation, QualitySpec
-from governance.quality.facts import StepFacts
-from governance.quality.gate import Failures
+from governance.policy.quality import ExpectationOf
+from governance.quality.offline import offline
+from governance.quality.rows import Row
+from governance.quality.suite import Failures
 from trajectory.errors import WorkError
 
 _RESULT_FORMAT = {
     "result_format": "COMPLETE",
-    "unexpected_index_column_names": ["step_id", "row"],
+    "unexpected_index_column_names": ["key", "row"],
     "exclude_unexpected_values": True,
     "partial_unexpected_count": 0,
 }
 _NULLABLE_NUMBERS = {"int | None": "Int64", "float | None": "float64", "int": "int64"}
+_SCHEMA = "schema"
 
 
 class GateError(WorkError):
-    """An expectation could not be evaluated; the batch must not pass without it."""
+    """An expectation could not be evaluated; the rows must not pass without it."""
 
 
-class GreatExpectationsGate:
-    """Runs the policy's expectations as one suite; the same context serves every batch."""
+class GreatExpectationsSuite[R: Row, C: StrEnum]:
+    """Runs expectations as one suite; the same context serves every batch.
 
-    def __init__(self, spec: QualitySpec) -> None:
-        """Build the suite; imports Great Expectations."""
+    Beside what policy expects, the projection itself must have exactly its columns.
+    """
+
+    def __init__(self, name: str, expectations: Sequence[ExpectationOf[C]], row: type[R]) -> None:
+        """Build the suite; imports Great Expectations.
+
+        Args:
+            name: of the suite, as Data Docs show it.
+            expectations: what is expected.
+            row: the dataclass whose fields are the columns.
+        """
         os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")
         self._gx: Any = import_module("great_expectations")
         self._pandas: Any = import_module("pandas")
-        context = self._gx.get_context(mode="ephemeral")
-        context.variables.progress_bars = {"globally": False}
-        suite = context.suites.add(self._gx.ExpectationSuite(name="headrace-steps"))
+        self._name = name
+        self._columns: Any = dataclasses.fields(row)  # type: ignore[arg-type]
+        self._context = self._gx.get_context(mode="ephemeral")
+        self._context.variables.progress_bars = {"globally": False}
+        self._suite = self._context.suites.add(self._gx.ExpectationSuite(name=name))
         classes = import_module("great_expectations.expectations")
-        for number, expectation in enumerate(spec.expectations):
-            suite.add_expectation(_build(classes, expectation, number))
-        asset = context.data_sources.add_pandas("headrace").add_dataframe_asset("steps")
-        self._names = [expectation.name for expectation in spec.expectations]
-        self._definition = context.validation_definitions.add(
-            self._gx.ValidationDefinition(
-                name="headrace-steps",
-                data=asset.add_batch_definition_whole_dataframe("batch"),
-                suite=suite,
+        self._suite.add_expectation(
+            classes.ExpectTableColumnsToMatchSet(
+                column_set=[*(one.name for one in self._columns), "key", "row"],
+                exact_match=True,
+                meta={"name": _SCHEMA},
             )
         )
+        for number, expectation in enumerate(expectations):
+            self._suite.add_expectation(_build(classes, expectation, number))
+        asset = self._context.data_sources.add_pandas("headrace").add_dataframe_asset(name)
+        self._batch = asset.add_batch_definition_whole_dataframe("batch")
+        self._names = [expectation.name for expectation in expectations]
 
-    def failures(self, rows: Sequence[StepFacts]) -> Failures:
-        """See :class:`~governance.quality.gate.QualityGate`.
+    def failures(self, rows: Sequence[R]) -> Failures:
+        """See :class:`~governance.quality.suite.Suite`.
 
         Raises:
             GateError: Great Expectations could not evaluate an expectation.
@@ -63,35 +79,71 @@ class GreatExpectationsGate:
             return {}
         found: dict[str, list[str]] = {}
         for result in self.report(rows).results:
-            if result.exception_info and _raised(result.exception_info):
+            name = result.expectation_config.meta["name"]
+            raised = result.exception_info and _raised(result.exception_info)
+            if raised or (name == _SCHEMA and not result.success):
                 raise GateError(
-                    f"quality gate: Great Expectations could not evaluate "
-                    f"{result.expectation_config.meta['name']!r}; see the Quality policy"
+                    f"quality gate: Great Expectations could not evaluate {name!r}; see the "
+                    "Quality policy"
                 )
             if not result.success:
-                name = result.expectation_config.meta["name"]
-                for step_id in _step_ids(result.result):
-                    found.setdefault(step_id, []).append(name)
+                for key in _keys(result.result):
+                    found.setdefault(key, []).append(name)
         return {
-            step_id: tuple(name for name in dict.fromkeys(self._names) if name in names)
-            for step_id, names in found.items()
+            key: tuple(name for name in dict.fromkeys(self._names) if name in names)
+            for key, names in found.items()
         }
 
-    def report(self, rows: Sequence[StepFacts]) -> Any:
-        """Return Great Expectations' own validation result, for Data Docs and records."""
+    def report(self, rows: Sequence[R]) -> Any:
+        """Return Great Expectations' own validation result; the context does not keep it."""
         frame = self._frame(rows)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return self._definition.run(
-                batch_parameters={"dataframe": frame}, result_format=_RESULT_FORMAT
-            )
+            batch = self._batch.get_batch(batch_parameters={"dataframe": frame})
+            return batch.validate(self._suite, result_format=_RESULT_FORMAT)
 
-    def _frame(self, rows: Sequence[StepFacts]) -> Any:
+    def write_docs(self, rows: Sequence[R], folder: Path) -> None:
+        """Write Great Expectations' own Data Docs of one validation into ``folder``.
+
+        Only whether an expectation held is written. What its pages would load from elsewhere
+        is taken out of them, so that nobody learns who opens them.
+        """
+        self._context.add_data_docs_site(
+            site_name=self._name,
+            site_config={
+                "class_name": "SiteBuilder",
+                "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+                "store_backend": {
+                    "class_name": "TupleFilesystemStoreBackend",
+                    "base_directory": str(folder.absolute()),
+                },
+            },
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            definition = self._context.validation_definitions.add(
+                self._gx.ValidationDefinition(name=self._name, data=self._batch, suite=self._suite)
+            )
+            checkpoint = self._gx.Checkpoint(
+                name=self._name,
+                validation_definitions=[definition],
+                result_format={"result_format": "BOOLEAN_ONLY"},
+            )
+            self._context.checkpoints.add(checkpoint).run(
+                batch_parameters={"dataframe": self._frame(rows)}
+            )
+            self._context.build_data_docs(site_names=[self._name])
+        for page in folder.rglob("*.html"):
+            text = offline(page.read_text(encoding="utf-8"))
+            page.write_text(text, encoding="utf-8")
+
+    def _frame(self, rows: Sequence[R]) -> Any:
         columns: dict[str, Any] = {}
-        for field in dataclasses.fields(StepFacts):
+        for field in self._columns:
             values = [getattr(row, field.name) for row in rows]
             kind = _NULLABLE_NUMBERS.get(_type_name(field.type), "object")
             columns[field.name] = self._pandas.Series(values, dtype=kind)
+        columns["key"] = self._pandas.Series([row.key for row in rows], dtype="object")
         columns["row"] = range(len(rows))
         return self._pandas.DataFrame(columns)
 
@@ -100,7 +152,7 @@ def _type_name(kind: Any) -> str:
     return kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
 
 
-def _build(classes: Any, expectation: Expectation, number: int) -> Any:
+def _build[C: StrEnum](classes: Any, expectation: ExpectationOf[C], number: int) -> Any:
     """Return the expectation as Great Expectations' own class of that name."""
     arguments = expectation.model_dump(
         mode="json", exclude={"name", "where", "expectation"}, exclude_none=True
@@ -127,10 +179,10 @@ def _raised(info: Any) -> bool:
     return any(one.get("raised_exception") for one in info.values() if isinstance(one, dict))
 
 
-def _step_ids(result: dict[str, Any]) -> list[str]:
-    """Return the ids in an index list, whichever of its two shapes GX used."""
+def _keys(result: dict[str, Any]) -> list[str]:
+    """Return the keys in an index list, whichever of its two shapes GX used."""
     found: list[str] = []
     for entry in result.get("unexpected_index_list") or []:
-        value = entry["step_id"]
+        value = entry["key"]
         found += value if isinstance(value, list) else [value]
     return found

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from enum import StrEnum
+from typing import Any, Protocol
 
 from governance.policy.quality import (
     Between,
-    Expectation,
+    ExpectationOf,
     InSet,
     NotInSet,
     NotNull,
@@ -14,30 +15,39 @@ from governance.policy.quality import (
     PairEqual,
     Unique,
 )
-from governance.quality.facts import StepFacts
 
 
-def failing_rows(expectation: Expectation, rows: Sequence[StepFacts]) -> list[str]:
-    """Return the step ids that do not meet an expectation."""
+class Row(Protocol):
+    """One row of a projection: a dataclass whose fields are the columns."""
+
+    @property
+    def key(self) -> str:
+        """By what a failing row is named."""
+
+
+def failing_rows[C: StrEnum](expectation: ExpectationOf[C], rows: Sequence[Row]) -> list[str]:
+    """Return the keys of the rows that do not meet an expectation."""
     chosen = [row for row in rows if _is_meant(expectation, row)]
     if isinstance(expectation, PairEqual):
         pairs = [
             (row, getattr(row, expectation.column_A), getattr(row, expectation.column_B))
             for row in chosen
         ]
-        return [row.step_id for row, a, b in pairs if a is not None and b is not None and a != b]
+        return [row.key for row, a, b in pairs if a is not None and b is not None and a != b]
     values = [(row, getattr(row, expectation.column)) for row in chosen]
     if isinstance(expectation, Unique):
         times = Counter(value for _, value in values)
-        return [row.step_id for row, value in values if value is not None and times[value] > 1]
-    return [row.step_id for row, value in values if not _holds(expectation, value)]
+        return [row.key for row, value in values if value is not None and times[value] > 1]
+    return [row.key for row, value in values if not _holds(expectation, value)]
 
 
-def _is_meant(expectation: Expectation, row: StepFacts) -> bool:
+def _is_meant[C: StrEnum](expectation: ExpectationOf[C], row: Row) -> bool:
     return all(getattr(row, column) in wanted for column, wanted in expectation.where.items())
 
 
-def _holds(expectation: NotNull | Null | Between | InSet | NotInSet, value: Any) -> bool:
+def _holds[C: StrEnum](
+    expectation: NotNull[C] | Null[C] | Between[C] | InSet[C] | NotInSet[C], value: Any
+) -> bool:
     if isinstance(expectation, NotNull):
         return value is not None
     if isinstance(expectation, Null):

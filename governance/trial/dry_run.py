@@ -37,7 +37,8 @@ STORED = frozenset(
     {
         "step_id", "tenant_id", "kind", "role_in_graph", "dialect", "key_source", "outcome",
         "http_status", "step_index", "finished", "tool_calls", "invalid_tool_arguments",
-        "completion_tokens", "logprobs", "highest_logprob", "latency_ms", "time_reversed",
+        "completion_tokens", "logprobs", "highest_logprob", "token_code", "latency_ms",
+        "time_reversed",
     }
 )  # fmt: skip
 """Columns of the gate's projection that stored rows can fill."""

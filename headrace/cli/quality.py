@@ -1,8 +1,9 @@
 """``headrace quality``: how good what was stored is, and whether it drifts."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,7 +11,17 @@ from headrace.cli.common import JsonOption, Running
 from headrace.render import jsonable, note, print_json, print_rows
 from trajectory.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from governance.quality.docs import ExpectationResult
+    from governance.quality.drift import ColumnDrift
+
 app = typer.Typer(help="Quality of what was stored.", no_args_is_help=True)
+
+HtmlOption = Annotated[Path | None, typer.Option(help="Write one page to this file.")]
+DataDocsOption = Annotated[
+    Path | None,
+    typer.Option(help="Write Great Expectations' own Data Docs of the suite into this folder."),
+]
 
 
 @app.command()
@@ -24,14 +35,13 @@ def report(
         int, typer.Option(min=1, help="Days before them that drift is measured against.")
     ] = 14,
     drift_from: Annotated[float, typer.Option(min=0, help="Index from which drift counts.")] = 0.25,
-    html: Annotated[
-        Path | None, typer.Option(help="Write the page (Data Docs) to this file.")
-    ] = None,
+    html: HtmlOption = None,
+    data_docs: DataDocsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check stored steps by the Quality policy and against a reference window. Exit 1 on findings."""
     from governance.policy import load_bundle
-    from governance.quality.docs import page, results
+    from governance.quality.docs import asking, page, results
     from governance.quality.drift import drift
     from governance.trial.dry_run import STORED
     from headrace.dry_running import quarantine_reasons, stored_facts
@@ -46,21 +56,27 @@ def report(
     bundle = load_bundle(Path(running.settings.policy.bundle))
     now = stored_facts(running.lake, since, until)
     before = stored_facts(running.lake, since - timedelta(days=reference_days), since)
-    found = results(bundle.quality.spec, now, STORED)
+    expectations = asking(bundle.quality.spec.expectations, STORED)
+    found = results(expectations, now)
     drifts = drift(now, before)
     held = quarantine_reasons(running.lake, since, until)
     if html is not None:
         text = page(
             title=f"Quality of {since.date()} to {last}",
             policy_hash=bundle.content_hash,
-            steps=len(now),
-            reference_steps=len(before),
+            rows=f"{len(now)} stored steps, {len(before)} in the reference window",
             expectations=found,
             quarantine=held,
             drifts=drifts,
             drift_from=drift_from,
         )
         html.write_text(text, encoding="utf-8")
+    if data_docs is not None:
+        from governance.quality.facts import StepFacts
+        from governance.quality.great_expectations import GreatExpectationsSuite
+
+        suite = GreatExpectationsSuite("headrace-steps", expectations, StepFacts)
+        suite.write_docs(now, data_docs)
     if as_json:
         print_json(
             {
@@ -72,9 +88,61 @@ def report(
             }
         )
     else:
-        print_rows([jsonable(one) for one in found], as_json=False, title="expectations")
-        print_rows([jsonable(one) for one in drifts], as_json=False, title="drift")
+        _print(found, drifts)
         note(f"{len(now)} steps, {sum(count for _, count in held)} exchanges held back")
     drifted = any(one.index is not None and one.index >= drift_from for one in drifts)
     if drifted or any(one.failed for one in found):
         raise typer.Exit(1)
+
+
+@app.command("substrate")
+def substrate_report(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(help="Name, or name@version; by default the latest.")
+    ] = None,
+    html: HtmlOption = None,
+    data_docs: DataDocsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge a built substrate by the Quality policy in force. Exit 1 when it would be refused."""
+    from governance.policy import load_bundle
+    from governance.quality.docs import page
+    from headrace.cli.substrate import find_manifest, gate_of
+    from train.quality import ItemFacts
+    from train.substrate import load_items
+
+    running = Running.of(context)
+    manifest = find_manifest(running, name)
+    bundle = load_bundle(Path(running.settings.policy.bundle))
+    policy = bundle.quality.spec.substrate
+    entries, gate = load_items(manifest), gate_of(running)
+    report = gate.judge(running.lake, entries)
+    if html is not None:
+        text = page(
+            title=f"Quality of substrate {manifest.name} {manifest.version}",
+            policy_hash=bundle.content_hash,
+            rows=f"{report.items} items, {report.reference} in the reference window",
+            expectations=report.expectations,
+            quarantine=(),
+            drifts=report.drifts,
+            drift_from=policy.drift.most if policy.drift else 0.25,
+        )
+        html.write_text(text, encoding="utf-8")
+    if data_docs is not None:
+        from governance.quality.great_expectations import GreatExpectationsSuite
+
+        suite = GreatExpectationsSuite("headrace-substrate", policy.expectations, ItemFacts)
+        suite.write_docs(gate.facts(running.lake, entries), data_docs)
+    if as_json:
+        print_json(jsonable(report) | {"substrate": f"{manifest.name}@{manifest.version}"})
+    else:
+        _print(report.expectations, report.drifts)
+        note(f"{report.items} items; refused: {', '.join(report.reasons) or 'no'}")
+    if report.reasons:
+        raise typer.Exit(1)
+
+
+def _print(found: "Sequence[ExpectationResult]", drifts: "Sequence[ColumnDrift]") -> None:
+    print_rows([jsonable(one) for one in found], as_json=False, title="expectations")
+    print_rows([jsonable(one) for one in drifts], as_json=False, title="drift")

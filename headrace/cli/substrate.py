@@ -1,15 +1,18 @@
 """``headrace substrate``: named, versioned selections of what may be learned from."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.common import EngineOption, JsonOption, Running
+from headrace.cli.common import EngineOption, JsonOption, Running, user_name
 from headrace.render import jsonable, print_fields, print_json, print_rows, progress
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from train.quality import SubstrateGate
     from train.substrate import SubstrateManifest
 
 app = typer.Typer(help="Selections of what may be learned from.", no_args_is_help=True)
@@ -32,6 +35,7 @@ def build(
     spec = load_substrate(document)
     settings, home = running.settings, running.home.create()
     with (
+        _noted(running),
         open_engine(engine_of(settings, engine), settings, home, running.secrets) as opened,
         progress("building", quiet=as_json) as advance,
     ):
@@ -42,6 +46,7 @@ def build(
             progress=lambda _stage, done, total: advance(done, total),
             walker=walker_of(opened, running.lake),
             base=document.parent,
+            gate=gate_of(running),
         )
     if as_json:
         print_json(manifest.to_json() | {"path": manifest.path})
@@ -97,6 +102,32 @@ def show(
     print_fields(fields, as_json=as_json)
     if stale:
         raise typer.Exit(1)
+
+
+def gate_of(running: Running) -> "SubstrateGate":
+    """Return the quality gate of the policy in force."""
+    from governance.policy import load_bundle
+    from train.quality import SubstrateGate
+
+    bundle = load_bundle(Path(running.settings.policy.bundle))
+    return SubstrateGate(bundle.quality.spec, bundle.redaction.spec.allow)
+
+
+@contextmanager
+def _noted(running: Running) -> Iterator[None]:
+    """Write a refusal by the quality gate into the audit log."""
+    from train.errors import SubstrateRefusedError
+
+    try:
+        yield
+    except SubstrateRefusedError as error:
+        running.audit.append(
+            actor=user_name(),
+            action="substrate.refused",
+            subject=error.name,
+            detail={"reasons": [*error.reasons]},
+        )
+        raise
 
 
 def running_manifests(running: Running) -> list["SubstrateManifest"]:

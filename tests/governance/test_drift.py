@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 from governance.policy import load_bundle
-from governance.quality.docs import page, results
+from governance.quality.docs import asking, page, results
 from governance.quality.drift import drift
 from governance.quality.facts import StepFacts
 from governance.trial.dry_run import STORED
@@ -48,15 +48,14 @@ def test_slower_answers_and_a_new_dialect_show() -> None:
 def test_the_page_loads_nothing_and_escapes_what_it_shows() -> None:
     spec = load_bundle().quality.spec
     rows = [*steps(60, 1), *steps(3, 2, finished=0)]
-    found = results(spec, rows, STORED)
+    found = results(asking(spec.expectations, STORED), rows)
     cut = next(one for one in found if one.name == "answer-not-cut")
     assert (cut.asked, cut.failed) == (63, 3)
     assert "messages-present" not in {one.name for one in found}
     text = page(
         title="A <day>",
         policy_hash="b2:1",
-        steps=63,
-        reference_steps=0,
+        rows="63 stored steps",
         expectations=found,
         quarantine=[("quality:<script>", 2)],
         drifts=drift(rows, steps(100, 3)),

@@ -277,7 +277,7 @@ def test_tokens_live_only_where_redaction_changed_nothing() -> None:
 def test_misaligned_logprobs_are_held() -> None:
     tokens = TokenCapture((1,), (3, 4), (-0.1,))
     batch = governor().judge(assembly(placed(call(1, tokens=tokens))))
-    assert batch.quarantine[0].reason == "quality:logprobs-aligned"
+    assert batch.quarantine[0].reason == "quality:logprob_misalign"
     assert batch.tokens == ()
 
 

@@ -60,7 +60,7 @@ def test_the_default_bundle_is_the_default() -> None:
         ("retention", "default: standard", "default: long", "retention.yaml:6: spec: default: no retention class 'long'. Valid: short, standard"),
         ("quality", "column: leftover_findings", "column: leftovers", "quality.yaml:13: spec.expectations.0.column: unknown value. Valid: 'step_id'"),
         ("quality", "expectation: expect_column_values_to_be_unique", "expectation: expect_uniqueness", "quality.yaml:16: spec.expectations.1: unknown 'expectation'. Valid: 'expect_"),
-        ("quality", "      max_value: 0.0001\n", "      max_valu: 0.0001\n", "unknown field. Valid: column, expectation, max_value, min_value, name, where"),
+        ("quality", "      min_value: 0\n", "      min_valu: 0\n", "unknown field. Valid: column, expectation, max_value, min_value, name, where"),
         ("capture", "kind: Capture", "kind: Captur", "capture.yaml:2: kind: unknown kind 'Captur'. Valid: Capture, Redaction"),
         ("capture", "apiVersion: headrace/v1", "apiVersion: v2", "capture.yaml:1: apiVersion: unknown value. Valid: 'headrace/v1'"),
         ("capture", "  rules: []", "  rules: []\n  level: metadata", "capture.yaml:10: spec: level twice"),

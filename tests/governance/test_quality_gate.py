@@ -2,16 +2,22 @@
 
 import json
 import random
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from governance.policy import load_bundle
 from governance.policy.quality import Column, QualitySpec
-from governance.quality import RowGate, StepFacts
-from governance.quality.great_expectations import GateError, GreatExpectationsGate
+from governance.quality import RowGate, StepFacts, build_gate
+from governance.quality.drift import ColumnDrift, drifted
+from governance.quality.great_expectations import GateError, GreatExpectationsSuite
 from tests.governance.building import assembly, call, governor, placed, user
 from trajectory.exchange import ExchangeOutcome
+from trajectory.formats.openenv import fatal_code
+
+type Gate = GreatExpectationsSuite[StepFacts, Column]
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -41,44 +47,49 @@ GOOD = StepFacts(
     completion_tokens=3,
     logprobs=3,
     highest_logprob=-0.1,
+    token_code=None,
     latency_ms=10.0,
     time_reversed=0,
 )
 
 
+def suite(spec: QualitySpec) -> Gate:
+    return GreatExpectationsSuite("headrace-steps", spec.expectations, StepFacts)
+
+
 @pytest.fixture(scope="module")
-def gate() -> GreatExpectationsGate:
-    return GreatExpectationsGate(load_bundle().quality.spec)
+def gate() -> Gate:
+    return suite(load_bundle().quality.spec)
 
 
 def test_the_projection_has_the_columns_that_policy_may_name() -> None:
     assert {column.value for column in Column} == {*StepFacts.__dataclass_fields__}
 
 
-def test_good_rows_pass(gate: GreatExpectationsGate) -> None:
+def test_good_rows_pass(gate: Gate) -> None:
     assert gate.failures([GOOD, replace(GOOD, step_id="s1")]) == {}
     assert gate.failures([]) == {}
 
 
-def test_failing_rows_are_named_with_all_their_reasons(gate: GreatExpectationsGate) -> None:
+def test_failing_rows_are_named_with_all_their_reasons(gate: Gate) -> None:
     rows = [
         GOOD,
         replace(GOOD, step_id="s1", finished=0, leftover_findings=2),
-        replace(GOOD, step_id="s2", logprobs=2),
+        replace(GOOD, step_id="s2", token_code="logprob_misalign"),
         replace(GOOD, step_id="s3", logprobs=None, completion_tokens=None, highest_logprob=None),
         replace(GOOD, step_id="s4", role_in_graph="discarded", finished=0, output_parts=None),
     ]
     assert gate.failures(rows) == {
         "s1": ("nothing-personal-left", "answer-not-cut"),
-        "s2": ("logprobs-aligned",),
+        "s2": ("logprob_misalign",),
     }
 
 
-def test_a_step_id_that_comes_twice_fails(gate: GreatExpectationsGate) -> None:
+def test_a_step_id_that_comes_twice_fails(gate: Gate) -> None:
     assert gate.failures([GOOD, GOOD]) == {"s0": ("step-once",)}
 
 
-def test_row_gate_and_great_expectations_agree(gate: GreatExpectationsGate) -> None:
+def test_row_gate_and_great_expectations_agree(gate: Gate) -> None:
     dice = random.Random(7)  # noqa: S311 (a fixed seed on purpose)
     rows = [
         replace(
@@ -94,6 +105,7 @@ def test_row_gate_and_great_expectations_agree(gate: GreatExpectationsGate) -> N
             completion_tokens=dice.choice([None, 0, 2, 3]),
             logprobs=dice.choice([None, 0, 2, 3]),
             highest_logprob=dice.choice([None, -1.0, 0.0, 0.5, float("inf")]),
+            token_code=dice.choice([None, None, None, "positive_logprob", "invalid_logprob"]),
             time_reversed=dice.choice([0, 0, 0, 1]),
         )
         for number in range(200)
@@ -125,11 +137,11 @@ def test_every_kind_of_expectation_means_the_same_in_both() -> None:
     expected = RowGate(spec).failures(rows)
     assert expected["s1"] == ("a",)
     assert expected["s3"] == ("b", "d", "e", "f")
-    assert GreatExpectationsGate(spec).failures(rows) == expected
+    assert suite(spec).failures(rows) == expected
 
 
-def test_results_hold_no_values(gate: GreatExpectationsGate) -> None:
-    bad = replace(GOOD, step_id="s1", dialect="openai.chat", logprobs=987654)
+def test_results_hold_no_values(gate: Gate) -> None:
+    bad = replace(GOOD, step_id="s1", dialect="openai.chat", leftover_findings=987654)
     report = json.dumps(gate.report([bad]).to_json_dict())
     assert "987654" not in report
     assert "s1" in report
@@ -140,12 +152,77 @@ def test_an_expectation_that_cannot_be_evaluated_stops_the_batch() -> None:
         {"expectations": [{"name": "odd", "expectation": "expect_column_values_to_be_between", "column": "dialect", "min_value": 1}]}
     )  # fmt: skip
     with pytest.raises(GateError, match="odd"):
-        GreatExpectationsGate(spec).failures([GOOD])
+        suite(spec).failures([GOOD])
 
 
-def test_the_governor_runs_the_real_gate(gate: GreatExpectationsGate) -> None:
+def test_the_governor_runs_the_real_gate(gate: Gate) -> None:
     cut = placed(call(1, finish_reason=None, outcome=ExchangeOutcome.CLIENT_ABORT))
     fine = placed(call(2, [user("x")]), trajectory="t2")
     batch = governor(gate=gate).judge(assembly(cut, fine))
     assert [row.reason for row in batch.quarantine] == ["quality:answer-not-cut"]
     assert [row.step_id for row in batch.steps] == ["step2"]
+
+
+def test_a_projection_with_other_columns_stops_the_batch(gate: Gate) -> None:
+    gate_columns = gate._columns
+    gate._columns = [one for one in gate_columns if one.name != "http_status"]
+    try:
+        with pytest.raises(GateError, match="schema"):
+            gate.failures([GOOD])
+    finally:
+        gate._columns = gate_columns
+
+
+def test_data_docs_are_great_expectations_own_and_load_nothing(gate: Gate, tmp_path: Path) -> None:
+    gate.write_docs(
+        [GOOD, replace(GOOD, step_id="s1", leftover_findings=987654)], tmp_path / "docs"
+    )
+    pages = [path.read_text() for path in (tmp_path / "docs").rglob("*.html")]
+    (result,) = [path.read_text() for path in (tmp_path / "docs" / "validations").rglob("*.html")]
+    assert "headrace-steps" in (tmp_path / "docs" / "index.html").read_text()
+    assert "leftover_findings" in result
+    assert "987654" not in "".join(pages)
+    loading = r"<(?:script|link|img|iframe)[^>]*(?:src|href)=[\"']?(?:https?:)?//"
+    assert [page for page in pages if re.search(loading, page)] == []
+
+
+def test_tokens_are_judged_in_openenvs_words() -> None:
+    assert fatal_code((1,), (2, 3), (-0.1, 0.00001)) is None
+    assert fatal_code(None, (2, 3), None) is None
+    assert fatal_code((1,), (2, 3), (-0.1,)) == "logprob_misalign"
+    assert fatal_code((1,), (2, -3), (-0.1, -0.2)) == "invalid_token_id"
+    assert fatal_code((1,), (2,), (float("nan"),)) == "invalid_logprob"
+    assert fatal_code((1,), (2,), (0.5,)) == "positive_logprob"
+    assert fatal_code((), (2,), (-0.5,)) == "no_prompt_ids"
+
+
+def test_a_batch_that_drifts_is_held_tenant_by_tenant(gate: Gate) -> None:
+    spec = QualitySpec.model_validate({"drift": {"columns": ["latency_ms", "dialect"]}})
+    asked: list[tuple[str, int]] = []
+
+    def reference(tenant: str, days: int) -> list[StepFacts]:
+        asked.append((tenant, days))
+        return [replace(GOOD, step_id=f"r{at}", latency_ms=float(at)) for at in range(100)]
+
+    def rows(tenant: str, count: int, latency: float) -> list[StepFacts]:
+        return [
+            replace(GOOD, step_id=f"{tenant}{at}", tenant_id=tenant, latency_ms=latency * at)
+            for at in range(count)
+        ]
+
+    slow, same, few = rows("slow", 60, 50.0), rows("same", 60, 1.6), rows("few", 49, 50.0)
+    judge = build_gate(spec.model_copy(update={"gate": "rows"}), reference=reference)
+    held = judge.failures([*slow, *same, *few])
+    assert held == {row.step_id: ("drift:latency_ms",) for row in slow}
+    assert asked == [("slow", 14), ("same", 14)]
+    assert build_gate(spec.model_copy(update={"gate": "rows"})).failures(slow) == {}
+
+
+def test_great_expectations_tells_drift_too() -> None:
+    found = [
+        ColumnDrift("a", 0.25, 60, 60),
+        ColumnDrift("b", 0.2, 60, 60),
+        ColumnDrift("c", None, 1, 1),
+    ]
+    assert drifted(found, 0.25, "great_expectations") == drifted(found, 0.25, "rows") == ["a"]
+    assert drifted(found, 0.3, "great_expectations") == []

@@ -6,6 +6,7 @@ OpenEnv's own codes.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -21,6 +22,7 @@ from trajectory.message import Message
 from trajectory.portable import PortableStep, Trajectory
 
 SCHEMA_VERSION = 1
+_ROUNDING = 0.0001
 _TURN_FIELDS = frozenset(
     {
         "node_id",
@@ -66,11 +68,12 @@ def validate(document: JsonObject) -> list[Finding]:
             found.append(Finding("FATAL", "trace_duplicate_node", where))
         else:
             names.add(name)
-        found += [Finding(level, code, where) for level, code in _check(turn)]
+        found += [Finding(level, code, where) for level, code in turn_codes(turn)]
     return found
 
 
-def _check(turn: JsonObject) -> list[tuple[Literal["FATAL", "WARN"], str]]:
+def turn_codes(turn: JsonObject) -> list[tuple[Literal["FATAL", "WARN"], str]]:
+    """Return OpenEnv's words for what is wrong with the tokens of one turn."""
     prompt, made = as_list(turn.get("prompt_token_ids")), as_list(turn.get("completion_token_ids"))
     logprobs, mask = as_list(turn.get("per_token_logps")), as_list(turn.get("loss_mask"))
     codes: list[tuple[Literal["FATAL", "WARN"], str]] = []
@@ -97,6 +100,25 @@ def _check(turn: JsonObject) -> list[tuple[Literal["FATAL", "WARN"], str]]:
     if as_text(_choice(turn).get("finish_reason")) == "length":
         codes.append(("WARN", "truncated_turn"))
     return codes
+
+
+def fatal_code(
+    prompt: Sequence[int] | None, completion: Sequence[int], logprobs: Sequence[float] | None
+) -> str | None:
+    """Return the first word for which OpenEnv would refuse these tokens; None when there is none.
+
+    What the engine did not give (prompt tokens, all logprobs) is not judged: nobody made it up.
+    An engine's rounding lifts a logprob of 0 a little.
+    """
+    before = [0] if prompt is None else list(prompt)
+    given = [-0.0] * len(completion) if logprobs is None else logprobs
+    turn: JsonObject = {
+        "prompt_token_ids": list[JsonValue](before),
+        "completion_token_ids": list[JsonValue](completion),
+        "per_token_logps": [min(one, 0.0) if one <= _ROUNDING else one for one in given],
+        "loss_mask": list[JsonValue]([0] * len(before) + [1] * len(completion)),
+    }
+    return next((code for level, code in turn_codes(turn) if level == "FATAL"), None)
 
 
 def _is_token(item: JsonValue) -> bool:

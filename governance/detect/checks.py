@@ -64,6 +64,25 @@ def card(value: str) -> bool | None:
     return None if grouped or issued else False
 
 
+_ENDINGS = re.compile(r"[^\W\d_]{2,24}|xn--[a-z0-9\-]{2,20}", re.IGNORECASE)
+_COMMON_ENDINGS = """
+    com org net edu gov mil int info biz name app dev io ai co me us uk de fr it es nl ch at be pl se
+    no dk fi cz pt eu ca au nz jp cn in br mx ru za invalid test example local internal lan
+    """
+
+
+def email(value: str) -> bool | None:
+    """Whether both sides of the @ can be a mailbox's; False for decorators and locale names."""
+    mailbox, _, host = value.rpartition("@")
+    ending = host.rpartition(".")[2]
+    if not any(char.isalnum() for char in mailbox):
+        return False
+    if _ENDINGS.fullmatch(ending):
+        return True
+    start = _ENDINGS.match(ending)
+    return start is not None and start.group().lower() in _COMMON_ENDINGS.split()
+
+
 def ip_address(value: str) -> bool:
     """Whether the value is an address (or network) that says something about somebody."""
     try:
@@ -76,14 +95,16 @@ def ip_address(value: str) -> bool:
 
 
 _DOCUMENTATION = tuple(
-    map(
-        ipaddress.ip_network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32")
+    ipaddress.ip_network(network)
+    for network in (
+        "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32",
+        "192.0.0.0/24", "100::/64", "2001::/23", "::ffff:0:0/96", "ff00::/8",
     )
-)
+)  # fmt: skip
 
 
 def documentation(value: str) -> bool:
-    """Whether an address is set aside for examples in documents (RFC 5737, RFC 3849)."""
+    """Whether an address is set aside for examples (RFC 5737, 3849), protocols or groups (RFC 6890)."""
     try:
         address = ipaddress.ip_interface(value.partition("%")[0]).ip
     except ValueError:

@@ -10,6 +10,7 @@ IDENTIFIERS = (
         rf"[{WORD}!#$%&*+/=?^`{{|}}~.'\-]{{1,64}}@(?:[{WORD}](?:[{WORD}\-]{{0,62}}[{WORD}])?\.){{1,8}}[{WORD}\-]{{2,24}}",
         1.0,
         needs=(b"@",),
+        check=checks.email,
     ),
     Rule(
         "email_spelled",
@@ -101,7 +102,7 @@ IDENTIFIERS = (
         r"(?:(?:25[0-5]|2[0-4]\d|[01]?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|[01]?\d?\d)(?:/(?:3[0-2]|[12]?\d))?",
         0.6,
         needs=(b".",),
-        against=("section", "sections", "version", "chapter", "figure", "release", "v", "and"),
+        against=("section", "sections", "version", "chapter", "figure", "release", "v"),
         check=checks.ip_address,
         left=r"\w",
         right=r"\w",

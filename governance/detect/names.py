@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from governance.detect.finding import Finding, Unit
+from governance.detect.in_code import in_program, is_plain_word, is_term
 from governance.detect.name_cues import NONE, STRONG, cue
 from governance.detect.view import TextView
 from governance.names.words import ambiguous_names, common, everyday, first_names, last_names
 
-_VERSION = "rules-3"
+_VERSION = "rules-4"
 
 _U = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0100-\u017f\u0370-\u03ff\u0400-\u042f"
 _PART = rf"(?:[{_U}](?:[^\W\d_]|['\-](?=[^\W\d_]))*[^\W\d_](?![\w])|[{_U}]\.(?:[{_U}]\.)*|[{_U}](?=[ \n,.;]|$))"
@@ -159,7 +160,10 @@ class NameRules:
         if "name" in text:
             for match in _LOWER_CASE_NAME.finditer(text):
                 words = match.group(1).split()
-                if not any(word in self._everyday for word in words):
+                told = match.group()[:3].lower() in ("my ", "his", "her")
+                if not any(
+                    word in (self._everyday if told else self._common_words) for word in words
+                ):
                     yield *match.span(1), 0.7, "told"
         if not text.isascii():
             for match in _OTHER_SCRIPT.finditer(text):
@@ -239,17 +243,22 @@ class NameRules:
                 return
         if len(words) > 1 and (known_first or known_last or words[0] in self._ambiguous):
             sure = known_first or (known_last and words[0] in self._ambiguous)
-            yield begin, stop, 0.75 if sure else 0.5, "list"
+            if known_last or not all(word.lower() in self._common_words for word in words[1:]):
+                yield begin, stop, 0.75 if sure else 0.5, "list"
         elif len(words) > 1 and _AFTER.match(text, stop):
             yield begin, stop, 0.5, "verb"
-        elif (
-            known_first
-            and len(words[0]) > 2
-            and not _IN_CODE.search(text[max(0, begin - 2) : stop + 2])
-        ):
+        elif known_first and self._stands_alone(text, begin, stop, words[0]):
             yield begin, stop, 0.5, "list"
         elif self._speaks(text, begin, stop, words):
             yield begin, stop, 0.5, "verb"
+
+    def _stands_alone(self, text: str, begin: int, stop: int, word: str) -> bool:
+        """Whether a given name by itself is a person: no identifier, term, month or plain word."""
+        if len(word) < 3 or _IN_CODE.search(text[max(0, begin - 2) : stop + 2]):
+            return False
+        if is_term(text, stop) or in_program(text, begin, stop):
+            return False
+        return word not in self._ambiguous or not is_plain_word(text, begin, stop)
 
     def _speaks(self, text: str, begin: int, stop: int, words: list[str]) -> bool:
         """Whether what stands around a capitalised word makes it somebody who speaks or is named."""

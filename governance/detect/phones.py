@@ -111,6 +111,8 @@ class PhoneRunner:
 
     def __init__(self, regions: tuple[str, ...] = REGIONS) -> None:
         self._valid = re.compile("(?:" + "|".join(map(_prefixed, regions)) + r")\Z")
+        for country_code in phonenumbers.COUNTRY_CODE_TO_REGION_CODE:
+            _international(country_code)  # now, at the start, and not when the first text comes
 
     def run(self, gate: Gate, keys: tuple[str, ...]) -> Iterator[Hit]:
         """Yield numbers; those without the shape of a phone number need context."""

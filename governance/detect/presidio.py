@@ -188,8 +188,8 @@ class _StockRunner:
         except (re2.error, UnicodeEncodeError):
             self._slow = _regex.compile(pattern.regex, flags=flags)
 
-    def _spans(self, text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
-        value = text[start:end]
+    def _spans(self, gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+        value = gate.view.text[start:end]
         verdict = self._recognizer.validate_result(value)
         if self._recognizer.invalidate_result(value):
             verdict = False
@@ -206,10 +206,9 @@ class _StockRunner:
         if self._runner is not None:
             yield from self._runner.run(gate, keys)
             return
-        text = gate.view.text
         judge = Runner(self._rule, None, None, None, None)
-        for match in self._slow.finditer(text, timeout=_REGEX_SECONDS):
-            for start, end, verdict in self._spans(text, *match.span()):
+        for match in self._slow.finditer(gate.view.text, timeout=_REGEX_SECONDS):
+            for start, end, verdict in self._spans(gate, *match.span()):
                 score = judge._score(gate, start, verdict, keys)
                 if end > start and score > 0:
                     yield Hit(self._rule.entity, start, end, score, self._rule.name)

@@ -1,10 +1,12 @@
 """Imports of Presidio and spaCy without torch, and without anything that phones out."""
 
+import ctypes
 import importlib
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 
 _HEAVY = ("torch", "cupy", "transformers", "tensorflow", "mxnet", "stanza")
@@ -30,3 +32,20 @@ def load(name: str) -> ModuleType:
         return sys.modules[name]
     with _hidden():
         return importlib.import_module(name)
+
+
+def one_thread_of_blas() -> bool:
+    """Have numpy multiply in one thread; returns whether this numpy could be told.
+
+    With more, the threads of one worker wait for each other on cores that other workers need.
+    """
+    import numpy
+
+    for file in (Path(numpy.__file__).parent.parent / "numpy.libs").glob("libscipy_openblas*"):
+        library = ctypes.CDLL(str(file))
+        for name in ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads"):
+            told = getattr(library, name, None)
+            if told is not None:
+                told(1)
+                return True
+    return False

@@ -7,7 +7,9 @@ from governance.names.words import everyday
 _UPPER = r"[A-Z\xc0-\xde]"
 _WORD = rf"{_UPPER}[\w\xaa\xb5\xba\xc0-\xf6\xf8-\xff'\-]{{1,24}}"
 _PLACE = rf"({_WORD}(?: (?:de|la|le|del|di|da|do|of|am|nad|{_WORD})){{0,3}})"
-_NOT_A_PLACE = everyday() | {"i", "january", "production", "python", "docker", "linux"}
+_NOT_A_PLACE = everyday() | {
+    "i", "january", "production", "python", "docker", "linux", "am", "pm", "utc", "gmt",
+}  # fmt: skip
 
 
 _MONTH = (
@@ -63,6 +65,7 @@ PERSONAL = (
         0.8,
         1,
         needs=(b"year", b"y/o", b"yo", b"y.o", b"yr"),
+        against=("to",),
         check=_age,
     ),
     Rule(

@@ -12,6 +12,7 @@ from governance.detect.rule import Rule
 from governance.detect.view import TextView
 
 _WORD = re.compile(r"\w+")
+_TAUGHT_IN_CODE = re.compile(r"(?i:ip(?:v[46])?_?(?:address|network|interface))\(")
 _DIGITS_GATE = re.compile(rb"[0-9](?:[ .\-/()]{0,2}[0-9]){4}")
 CONTEXT_BOOST = 0.35
 CONTEXT_FLOOR = 0.4
@@ -40,10 +41,17 @@ class Gate:
     lowered: bytes = field(init=False, repr=False)
     digits: bool = field(init=False)
     _words: dict[int, tuple[str, ...]] = field(init=False, default_factory=dict, repr=False)
+    _teaches: bool | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.lowered = self.view.data.lower()
         self.digits = _DIGITS_GATE.search(self.view.data) is not None
+
+    def teaches_addresses(self) -> bool:
+        """Whether the text is a program about IP addresses, which shows them by examples."""
+        if self._teaches is None:
+            self._teaches = _TAUGHT_IN_CODE.search(self.view.text) is not None
+        return self._teaches
 
     def words_before(self, start: int) -> tuple[str, ...]:
         """Return the lower-case words before an offset of the view, and the one at it."""
@@ -86,7 +94,7 @@ class Runner:
     pattern: Any
     left: re.Pattern[str] | None
     right: re.Pattern[str] | None
-    spans: Callable[[str, int, int], Iterator[tuple[int, int, bool | None]]] | None = None
+    spans: Callable[[Gate, int, int], Iterator[tuple[int, int, bool | None]]] | None = None
     """Takes over from ``check`` where the value may be a part of the match."""
 
     @classmethod
@@ -113,7 +121,7 @@ class Runner:
             if start >= end or not self._free(text, start, end):
                 continue
             if self.spans is not None:
-                candidates = self.spans(text, start, end)
+                candidates = self.spans(gate, start, end)
             else:
                 verdict = rule.check(text[start:end]) if rule.check is not None else None
                 candidates = iter(((start, end, verdict),))
@@ -146,8 +154,9 @@ _ISSUERS = "23456"
 _MOST_CARD_DIGITS = 19
 
 
-def _card_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+def _card_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
     """Find card numbers within a run of digit groups, which may hold other numbers beside them."""
+    text = gate.view.text
     groups = [match.span() for match in _GROUP.finditer(text, start, end)]
     digits = "".join(text[begin:stop] for begin, stop in groups)
     at = first = 0
@@ -177,14 +186,16 @@ def _card_end(digits: str, at: int, groups: list[tuple[int, int]], first: int) -
     return found
 
 
-def _iban_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+def _iban_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    text = gate.view.text
     stop = checks.iban_end(text[start:end])
     if stop is not None:
         yield start, start + stop, True
 
 
-def _key_block_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+def _key_block_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
     """Take a private key up to its END line or, when that is missing, up to the end of the text."""
+    text = gate.view.text
     closing = text.find("-----END", end)
     if closing >= 0:
         line = text.find("-----", closing + 8)
@@ -196,26 +207,32 @@ def _key_block_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int
 _NEXT_FIELD = re.compile(r"&[\w.\-\[\]]{1,40}=|[.,;:)\]}]+$")
 
 
-def _value_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+def _value_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
     """Take a secret up to the next field of a query string and without the sentence's own marks."""
-    value = text[start:end]
+    value = gate.view.text[start:end]
     following = _NEXT_FIELD.search(value)
     if following is not None and following.start() >= 4:
         value = value[: following.start()]
     yield start, start + len(value), checks.secret_value(value)
 
 
-_MADE_IN_CODE = re.compile(r"(?i:address|network|interface)\(\s{0,20}[\"']\Z")
-_REVERSED = re.compile(r"(?:\.[0-9a-f]){0,30}\.(?:in-addr|ip6)\.arpa|\.\d+\.\d")
+_REVERSED = re.compile(r"(?:\.[0-9a-f]){0,30}\.(?:in-addr|ip6)\.arpa|\.\d+\.\d|\.\d{1,9}[\"')&]")
+_OUTLINE = re.compile(
+    r"(?:\d\.|\b(?i:sections?|versions?|chapters?|releases?|rfc[ -]?\d{1,5})[ ,:]{1,2}"
+    r"(?:\d{1,5}(?:\.\d{1,5}){0,5}(?:, | and | or | to ){1,2}){0,4})\Z"
+)
+"""Numbers of sections and versions, and longer dotted numbers, before what looks like an address."""
 
 
-def _ip_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+def _ip_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
     """Take an address unless it is turned round, or an example that a program is shown with."""
+    text = gate.view.text
     value = text[start:end]
     if not checks.ip_address(value) or _REVERSED.match(text, end):
         return
-    shown = _MADE_IN_CODE.search(text, max(0, start - 40), start) is not None
-    if not (shown and checks.documentation(value)):
+    if _OUTLINE.search(text, max(0, start - 60), start):
+        return
+    if not (checks.documentation(value) and gate.teaches_addresses()):
         yield start, end, True
 
 

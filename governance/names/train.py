@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from governance.detect.quiet import load
+from governance.detect.quiet import load, one_thread_of_blas
 from governance.names.corpus import Example, common_words, gathered
 
-_WIDTH = 96
+_WIDTH = 64
 _HEADER = "# Everyday words, counted by governance/names/train.py.\n"
 _CONFIG = {
     "nlp": {"lang": "en", "pipeline": ["tok2vec", "ner"]},
@@ -26,15 +26,15 @@ _CONFIG = {
                     "@architectures": "spacy.MultiHashEmbed.v2",
                     "width": _WIDTH,
                     "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
-                    "rows": [4000, 1000, 2000, 1000],
+                    "rows": [6000, 1000, 2000, 1000],
                     "include_static_vectors": False,
                 },
                 "encode": {
                     "@architectures": "spacy.MaxoutWindowEncoder.v2",
                     "width": _WIDTH,
-                    "depth": 4,
+                    "depth": 3,
                     "window_size": 1,
-                    "maxout_pieces": 3,
+                    "maxout_pieces": 2,
                 },
             },
         },
@@ -57,6 +57,7 @@ _CONFIG = {
 def examples(nlp: Any, gathered_examples: list[Example]) -> list[Any]:
     """Turn texts and spans into what spaCy trains on; spans that cut a word are left out."""
     from spacy.training import Example as SpacyExample
+    from spacy.util import filter_spans
 
     out = []
     for text, spans in gathered_examples:
@@ -65,8 +66,6 @@ def examples(nlp: Any, gathered_examples: list[Example]) -> list[Any]:
             doc.char_span(start, end, label, alignment_mode="expand") for start, end, label in spans
         ]
         reference = doc.copy()
-        from spacy.util import filter_spans
-
         reference.set_ents(filter_spans([span for span in found if span is not None]))
         out.append(SpacyExample(doc, reference))
     return out
@@ -75,6 +74,10 @@ def examples(nlp: Any, gathered_examples: list[Example]) -> list[Any]:
 def train(data: Path, out: Path, *, epochs: int = 12, seed: int = 1) -> None:
     """Train and write the pipeline to ``out``, reporting the loss of each epoch."""
     spacy = load("spacy")
+    from thinc.api import NumpyOps, set_current_ops
+
+    one_thread_of_blas()  # the order of sums, and so the weights, depend on it
+    set_current_ops(NumpyOps(use_blis=False))
     spacy.util.fix_random_seed(seed)
     nlp = spacy.util.load_model_from_config(_CONFIG, auto_fill=True)
     words = common_words(data)

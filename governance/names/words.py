@@ -36,8 +36,8 @@ until up update upon urgent us use used user users usually valued value very via
 wednesday week welcome well were what when where whether which while who whole whom why will windows
 winter wish with within without wonderful word work world would xml year yes yesterday yet you your
 yours yourself zip zoom north south east west
-jython cython ironpython pypy account's widget widgets business personal premium basic gold silver enterprise retail wholesale
-guten gruß bonjour hola señor senor herr frau
+jython cython ironpython pypy solaris unix linux posix debian ubuntu account's widget widgets business personal premium basic gold silver enterprise retail wholesale
+guten gruß grüße grüsse viele liebe danke bitte hallo merci salut gracias saludos obrigado grazie ciao bonjour hola señor senor herr frau
 """
 
 
@@ -52,10 +52,14 @@ def hand_written_first_names() -> frozenset[str]:
     return _read("first_names")
 
 
+_NO_PEOPLE = frozenset({"America", "Dane", "Francia", "Georgian", "Gregorian", "Oman"})
+"""Places, peoples and calendars among the given names that were gathered."""
+
+
 @cache
 def first_names() -> frozenset[str]:
     """Return given names, capitalised."""
-    return hand_written_first_names() | _read("given_names")
+    return (hand_written_first_names() | _read("given_names")) - _NO_PEOPLE
 
 
 def last_names() -> frozenset[str]:

@@ -63,10 +63,12 @@ def build_redactor(
             f"{', '.join(sorted(known_entities(detectors)))}; others come with `names.model` or "
             "`recognizers`."
         )
-    return Redactor(
+    redactor = Redactor(
         spec,
         detectors,
         pseudonym_key=key_of_epoch(pseudonym_key, spec.key_epoch),
         subject_key=pseudonym_key,
         subjects=subjects,
     )
+    redactor.warm()
+    return redactor

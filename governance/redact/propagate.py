@@ -8,14 +8,16 @@ from typing import Any
 import ahocorasick
 
 from governance.detect.finding import Finding
+from governance.detect.in_code import is_plain_word, is_term
 from governance.names.words import (
+    ambiguous_names,
     common,
     everyday,
     hand_written_first_names,
     last_names,
 )
 
-VERSION = "propagate-3"
+VERSION = "propagate-4"
 _WORD = re.compile(r"[^\W\d_][\w'\-]*")
 _SHORTEST_VALUE = 6
 _SHORTEST_PART = 3
@@ -88,6 +90,8 @@ class Known:
                 continue
             start = end - len(spelling)
             if start not in longest or longest[start][0] < end:
+                if spelling.isalpha() and _means_itself(text, start, end):
+                    continue
                 longest[start] = (end, spelling)
         begin = behind = 0
         held: tuple[str, str] | None = None
@@ -104,3 +108,11 @@ class Known:
             begin, behind, held = start, end, (entity, value)
         if held is not None:
             yield Finding(held[0], begin, behind, 0.6, "propagation"), held[1]
+
+
+def _means_itself(text: str, start: int, end: int) -> bool:
+    """Whether a part of a name is used as a word, a month or in a term: Mark the node, Taylor series."""
+    if is_term(text, end):
+        return True
+    word = text[start:end]
+    return word in ambiguous_names() and is_plain_word(text, start, end)

@@ -23,7 +23,7 @@ def found(text: str, known: list[Finding] | None = None) -> set[tuple[str, str]]
 
 
 def test_people_and_places_in_plain_text() -> None:
-    text = "Yesterday Brenda Thistlewood flew from Lisbon to see her sister in Nairobi."
+    text = "Brenda Thistlewood moved from Lisbon to Nairobi last spring."
     assert found(text) >= {
         ("PERSON", "Brenda Thistlewood"),
         ("LOCATION", "Lisbon"),
@@ -45,9 +45,11 @@ def test_code_and_headings_name_nobody(text: str) -> None:
 
 
 def test_what_is_explained_is_not_asked_about() -> None:
-    text = "we met Brenda Thistlewood there"
+    text = "we met Brenda Thistlewood in Lisbon"
     assert found(text)
-    assert not found(text, [Finding("PERSON", 7, 25, 0.8, "rule")])
+    assert not found(
+        text, [Finding("PERSON", 7, 25, 0.8, "rule"), Finding("X", 29, 35, 0.8, "rule")]
+    )
 
 
 @pytest.mark.parametrize("length", [0, 1, 319, 320, 321, 5000])

@@ -1,19 +1,14 @@
 """Official SDKs through the gateway: byte for byte what a direct call sends and gets, in both modes."""
 
-import asyncio
 import json
 import shutil
 import ssl
 import subprocess
-import threading
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-import uvicorn
 
 from tests.proxy.conftest import Tls
 from tests.proxy.running import Running
@@ -121,104 +116,6 @@ def test_behind_the_intercepting_proxy(
         assert exchange.mode == "forward"
         assert OWN_KEY not in str(exchange.request.headers)
         assert all(call.kind is not CallKind.OPAQUE for call in read_calls(exchange, CONFIGURED))
-
-
-# MCP: the official client and server, with the bytes of both sides.
-
-
-class _Keeping(httpx.AsyncHTTPTransport):
-    """Keeps status and body of each response to a POST."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.posted: list[bytes] = []
-        self.answered: list[tuple[int, str | None, list[bytes]]] = []
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        response = await super().handle_async_request(request)
-        if request.method == "POST":
-            self.posted.append(request.content)
-            pieces: list[bytes] = []
-            kind = response.headers.get("content-type")
-            self.answered.append((response.status_code, kind, pieces))
-            assert isinstance(response.stream, httpx.AsyncByteStream)
-            response.stream = _Kept(response.stream, pieces)
-        return response
-
-    def answers(self) -> list[Any]:
-        return [(status, kind, b"".join(pieces)) for status, kind, pieces in self.answered]
-
-
-class _Kept(httpx.AsyncByteStream):
-    def __init__(self, inner: httpx.AsyncByteStream, pieces: list[bytes]) -> None:
-        self._inner, self._pieces = inner, pieces
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._inner:
-            self._pieces.append(piece)
-            yield piece
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-@pytest.fixture(scope="module", params=["json", "stream"])
-def tools(request: pytest.FixtureRequest) -> Iterator[str]:
-    from mcp.server.fastmcp import FastMCP
-
-    server = FastMCP("tools", json_response=request.param == "json", log_level="ERROR")
-
-    @server.tool()
-    def add(a: int, b: int) -> int:
-        """Add two numbers."""
-        return a + b
-
-    config = uvicorn.Config(
-        server.streamable_http_app(), port=0, log_level="error", ws="none", lifespan="on"
-    )
-    running = uvicorn.Server(config)
-    thread = threading.Thread(target=running.run, daemon=True)
-    thread.start()
-    while not running.started:
-        time.sleep(0.01)
-    port = running.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
-    running.should_exit = True
-    thread.join(5)
-
-
-@pytest.mark.slow
-def test_mcp_at_a_base_url(tools: str, tmp_path: Path) -> None:
-    from mcp import ClientSession
-    from mcp.client.streamable_http import streamablehttp_client
-
-    async def talk(url: str, key: str) -> _Keeping:
-        kept = _Keeping()
-
-        def client(**settings: Any) -> httpx.AsyncClient:
-            return httpx.AsyncClient(transport=kept, **settings)
-
-        headers = {"Authorization": f"Bearer {key}"}
-        async with (
-            streamablehttp_client(
-                f"{url}/mcp",
-                headers=headers,
-                httpx_client_factory=client,  # type: ignore[arg-type]
-            ) as (read, write, _),
-            ClientSession(read, write) as session,
-        ):
-            await session.initialize()
-            await session.list_tools()
-            await session.call_tool("add", {"a": 2, "b": 3})
-        return kept
-
-    routes = [{"name": "tools", "upstream": tools, "kind": "tool"}]
-    with Running(tmp_path, {"routes": routes}) as gateway:
-        through = asyncio.run(talk(f"{gateway.url}/tools", gateway.key))
-    direct = asyncio.run(talk(tools, "none"))
-    assert through.posted == direct.posted
-    assert len(direct.posted) == 4
-    assert through.answers() == direct.answers()
 
 
 # Node.

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from proxy.counters import Counters, prometheus
 
@@ -28,16 +28,16 @@ class Admin:
         self._ready = ready
         self._disk = disk
         self._levels = levels
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
-    async def start(self, listener: socket.socket) -> None:
-        """Serve on a bound socket."""
-        self._server = await asyncio.start_server(self._serve, sock=listener)
+    async def start(self, listeners: Sequence[socket.socket]) -> None:
+        """Serve on bound sockets."""
+        self._servers = [await asyncio.start_server(self._serve, sock=each) for each in listeners]
 
     def close(self) -> None:
         """Stop listening."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError, TimeoutError):

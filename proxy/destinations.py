@@ -19,7 +19,7 @@ def destination(connection: Any) -> Address:
         OSError: the connection was made to the gateway itself; passed on, it would come back for
             ever.
     """
-    own = connection.getsockname()[:2]
+    own = _plain(connection.getsockname())
     try:
         found = _tracked(connection)
     except OSError:
@@ -27,6 +27,11 @@ def destination(connection: Any) -> Address:
     if found == own and own[1] in _ports:
         raise OSError("this connection was not redirected: it was made to the gateway itself")
     return found
+
+
+def _plain(address: tuple[Any, ...]) -> Address:
+    """Return an address as it is in its own family: IPv4 may come in IPv6's clothes."""
+    return str(address[0]).removeprefix("::ffff:"), int(address[1])
 
 
 def _tracked(connection: Any) -> Address:

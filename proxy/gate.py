@@ -5,7 +5,6 @@ refusal is what remains when anything here goes wrong, and admission is the last
 """
 
 import logging
-import time
 from collections.abc import Awaitable
 
 from mitmproxy import connection, http, tcp, websocket
@@ -15,6 +14,7 @@ from proxy.answers import Reason
 from proxy.capture import Level
 from proxy.conversation import Conversation
 from proxy.counters import Counters
+from proxy.ending import Endings
 from proxy.endpoints import Endpoints, is_endpoint
 from proxy.heads import may_be_huge
 from proxy.identity import KeyRegistry
@@ -28,7 +28,6 @@ from proxy.routing import Router
 from proxy.sending import Sending
 from proxy.shadowing import Shadows
 from proxy.tracing import Tracing
-from proxy.usage import UsageMeter
 from proxy.wire import forget_way, mark_way
 from trajectory.exchange import ExchangeOutcome
 
@@ -57,14 +56,13 @@ class Gate:
     ) -> None:
         self._admission = admission
         self._shadows = shadows
-        self._tracing = tracing
         self._endpoints = endpoints
         self._registry = registry
-        self._budgets = budgets
         self._recording = recording
         self._counters = counters
         self._refusals = Refusals(router, counters, recording)
         self._passing = Passing(counters, recording)
+        self._endings = Endings(counters, budgets, tracing)
         self.live: dict[str, Live] = {}
         """Exchanges in flight, by flow id."""
 
@@ -217,46 +215,8 @@ class Gate:
 
     def _end(self, flow: http.HTTPFlow, live: Live, outcome: ExchangeOutcome) -> None:
         del self.live[flow.id]
-        live.sending = None
         forget_way(flow.request)
-        self._counters.exchanges[live.plan.name, live.mode, outcome.value] += 1
-        self._counters.observe(time.monotonic() - live.started)
-        if live.meter is not None:
-            self._spend(live, live.meter)
-        if live.check is not None and outcome is ExchangeOutcome.COMPLETE:
-            live.plan.note_tokens(sound=live.check.sound)
-        if self._tracing is not None:
-            self._trace(self._tracing, flow, live, outcome)
-        if live.capture is not None:
-            try:
-                live.capture.end(outcome)
-            except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
-                live.capture.abandon(error)
-
-    def _trace(
-        self, tracing: Tracing, flow: http.HTTPFlow, live: Live, outcome: ExchangeOutcome
-    ) -> None:
-        level = "none" if live.capture is None else live.capture.level.name.lower()
-        try:
-            tracing.exchange(
-                flow,
-                route=live.plan.name,
-                mode=live.mode,
-                outcome=outcome.value,
-                level=level,
-                seconds=time.monotonic() - live.started,
-            )
-        except Exception as error:  # noqa: BLE001 - the call goes on whatever tracing does
-            self._counters.faults += 1
-            _log.error("tracing fault: %s", type(error).__name__)
-
-    def _spend(self, live: Live, meter: UsageMeter) -> None:
-        """Take the tokens of an answer off the key's budget."""
-        if not meter.answered:
-            return
-        if not meter.reported:
-            self._counters.unlimited["estimated"] += 1
-        self._budgets.spend(live.key_id, meter.tokens(live.sent_bytes))
+        self._endings.end(flow, live, outcome)
 
 
 def _ending(conversation: websocket.WebSocketData | None) -> ExchangeOutcome:

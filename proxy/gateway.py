@@ -1,22 +1,13 @@
-"""The gateway: mitmproxy embedded, both modes in one process, from start to drained end."""
+"""The gateway: all modes in one process, from start to drained end."""
 
 import asyncio
 import contextlib
 import logging
 import signal
-import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
-from mitmproxy import options
-from mitmproxy.addons.next_layer import NextLayer
-from mitmproxy.addons.proxyserver import Proxyserver
-from mitmproxy.master import Master
-from mitmproxy.proxy import mode_servers
-
-from proxy import destinations, fastpath, logs, wire
+from proxy import fastpath, logs, wire
 from proxy.admin import Admin
 from proxy.admission import Admission
 from proxy.authority import ensure_authority
@@ -25,36 +16,25 @@ from proxy.config import GatewayConfig
 from proxy.connecting import ConnectTimes
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints
+from proxy.embedding import Addresses, Embedded
 from proxy.endpoints import Endpoints
 from proxy.gate import Gate
+from proxy.gauges import can_record, spool_gauges
 from proxy.identity import KeyRegistry
 from proxy.interception import Interception, Tunnels
 from proxy.limits import Budgets, Ledger
+from proxy.listeners import Listeners
 from proxy.recording import Recording
 from proxy.routing import Router
 from proxy.shadowing import Shadows
-from proxy.spool import SpoolWriter, layout
+from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
-from proxy.spool.writer import SpoolState
 from proxy.spooling import open_spool
 from proxy.tracing import Tracing
 from proxy.upkeep import Upkeep
 from proxy.workers import Workers
-from trajectory.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
-_BACKLOG = 2048
-_LISTENERS = {"reverse": "base_url", "regular": "forward", "transparent": "transparent"}
-
-
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """Where a running gateway listens; None for what is switched off."""
-
-    base_url: tuple[str, int] | None
-    forward: tuple[str, int] | None
-    admin: tuple[str, int] | None
-    transparent: tuple[str, int] | None = None
 
 
 def serve(
@@ -126,7 +106,7 @@ class Gateway:
         self.counters = Counters()
         self._router = Router(config)
         self._budgets = Budgets(Ledger(config.limits))
-        self._sockets: dict[str, socket.socket] = {}
+        self._listeners = Listeners(shared=config.workers > 1)
         self._spool: SpoolWriter | None = None
         self._recorder: Recorder | None = None
         self._keys = KeyRing(spool_key, file=config.spool.key_file)
@@ -142,16 +122,15 @@ class Gateway:
         )
         self._shadows: Shadows | None = None
         self._draining = False
-        self._master: Master | None = None
+        self._embedded: Embedded | None = None
         self._gate: Gate | None = None
-        self._servers: Proxyserver | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._admin = Admin(
             self.counters,
             gauges=self._gauges,
             levels=lambda: {plan.name: plan.level for plan in self._router.plans},
             disk=lambda: self._spool.breaker.failures if self._spool else {},
-            ready=lambda: self._servers is not None and not self._draining and self._can_record(),
+            ready=self._ready,
         )
 
     async def start(self) -> Addresses:
@@ -164,23 +143,47 @@ class Gateway:
         registry = KeyRegistry.load(config.keys)
         opens = config.forward_port is not None or config.transparent_port is not None
         authority = ensure_authority(config.authority) if opens else None
-        addresses = Addresses(
-            base_url=self._bind("base_url", config.host, config.port),
-            forward=self._bind("forward", config.forward_host, config.forward_port),
-            transparent=self._bind("transparent", config.transparent_host, config.transparent_port),
-            admin=self._bind("admin", config.admin_host, config.admin_port),
-        )
+        addresses = self._bind()
         if config.capture:
             self._spool = open_spool(config.spool, self._keys.newest)
             self._recorder = Recorder(self._spool, self.counters)
         logs.muffle(self.counters)
         wire.install()
         self._gate = self._make_gate(registry)
-        await self._start_master(addresses, Interception(authority, self.counters))
-        if addresses.admin is not None:
-            await self._admin.start(self._sockets["admin"])
-        upkeep = Upkeep(
+        embedded = self._embedded = Embedded()
+        await embedded.start(
             config,
+            addresses,
+            before=[Tunnels(self._router, self.counters)],
+            after=[
+                Interception(authority, self.counters),
+                ConnectTimes(self._router, embedded.handlers),
+                wire.Hearing(embedded.handlers),
+                self._gate,
+            ],
+            listeners=self._listeners,
+        )
+        if addresses.admin is not None:
+            await self._admin.start(self._listeners.of("admin"))
+        self._begin_upkeep()
+        return addresses
+
+    def _bind(self) -> Addresses:
+        config, bind = self._config, self._listeners.bind
+        try:
+            return Addresses(
+                base_url=bind("base_url", config.host, config.port),
+                forward=bind("forward", config.forward_host, config.forward_port),
+                transparent=bind("transparent", config.transparent_host, config.transparent_port),
+                admin=bind("admin", config.admin_host, config.admin_port),
+            )
+        except Exception:
+            self._listeners.close()
+            raise
+
+    def _begin_upkeep(self) -> None:
+        upkeep = Upkeep(
+            self._config,
             router=self._router,
             ledger=self._budgets.ledger,
             keys=self._keys,
@@ -188,9 +191,8 @@ class Gateway:
             counters=self.counters,
         )
         self._tasks = [asyncio.create_task(upkeep.run())]
-        if config.probe_at_start:
+        if self._config.probe_at_start:
             self._tasks.append(asyncio.create_task(upkeep.probe()))
-        return addresses
 
     def _make_gate(self, registry: KeyRegistry) -> Gate:
         admission = Admission(
@@ -202,129 +204,42 @@ class Gateway:
             fingerprints=self._fingerprints,
             spool=self._spool,
         )
-        if self._recorder is not None:
-            self._shadows = Shadows(self._recorder, self.counters, self._fingerprints)
+        recorder = self._recorder
+        if recorder is not None:
+            self._shadows = Shadows(recorder, self.counters, self._fingerprints)
         return Gate(
             admission,
             router=self._router,
-            endpoints=Endpoints(registry, self._recorder, self.counters, self._fingerprints),
+            endpoints=Endpoints(registry, recorder, self.counters, self._fingerprints),
             registry=registry,
             budgets=self._budgets,
-            recording=Recording(self._recorder, self._fingerprints) if self._recorder else None,
+            recording=Recording(recorder, self._fingerprints) if recorder else None,
             counters=self.counters,
             tracing=self._tracing,
             shadows=self._shadows,
         )
 
-    async def _start_master(self, addresses: Addresses, interception: Interception) -> None:
-        config = self._config
-        opts = options.Options()
-        self._master = master = Master(opts, event_loop=asyncio.get_running_loop())
-        master._legacy_log_events.uninstall()
-        self._servers = servers = Proxyserver()  # type: ignore[no-untyped-call]
-        add: Callable[..., None] = master.addons.add
-        add(
-            self._servers,
-            Tunnels(self._router, self.counters),
-            NextLayer(),
-            interception,
-            ConnectTimes(self._router, lambda: servers.connections),
-            wire.Hearing(lambda: servers.connections),
-            self._gate,
-        )
-        modes = []
-        if addresses.base_url is not None:
-            modes.append(_mode("reverse:http://headrace.invalid:80", addresses.base_url))
-        if addresses.forward is not None:
-            modes.append(_mode("regular", addresses.forward))
-        if addresses.transparent is not None:
-            destinations.install(addresses.transparent[1])
-            modes.append(_mode("transparent", addresses.transparent))
-        update: Callable[..., None] = opts.update
-        update(
-            mode=modes,
-            connection_strategy="lazy",
-            upstream_cert=False,
-            http2=False,
-            keep_host_header=True,
-            tcp_timeout=config.idle_seconds,
-            validate_inbound_headers=True,
-        )
-        if config.upstream_ca is not None:
-            update(ssl_verify_upstream_trusted_ca=str(config.upstream_ca))
-        fastpath.apply(master, enabled=config.fastpath)
-        _set(mode_servers.AsyncioServerInstance, "listen", self._listen())
-        if not await self._servers.setup_servers():
-            raise ConfigurationError("the gateway could not listen on its ports; see the log")
-        await master.running()
-
-    def _bind(self, name: str, host: str, port: int | None) -> tuple[str, int] | None:
-        """Bind a socket; several workers may bind the same port."""
-        if port is None:
-            return None
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # The protocol is named because asyncio sets TCP_NODELAY only where it is.
-        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if self._config.workers > 1 and name != "admin":
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        try:
-            bound.bind((host, port))
-        except OSError as error:
-            bound.close()
-            self._close_sockets()
-            raise ConfigurationError(
-                f"cannot listen on {host}:{port}: {error.strerror}; stop what listens there or "
-                f"choose another port for {name.replace('_', '-')}"
-            ) from None
-        bound.setblocking(False)
-        self._sockets[name] = bound
-        name_, port_, *_ = bound.getsockname()
-        return str(name_), int(port_)
-
-    def _listen(self) -> Callable[..., Any]:
-        """Return what mitmproxy's servers call to listen: they serve on the sockets bound before."""
-        sockets = self._sockets
-
-        async def listen(instance: Any, _host: str, _port: int) -> list[asyncio.Server]:
-            name = _LISTENERS[instance.mode.type_name]
-            return [
-                await asyncio.start_server(
-                    instance.handle_stream, sock=sockets[name], backlog=_BACKLOG
-                )
-            ]
-
-        return listen
-
-    def _can_record(self) -> bool:
-        """Tell whether calls of all routes pass; those that insist on capture need the spool."""
-        if self._spool is None or not any(plan.mandatory for plan in self._router.plans):
-            return True
-        return self._spool.state in (SpoolState.OPEN, SpoolState.SHEDDING)
+    def _ready(self) -> bool:
+        """Tell whether calls are taken, and can be kept where they must be."""
+        started = self._embedded is not None and not self._draining
+        return started and can_record(self._spool, self._router)
 
     def _gauges(self) -> dict[str, float]:
         gauges: dict[str, float] = {
             "flows": len(self._gate.live) if self._gate else 0,
-            "connections": len(self._servers.connections) if self._servers else 0,
+            "connections": len(self._embedded.handlers()) if self._embedded else 0,
             "draining": float(self._draining),
         }
         if self._spool is not None:
-            gauges["spool_bytes"] = self._spool.bytes_on_disk
-            gauges["spool_open"] = float(self._spool.state is SpoolState.OPEN)
-            gauges["spool_files"] = self._spool.files
-            gauges["spool_fill_ratio"] = round(self._spool.fill, 4)
-            gauges["spool_alarm"] = float(self._spool.alarm)
-            oldest = layout.oldest(self._config.spool.directory)
-            gauges["spool_oldest_seconds"] = 0.0 if oldest is None else time.time() - oldest
-            gauges["spool_failures"] = self._spool.failures
+            gauges |= spool_gauges(self._spool, self._config.spool.directory)
         return gauges
 
     async def drain(self) -> None:
         """Stop listening and wait for the calls in flight, for ``drain_seconds`` at most."""
         self._draining = True
-        if self._servers is None or self._gate is None:
+        if self._embedded is None or self._gate is None:
             return
-        await self._servers.servers.update([])
+        await self._embedded.stop_listening()
         deadline = time.monotonic() + self._config.drain_seconds
         while self._gate.live and time.monotonic() < deadline:  # noqa: ASYNC110 - once, at the end
             await asyncio.sleep(0.02)
@@ -337,11 +252,8 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         self._admin.close()
-        if self._servers is not None:
-            await self._servers.servers.update([])
-            await self._close_connections(self._servers)
-        if self._master is not None:
-            await self._master.done()
+        if self._embedded is not None:
+            await self._embedded.close()
         if self._shadows is not None:
             await self._shadows.close()
         if self._spool is not None:
@@ -349,34 +261,6 @@ class Gateway:
         self._budgets.ledger.close()
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.close)
-        self._close_sockets()
+        self._listeners.close()
         fastpath.revert()
         logs.unmuffle()
-
-    async def _close_connections(self, servers: Proxyserver) -> None:
-        tasks = []
-        for handler in list(servers.connections.values()):
-            for transport in list(handler.transports.values()):
-                if transport.handler is not None:
-                    transport.handler.cancel("gateway closes")
-                    tasks.append(transport.handler)
-        if tasks:
-            await asyncio.wait(tasks, timeout=5)
-        deadline = time.monotonic() + 5
-        while servers.connections and time.monotonic() < deadline:  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.01)
-
-    def _close_sockets(self) -> None:
-        for bound in self._sockets.values():
-            bound.close()
-        self._sockets.clear()
-
-
-def _set(owner: object, name: str, value: object) -> None:
-    """Replace an attribute of mitmproxy's."""
-    setattr(owner, name, value)
-
-
-def _mode(spec: str, address: tuple[str, int]) -> str:
-    host, port = address
-    return f"{spec}@{f'[{host}]' if ':' in host else host}:{port}"

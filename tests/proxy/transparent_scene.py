@@ -8,6 +8,7 @@ import json
 import ssl
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -20,10 +21,12 @@ GROUP = 54321
 CLIENT = """
 import httpx, json, ssl, sys
 answers = []
-for url, roots in json.loads(sys.argv[1]):
+for url, roots, name in json.loads(sys.argv[1]):
     context = ssl.create_default_context(cafile=roots)
+    named = {"sni_hostname": name} if name else {}
     try:
-        answer = httpx.post(url, content=b"hello", verify=context, trust_env=False)
+        with httpx.Client(verify=context, trust_env=False) as client:
+            answer = client.request("POST", url, content=b"hello", extensions=named)
     except httpx.HTTPError as error:
         answers.append(type(error).__name__)
     else:
@@ -37,7 +40,7 @@ def tool(*words: str) -> None:
     subprocess.run(words, check=True, capture_output=True, text=True)
 
 
-def client(*calls: tuple[str, str]) -> list[object]:
+def client(*calls: tuple[str, str, str]) -> list[object]:
     """Make calls as a process whose connections are redirected."""
     done = subprocess.run(
         [sys.executable, "-c", CLIENT, json.dumps(calls)],
@@ -56,51 +59,77 @@ def main(folder: Path, roots: Path, cert: Path, key: Path) -> None:
     tool("ip", "link", "set", "lo", "up")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
-    with (
-        Upstream(provider, tls=context) as secure,
-        Upstream(provider, tls=context) as other,
-        Upstream(provider) as plain,
-    ):
-        credential = {"env": "PROVIDER_KEY"}
-        routes = [
-            {"name": "openai", "upstream": secure.url, "credential": credential},
-            {"name": "plain", "upstream": plain.url, "credential": credential},
-        ]
-        settings = {
-            "routes": routes,
-            "upstream_ca": str(roots),
-            "transparent_port": 0,
-            "transparent_key": {"env": "RUNNING_KEY"},
-        }
-        with Running(folder, settings, {"PROVIDER_KEY": "sk-provider"}) as gateway:
-            rule = f"-t nat -A OUTPUT -p tcp -m owner --gid-owner {GROUP} -j REDIRECT --to-ports"
-            tool("iptables", *rule.split(), str(gateway.transparent_port))
-            play(gateway, secure, other, plain, str(roots))
+    for host, program in (("127.0.0.1", "iptables"), ("::1", "ip6tables")):
+        with (
+            Upstream(provider, tls=context, host=host) as secure,
+            Upstream(provider, tls=context, host=host) as other,
+            Upstream(provider, host=host) as plain,
+        ):
+            shown = f"[{host}]" if ":" in host else host
+            ground = Ground(shown, program, secure, other, plain)
+            scene(folder / program, ground, str(roots))
 
 
-def play(gateway: Running, secure: Upstream, other: Upstream, plain: Upstream, roots: str) -> None:
+@dataclass
+class Ground:
+    """What stands where, in one family of addresses."""
+
+    host: str
+    program: str
+    secure: Upstream
+    other: Upstream
+    plain: Upstream
+
+
+def scene(folder: Path, ground: Ground, roots: str) -> None:
+    """Play the scene in one family of addresses."""
+    credential = {"env": "PROVIDER_KEY"}
+    routes = [
+        {"name": "openai", "upstream": ground.secure.url, "credential": credential},
+        {
+            "name": "plain",
+            "upstream": f"http://{ground.host}:{ground.plain.port}",
+            "credential": credential,
+        },
+    ]
+    settings = {
+        "routes": routes,
+        "upstream_ca": roots,
+        "transparent_port": 0,
+        "transparent_key": {"env": "RUNNING_KEY"},
+    }
+    with Running(folder, settings, {"PROVIDER_KEY": "sk-provider"}) as gateway:
+        rule = f"-t nat -A OUTPUT -p tcp -m owner --gid-owner {GROUP} -j REDIRECT --to-ports"
+        tool(ground.program, *rule.split(), str(gateway.transparent_port))
+        play(gateway, ground, roots)
+        tool(ground.program, "-t", "nat", "-F", "OUTPUT")
+
+
+def play(gateway: Running, ground: Ground, roots: str) -> None:
     """Make the calls and look at what came of them."""
+    host, secure, other, plain = ground.host, ground.secure, ground.other, ground.plain
     opened, tunnelled, clear = client(
-        (f"{secure.url}/echo", gateway.bundle),
-        (f"{other.url}/echo", roots),
-        (f"{plain.url}/echo", gateway.bundle),
+        (f"https://{host}:{secure.port}/echo", gateway.bundle, "localhost"),
+        (f"https://{host}:{other.port}/echo", roots, "localhost"),
+        (f"http://{host}:{plain.port}/echo", gateway.bundle, ""),
     )
     assert opened == tunnelled == clear == [200, "hello"], (opened, tunnelled, clear)
     assert secure.seen[0].header("authorization") == "Bearer sk-provider"
     assert other.seen[0].header("authorization") is None
     assert plain.seen[0].header("authorization") is None
     exchanges = sorted(gateway.exchanges(2), key=lambda exchange: exchange.route)
-    assert [(e.route, e.mode, e.upstream) for e in exchanges] == [
-        ("openai", "transparent", secure.url),
-        ("plain", "transparent", plain.url),
+    assert [(e.route, e.mode) for e in exchanges] == [
+        ("openai", "transparent"),
+        ("plain", "transparent"),
     ]
+    assert exchanges[0].upstream == secure.url
     assert exchanges[0].request.body == b"hello"
     assert exchanges[0].client.tenant_id == "acme"
     rows = httpx.get(f"{gateway.admin}/inventory").json()
     assert [(row["host"], row["port"]) for row in rows] == [("localhost", other.port)]
     with httpx.Client(trust_env=False) as direct:
         try:
-            direct.get(f"http://127.0.0.1:{gateway.transparent_port}/")
+            direct.get(f"http://{host}:{gateway.transparent_port}/")
         except httpx.RemoteProtocolError:
             return
     raise AssertionError("a connection to the gateway itself was not ended")

@@ -68,6 +68,7 @@ class Upstream:
 
     script: Script
     tls: object = None
+    host: str = "127.0.0.1"
     seen: list[Seen] = field(default_factory=list)
     port: int = 0
     connections: int = 0
@@ -99,7 +100,7 @@ class Upstream:
 
     async def _main(self, started: threading.Event) -> None:
         self._stop = asyncio.Event()
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self.tls)  # type: ignore[arg-type]
+        server = await asyncio.start_server(self._accept, self.host, 0, ssl=self.tls)  # type: ignore[arg-type]
         self.port = server.sockets[0].getsockname()[1]
         started.set()
         await self._stop.wait()

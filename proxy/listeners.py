@@ -1,0 +1,91 @@
+"""The sockets on which a gateway listens; several workers may share them."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from trajectory.errors import ConfigurationError
+
+_BACKLOG = 2048
+_DOORS = {"reverse": "base_url", "regular": "forward", "transparent": "transparent"}
+"""What each of mitmproxy's modes is for us."""
+_BOTH = ("127.0.0.1", "::1")
+"""What ``localhost`` stands for."""
+
+type Address = tuple[str, int]
+
+
+class Listeners:
+    """Binds addresses before anything else starts, and keeps the sockets by what they are for."""
+
+    def __init__(self, *, shared: bool) -> None:
+        """Begin without sockets; ``shared`` lets other workers bind the same ports."""
+        self._shared = shared
+        self._sockets: dict[str, list[socket.socket]] = {}
+
+    def bind(self, name: str, host: str, port: int | None) -> Address | None:
+        """Bind a port; ``localhost`` is this machine in IPv4 and, where it has it, in IPv6.
+
+        Raises:
+            ConfigurationError: the port is taken, or the address is not one of this machine.
+        """
+        if port is None:
+            return None
+        first, *more = _BOTH if host == "localhost" else (host,)
+        bound = self._bind(name, first, port)
+        address = str(bound.getsockname()[0]), int(bound.getsockname()[1])
+        self._sockets[name] = [bound]
+        for other in more:
+            with suppress(_NoSuchAddressError):
+                self._sockets[name].append(self._bind(name, other, address[1]))
+        return address
+
+    def _bind(self, name: str, host: str, port: int) -> socket.socket:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # The protocol is named because asyncio sets TCP_NODELAY only where it is.
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self._shared and name != "admin":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            bound.bind((host, port))
+        except OSError as error:
+            bound.close()
+            kind = ConfigurationError
+            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                kind = _NoSuchAddressError
+            raise kind(
+                f"cannot listen on {host}:{port}: {error.strerror}; stop what listens there or "
+                f"choose another port for {name.replace('_', '-')}"
+            ) from None
+        bound.setblocking(False)
+        return bound
+
+    def of(self, name: str) -> list[socket.socket]:
+        """Return the sockets that were bound under a name."""
+        return self._sockets[name]
+
+    def listen(self) -> Callable[[Any, str, int], Awaitable[list[asyncio.Server]]]:
+        """Return what mitmproxy's servers call to listen: they serve on the sockets bound before."""
+
+        async def listen(instance: Any, _host: str, _port: int) -> list[asyncio.Server]:
+            return [
+                await asyncio.start_server(instance.handle_stream, sock=bound, backlog=_BACKLOG)
+                for bound in self.of(_DOORS[instance.mode.type_name])
+            ]
+
+        return listen
+
+    def close(self) -> None:
+        """Close what is open."""
+        for sockets in self._sockets.values():
+            for bound in sockets:
+                bound.close()
+        self._sockets.clear()
+
+
+class _NoSuchAddressError(ConfigurationError):
+    """The address is none of this machine's."""

@@ -1,5 +1,6 @@
 """Where a lake is: a folder or an object store's address, with the options to reach it."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,6 +10,9 @@ from urllib.parse import unquote, urlsplit
 
 from lakehouse.stores import BLOCK, filesystem
 from trajectory.errors import ConfigurationError
+
+_UNSAFE = re.compile(r"[*?\[\]^|\\]|%[0-9A-Fa-f]{2}")
+"""What delta-rs or DuckDB take for something else in the name of a folder."""
 
 _SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 
@@ -27,11 +31,16 @@ class Location:
         """Return the location of ``path``.
 
         Raises:
-            ConfigurationError: the scheme is not known.
+            ConfigurationError: the scheme is not known, or no reader could find such a folder.
         """
-        parts = urlsplit(path)
+        parts = urlsplit(path if "://" in path or path.startswith("file:") else "")
         if parts.scheme in ("", "file"):
             folder = unquote(parts.path) if parts.scheme else path
+            if found := _UNSAFE.search(folder):
+                raise ConfigurationError(
+                    f"lake path {path!r}: {found[0]!r} in the name of a folder means something else "
+                    "to Delta or SQL readers; name the folder without it"
+                )
             return cls(str(Path(folder).expanduser().absolute()), dict(options or {}))
         if parts.scheme not in _SCHEMES:
             raise ConfigurationError(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -95,7 +96,12 @@ def active_files(handle: DeltaTable, *, tenant: str | None = None) -> tuple[str,
             f"{handle.protocol().min_reader_version} by another writer; rewrite it at version 1"
         )
     only = None if tenant is None else [("tenant_id", "=", tenant)]
-    return tuple(sorted(handle.file_uris(file_pruning_predicate=only)))
+    found = handle.file_uris(file_pruning_predicate=only)
+    address = urlsplit(handle.table_uri)
+    if address.scheme not in ("", "file"):
+        return tuple(sorted(found))
+    # Of a folder's addresses delta-rs escapes the folder, but what stands below it is as on disk.
+    return tuple(sorted(unquote(address.path) + uri.removeprefix(address.path) for uri in found))
 
 
 def _born(handle: DeltaTable) -> datetime:

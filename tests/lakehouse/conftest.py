@@ -52,5 +52,5 @@ def s3() -> Iterator[dict[str, str]]:
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
     """Return where a lake may be made: once a folder, once a prefix of an S3 bucket."""
     if request.param == "folder":
-        return str(tmp_path_factory.mktemp("lake")), {}
+        return str(tmp_path_factory.mktemp("lake") / "the lake #1, ü 漢 100%"), {}
     return f"s3://lakes/{uuid.uuid4()}", request.getfixturevalue("s3")

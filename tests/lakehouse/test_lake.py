@@ -3,6 +3,7 @@
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -127,3 +128,18 @@ def test_a_snapshot_taken_amid_a_batch_names_nothing_that_is_not_there(
             "(SELECT count(*) FROM steps ANTI JOIN messages ON output_message_id = message_id) AS gone"
         )
         assert found.to_pylist() == [{"steps_gone": 0, "gone": 0}], moment
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a*", "what?", "[a]", "a^b", "a|b", "a\\b"])
+def test_a_folder_that_readers_would_look_for_elsewhere_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="without it"):
+        Lake.open(str(tmp_path / name))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lake_may_be_named_by_a_file_url(tmp_path: Path) -> None:
+    lake = Lake.open(f"file://{quote(str(tmp_path / 'a b:c'))}")
+    assert lake.location.folder == tmp_path / "a b:c"
+    assert (tmp_path / "a b:c" / "steps" / "_delta_log").is_dir()

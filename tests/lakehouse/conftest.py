@@ -1,5 +1,6 @@
 """Places where a lake can be: a folder, and S3 as moto's server on this machine speaks it."""
 
+import json
 import os
 import socket
 import subprocess
@@ -15,6 +16,12 @@ import pytest
 type Place = tuple[str, dict[str, str]]
 """A lake's path and the options to reach it."""
 
+GIVEN = "HEADRACE_TEST_STORE"
+"""Names another store to hold the contract against; see scripts/test-object-stores."""
+
+PLACES = (
+    ["given"] if GIVEN in os.environ else ["folder", pytest.param("s3", marks=pytest.mark.slow)]
+)
 PROGRAM = Path(sys.executable).parent / "moto_server"
 
 
@@ -48,9 +55,11 @@ def s3() -> Iterator[dict[str, str]]:
         server.wait()
 
 
-@pytest.fixture(scope="module", params=["folder", pytest.param("s3", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=PLACES)
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
     """Return where a lake may be made: once a folder, once a prefix of an S3 bucket."""
+    if request.param == "given":
+        return f"{os.environ[GIVEN]}/{uuid.uuid4()}", json.loads(os.environ[f"{GIVEN}_OPTIONS"])
     if request.param == "folder":
         return str(tmp_path_factory.mktemp("lake") / "the lake #1, ü 漢 100%"), {}
     return f"s3://lakes/{uuid.uuid4()}", request.getfixturevalue("s3")

@@ -14,10 +14,18 @@ from tests.proxy.spool.writing import KEY
 
 
 def pipeline(
-    home: Path, *, spool_key: bytes = KEY, batch_records: int = 1000, name: str | None = None
+    home: Path,
+    *,
+    spool_key: bytes = KEY,
+    batch_records: int = 1000,
+    name: str | None = None,
+    folder: Path | None = None,
 ) -> Pipeline:
-    """Put a pipeline together; with a name it keeps a copy of its state in the lake."""
-    lake = Lake.open(str(home / "lake"))
+    """Put a pipeline together; with a name it keeps a copy of its state in the lake.
+
+    The lake is in ``folder``, by default in the home.
+    """
+    lake = Lake.open(str(folder or home / "lake"))
     judge = lake_governor(lake)
     state = home / "state"
     state.mkdir(exist_ok=True)

@@ -2,7 +2,8 @@
 
 Counting happens in memory. A thread carries the counts into one SQLite file that all workers of
 an installation share, a few times a second, and brings back what the others counted: a restart
-forgets nothing, ``kill -9`` the last quarter of a second. Keys without limits cost nothing.
+forgets nothing, ``kill -9`` the last quarter of a second. Steps of a session are claimed in the file
+itself, one by one, so that their limit is exact over all workers. Keys without limits cost nothing.
 """
 
 import sqlite3
@@ -34,6 +35,14 @@ INSERT INTO counts VALUES (?, ?, ?) ON CONFLICT (name)
 DO UPDATE SET used = used + excluded.used, expires = max(expires, excluded.expires)
 RETURNING used
 """
+_CLAIM = """
+INSERT INTO counts VALUES (:name, 1, :expires) ON CONFLICT (name)
+DO UPDATE SET used = CASE WHEN expires <= :now THEN 1 ELSE used + 1 END, expires = :expires
+WHERE used < :most OR expires <= :now
+RETURNING used
+"""
+_PATIENCE_MS = 50
+"""How long the event loop may wait for a worker that is writing."""
 
 
 @dataclass(slots=True)
@@ -42,6 +51,8 @@ class _Count:
     """What the file said last, and what is on its way there."""
     pending: int
     expires: float
+    looked: float = 0.0
+    """When the file was asked last."""
 
 
 class Ledger:
@@ -55,6 +66,7 @@ class Ledger:
         self._path = path
         self._counts: dict[str, _Count] = {}
         self._touched: set[str] = set()
+        self._flying: frozenset[str] = frozenset()
         self._mutex = threading.Lock()
         self._reading: sqlite3.Connection | None = None
         self.failures = 0
@@ -73,25 +85,51 @@ class Ledger:
             count.pending += amount
             count.expires = max(expires, count.expires)
 
+    def claim(self, name: str, most: int, expires: float) -> bool:
+        """Count one where that does not go beyond ``most``; exact over all who share the file."""
+        if most <= 0:
+            return False
+        with self._mutex:
+            try:
+                claim = {"name": name, "most": most, "expires": expires, "now": time.time()}
+                return self._shared().execute(_CLAIM, claim).fetchone() is not None
+            except (sqlite3.Error, OSError):
+                self.failures += 1
+            if self._total(name, expires) >= most:
+                return False
+            self._counts[name].pending += 1
+            return True
+
     def _total(self, name: str, expires: float) -> int:
-        count = self._counts.get(name)
+        count, now = self._counts.get(name), time.monotonic()
         if count is None:
-            count = self._counts[name] = _Count(self._read(name), 0, expires)
+            count = self._counts[name] = _Count(self._read(name), 0, expires, now)
+        elif now - count.looked > FLUSH_SECONDS and not count.pending and name not in self._flying:
+            count.known, count.looked = self._read(name, count.known), now
         self._touched.add(name)
         return count.known + count.pending
 
-    def _read(self, name: str) -> int:
-        """Look a name up that this process has not met yet."""
+    def _read(self, name: str, before: int = 0) -> int:
+        """Look a name up in the file; what was known before where it cannot be read."""
         try:
-            if self._reading is None:
-                self._reading = self._open()
-            row = self._reading.execute(
-                "SELECT used FROM counts WHERE name = ? AND expires > ?", (name, time.time())
-            ).fetchone()
+            row = (
+                self._shared()
+                .execute(
+                    "SELECT used FROM counts WHERE name = ? AND expires > ?", (name, time.time())
+                )
+                .fetchone()
+            )
         except (sqlite3.Error, OSError):
             self.failures += 1
-            return 0
+            return before
         return int(row[0]) if row else 0
+
+    def _shared(self) -> sqlite3.Connection:
+        """Return the connection of the event loop, which does not wait for long."""
+        if self._reading is None:
+            self._reading = self._open()
+            self._reading.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
+        return self._reading
 
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -115,6 +153,7 @@ class Ledger:
         with self._mutex:
             touched, self._touched = self._touched, set()
             taken = {name: self._take(name) for name in touched if name in self._counts}
+            self._flying = frozenset(taken)
         try:
             totals = self._exchange(taken, now)
         except (sqlite3.Error, OSError):
@@ -122,8 +161,10 @@ class Ledger:
             self._give_back(taken)
             return
         with self._mutex:
+            self._flying = frozenset()
             for name, total in totals.items():
                 self._counts[name].known = total
+                self._counts[name].looked = time.monotonic()
             if len(self._counts) > _KEPT and not self._touched:
                 self._counts.clear()
             for name in [name for name, count in self._counts.items() if count.expires < now]:
@@ -137,6 +178,7 @@ class Ledger:
 
     def _give_back(self, taken: Mapping[str, tuple[int, float]]) -> None:
         with self._mutex:
+            self._flying = frozenset()
             for name, (amount, _) in taken.items():
                 self._counts[name].known -= amount
                 self._counts[name].pending += amount
@@ -189,20 +231,20 @@ class Budgets:
             step: whether the call asks a model.
         """
         now = time.time()
-        denial = self._over(key_id, limits, session if step else None, now)
-        if denial is None:
-            if limits.requests_per_minute is not None:
-                minute = int(now) // _MINUTE
-                self.ledger.add(f"minute:{key_id}:{minute}", 1, (minute + 2) * _MINUTE)
-            if step and session is not None and limits.steps_per_session is not None:
-                self.ledger.add(f"steps:{key_id}:{session}", 1, now + _SESSION_SECONDS)
-        return denial
-
-    def _over(self, key_id: str, limits: Limits, session: str | None, now: float) -> Denial | None:
-        if limits.steps_per_session is not None and session is not None:
-            steps = self.ledger.used(f"steps:{key_id}:{session}", now + _SESSION_SECONDS)
-            if steps >= limits.steps_per_session:
+        denial = self._over(key_id, limits, now)
+        if denial is not None:
+            return denial
+        steps = limits.steps_per_session
+        if step and session is not None and steps is not None:
+            name = f"steps:{key_id}:{session}"
+            if not self.ledger.claim(name, steps, now + _SESSION_SECONDS):
                 return Denial(Reason.SESSION_STEPS, _SESSION_SECONDS)
+        if limits.requests_per_minute is not None:
+            minute = int(now) // _MINUTE
+            self.ledger.add(f"minute:{key_id}:{minute}", 1, (minute + 2) * _MINUTE)
+        return None
+
+    def _over(self, key_id: str, limits: Limits, now: float) -> Denial | None:
         if limits.tokens_per_day is not None:
             name, end = _today(key_id, now)
             if self.ledger.used(name, end) >= limits.tokens_per_day:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 
 from proxy.answers import Reason
 from proxy.identity import KeyRegistry, Limits
-from proxy.limits import Budgets, Ledger, session_of
+from proxy.limits import FLUSH_SECONDS, Budgets, Ledger, session_of
 from tests.proxy.provider import provider
 from tests.proxy.running import Running
+from tests.proxy.test_workers import free_port
 from tests.proxy.upstream import Upstream
 from trajectory.exchange import ExchangeOutcome
 
@@ -63,6 +65,31 @@ def test_without_its_file_counting_goes_on_in_memory(tmp_path: Path) -> None:
     ledger.add("a", 1, FAR)
     assert ledger.used("a", FAR) == 3
     assert ledger.failures == 2
+
+
+def test_steps_are_claimed_exactly_by_many(tmp_path: Path) -> None:
+    with (
+        closing(Ledger(tmp_path / "counts")) as one,
+        closing(Ledger(tmp_path / "counts")) as other,
+    ):
+        claimed = [ledger.claim("s", 5, FAR) for _ in range(6) for ledger in (one, other)]
+        assert claimed == [True] * 5 + [False] * 7
+        assert not one.claim("none", 0, FAR)
+        assert one.claim("old", 1, time.time() - 1)
+        assert other.claim("old", 1, FAR)
+        assert not one.claim("old", 1, FAR)
+
+
+def test_what_others_counted_is_known_a_moment_later(tmp_path: Path) -> None:
+    with (
+        closing(Ledger(tmp_path / "counts")) as one,
+        closing(Ledger(tmp_path / "counts")) as other,
+    ):
+        assert other.used("a", FAR) == 0
+        one.add("a", 3, FAR)
+        one.flush()
+        time.sleep(FLUSH_SECONDS + 0.05)
+        assert other.used("a", FAR) == 3
 
 
 @pytest.fixture
@@ -145,6 +172,40 @@ def test_steps_of_a_session(gateway: Running, upstream: Upstream) -> None:
     exchanges = [e for e in gateway.exchanges(8) if e.outcome is ExchangeOutcome.REFUSED]
     assert {e.client.app_id for e in exchanges[-3:]} == {"limited"}
     assert "run-1" not in (gateway.home / "limits.sqlite").read_bytes().decode("latin-1")
+
+
+@pytest.mark.slow
+def test_limits_hold_over_workers(upstream: Upstream, tmp_path: Path) -> None:
+    settings = {
+        "routes": [{"name": "openai", "upstream": upstream.url}],
+        "workers": 2,
+        "port": free_port(),
+        "forward_port": None,
+        "admin_port": None,
+    }
+    with Running(tmp_path, settings) as gateway:
+
+        def answers(key: str, count: int, session: str) -> list[int]:
+            def one(_: int) -> int:
+                headers = {"authorization": f"Bearer {key}", "x-headrace-session": session}
+                url = f"{gateway.url}/openai/v1/chat/completions"
+                return httpx.post(url, json=CHAT, headers=headers, timeout=30).status_code
+
+            with ThreadPoolExecutor(8) as pool:
+                return sorted(pool.map(one, range(count)))
+
+        def key(limits: Limits) -> str:
+            return gateway.registry.create(tenant_id="acme", app_id="x", limits=limits).secret
+
+        steps, tokens = key(Limits(steps_per_session=5)), key(Limits(tokens_per_day=6))
+        time.sleep(0.6)
+        assert answers(steps, 24, "run-1") == [200] * 5 + [429] * 19
+        assert answers(steps, 3, "run-2") == [200] * 3
+        assert answers(tokens, 3, "a") == [200] * 3
+        time.sleep(2 * FLUSH_SECONDS + 0.2)
+        assert answers(tokens, 16, "b") == [429] * 16
+        writers = [place for place in (tmp_path / "spool").iterdir() if place.is_dir()]
+        assert len(writers) == 2
 
 
 def test_requests_of_a_minute_and_changed_limits(gateway: Running) -> None:

@@ -1,6 +1,6 @@
 """Lineage in both directions: from a step to the models that learned from it, and back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ class LearnedRow:
     exchange_id: str | None
     policy_hash: str | None
     reward: float | None
+    learned_by: str = ""
+    """The version whose run learned it: the model itself, or one that it began with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,10 @@ class ModelLineage:
     substrate: str
     substrate_version: str
     started_at: datetime
+    ancestors: tuple[str, ...]
+    """The versions that it began with, nearest first; it knows what they learned."""
     rows: tuple[LearnedRow, ...]
+    """What it and its ancestors learned from."""
     subjects: tuple[str, ...]
     """Keyed pseudonyms of the people that these steps concern."""
 
@@ -65,6 +70,8 @@ class ModelUse:
     substrate_version: str
     learned: bool | None
     """Whether the run used the step; None when the model's folder is not here to tell."""
+    inherited_from: str | None = None
+    """The version it began with, where that one learned the step and not its own run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,11 @@ class StepLineage:
         """Return the lineage as one line for people."""
         exchange = "?" if self.origin is None else self.origin.exchange_id
         substrates = ", ".join(f"{n}@{v} ({split})" for n, v, split in self.substrates)
-        models = ", ".join(f"{use.model}@{use.version} [{use.status}]" for use in self.models)
+        models = ", ".join(
+            f"{use.model}@{use.version} [{use.status}]"
+            + (f" through {use.inherited_from}" if use.inherited_from else "")
+            for use in self.models
+        )
         return (
             f"step {self.step_id} ← exchange {exchange} → substrates {substrates or 'none'} → "
             f"models {models or 'none'}"
@@ -105,19 +116,13 @@ def lineage_of_model(
     Raises:
         ConfigurationError: the lake knows no run of such a model.
     """
-    runs = source.query(
-        "SELECT r.* FROM models_latest m JOIN runs_latest r ON m.run_id = r.run_id "
-        "WHERE m.name = ? AND m.version = ?",
-        parameters=[name, version],
-    ).to_pylist()
-    if not runs:
+    run = _run_of(source, name, version)
+    if run is None:
         raise ConfigurationError(
             f"no run is known for model {name!r} version {version!r}; `headrace train list` shows them"
         )
-    run = runs[0]
-    rows = _rows(source, run["substrate"], run["substrate_version"])
-    used = None if models is None else _used_items(models / name / version)
-    learned = tuple(row for row in rows if used is None or row.item_id in used)
+    label, above = f"{name}@{version}", ancestors_of(source, f"{name}@{version}")
+    learned = tuple(row for one in (label, *above) for row in _learned_by(source, one, models))
     return ModelLineage(
         model=name,
         version=version,
@@ -127,9 +132,46 @@ def lineage_of_model(
         substrate=run["substrate"],
         substrate_version=run["substrate_version"],
         started_at=run["started_at"],
+        ancestors=above,
         rows=learned,
         subjects=_subjects(source, learned),
     )
+
+
+def ancestors_of(source: LearningSource, label: str) -> tuple[str, ...]:
+    """Return the registered versions that a version began with, nearest first."""
+    bases = _bases(source)
+    found: list[str] = []
+    base = bases.get(label)
+    while base in bases and base not in found:
+        found.append(base)
+        base = bases[base]
+    return tuple(found)
+
+
+def _bases(source: LearningSource) -> dict[str, str]:
+    """Return what each registered version began with."""
+    rows = source.query("SELECT name, version, base FROM models_latest").to_pylist()
+    return {f"{row['name']}@{row['version']}": row["base"] or "" for row in rows}
+
+
+def _run_of(source: LearningSource, name: str, version: str) -> dict[str, Any] | None:
+    runs: list[dict[str, Any]] = source.query(
+        "SELECT r.* FROM models_latest m JOIN runs_latest r ON m.run_id = r.run_id "
+        "WHERE m.name = ? AND m.version = ?",
+        parameters=[name, version],
+    ).to_pylist()
+    return runs[0] if runs else None
+
+
+def _learned_by(source: LearningSource, label: str, models: Path | None) -> list[LearnedRow]:
+    name, _, version = label.partition("@")
+    run = _run_of(source, name, version)
+    if run is None:
+        return []
+    used = None if models is None else _used_items(models / name / version)
+    rows = _rows(source, run["substrate"], run["substrate_version"])
+    return [replace(row, learned_by=label) for row in rows if used is None or row.item_id in used]
 
 
 def lineage_of_step(
@@ -206,11 +248,43 @@ def _uses(
                 learned=None if used is None else not used.isdisjoint(item_ids),
             )
         )
-    return uses
+    return uses + _heirs(source, uses)
+
+
+def _heirs(source: LearningSource, uses: list[ModelUse]) -> list[ModelUse]:
+    """Return the versions that began with one that learned the step, and with their heirs."""
+    known = {f"{use.model}@{use.version}": use for use in uses if use.learned is not False}
+    seen = {f"{use.model}@{use.version}" for use in uses if use.learned}
+    rows = source.query(
+        "SELECT m.name, m.version, m.status, m.run_id, m.base, r.substrate, r.substrate_version "
+        "FROM models_latest m JOIN runs_latest r ON m.run_id = r.run_id ORDER BY m.name, m.version"
+    ).to_pylist()
+    heirs: list[ModelUse] = []
+    grown = True
+    while grown:
+        grown = False
+        for row in rows:
+            label, base = f"{row['name']}@{row['version']}", row["base"]
+            if base not in known or label in known or label in seen:
+                continue
+            heir = ModelUse(
+                model=row["name"],
+                version=row["version"],
+                status=row["status"],
+                run_id=row["run_id"],
+                substrate=row["substrate"],
+                substrate_version=row["substrate_version"],
+                learned=known[base].learned,
+                inherited_from=base,
+            )
+            heirs.append(heir)
+            known[label] = heir
+            grown = True
+    return heirs
 
 
 def _rows(source: LearningSource, substrate: str, version: str) -> list[LearnedRow]:
-    columns = ", ".join(LearnedRow.__dataclass_fields__)
+    columns = ", ".join(name for name in LearnedRow.__dataclass_fields__ if name != "learned_by")
     found = source.query(
         f"SELECT {columns} FROM substrate_items "  # noqa: S608 (fixed names)
         "WHERE substrate = ? AND version = ? AND split = 'train' ORDER BY item_id, step_id",

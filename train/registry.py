@@ -65,6 +65,13 @@ class ModelRegistry:
         self._source = source
         self._audit = audit
 
+    def label_of(self, folder: Path) -> str | None:
+        """Return ``name@version`` of a registered model's folder; None for any other folder."""
+        folder = folder.resolve()
+        inside = folder.parent.parent == self._root.resolve()
+        found = inside and (folder / "manifest.json").is_file()
+        return f"{folder.parent.name}@{folder.name}" if found else None
+
     def names(self) -> list[str]:
         """Return the names of all models."""
         if not self._root.is_dir():
@@ -253,20 +260,41 @@ class ModelRegistry:
         return wanted
 
     def _require_consent(self, wanted: ModelVersion) -> None:
-        path = wanted.path / "items.parquet"
+        """Refuse what learned, itself or through what it began with, from something withdrawn."""
+        for one in (wanted, *self._ancestors(wanted)):
+            lost = self._lost_items(one)
+            if lost:
+                raise StaleSubstrateError(
+                    f"{one.label} learned from {lost} items that may no longer be learned from "
+                    "(consent withdrawn, erased or expired)"
+                    + ("" if one is wanted else f", and {wanted.label} began with it")
+                    + "; build the substrate again and train anew from what is clean"
+                )
+
+    def _lost_items(self, one: ModelVersion) -> int:
+        path = one.path / "items.parquet"
         if self._source is None or not path.exists():
-            return
+            return 0
         rows = pq.read_table(path, columns=["tenant_id", "step_ids"]).to_pylist()
-        permitted = permitted_steps(self._source, tuple(wanted.manifest["data"]["purposes"]))
-        lost = sum(
+        permitted = permitted_steps(self._source, tuple(one.manifest["data"]["purposes"]))
+        return sum(
             any((row["tenant_id"], step) not in permitted for step in row["step_ids"])
             for row in rows
         )
-        if lost:
-            raise StaleSubstrateError(
-                f"{wanted.label} learned from {lost} items that may no longer be learned from "
-                "(consent withdrawn, erased or expired); build the substrate again and train anew"
-            )
+
+    def _ancestors(self, one: ModelVersion) -> list[ModelVersion]:
+        """Return the registered versions that this one began with, nearest first."""
+        found: list[ModelVersion] = []
+        seen = {one.label}
+        while True:
+            name, _, version = str(one.manifest.get("base") or "").partition("@")
+            if not (self._root / name / version / "manifest.json").is_file() or not version:
+                return found
+            one = self.get(name, version)
+            if one.label in seen:
+                return found
+            seen.add(one.label)
+            found.append(one)
 
     def _point(
         self, wanted: ModelVersion, action: str, *, actor: str, reason: str | None

@@ -36,6 +36,10 @@ def lineage(
             f"{of_model.substrate}@{of_model.substrate_version} ← {len(of_model.rows)} rows of "
             f"{len(of_model.subjects)} subjects"
         )
+        if of_model.ancestors:
+            note(
+                f"it began with {', which began with '.join(of_model.ancestors)}; their rows count"
+            )
         shown = of_model.rows[:_SHOWN_ROWS]
         print_rows([jsonable(row) for row in shown], as_json=False)
         if len(of_model.rows) > len(shown):

@@ -238,7 +238,7 @@ def _base(
     running: Running, models: "ModelRegistry", name: str, given: Path | None
 ) -> tuple[Path, str | None]:
     if given is not None:
-        return given, None
+        return given, models.label_of(given)
     live = models.live(name)
     if live is not None:
         return live.path, live.label

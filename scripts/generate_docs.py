@@ -11,8 +11,8 @@ from typing import Any
 
 import typer
 
-from governance.policy import json_schema
 from headrace.cli import app
+from headrace.document_kinds import json_schema
 from headrace.settings import environment_variable, explain_settings
 from lakehouse.dictionary import data_dictionary, frozen_schema
 from lakehouse.schema import LAKE_VERSION

@@ -4,7 +4,6 @@ from governance.errors import PolicyError
 from governance.policy.bundle import load_bundle
 from governance.policy.diff import PolicyChange, diff_bundles
 from governance.policy.documents import API_VERSION, KINDS, PolicyBundle
-from governance.policy.schema import json_schema
 from governance.policy.selector import Facts, Match
 
 __all__ = [
@@ -16,6 +15,5 @@ __all__ = [
     "PolicyChange",
     "PolicyError",
     "diff_bundles",
-    "json_schema",
     "load_bundle",
 ]

@@ -7,7 +7,13 @@ from pydantic import ValidationError
 
 import policies
 from governance.errors import PolicyError
-from governance.policy.documents import API_VERSION, KINDS, PolicyBundle
+from governance.policy.documents import (
+    API_VERSION,
+    KINDS,
+    LATER_KINDS,
+    PolicyBundle,
+    unknown_kind,
+)
 from governance.policy.problems import describe
 from governance.policy.source import SourceDocument, read_documents
 
@@ -17,7 +23,8 @@ SHIPPED = Path(policies.__file__).parent
 def load_bundle(path: Path | None = None) -> PolicyBundle:
     """Return the policy of a folder; without one, the shipped default.
 
-    A shipped bundle is also found by its bare name (``strict``). Files that end in ``.test.yaml``
+    Documents of later rooms (Substrate, Schedule, Recipe) may stand in the folder; they decide
+    nothing here and are not part of the bundle. A shipped bundle is also found by its bare name (``strict``). Files that end in ``.test.yaml``
     and the folder ``tests`` are test cases, not policy.
 
     Raises:
@@ -78,10 +85,12 @@ def _take(source: SourceDocument, found: dict[str, Any], places: dict[str, str])
     if not isinstance(source.value, dict):
         return [source.error((), f"not a mapping. Valid: apiVersion: {API_VERSION}, kind, …")]
     kind: Any = source.value.get("kind")
+    if kind in LATER_KINDS:
+        return []
     model = KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
-        said = f"unknown kind {kind!r}" if "kind" in source.value else "is required"
-        return [source.error(("kind",), f"{said}. Valid: {', '.join(KINDS)}")]
+        said = unknown_kind(kind) if "kind" in source.value else "is required."
+        return [source.error(("kind",), f"{said} Valid: {', '.join((*KINDS, *LATER_KINDS))}")]
     place = f"{source.file}:{source.line_of(('kind',))}"
     if kind in places:
         return [source.error(("kind",), f"a second {kind}; the first is at {places[kind]}")]

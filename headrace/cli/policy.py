@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Policy bundles: check, test, explain.", no_args_is_help=True)
 
+CheckedArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        help="Folder, shipped name, or one file of documents; by default the bundle in force."
+    ),
+]
 BundleArgument = Annotated[
     Path | None,
     typer.Argument(
@@ -26,14 +32,24 @@ BundleArgument = Annotated[
 
 @app.command()
 def check(
-    context: typer.Context, bundle: BundleArgument = None, as_json: JsonOption = False
+    context: typer.Context, bundle: CheckedArgument = None, as_json: JsonOption = False
 ) -> None:
-    """Load a bundle and its detectors; say file, line and field of what is wrong."""
+    """Load a bundle and its detectors; say file, line and field of what is wrong.
+
+    Documents of kind Substrate, Schedule and Recipe in the folder are checked too. A file is
+    checked document by document.
+    """
+    from headrace.document_kinds import check_beside, check_file
+
+    if bundle is not None and bundle.is_file():
+        kinds = check_file(bundle)
+        print_fields({"file": bundle, "kinds": ", ".join(kinds), "valid": True}, as_json=as_json)
+        return
     loaded = _load(Running.of(context), bundle)
+    beside = check_beside(loaded.path)
     _redactor(loaded, b"headrace policy check")
-    print_fields(
-        {"bundle": loaded.path, "content_hash": loaded.content_hash, "valid": True}, as_json=as_json
-    )
+    fields = {"bundle": loaded.path, "content_hash": loaded.content_hash, "valid": True}
+    print_fields(fields | ({"beside": ", ".join(beside)} if beside else {}), as_json=as_json)
 
 
 @app.command("test")
@@ -159,8 +175,8 @@ def dry_run(
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of policy documents, for editors."""
-    from governance.policy import json_schema
+    """Print the JSON Schema of documents of every kind, for editors."""
+    from headrace.document_kinds import json_schema
 
     print_json(json_schema())
 

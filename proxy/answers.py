@@ -128,7 +128,7 @@ def shape_of(configured: str, kind: str, path: bytes, header_names: frozenset[by
         return Shape(configured)
     if b"anthropic-version" in header_names or b"/v1/messages" in path:
         return Shape.ANTHROPIC
-    if b"x-goog-api-key" in header_names or b"enerateContent" in path:
+    if b"x-goog-api-key" in header_names or b"enerateContent" in path or b"awPredict" in path:
         return Shape.GOOGLE
     if kind == "tool" or b"mcp-protocol-version" in header_names:
         return Shape.JSONRPC

@@ -37,6 +37,7 @@ def test_every_reason_has_every_shape(reason: Reason, shape: Shape) -> None:
         (b"/x", {b"anthropic-version"}, "model", Shape.ANTHROPIC),
         (b"/v1beta/models/m:streamGenerateContent", set(), "model", Shape.GOOGLE),
         (b"/x", {b"x-goog-api-key"}, "model", Shape.GOOGLE),
+        (b"/v1/publishers/anthropic/models/c:rawPredict", set(), "model", Shape.GOOGLE),
         (b"/mcp", set(), "tool", Shape.JSONRPC),
         (b"/mcp", {b"mcp-protocol-version"}, "model", Shape.JSONRPC),
     ],

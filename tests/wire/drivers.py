@@ -199,24 +199,51 @@ def anthropic_messages(wire: Wire, *, stream: bool = False) -> Any:
     import anthropic
     import httpx2
 
-    messages: list[Any] = [{"role": "user", "content": QUESTION}]
-    tool: Any = {"name": "add", "description": "Add two integers.", "input_schema": SCHEMA}
-    said = []
     with anthropic.Anthropic(
         base_url=wire.url, api_key=wire.key, max_retries=0, http_client=wire.client(httpx2)
     ) as api:
-        for _ in range(2):
-            settings: Any = {"model": "tiny", "max_tokens": 99, "system": SYSTEM, "tools": [tool]}
-            if stream:
-                with api.messages.stream(messages=messages, **settings) as events:
-                    answer: Any = events.get_final_message()
-            else:
-                answer = api.messages.create(messages=messages, **settings)
-            content = [block.model_dump(exclude_none=True) for block in answer.content]
-            said.append(content)
-            messages.append({"role": "assistant", "content": content})
-            result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "42"}
-            messages.append({"role": "user", "content": [result]})
+        return _tool_loop(api, "tiny", stream=stream)
+
+
+def anthropic_vertex(wire: Wire, *, stream: bool = False) -> Any:
+    """The same through Vertex AI, whose paths name the model and whose bodies do not."""
+    import anthropic
+    import httpx2
+
+    with anthropic.AnthropicVertex(
+        base_url=f"{wire.url}/v1",
+        region="us-east5",
+        project_id="acme",
+        access_token=wire.key,
+        max_retries=0,
+        http_client=wire.client(httpx2),
+    ) as api:
+        said = _tool_loop(api, "tiny@20260101", stream=stream)
+        asked: Any = [{"role": "user", "content": QUESTION}]
+        return said, api.messages.count_tokens(model="tiny@20260101", messages=asked).input_tokens
+
+
+def anthropic_vertex_stream(wire: Wire) -> Any:
+    """The same, streamed."""
+    return anthropic_vertex(wire, stream=True)
+
+
+def _tool_loop(api: Any, model: str, *, stream: bool) -> Any:
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    tool: Any = {"name": "add", "description": "Add two integers.", "input_schema": SCHEMA}
+    said = []
+    for _ in range(2):
+        settings: Any = {"model": model, "max_tokens": 99, "system": SYSTEM, "tools": [tool]}
+        if stream:
+            with api.messages.stream(messages=messages, **settings) as events:
+                answer: Any = events.get_final_message()
+        else:
+            answer = api.messages.create(messages=messages, **settings)
+        content = [block.model_dump(exclude_none=True) for block in answer.content]
+        said.append(content)
+        messages.append({"role": "assistant", "content": content})
+        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "42"}
+        messages.append({"role": "user", "content": [result]})
     return said
 
 
@@ -481,6 +508,8 @@ HTTPX_DRIVERS: dict[str, tuple[str, Driver]] = {
     "anthropic_messages": ("anthropic", anthropic_messages),
     "anthropic_messages_stream": ("anthropic", anthropic_messages_stream),
     "anthropic_count": ("anthropic", anthropic_count),
+    "anthropic_vertex": ("anthropic", anthropic_vertex),
+    "anthropic_vertex_stream": ("anthropic", anthropic_vertex_stream),
     "gemini": ("gemini", gemini),
     "gemini_stream": ("gemini", gemini_stream),
     "gemini_errors": ("gemini", gemini_errors),

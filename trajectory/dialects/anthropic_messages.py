@@ -45,7 +45,9 @@ _REQUEST_READ = _SAMPLING | names("messages system tools model stream metadata a
 _RESPONSE_READ = names(
     "id type role model content stop_reason usage error token_ids prompt_token_ids logprobs"
 )
-_VERTEX = re.compile(r"/publishers/anthropic/models/([^/:]+):(?:r|streamR)awPredict$")
+_VERTEX = re.compile(
+    r"/publishers/anthropic/models/(?!count-tokens:)([^/:]+):(?:r|streamR)awPredict$"
+)
 
 
 class AnthropicMessages:

@@ -13,6 +13,7 @@ _CONTROL_GET = re.compile(
 )
 _CONTROL_POST = re.compile(
     r"/(?:messages/count_tokens|responses/input_tokens|responses/[^/]+/cancel|tokenize|detokenize"
+    r"|models/count-tokens:rawPredict"
     r"|models/[^/:]+:(?:countTokens|embedContent|batchEmbedContents|computeTokens)"
     r"|model/.+/count-tokens|realtime/(?:client_secrets|sessions|transcription_sessions)"
     r"|api/(?:show|embed|embeddings))$"

@@ -176,12 +176,12 @@ def test_what_a_dialect_claims_is_seen_in_its_golden_files(dialect: Any) -> None
 
 
 def test_claude_on_vertex_is_read_like_claude() -> None:
-    exchange, _ = load("anthropic_messages_stream")[0]
-    path = "/v1/projects/p/locations/l/publishers/anthropic/models/claude%402:streamRawPredict"
-    (direct,) = read_calls(exchange)
+    """The path names the model, and may quote it."""
+    direct = read("anthropic_messages_stream")
+    vertex = [call for call in read("anthropic_vertex_stream") if call.kind is CallKind.MODEL]
+    assert [call.output for call in vertex] == [call.output for call in direct]
+    assert {call.model_requested for call in vertex} == {"tiny@20260101"}
+    exchange, _ = load("anthropic_vertex_stream")[0]
+    path = exchange.request.path.replace("tiny@20260101", "claude%402")
     (call,) = read_calls(replace(exchange, request=replace(exchange.request, path=path)))
-    assert (call.dialect, call.output) == (direct.dialect, direct.output)
-    body = exchange.request.body.replace(b'"model":"tiny"', b'"anthropic_version":"vertex"')
-    request = replace(exchange.request, path=path, body=body)
-    (call,) = read_calls(replace(exchange, request=request))
-    assert (call.model_requested, call.ext) == ("claude@2", direct.ext)
+    assert call.model_requested == "claude@2"

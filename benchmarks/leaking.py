@@ -11,11 +11,14 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from benchmarks.planting import Secret, planted
+from benchmarks.planting_places import HIDDEN, bare, exchange_of
+from benchmarks.planting_wires import exchanges, scenarios
 from headrace.governing import build_pipeline, govern_once
 from headrace.held import write_again
 from headrace.home import Home
@@ -23,57 +26,62 @@ from headrace.master_key import load_secrets
 from headrace.settings import load_settings
 from lakehouse.scan import scan
 from proxy.spool import SpoolWriter
-from trajectory.exchange import (
-    ClientIdentity,
-    Exchange,
-    ExchangeOutcome,
-    HttpRequest,
-    HttpResponse,
-    SpoolPosition,
-)
+from trajectory.exchange import ClientIdentity, Exchange
 
 _JSON = ("content-type", "application/json")
 _SSE = ("content-type", "text/event-stream")
 _PIECE = 5
 _EACH = 5
 """Values in one exchange: system prompt, question, tool definition, tool result, answer."""
+_SETTINGS = """
+gateway:
+  routes:
+    - name: shop
+      upstream: http://127.0.0.1:1
+      kind: tool
+      operations:
+        - {name: get_order, method: GET, path: "/orders/{order_id:integer}"}
+        - {name: create_order, method: POST, path: /orders}
+        - {name: watch_order, method: GET, path: "/orders/{order_id:integer}/events"}
+"""
 
 
 def world(seed: int, count: int) -> Iterator[tuple[Exchange, list[Secret]]]:
-    """Yield exchanges of each dialect in turn, streamed and not, with the values in them."""
-    secrets = (secret for secret, _, _ in planted(seed, count))
+    """Yield exchanges of every dialect, streamed and not, with the values in them."""
+    secrets = (secret for secret, _, _ in planted(seed, 10**9))
     start = datetime.now(UTC) - timedelta(hours=1)
-    number = 0
-    while len(some := [secret for _, secret in zip(range(_EACH), secrets, strict=False)]) == _EACH:
-        path, body, answer, kind = _WIRES[number % len(_WIRES)](number, some)
-        moment = start + timedelta(milliseconds=10 * number)
-        yield (
-            Exchange(
-                exchange_id=f"{number:032x}",
-                client=ClientIdentity("acme", "app", "test", "key", ("debug", "train_sft")),
-                route="r",
-                mode="base_url",
-                upstream="http://127.0.0.1:1",
-                started_at=moment,
-                first_byte_at=moment,
-                ended_at=moment,
-                request=HttpRequest("POST", path, "", (_JSON,), json.dumps(body).encode()),
-                response=HttpResponse(200, (kind,), answer),
-                outcome=ExchangeOutcome.COMPLETE,
-                position=SpoolPosition("w", 0, 0),
-            ),
-            some,
-        )
-        number += 1
+    planted_so_far = number = 0
+    while planted_so_far < count:
+        for exchange, some in _round(secrets, number):
+            moment = start + timedelta(milliseconds=10 * number)
+            number += 1
+            yield (
+                replace(
+                    exchange,
+                    exchange_id=f"{number:032x}",
+                    client=ClientIdentity("acme", "app", "test", "key", ("debug", "train_sft")),
+                    started_at=moment,
+                    first_byte_at=moment,
+                    ended_at=moment,
+                ),
+                some,
+            )
+            planted_so_far += len(some)
+            if planted_so_far >= count:
+                return
 
 
-def _bare(secret: Secret) -> str:
-    """Return what stands alone under a key; two kinds are recognised in their sentence only."""
-    return secret.sentence if secret.kind in ("url_login", "person") else secret.value
+def _round(secrets: Iterator[Secret], number: int) -> Iterator[tuple[Exchange, list[Secret]]]:
+    """Yield each way of speaking once: ours with a place for each value, then the golden files."""
+    for place, wire in enumerate((*_WIRES, *HIDDEN)):
+        some = [next(secrets) for _ in range(_EACH)]
+        yield exchange_of(*wire(number + place, some)), some
+    for name in scenarios():
+        yield from exchanges(name, secrets)
 
 
 def _messages(some: list[Secret]) -> list[dict[str, Any]]:
-    call = {"name": "look_up", "arguments": json.dumps({some[3].key: _bare(some[3])})}
+    call = {"name": "look_up", "arguments": json.dumps({some[3].key: bare(some[3])})}
     return [
         {"role": "system", "content": some[0].sentence},
         {"role": "user", "content": some[1].sentence},
@@ -85,7 +93,7 @@ def _messages(some: list[Secret]) -> list[dict[str, Any]]:
         {
             "role": "tool",
             "tool_call_id": "call_1",
-            "content": json.dumps({"found": {some[3].key: _bare(some[3])}}),
+            "content": json.dumps({"found": {some[3].key: bare(some[3])}}),
         },
     ]
 
@@ -214,7 +222,7 @@ def _responses(number: int, some: list[Secret]) -> tuple[str, Any, bytes, tuple[
 
 
 def _mcp(number: int, some: list[Secret]) -> tuple[str, Any, bytes, tuple[str, str]]:
-    arguments = {some[0].key: _bare(some[0]), "note": some[1].sentence, "about": some[2].sentence}
+    arguments = {some[0].key: bare(some[0]), "note": some[1].sentence, "about": some[2].sentence}
     body = {
         "jsonrpc": "2.0",
         "id": number,
@@ -223,7 +231,7 @@ def _mcp(number: int, some: list[Secret]) -> tuple[str, Any, bytes, tuple[str, s
     }
     content = [
         {"type": "text", "text": some[3].sentence},
-        {"type": "text", "text": json.dumps({some[4].key: _bare(some[4])})},
+        {"type": "text", "text": json.dumps({some[4].key: bare(some[4])})},
     ]
     answer = {"jsonrpc": "2.0", "id": number, "result": {"content": content}}
     return "/mcp", body, json.dumps(answer).encode(), _JSON
@@ -237,12 +245,13 @@ def measured(folder: Path, seed: int, count: int) -> dict[str, Any]:
     home = Home(folder).create()
     secrets = load_secrets(home.secrets, create=True)
     values: list[str] = []
-    exchanges = 0
+    count_of = 0
+    home.settings_file.write_text(_SETTINGS, encoding="utf-8")
     with SpoolWriter(home.spool, secrets.derive(b"spool")) as writer:
         for exchange, some in world(seed, count):
             write_again(writer, exchange)
             values += [secret.value for secret in some]
-            exchanges += 1
+            count_of += 1
     pipeline = build_pipeline(load_settings(home=folder), home, secrets, sys.stderr.write)
     dispositions: dict[str, int] = {}
     for report in govern_once(pipeline):
@@ -251,7 +260,7 @@ def measured(folder: Path, seed: int, count: int) -> dict[str, Any]:
     found = scan([folder], values, skip=lambda path: path == home.spool)
     return {
         "planted": len(values),
-        "exchanges": exchanges,
+        "exchanges": count_of,
         "dispositions": dispositions,
         "leaked": found.values_found,
         "files": found.files,

@@ -27,13 +27,17 @@ def test_the_word_beside_the_name_stays(text: str) -> None:
 
 def test_the_person_goes_wherever_the_name_is_used_as_a_name() -> None:
     done = clean("My name is Mark Dickinson.\nThen Mark came. I asked Mark twice.")
-    assert "Mark" not in done and "Dickinson" not in done
+    assert "Mark" not in done
+    assert "Dickinson" not in done
 
 
 def test_terms_and_plain_words() -> None:
-    assert is_term("Taylor series", 6) and not is_term("Taylor smiled", 6)
-    assert is_plain_word("Mark the node", 0, 4) and not is_plain_word("Mark said so", 0, 4)
-    assert in_program("x = Zed()", 4, 7) and not in_program("we met Zed there", 7, 10)
+    assert is_term("Taylor series", 6)
+    assert not is_term("Taylor smiled", 6)
+    assert is_plain_word("Mark the node", 0, 4)
+    assert not is_plain_word("Mark said so", 0, 4)
+    assert in_program("x = Zed()", 4, 7)
+    assert not in_program("we met Zed there", 7, 10)
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1 and 10.7.0.2", "from 10.0.0.1, 10.7.0.2 and 10.9.0.4"])

@@ -54,3 +54,15 @@ def test_plain_ascii_is_its_own_view(text: str) -> None:
     view = view_of(text)
     assert view.text == text
     assert view.starts is None
+
+
+def test_digits_that_are_spelled_one_by_one_come_together() -> None:
+    text = "ssn 2 9 4 1 4 7 2 2 3."
+    view = view_of(text)
+    assert view.text == "ssn 294147223."
+    assert view.span(4, 13) == (4, 21)
+
+
+@pytest.mark.parametrize("text", ["1 2 3 4 5 6", "10 20 30 40 50 60 70", "1.2 3 4 5 6 7 8 9.1"])
+def test_tables_and_short_runs_stay(text: str) -> None:
+    assert view_of(text).text == text

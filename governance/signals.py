@@ -85,7 +85,8 @@ def _target(
         return "trajectory", placed.trajectory_id
     if kind in ("response", "step", "trajectory"):
         return kind, public_id(redactor, namer, tenant, target) or ""
-    return (kind if kind in ("session", "group") else "session"), namer.name(tenant, kind, target)
+    stored = placed.target or namer.name(tenant, kind, target)
+    return (kind if kind in ("session", "group") else "session"), stored
 
 
 def _number(value: JsonValue) -> float | None:

@@ -59,6 +59,8 @@ class PlacedFeedback:
     feedback: Feedback
     trajectory_id: str | None
     step_id: str | None
+    target: str | None = None
+    """Stored name of the session or group that it is about, as steps carry it."""
 
 
 @dataclass(frozen=True, slots=True)

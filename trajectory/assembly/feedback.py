@@ -1,11 +1,13 @@
 """Resolving what feedback is about, through what the state remembers."""
 
+import re
 from collections.abc import Sequence
 
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.assembly.index import StateIndex
-from trajectory.assembly.sessions import session_name
+from trajectory.assembly.sessions import public_name, session_name
 from trajectory.assembly.state import StepNode
+from trajectory.dialects.hints import VALUE_LIMIT
 from trajectory.exchange import Feedback
 from trajectory.placement import PlacedFeedback
 
@@ -26,6 +28,8 @@ SESSION_SOURCES = (
     "baggage",
 )
 """Where a session name that feedback gives may have come from, strongest first."""
+
+_STORED = re.compile(r"b2:[0-9a-f]{40}")
 
 
 def place_feedback(
@@ -54,7 +58,15 @@ def _place(index: StateIndex, maker: Fingerprinter, item: Feedback) -> PlacedFee
         return PlacedFeedback(item, item.target_id if known else None, None)
     if item.target_kind == "session":
         return _by_session(index, maker, item, tenant)
-    return PlacedFeedback(item, None, None)
+    return PlacedFeedback(item, None, None, _stored_name(maker, item))
+
+
+def _stored_name(maker: Fingerprinter, item: Feedback) -> str:
+    """Return the name that steps carry of the session or group; readers of the lake know that one."""
+    if _STORED.fullmatch(item.target_id):
+        return item.target_id
+    said = item.target_id.strip()[:VALUE_LIMIT]
+    return public_name(maker, item.client.tenant_id, item.target_kind, said)
 
 
 def _resolved(
@@ -72,4 +84,4 @@ def _by_session(
         node = index.session(session_name(maker, tenant, source, item.target_id))
         if node is not None:
             return PlacedFeedback(item, node.trajectory_id, None)
-    return PlacedFeedback(item, None, None)
+    return PlacedFeedback(item, None, None, _stored_name(maker, item))

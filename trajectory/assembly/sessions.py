@@ -132,7 +132,15 @@ def _server(maker: Fingerprinter, call: Call, scope: str) -> str | None:
     return None if value is None else maker.short("server", scope, value)
 
 
+def public_name(maker: Fingerprinter, tenant: str, kind: str, value: str) -> str:
+    """Return the stored name of a session or group that a client named ``value``, wherever it did.
+
+    Feedback names it by the same word, and does not say in which header the calls had it.
+    """
+    return maker.identifier(kind, tenant, value)
+
+
 def _public(maker: Fingerprinter, call: Call, kind: str, hints: list[SessionHint]) -> str | None:
     if not hints:
         return None
-    return maker.identifier(kind, call.exchange.client.tenant_id, hints[0].source, hints[0].value)
+    return public_name(maker, call.exchange.client.tenant_id, kind, hints[0].value)

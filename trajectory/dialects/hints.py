@@ -12,7 +12,7 @@ from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_object, as_text, header, parse_json_or_none
 from trajectory.exchange import Exchange, Headers
 
-_VALUE_LIMIT = 512
+VALUE_LIMIT = 512
 _URL_SESSION = re.compile(r"^/s/([^/]+)/")
 _TRACE_PARENT = re.compile(r"^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _VENDOR_SESSION = re.compile(r"^x-[a-z0-9]+(?:-[a-z0-9]+)*-session-id$")
@@ -40,7 +40,7 @@ def _hint(source: str, value: JsonValue | None, kind: str = "session") -> tuple[
     if text is None or not text.strip():
         return ()
     # The kinds are the literals of this module's own calls.
-    return (SessionHint(source, text.strip()[:_VALUE_LIMIT], kind),)  # type: ignore[arg-type]
+    return (SessionHint(source, text.strip()[:VALUE_LIMIT], kind),)  # type: ignore[arg-type]
 
 
 def _headrace_hints(headers: Headers) -> tuple[SessionHint, ...]:

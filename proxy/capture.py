@@ -14,7 +14,7 @@ from contextlib import suppress
 from enum import IntEnum
 
 from proxy.counters import Counters
-from proxy.spool import RecordKind, SpoolUnavailableError, SpoolWriter, records
+from proxy.spool import RecordKind, SpoolUnavailableError, SpoolWriter, pieces, records
 from proxy.spool.frames import MAX_RECORD_BYTES
 from trajectory.exchange import ExchangeOutcome
 
@@ -23,7 +23,10 @@ _random = random.SystemRandom()
 _generator = random.Random(_random.getrandbits(256))  # noqa: S311 - names, not secrets
 _PIECE = MAX_RECORD_BYTES // 2
 _BATCH_SECONDS = 0.05
+_PATIENCE_SECONDS = 0.05
 _SWITCHING = 101
+_PART = int(RecordKind.PART)
+_LAST_PART = int(RecordKind.LAST_PART)
 
 
 class Level(IntEnum):
@@ -41,11 +44,22 @@ def new_exchange_id() -> bytes:
 
 
 class Recorder:
-    """Writes captures into the spool of this process."""
+    """Writes captures into the spool of this process.
 
-    def __init__(self, spool: SpoolWriter, counters: Counters) -> None:
+    A patient recorder lets a request wait a moment for its answer, so that one frame and one
+    write hold both. Somebody then calls :meth:`settle` before bytes go out, so that no client
+    gets anything of an exchange that the spool does not know.
+    """
+
+    def __init__(self, spool: SpoolWriter, counters: Counters, *, patient: bool = False) -> None:
         self.spool = spool
         self.counters = counters
+        self.patient = patient
+        self.asking: set[Capture] = set()
+        """Requests that wait for their answers, and that only memory knows."""
+        self._answered: list[Capture] = []
+        """The same, once their answers have begun."""
+        self._sweep_due = False
         self._owed: deque[bytes] = deque()
         """Ends of exchanges that the spool could not take: without them their segments stay."""
         self._waiting: list[bytes] = []
@@ -53,34 +67,46 @@ class Recorder:
         self._flush_due = False
         self._lost_batches = 0
 
-    def write(self, pieces: list[tuple[int, bytes]], *, batch: bool = False) -> bool:
-        """Append records; tell whether the spool took them."""
+    def write(self, kind: int, record: bytes) -> bool:
+        """Append a record; tell whether the spool took it."""
         try:
-            while self._owed:
-                self.spool.append(RecordKind.END, self._owed[0])
-                self._owed.popleft()
-            kind, record = records.bundle(pieces)
-            if batch:
-                self._batch(kind, record, pieces[-1])
-            else:
-                self.spool.append(kind, record)
+            if self._owed:
+                self._pay()
+            self.spool.append(kind, record)
         except SpoolUnavailableError:
-            self.counters.uncaptured["spool-unavailable"] += 1
-            self._look_for_losses()
+            self._unavailable()
             return False
         except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
             self.fault(error)
             return False
         return True
 
-    def _batch(self, kind: int, record: bytes, last: tuple[int, bytes]) -> None:
-        """Let a record wait in memory for those that come soon."""
-        if last[0] == RecordKind.END:
-            self._waiting.append(last[1])
-        self.spool.append(kind, record, batch=True)
+    def write_later(self, kind: int, record: bytes, end: bytes | None) -> bool:
+        """Let a record wait in memory for those that come soon; ``end`` is the END record in it."""
+        if end is not None:
+            self._waiting.append(end)
+        try:
+            self._pay()
+            self.spool.append(kind, record, batch=True)
+        except SpoolUnavailableError:
+            self._unavailable()
+            return False
+        except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
+            self.fault(error)
+            return False
         if not self._flush_due:
             self._flush_due = True
             asyncio.get_running_loop().call_later(_BATCH_SECONDS, self.flush)
+        return True
+
+    def _pay(self) -> None:
+        while self._owed:
+            self.spool.append(RecordKind.END, self._owed[0])
+            self._owed.popleft()
+
+    def _unavailable(self) -> None:
+        self.counters.uncaptured["spool-unavailable"] += 1
+        self._look_for_losses()
 
     def flush(self) -> None:
         """Hand what waits in memory to the disk."""
@@ -98,9 +124,34 @@ class Recorder:
             self._owed.extend(self._waiting)
             self._waiting.clear()
 
-    def takes_bodies(self) -> bool:
-        """Tell whether pieces of bodies may still go into the spool."""
-        return not self.spool.shedding
+    # Requests that wait for their answers.
+
+    def await_answer(self, capture: "Capture") -> None:
+        """Let a request wait until its answer comes, or until the time for that is over."""
+        self.asking.add(capture)
+        if not self._sweep_due:
+            self._sweep_due = True
+            asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        """Write the requests that have waited since the last time."""
+        self._sweep_due = False
+        for capture in tuple(self.asking):
+            capture.lose_patience()
+        if self.asking:
+            self._sweep_due = True
+            asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._sweep)
+
+    def answer_begins(self, capture: "Capture") -> None:
+        """Note an exchange that must be written before its client gets anything."""
+        self._answered.append(capture)
+
+    def settle(self) -> None:
+        """Write what the spool must know before bytes go out."""
+        if self._answered:
+            for capture in self._answered:
+                capture.settle()
+            self._answered.clear()
 
     def owe(self, end: bytes) -> None:
         """Remember an end record for when the spool takes records again."""
@@ -114,16 +165,18 @@ class Recorder:
 
 
 class Capture:
-    """Records one exchange. Records that must not precede others wait for the next piece."""
+    """Records one exchange. Parts that must not precede others wait for the next ones."""
 
     __slots__ = (
         "_batch",
         "_begun",
+        "_bytes",
         "_expected",
+        "_impatient",
         "_level",
         "_mandatory",
         "_note",
-        "_pending",
+        "_parts",
         "_received",
         "_recorder",
         "_sequence",
@@ -150,13 +203,17 @@ class Capture:
         self.exchange = exchange
         self.head = head
         """The request's head as recorded."""
-        self._switch: list[tuple[bytes, bytes]] | None = None
+        self._switch: bytes | None = None
         """Headers of the answer that made this a WebSocket connection."""
-        self._pending: list[tuple[int, bytes]] = [(RecordKind.REQUEST_HEAD, head)]
+        self._bytes = len(head)
+        self._parts = [pieces.request_head(self._bytes), head]
+        """What waits, as parts of one frame."""
         self._sequence = 1
         self._level = level
         self._note = note
         self._begun = False
+        """The spool knows of it."""
+        self._impatient = False
         self._expected = -1
         self._received = 0
         self.ended = False
@@ -166,65 +223,13 @@ class Capture:
         """How much is recorded; it sinks when the spool runs out of room."""
         return self._level
 
-    def _flush(self) -> None:
-        if self._pending:
-            pieces, self._pending = self._pending, []
-            if self._recorder.write(pieces, batch=self._batch):
-                self._begun = True
-            elif not self._begun:
-                self.ended = True
-
-    def request_data(self, data: bytes) -> None:
-        """Record a piece of the request's body."""
-        self._recorder.counters.request_bytes += len(data)
-        if self._takes_body() and not self.ended:
-            for piece in _pieces(data):
-                record = records.request_chunk(self.exchange, self._sequence, piece)
-                self._add(RecordKind.REQUEST_CHUNK, record)
-                self._flush()
-
-    def request_done(self) -> None:
-        """Record what waits; the request has been read whole."""
-        if not self.ended:
-            self._flush()
-
-    def response_head(
-        self, status: int, headers: Iterable[tuple[bytes, bytes]], *, length: int
-    ) -> None:
-        """Record the response's head; ``length`` is its Content-Length, -1 without one."""
-        if self.ended:
-            return
-        self._expected = length
-        if status == _SWITCHING:
-            headers = self._switch = list(headers)
-        record = records.response_head(
-            self.exchange, self._sequence, at=time.time(), status=status, headers=headers
-        )
-        self._add(RecordKind.RESPONSE_HEAD, record)
-
-    def response_data(self, data: bytes) -> None:
-        """Record a piece of the response's body, before the client gets it."""
-        self._recorder.counters.response_bytes += len(data)
-        self._received += len(data)
-        if self.ended:
-            return
-        if self._takes_body():
-            now = time.time()
-            for piece in _pieces(data):
-                if len(self._pending) > 1:
-                    self._flush()
-                record = records.response_chunk(self.exchange, self._sequence, at=now, data=piece)
-                self._add(RecordKind.RESPONSE_CHUNK, record)
-        if self._received == self._expected:
-            self.end(ExchangeOutcome.COMPLETE)
-        else:
-            self._flush()
-
     def on_request(self, data: bytes) -> bytes:
         """Tee of the request's body: record, and give back what came."""
         if data:
             try:
-                self.request_data(data)
+                self._recorder.counters.request_bytes += len(data)
+                if not self.ended and self._takes_body():
+                    self._request_data(data)
             except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
                 self.abandon(error)
         return data
@@ -233,25 +238,142 @@ class Capture:
         """Tee of the response's body: record, and give back what came; empty data is the end."""
         try:
             if data:
-                self.response_data(data)
-            else:
+                self._response_data(data)
+            elif not self.ended:
                 self.end(ExchangeOutcome.COMPLETE)
         except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
             self.abandon(error)
         return data
 
+    def _request_data(self, data: bytes) -> None:
+        """Record a piece of the request's body; the first one may wait for the answer."""
+        first = self._sequence == 1
+        for piece in _cut(data):
+            size = len(piece)
+            if self._bytes + size > _PIECE:
+                self._write()
+            self._parts += (pieces.request_chunk(self.exchange, self._sequence, size), piece)
+            self._sequence += 1
+            self._bytes += size
+        if first and self._recorder.patient:
+            self._recorder.await_answer(self)
+        else:
+            self._write()
+
+    def request_done(self) -> None:
+        """The request has been read whole: it waits for its answer, or is written."""
+        if self._begun or self.ended:
+            return
+        if not self._recorder.patient:
+            self._write()
+        elif self._sequence == 1:
+            self._recorder.await_answer(self)
+
+    def response_head(
+        self, status: int, headers: records.RawHeaders | bytes, *, length: int
+    ) -> None:
+        """Record the response's head; ``length`` is its Content-Length, -1 without one."""
+        if self.ended:
+            return
+        self._expected = length
+        block = records.pack_headers(headers)
+        if status == _SWITCHING:
+            self._switch = block
+        size = len(block)
+        before = pieces.response_head(self.exchange, self._sequence, time.time(), status, size)
+        self._parts += (before, block)
+        self._sequence += 1
+        self._bytes += size
+        if not self._begun and self._recorder.patient:
+            self._recorder.answer_begins(self)
+
+    def _response_data(self, data: bytes) -> None:
+        """Record a piece of the response's body, before the client gets it."""
+        size = len(data)
+        self._recorder.counters.response_bytes += size
+        self._received += size
+        if self.ended:
+            return
+        now = time.time()
+        if self._takes_body():
+            for piece in _cut(data):
+                size = len(piece)
+                if self._bytes + size > _PIECE:
+                    self._write()
+                before = pieces.response_chunk(self.exchange, self._sequence, now, size)
+                self._parts += (before, piece)
+                self._sequence += 1
+                self._bytes += size
+        if self._received == self._expected:
+            self._end(ExchangeOutcome.COMPLETE, now)
+        else:
+            self._write()
+
+    def _takes_body(self) -> bool:
+        if not self._level:
+            return False
+        if self._recorder.spool.shedding and not self._mandatory:
+            self._level, self._note = Level.METADATA, "spool-full"
+            self._recorder.counters.uncaptured["spool-full"] += 1
+            return False
+        return True
+
+    def _write(self) -> None:
+        """Write what waits."""
+        if not self._parts:
+            return
+        record = b"".join(self._parts)
+        self._parts, self._bytes = [], 0
+        if self._write_frame(_PART, record, None):
+            self._begun = True
+        elif not self._begun:
+            self.ended = True
+
+    def _write_frame(self, kind: int, record: bytes, end: bytes | None) -> bool:
+        recorder = self._recorder
+        if not self._begun:
+            recorder.asking.discard(self)
+        if self._batch:
+            return recorder.write_later(kind, record, end)
+        return recorder.write(kind, record)
+
+    def lose_patience(self) -> None:
+        """Write a request that has waited long enough: the second time that this is called."""
+        if self._impatient:
+            self._recorder.asking.discard(self)
+            self._write()
+        self._impatient = True
+
+    def settle(self) -> None:
+        """Make sure that the spool knows of this exchange."""
+        if not self._begun and not self.ended:
+            self._write()
+
+    def end(self, outcome: ExchangeOutcome) -> None:
+        """Record the end; further calls do nothing."""
+        if not self.ended:
+            self._end(outcome, time.time())
+
+    def _end(self, outcome: ExchangeOutcome, now: float) -> None:
+        self.ended = True
+        note = self._note.encode()
+        self._parts += (pieces.end(self.exchange, self._sequence, now, outcome, len(note)), note)
+        record = b"".join(self._parts)
+        self._parts = []
+        end = self._last(outcome, now, self._note) if self._batch else None
+        if not self._write_frame(_LAST_PART, record, end) and self._begun:
+            self._recorder.owe(end or self._last(outcome, now, self._note))
+
+    def _last(self, outcome: ExchangeOutcome, now: float, note: str) -> bytes:
+        return records.end(self.exchange, self._sequence, at=now, outcome=outcome, note=note)
+
     def abandon(self, error: Exception) -> None:
         """Stop recording after a fault of our own; what was recorded is marked as cut off."""
         self._recorder.fault(error)
+        self._recorder.asking.discard(self)
         if not self.ended and self._begun:
-            last = records.end(
-                self.exchange,
-                self._sequence + 1,
-                at=time.time(),
-                outcome=ExchangeOutcome.LOST_END,
-                note="capture-fault",
-            )
-            self._recorder.owe(last)
+            self._sequence += 1
+            self._recorder.owe(self._last(ExchangeOutcome.LOST_END, time.time(), "capture-fault"))
         self.ended = True
 
     def again(self) -> "Capture":
@@ -270,30 +392,8 @@ class Capture:
             following.response_head(_SWITCHING, self._switch, length=-1)
         return following
 
-    def _takes_body(self) -> bool:
-        if self._level == Level.FULL and not self._mandatory and not self._recorder.takes_bodies():
-            self._level, self._note = Level.METADATA, "spool-full"
-            self._recorder.counters.uncaptured["spool-full"] += 1
-        return self._level == Level.FULL
 
-    def _add(self, kind: int, record: bytes) -> None:
-        self._pending.append((kind, record))
-        self._sequence += 1
-
-    def end(self, outcome: ExchangeOutcome) -> None:
-        """Record the end; further calls do nothing."""
-        if self.ended:
-            return
-        self.ended = True
-        last = records.end(
-            self.exchange, self._sequence, at=time.time(), outcome=outcome, note=self._note
-        )
-        pieces, self._pending = [*self._pending, (int(RecordKind.END), last)], []
-        if not self._recorder.write(pieces, batch=self._batch) and self._begun:
-            self._recorder.owe(last)
-
-
-def _pieces(data: bytes) -> Iterable[bytes]:
+def _cut(data: bytes) -> Iterable[bytes]:
     if len(data) <= _PIECE:
         return (data,)
     return (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))

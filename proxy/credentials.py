@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
 
+from proxy.spool.records import pack_lines
+
 PROVIDER_HEADERS = frozenset(
     {
         b"authorization",
@@ -68,6 +70,15 @@ class Fingerprints:
             lower = name.lower()
             kept.append((lower, of(value) if lower in names else value))
         return kept
+
+    def block(self, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+        """Return the same as the block of lines in which records keep them."""
+        of, names = self.of, self._names
+        flat: list[bytes] = []
+        for name, value in fields:
+            lower = name.lower()
+            flat += (lower, of(value) if lower in names else value)
+        return pack_lines(flat)
 
     def query(self, query: bytes) -> bytes:
         """Return a query without the values of parameters that carry credentials."""

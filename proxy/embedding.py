@@ -12,6 +12,7 @@ from mitmproxy.master import Master
 from mitmproxy.proxy import mode_servers
 
 from proxy import destinations, fastpath
+from proxy.capture import Recorder
 from proxy.config import GatewayConfig
 from proxy.listeners import Address, Listeners
 from trajectory.errors import ConfigurationError
@@ -47,6 +48,7 @@ class Embedded:
         before: Sequence[object],
         after: Sequence[object],
         listeners: Listeners,
+        recorder: Recorder | None,
     ) -> None:
         """Serve on bound sockets.
 
@@ -56,6 +58,7 @@ class Embedded:
             before: addons that are asked before mitmproxy decides what a connection speaks.
             after: addons that come later, the gate last.
             listeners: the sockets.
+            recorder: what captures; where the fast path says when bytes go out, it is patient.
 
         Raises:
             ConfigurationError: mitmproxy could not listen.
@@ -63,7 +66,10 @@ class Embedded:
         add: Callable[..., None] = self.master.addons.add
         add(self.servers, *before, NextLayer(), *after)
         self._set_options(config, _modes(addresses))
-        fastpath.apply(self.master, enabled=config.fastpath)
+        settle = None if recorder is None else recorder.settle
+        fast = fastpath.apply(self.master, enabled=config.fastpath, before_send=settle)
+        if recorder is not None:
+            recorder.patient = fast
         setattr(mode_servers.AsyncioServerInstance, "listen", listeners.listen())  # noqa: B010 - of mitmproxy's
         if not await self.servers.setup_servers():
             raise ConfigurationError("the gateway could not listen on its ports; see the log")

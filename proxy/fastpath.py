@@ -76,8 +76,14 @@ class _Patches:
 _patches = _Patches()
 
 
-def apply(master: Master, *, enabled: bool) -> bool:
-    """Put the overrides in place; tell whether they are."""
+def apply(master: Master, *, enabled: bool, before_send: Callable[[], None] | None = None) -> bool:
+    """Put the overrides in place; tell whether they are.
+
+    Args:
+        master: its addons' hooks are looked up now, once.
+        enabled: without it nothing is changed.
+        before_send: called each time before bytes go out on any connection.
+    """
     if not enabled:
         return False
     if not fits():
@@ -88,9 +94,10 @@ def apply(master: Master, *, enabled: bool) -> bool:
         )
         return False
     revert()
-    handler = type(
-        "Handler", (FastHandler,), {"hooks": _hook_table(master), "__module__": __name__}
-    )
+    about: dict[str, object] = {"hooks": _hook_table(master), "__module__": __name__}
+    if before_send is not None:
+        about["before_send"] = staticmethod(before_send)
+    handler = type("Handler", (FastHandler,), about)
     _patches.set(mode_servers, "ProxyConnectionHandler", handler)
     _patches.set(optmanager._Option, "current", _current)
     _patches.set(http.Headers, "get_all", _get_all)
@@ -127,6 +134,10 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
     """Handles one client connection; all its events pass through one queue, in order."""
 
     hooks: HookTable = {}  # noqa: RUF012 - set by the subclass that apply() makes
+
+    @staticmethod
+    def before_send() -> None:
+        """Do what must come before bytes go out; replaced by :func:`apply`."""
 
     def __init__(self, *arguments: Any) -> None:
         init: Callable[..., None] = super().__init__
@@ -236,6 +247,7 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
 
     def _send(self) -> None:
         """Write what was made to send, one write for each connection."""
+        self.before_send()
         unsent, self._unsent = self._unsent, {}
         for connection, parts in unsent.items():
             transport = self.transports.get(connection)

@@ -162,6 +162,7 @@ class Gateway:
                 self._gate,
             ],
             listeners=self._listeners,
+            recorder=self._recorder,
         )
         if addresses.admin is not None:
             await self._admin.start(self._listeners.of("admin"))

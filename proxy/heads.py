@@ -19,6 +19,7 @@ _WISHES: dict[bytes, dict[bytes, Literal["metadata", "none"]]] = {
 }
 """Headers by which a client asks for less than a full capture: ours, and those of other gateways."""
 _LENGTHS = frozenset(map(len, _WISHES))
+_CONTENT_LENGTH, _TRANSFER_ENCODING = len(b"content-length"), len(b"transfer-encoding")
 
 
 def names(fields: RawFields) -> frozenset[bytes]:
@@ -49,13 +50,14 @@ def capture_wish(fields: RawFields) -> Literal["metadata", "none"] | None:
     return found
 
 
-def content_length(headers: list[tuple[bytes, bytes]]) -> int:
+def content_length(fields: RawFields) -> int:
     """Return the Content-Length, -1 where there is none that ends the body."""
     length = -1
-    for name, value in headers:
-        if name == b"content-length" and value.isdigit():
-            length = int(value)
-        elif name == b"transfer-encoding":
+    for name, value in fields:
+        size = len(name)
+        if size == _CONTENT_LENGTH and name.lower() == b"content-length":
+            length = int(value) if value.isdigit() else length
+        elif size == _TRANSFER_ENCODING and name.lower() == b"transfer-encoding":
             return -1
     return length
 

@@ -131,6 +131,8 @@ class KeyRegistry:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._keys: dict[str, ClientKey] = {}
+        self._identities: dict[str, ClientIdentity] = {}
+        """Made once for each key, so that one call's is the same object as the next one's."""
         self.limits: dict[str, Limits] = {}
         """Limits by key id, of the keys that have any."""
         self._stamp: tuple[int, int] | None = None
@@ -153,7 +155,7 @@ class KeyRegistry:
             info = self._path.stat()
             text = self._path.read_text("utf-8")
         except FileNotFoundError:
-            self._keys, self._stamp, self.limits = {}, None, {}
+            self._keys, self._identities, self._stamp, self.limits = {}, {}, None, {}
             return
         try:
             rows = json.loads(text)["keys"]
@@ -164,6 +166,7 @@ class KeyRegistry:
                 "restore it, or move it away and create new keys with `headrace keys create`"
             ) from None
         self._keys = {key.key_id: key for key in keys}
+        self._identities = {key.key_id: key.identity for key in keys}
         self.limits = {key.key_id: key.limits for key in keys if key.limits != NO_LIMITS}
         self._stamp = (info.st_mtime_ns, info.st_ino)
 
@@ -197,7 +200,9 @@ class KeyRegistry:
             return None
         if not matches and key.previous_hash is not None and time.time() < key.previous_until:
             matches = hmac.compare_digest(key.previous_hash, given)
-        return key.identity if matches and role in key.roles else None
+        if not matches or role not in key.roles:
+            return None
+        return self._identities.get(key_id) or key.identity
 
     def valid(self, key_id: str) -> bool:
         """Tell whether a key that was accepted before still is one."""

@@ -39,9 +39,10 @@ class Passing:
         """Record the response as it passes; durable ones of known length are held back whole."""
         length = -1
         try:
-            kept = recording.fingerprints.headers(response.headers.fields)
-            length = content_length(kept)
-            capture.response_head(response.status_code, kept, length=length)
+            fields = response.headers.fields
+            length = content_length(fields)
+            block = recording.fingerprints.block(fields)
+            capture.response_head(response.status_code, block, length=length)
         except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
             capture.abandon(error)
             length = -1

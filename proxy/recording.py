@@ -32,7 +32,7 @@ class Recording:
             method=request.data.method,
             path=path,
             query=self.fingerprints.query(query),
-            headers=self.fingerprints.headers(admitted.rewritten.kept),
+            headers=self.fingerprints.block(admitted.rewritten.kept),
         )
         return Capture(
             self.recorder,

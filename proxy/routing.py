@@ -47,7 +47,7 @@ class Plan:
     _lowered_until: float = 0.0
     _unsound: int = 0
     """Answers in a row without the token ids that were asked for."""
-    _origins: dict[tuple[ClientIdentity, str, str, str], bytes] = field(
+    _origins: dict[tuple[str, str, str, str], tuple[ClientIdentity, bytes]] = field(
         default_factory=dict, repr=False
     )
 
@@ -121,15 +121,16 @@ class Plan:
 
     def origin(self, client: ClientIdentity, mode: str, upstream: str, served: str = "") -> bytes:
         """Return the packed origin of an exchange, made once for each client, mode and version."""
-        key = (client, mode, upstream, served)
-        packed = self._origins.get(key)
-        if packed is None:
-            if len(self._origins) > 4096:
-                self._origins.clear()
-            packed = records.pack_origin(
-                client, route=self.name, mode=mode, upstream=upstream, served=served
-            )
-            self._origins[key] = packed
+        key = (client.key_id, mode, upstream, served)
+        known = self._origins.get(key)
+        if known is not None and known[0] is client:
+            return known[1]
+        if len(self._origins) > 4096:
+            self._origins.clear()
+        packed = records.pack_origin(
+            client, route=self.name, mode=mode, upstream=upstream, served=served
+        )
+        self._origins[key] = (client, packed)
         return packed
 
 

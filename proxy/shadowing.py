@@ -59,7 +59,7 @@ class Shadows:
 
     def send(self, call: Copied, version: Version) -> None:
         """Begin to send a copy to a version; never blocks, never raises."""
-        if len(self._tasks) >= MOST or not self._recorder.takes_bodies():
+        if len(self._tasks) >= MOST or self._recorder.spool.shedding:
             self._counters.shadows["skipped"] += 1
             return
         task = asyncio.get_running_loop().create_task(self._ask(call, version))
@@ -106,10 +106,10 @@ class Shadows:
             method=b"POST",
             path=path,
             query=self._fingerprints.query(query),
-            headers=self._fingerprints.headers(call.kept),
+            headers=self._fingerprints.block(call.kept),
         )
         capture = Capture(self._recorder, exchange, head, Level.FULL, "")
-        capture.request_data(call.body)
+        capture.on_request(call.body)
         return capture
 
     async def _carry(self, call: Copied, version: Version, capture: Capture) -> ExchangeOutcome:
@@ -125,10 +125,10 @@ class Shadows:
         body = with_model(call.body, version.label)
         async with self._open().stream("POST", url, headers=headers, content=body) as answer:
             fields = tuple(answer.headers.raw)
-            capture.response_head(answer.status_code, self._fingerprints.headers(fields), length=-1)
+            capture.response_head(answer.status_code, self._fingerprints.block(fields), length=-1)
             try:
                 async for piece in answer.aiter_raw():
-                    capture.response_data(piece)
+                    capture.on_response(piece)
             except httpx.HTTPError:
                 return ExchangeOutcome.UPSTREAM_ABORT
         return ExchangeOutcome.COMPLETE

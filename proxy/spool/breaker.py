@@ -14,30 +14,28 @@ class Breaker:
     here; :attr:`failures` counts them by their name.
     """
 
-    __slots__ = ("_pause", "_until", "failures", "slow_seconds")
+    __slots__ = ("_pause", "_until", "failures", "slow_seconds", "tripped")
 
     def __init__(self, slow_seconds: float) -> None:
         self.slow_seconds = slow_seconds
         self.failures: Counter[str] = Counter()
         self._pause = FIRST_SECONDS
         self._until = 0.0
+        self.tripped = False
+        """It has opened since the disk last worked."""
 
     @property
     def open(self) -> bool:
         """Whether nothing should be tried now."""
-        return self._until > 0.0 and time.monotonic() < self._until
-
-    @property
-    def tripped(self) -> bool:
-        """Whether it has opened since the disk last worked."""
-        return self._until > 0.0
+        return self.tripped and time.monotonic() < self._until
 
     def trip(self, reason: str) -> None:
         """Count a failure and open."""
         self.failures[reason] += 1
         self._until = time.monotonic() + self._pause
+        self.tripped = True
         self._pause = min(2 * self._pause, LONGEST_SECONDS)
 
     def mend(self) -> None:
         """Close: the disk works."""
-        self._until, self._pause = 0.0, FIRST_SECONDS
+        self._until, self._pause, self.tripped = 0.0, FIRST_SECONDS, False

@@ -20,6 +20,8 @@ from trajectory.exchange import (
 )
 
 type RawHeaders = Iterable[tuple[bytes, bytes]]
+type HeaderBlock = bytes
+"""Headers as :func:`pack_headers` packs them."""
 
 RECORD_HEADER_BYTES = 20
 _RECORD = struct.Struct(">16sI")
@@ -63,10 +65,17 @@ def _unpack(data: bytes, at: int) -> list[bytes]:
     return parts
 
 
-def _pack_headers(headers: RawHeaders) -> bytes:
-    flat = [piece for header in headers for piece in header]
+def pack_headers(headers: RawHeaders | HeaderBlock) -> HeaderBlock:
+    """Return headers as one block of lines; a line break within one becomes a space."""
+    if isinstance(headers, bytes):
+        return headers
+    return pack_lines([piece for header in headers for piece in header])
+
+
+def pack_lines(flat: list[bytes]) -> HeaderBlock:
+    """Return names and values, in turn, as one block of lines."""
     block = b"\n".join(flat)
-    if block.count(b"\n") != max(0, len(flat) - 1):
+    if block.count(b"\n") >= len(flat) > 0:
         block = b"\n".join(piece.replace(b"\n", b" ") for piece in flat)
     return block
 
@@ -144,12 +153,12 @@ def request_head(
     method: bytes,
     path: bytes,
     query: bytes,
-    headers: RawHeaders,
+    headers: RawHeaders | HeaderBlock,
 ) -> bytes:
     """Return the record that begins an exchange; it has sequence number 0."""
     lengths = _HEAD.pack(started_at, len(origin), len(method), len(path), len(query))
     head = _RECORD.pack(exchange, 0)
-    return b"".join((head, lengths, origin, method, path, query, _pack_headers(headers)))
+    return b"".join((head, lengths, origin, method, path, query, pack_headers(headers)))
 
 
 def renewed_head(head: bytes, exchange: bytes, started_at: float) -> bytes:
@@ -166,10 +175,10 @@ def request_chunk(exchange: bytes, sequence: int, data: bytes) -> bytes:
 
 
 def response_head(
-    exchange: bytes, sequence: int, *, at: float, status: int, headers: RawHeaders
+    exchange: bytes, sequence: int, *, at: float, status: int, headers: RawHeaders | HeaderBlock
 ) -> bytes:
     """Return the record of the response's head."""
-    return _RECORD.pack(exchange, sequence) + _RESPONSE.pack(at, status) + _pack_headers(headers)
+    return _RECORD.pack(exchange, sequence) + _RESPONSE.pack(at, status) + pack_headers(headers)
 
 
 def response_chunk(exchange: bytes, sequence: int, *, at: float, data: bytes) -> bytes:

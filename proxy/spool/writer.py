@@ -78,6 +78,8 @@ class SpoolWriter:
         self._hard_bytes = bounds.max_bytes + bounds.max_bytes // 8
         self._bounds = bounds
         self._shed_bytes = int(bounds.max_bytes * bounds.shed_at)
+        self.shedding = False
+        """Records should only be those that must not be lost."""
         self._sync_seconds = sync_seconds
         self.breaker = Breaker(slow_seconds)
         self._directory, self._lock = layout.claim(spool)
@@ -127,14 +129,6 @@ class SpoolWriter:
         return self.fill >= self._bounds.alarm_at or self.breaker.open
 
     @property
-    def shedding(self) -> bool:
-        """Whether records should only be those that must not be lost."""
-        return (
-            self._measured + self._since_measured >= self._shed_bytes
-            or self.files >= self._bounds.max_files * self._bounds.shed_at
-        )
-
-    @property
     def state(self) -> SpoolState:
         """Whether new exchanges should be admitted."""
         if self.breaker.open:
@@ -172,6 +166,15 @@ class SpoolWriter:
             self._offset += length
             self._written = self._offset
         self._since_measured += length
+        if self._measured + self._since_measured >= self._shed_bytes:
+            self.shedding = True
+
+    def _weigh(self) -> None:
+        """See whether there is still room for everything."""
+        self.shedding = (
+            self._measured + self._since_measured >= self._shed_bytes
+            or self.files >= self._bounds.max_files * self._bounds.shed_at
+        )
 
     def flush(self) -> None:
         """Hand what waits in memory to the kernel.
@@ -252,6 +255,7 @@ class SpoolWriter:
             ) from None
         self._number += 1
         self.files += 1
+        self._weigh()
         self._sync_failed = False
         self._file, self._offset, self._written, self._sealer = file, 0, 0, sealer
         self._write(sealer.header)
@@ -311,6 +315,7 @@ class SpoolWriter:
             self._sync()
             if time.monotonic() - measured >= _MEASURE_SECONDS:
                 self._since_measured, (self._measured, self.files) = 0, layout.size(self._spool)
+                self._weigh()
                 measured = time.monotonic()
             self._urgent.wait(self._sync_seconds)
 

@@ -126,7 +126,7 @@ class MessageRecorder:
             headers=headers,
         )
         capture = Capture(self._recorder, exchange, head, Level.FULL, "")
-        capture.request_data(line)
+        capture.on_request(line)
         capture.request_done()
         for name in names:
             self._open[from_client, name] = capture
@@ -147,7 +147,7 @@ class MessageRecorder:
 def _answer(capture: Capture, line: bytes) -> None:
     if not capture.ended:
         capture.response_head(200, (_JSON,), length=len(line))
-        capture.response_data(line)
+        capture.on_response(line)
 
 
 def _messages(line: bytes) -> list[dict[str, Any]]:

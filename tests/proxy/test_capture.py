@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,69 @@ def test_a_line_break_in_a_header_cannot_forge_another(tmp_path: Path) -> None:
         (exchange,) = SpoolReader(tmp_path, KEY).take(Cursor()).records
     assert isinstance(exchange, Exchange)
     assert exchange.request.headers == (("a", "x b y"),)
+
+
+def known(spool: Path) -> list[Exchange]:
+    """Return what a reader would find had the writer died now."""
+    copy = Path(tempfile.mkdtemp(dir=spool.parent))
+    shutil.copytree(spool, copy / "spool")
+    found = SpoolReader(copy / "spool", KEY).take(Cursor()).records
+    return [record for record in found if isinstance(record, Exchange)]
+
+
+def test_a_request_waits_for_its_answer_and_goes_with_it_in_one_write(tmp_path: Path) -> None:
+    async def main(writer: SpoolWriter) -> None:
+        recorder = Recorder(writer, Counters(), patient=True)
+        before = writer.bytes_on_disk
+        capture = begin(recorder)
+        capture.on_request(b"ask")
+        capture.request_done()
+        capture.response_head(200, (), length=6)
+        assert writer.bytes_on_disk == before
+        capture.on_response(b"answer")
+        (exchange,) = known(tmp_path / "spool")
+        assert exchange.outcome is ExchangeOutcome.COMPLETE
+        assert exchange.request.body == b"ask"
+        assert not recorder.asking
+
+    with SpoolWriter(tmp_path / "spool", KEY) as writer:
+        asyncio.run(main(writer))
+
+
+def test_no_client_gets_anything_of_what_the_spool_does_not_know(tmp_path: Path) -> None:
+    async def main(writer: SpoolWriter) -> None:
+        recorder = Recorder(writer, Counters(), patient=True)
+        capture = begin(recorder)
+        capture.request_done()
+        recorder.settle()
+        assert not known(tmp_path / "spool")
+        capture.response_head(200, (), length=-1)
+        recorder.settle()  # as the fast path does before it sends the head
+        (exchange,) = known(tmp_path / "spool")
+        assert exchange.outcome is ExchangeOutcome.LOST_END
+        assert exchange.response is not None
+        assert exchange.response.status == 200
+
+    with SpoolWriter(tmp_path / "spool", KEY) as writer:
+        asyncio.run(main(writer))
+
+
+def test_a_request_whose_answer_takes_its_time_is_written_soon(tmp_path: Path) -> None:
+    async def main(writer: SpoolWriter) -> None:
+        recorder = Recorder(writer, Counters(), patient=True)
+        capture = begin(recorder)
+        capture.on_request(b"ask")
+        await asyncio.sleep(0.2)
+        (exchange,) = known(tmp_path / "spool")
+        assert (exchange.outcome, exchange.request.body) == (ExchangeOutcome.LOST_END, b"ask")
+        capture.response_head(200, (), length=-1)
+        capture.on_response(b"answer")
+        capture.on_response(b"")
+        (exchange,) = known(tmp_path / "spool")
+        assert exchange.outcome is ExchangeOutcome.COMPLETE
+
+    with SpoolWriter(tmp_path / "spool", KEY) as writer:
+        asyncio.run(main(writer))
 
 
 def test_a_disk_that_fails_in_between_never_fails_the_call(tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ def test_of_several_wishes_the_strictest_counts() -> None:
 
 
 def test_a_length_ends_a_body_only_without_chunks() -> None:
-    assert content_length([(b"content-length", b"12")]) == 12
-    assert content_length([(b"content-length", b"12"), (b"transfer-encoding", b"chunked")]) == -1
-    assert content_length([(b"content-length", b"-1")]) == -1
+    assert content_length(((b"Content-Length", b"12"),)) == 12
+    assert content_length(((b"content-length", b"12"), (b"Transfer-Encoding", b"chunked"))) == -1
+    assert content_length(((b"content-length", b"-1"),)) == -1
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,9 @@ class Fleet:
     """Through the intercepting proxy instead of a base URL."""
     tenant: str
     sessions: int
+    """All attempts counted."""
+    attempts: int = 1
+    """Sessions on each task."""
     split: str = "train"
     start: int = 0
     """First task of the split."""
@@ -87,6 +90,7 @@ class Cast:
         model = MODEL if fleet.route else self._model
         arguments = ["-m", "examples.practice.fleet", "--client", fleet.client, "--model", model]
         arguments += ["--sessions", str(fleet.sessions), "--seed", str(self._seed)]
+        arguments += ["--attempts", str(fleet.attempts)]
         arguments += ["--split", fleet.split, "--start", str(fleet.start), "--concurrency", "6"]
         arguments += ["--feedback-url", f"http://127.0.0.1:{self._ports.gateway}"]
         arguments += ["--tools-url", self._tools_url(fleet)]

@@ -2,29 +2,20 @@
 
 import json
 import os
-import secrets
 import shutil
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Cast, Fleet, Tally
-from examples.practice.provider import KEY_VARIABLE
-from examples.practice.stage import MODEL, Ports, Stage, write_settings
+from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Fleet
+from examples.practice.house import House
+from examples.practice.stage import MODEL, Ports, Stage
 from examples.practice.story import QUESTIONS, Result, Story
 from examples.practice.tasks import make_task, planted_values
-from headrace.freshness import spool_lag
-from headrace.home import Home
-from headrace.master_key import load_secrets
-from headrace.settings import load_settings
 from lakehouse.scan import scan
 from trajectory.errors import WorkError
 
 _FOLDER = Path(__file__).parent
-_FAULTS = 0.02
-_TOOL_FAILURES = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +71,14 @@ def prepare_home(home: Path) -> None:
 def tell(options: Options) -> Result:
     """Tell the whole story; return what was measured."""
     prepare_home(options.home)
-    os.environ.setdefault(KEY_VARIABLE, "practice-" + secrets.token_hex(16))
     story = Story(as_json=options.as_json)
     with ExitStack() as stack:
         ports = Ports()
         stage = stack.enter_context(Stage(options.home, ports))
-        cast = Cast(stage, ports, seed=options.seed, provider=options.provider, model=options.model)
-        demo = _Demo(options, story, stage, ports, cast)
+        house = House(
+            stage, ports, seed=options.seed, provider=options.provider, model=options.model
+        )
+        demo = _Demo(options, story, house)
         demo.open_the_house()
         demo.work_the_day()
         demo.govern()
@@ -103,60 +95,26 @@ def tell(options: Options) -> Result:
 class _Demo:
     """The chapters, in the order in which they are told."""
 
-    def __init__(
-        self, options: Options, story: Story, stage: Stage, ports: Ports, cast: Cast
-    ) -> None:
+    def __init__(self, options: Options, story: Story, house: House) -> None:
         self._options = options
         self._story = story
-        self._stage = stage
-        self._ports = ports
-        self._cast = cast
+        self._house = house
+        self._stage = house.stage
         self._fleets = fleets(options)
         self.result = Result(options.seed)
 
     def open_the_house(self) -> None:
         """Make the base model, and start provider, tools, gateway and governance."""
-        story, stage, home = self._story, self._stage, self._options.home
+        story = self._story
         story.chapter("The house opens")
         story.say(
             "a small transformer is trained from random weights, about two minutes (kept for the next time)"
         )
-        base = home / "practice"
-        made = stage.run(["-m", "examples.practice.model", "--folder", str(base), "--quiet"])
-        certificate = home / "practice" / "tls"
-        stage.run(["-m", "examples.practice.certificate", "--folder", str(certificate)])
-        write_settings(
-            home, self._ports, provider=self._options.provider, provider_ca=certificate / "ca.pem"
-        )
-        stage.headrace("train", "adopt", made.output.strip())
-        self._start(certificate)
-        self._cast.create_keys()
+        self._house.open(self._options.home / "practice")
         story.say(
-            f"gateway on port {self._ports.gateway}, intercepting proxy on {self._ports.forward}, "
-            f"provider on {self._ports.provider} (HTTPS {self._ports.provider_tls})"
+            f"gateway on port {self._house.ports.gateway}, intercepting proxy on {self._house.ports.forward}, "
+            f"provider on {self._house.ports.provider} (HTTPS {self._house.ports.provider_tls})"
         )
-
-    def _start(self, certificate: Path) -> None:
-        stage, ports = self._stage, self._ports
-        seed = str(self._options.seed)
-        provider = ["-m", "examples.practice.provider", "--port", str(ports.provider)]
-        provider += [
-            "--tls-port",
-            str(ports.provider_tls),
-            "--faults",
-            str(_FAULTS),
-            "--seed",
-            seed,
-        ]
-        provider += ["--tls-cert", str(certificate / "cert.pem")]
-        provider += ["--tls-key", str(certificate / "key.pem")]
-        stage.start("provider", [*provider, "--models-dir", str(self._options.home / "models")], {})
-        tools = ["-m", "examples.practice.tools", "--port", str(ports.tools), "--seed", seed]
-        stage.start("tools", [*tools, "--failures", str(_TOOL_FAILURES)], {})
-        stage.start("up", ["-m", "headrace", "--home", str(self._options.home), "up"], {})
-        stage.wait_until_ready("provider", f"http://127.0.0.1:{ports.provider}/v1/models")
-        stage.wait_until_ready("tools", f"http://127.0.0.1:{ports.tools}/mcp")
-        stage.wait_until_ready("up", f"http://127.0.0.1:{ports.gateway}/headrace/v1/health")
 
     def work_the_day(self) -> None:
         """Let all fleets work."""
@@ -165,8 +123,7 @@ class _Demo:
         for fleet in self._fleets:
             way = "intercepting proxy" if fleet.forward else "base URL"
             story.say(f"{fleet.sessions:>4} × {fleet.client:<17} {fleet.tenant:<6} by {way}")
-        tally = self._cast.work(self._fleets)
-        self._add(tally)
+        tally = self._house.work(self._fleets)
         learned = tally.successes / max(1, tally.sessions)
         self.result.day_success = round(learned, 4)
         story.say(
@@ -174,18 +131,15 @@ class _Demo:
             f"{learned:.0%} of the sessions succeeded"
         )
 
-    def _add(self, tally: Tally) -> None:
-        self.result.exchanges_sent += tally.requests
-
     def govern(self) -> None:
         """Wait until everything that was captured has been governed."""
         self._story.chapter("Governed: rebuilt, redacted, consented, deduplicated, gated")
-        self._drain()
-        rows = self._sql(
+        self._house.drain()
+        rows = self._house.sql(
             "select disposition, count(*) as exchanges from exchanges group by all order by all"
         )
         self._story.table(rows)
-        seen = self._sql(
+        seen = self._house.sql(
             "select sum(context_keep + len(context_message_ids) + (output_message_id is not null)::int)::bigint as n, "
             "(select count(*) from messages) as kept from steps"
         )[0]
@@ -195,30 +149,12 @@ class _Demo:
             "are left out as [bold]duplicate[/]"
         )
 
-    def _drain(self) -> None:
-        """Wait until the spool is empty and the ledger has every exchange, or no more come."""
-        deadline = time.monotonic() + 180
-        before = -1
-        while time.monotonic() < deadline:
-            waiting = self._waiting()
-            stored = self._sql("select count(*) as n from exchanges")[0]["n"]
-            if waiting == 0 and stored in (before, self.result.exchanges_sent):
-                return
-            before = stored if waiting == 0 else -1
-            time.sleep(1)
-        raise WorkError("governance did not finish; see the log govern.log in the demo's home.")
-
-    def _waiting(self) -> int:
-        settings = load_settings(home=self._options.home)
-        home = Home(settings.home)
-        return spool_lag(settings, home, load_secrets(home.secrets)).records
-
     def ask(self) -> None:
         """Ask what a person would ask."""
         self._story.chapter("Questions, in SQL")
         for question, query in QUESTIONS.items():
             self._story.say(f'[bold]{question}[/]  [dim]headrace sql "{query}"[/]')
-            self._story.table(self._sql(query))
+            self._story.table(self._house.sql(query))
 
     def learn(self) -> None:
         """Build a substrate, train, evaluate, and let the gate decide."""
@@ -275,28 +211,32 @@ class _Demo:
         fleet = Fleet(
             "fresh", "openai-chat", False, TENANT, sessions, split="fresh", route="practice"
         )
-        tally = self._cast.work([fleet])
-        self._add(tally)
+        tally = self._house.work([fleet])
         self.result.fresh_sessions = tally.sessions
         self.result.fresh_success = round(tally.successes / max(1, tally.sessions), 4)
-        self._drain()
-        self._story.table(self._sql(QUESTIONS["How often do sessions succeed, by model version?"]))
+        self._house.drain()
+        self._story.table(
+            self._house.sql(QUESTIONS["How often do sessions succeed, by model version?"])
+        )
 
     def prove(self) -> None:
         """Count, scan every byte at rest, and follow one training row back to its exchange."""
         story, result = self._story, self.result
         story.chapter("The proof")
-        ledger = self._sql("select count(*) as n, count(distinct exchange_id) as d from exchanges")[
-            0
-        ]
-        steps = self._sql("select count(*) as n, count(distinct exchange_id) as d from steps")[0]
+        result.exchanges_sent = self._house.sent
+        ledger = self._house.sql(
+            "select count(*) as n, count(distinct exchange_id) as d from exchanges"
+        )[0]
+        steps = self._house.sql(
+            "select count(*) as n, count(distinct exchange_id) as d from steps"
+        )[0]
         result.captured_lost = result.exchanges_sent - ledger["d"]
         result.stored_duplicates = (ledger["n"] - ledger["d"]) + (steps["n"] - steps["d"])
-        for row in self._sql(
+        for row in self._house.sql(
             "select disposition, count(*) as n from exchanges group by all order by all"
         ):
             result.dispositions[row["disposition"]] = row["n"]
-        for row in self._sql(
+        for row in self._house.sql(
             "select reason, count(*) as n from (select unnest(reasons) as reason from exchanges "
             "where disposition in ('left_out', 'duplicate', 'quarantined')) group by all order by all"
         ):
@@ -330,7 +270,7 @@ class _Demo:
         return sorted(planted_values(tasks, seed=seed))
 
     def _lineage(self) -> None:
-        rows = self._sql("select step_id from substrate_items where split = 'train' limit 1")
+        rows = self._house.sql("select step_id from substrate_items where split = 'train' limit 1")
         if rows:
             line = self._stage.headrace("lineage", rows[0]["step_id"]).output.strip()
             self._story.say(f"one training row: {line}")
@@ -351,7 +291,3 @@ class _Demo:
             self._story.console.print(
                 f"   .venv/bin/headrace --home {home} {command}", markup=False
             )
-
-    def _sql(self, query: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self._stage.headrace_json("sql", query)
-        return rows

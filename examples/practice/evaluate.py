@@ -1,14 +1,17 @@
 """Evaluates a model on held-out tasks: the same agent and the real tool server, without a gateway.
 
 ``python -m examples.practice.evaluate --model PATH --report FILE --tasks N --seed S`` writes one
-JSON object per line: ``{"task_id", "attempt", "success", "reward", "slice"}``.
+JSON object per line: ``{"task_id", "attempt", "success", "reward", "slice"}``. With ``--cache DIR``
+a model whose weights were tried at the same tasks before is not tried again.
 """
 
 import argparse
 import asyncio
+import hashlib
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -73,6 +76,16 @@ def write_report(path: Path, sessions: Iterable[Session]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
+def cached_report(options: argparse.Namespace) -> Path | None:
+    """Return where the report of these weights at these tasks is kept; None without a cache."""
+    if options.cache is None:
+        return None
+    asked = (options.tasks, options.seed, options.attempts, options.temperature)
+    key = hashlib.sha256(f"{asked} {options.client} {options.split}".encode())
+    key.update((options.model / "model.safetensors").read_bytes())
+    return Path(options.cache / f"{key.hexdigest()[:32]}.jsonl")
+
+
 def main() -> None:
     """Evaluate and report."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -84,7 +97,12 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--client", choices=CLIENTS, default="openai-chat")
     parser.add_argument("--split", choices=SPLITS, default="heldout")
+    parser.add_argument("--cache", type=Path)
     options = parser.parse_args()
+    kept = cached_report(options)
+    if kept is not None and kept.is_file():
+        shutil.copyfile(kept, options.report)
+        return
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
 
@@ -99,6 +117,9 @@ def main() -> None:
         split=options.split,
     )
     write_report(options.report, sessions)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(options.report, kept)
 
 
 if __name__ == "__main__":

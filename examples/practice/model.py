@@ -56,9 +56,11 @@ type Row = tuple[list[int], list[int]]
 """Token ids and labels."""
 
 
-def ensure_model(folder: Path, *, seed: int = 0, progress: bool = False) -> Path:
+def ensure_model(
+    folder: Path, *, seed: int = 0, steps: int = STEPS, progress: bool = False
+) -> Path:
     """Return the model's folder below ``folder``, making it when it is not there."""
-    target = folder / f"base-{_fingerprint(seed)}"
+    target = folder / f"base-{_fingerprint(seed, steps)}"
     if target.is_dir():
         return target
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +68,7 @@ def ensure_model(folder: Path, *, seed: int = 0, progress: bool = False) -> Path
     try:
         tokenizer = train_tokenizer(vocabulary_texts())
         tokenizer.save_pretrained(scratch)
-        pretrain(tokenizer, seed=seed, progress=progress).save_pretrained(scratch)
+        pretrain(tokenizer, seed=seed, steps=steps, progress=progress).save_pretrained(scratch)
         scratch.chmod(0o755)
         scratch.rename(target)
     except OSError:
@@ -119,11 +121,11 @@ def label(tokenizer: "PreTrainedTokenizerFast", messages: list[dict[str, Any]]) 
     return ids, labels
 
 
-def _fingerprint(seed: int) -> str:
+def _fingerprint(seed: int, steps: int) -> str:
     here = Path(__file__).parent
     code = b"".join((here / f"{name}.py").read_bytes() for name in _SOURCES)
     libraries = " ".join(f"{name}={version(name)}" for name in _LIBRARIES)
-    return hashlib.sha256(code + f"{libraries} seed={seed}".encode()).hexdigest()[:16]
+    return hashlib.sha256(code + f"{libraries} seed={seed} steps={steps}".encode()).hexdigest()[:16]
 
 
 def vocabulary_texts() -> Iterator[str]:
@@ -219,11 +221,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads starve other work
-    print(ensure_model(options.folder, seed=options.seed, progress=not options.quiet))
+    model = ensure_model(
+        options.folder, seed=options.seed, steps=options.steps, progress=not options.quiet
+    )
+    print(model)
 
 
 if __name__ == "__main__":

@@ -170,8 +170,18 @@ class Finished:
     errors: str
 
 
-def write_settings(home: Path, ports: Ports, *, provider: str, provider_ca: Path) -> None:
-    """Write ``headrace.yaml`` of the demo: routes, interception, and who is trusted upstream."""
+def write_settings(
+    home: Path,
+    ports: Ports,
+    *,
+    provider: str,
+    provider_ca: Path,
+    capture: Mapping[str, str],
+) -> None:
+    """Write ``headrace.yaml`` of the demo: routes, interception, and who is trusted upstream.
+
+    ``capture`` says of some routes how much of an exchange is kept (``tokens``).
+    """
     local = f"http://127.0.0.1:{ports.provider}"
     routes: list[dict[str, Any]] = []
     for name, address, variable, header in _PROVIDERS:
@@ -186,6 +196,9 @@ def write_settings(home: Path, ports: Ports, *, provider: str, provider_ca: Path
         )
     routes.append({"name": "practice", "upstream": local, "credential": {"env": KEY_VARIABLE}})
     routes.append({"name": "tools", "upstream": f"http://127.0.0.1:{ports.tools}", "kind": "tool"})
+    for route in routes:
+        if route["name"] in capture:
+            route["capture"] = capture[route["name"]]
     gateway: dict[str, Any] = {
         "port": ports.gateway,
         "forward_port": ports.forward,

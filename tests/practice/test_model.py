@@ -42,16 +42,14 @@ def test_the_same_seed_gives_the_same_weights(tokenizer: Any) -> None:
 def test_a_model_is_made_once_for_each_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(practice_model, "STEPS", 1)
     monkeypatch.setattr(practice_model, "PLAIN_STEPS", 1)
-    monkeypatch.setattr(practice_model.pretrain, "__kwdefaults__", {"steps": 1, "progress": False})
-    first = ensure_model(tmp_path, seed=1)
+    first = ensure_model(tmp_path, seed=1, steps=1)
     written = (first / "model.safetensors").stat().st_mtime_ns
-    assert ensure_model(tmp_path, seed=1) == first
+    assert ensure_model(tmp_path, seed=1, steps=1) == first
     assert (first / "model.safetensors").stat().st_mtime_ns == written
-    assert ensure_model(tmp_path, seed=2) != first
+    assert ensure_model(tmp_path, seed=2, steps=1) != first
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        {first.name, ensure_model(tmp_path, seed=2).name}
+        {first.name, ensure_model(tmp_path, seed=2, steps=1).name}
     )
 
 

@@ -1,0 +1,275 @@
+"""Measures what each recipe makes of the practice model; the last line is one JSON object.
+
+For each seed agents work through gateway and proxy, governance fills the lake, a substrate is built
+from it, and each recipe trains with ``headrace train run``: base and candidate are tried at the same
+held-out orders, which no agent ever worked on, and the gate judges. ``sft`` starts from the base,
+``grpo_live`` from what ``sft`` made, the others from the base at the defaults they ship with; three
+run at hundreds of times their learning rate, to be refused. At the end the base must still serve.
+
+Worlds (traffic and lake) and finished rows are kept in ``--work`` and found again.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import yaml
+
+from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Fleet
+from examples.practice.house import House
+from examples.practice.stage import MODEL, ROOT, Ports, Stage
+from train.documents import merge
+from train.evaluate import TaskResult, compare, read_report
+from train.recipes.settings import EvaluationSettings, load_recipe, shipped_recipe
+
+_PRACTICE = ROOT / "examples" / "practice"
+_PURPOSES = ["train_sft", "train_rl", "train_preference"]
+_T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+"""Student's t for two-sided 95 %, by the number of seeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    recipe: str
+    """A shipped recipe's name, or a file of the practice floor."""
+    after: str | None = None
+    """The row whose candidate this one starts from; None: the base."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    on_purpose: bool = False
+    """Whether it is meant to harm."""
+
+
+ROWS = (
+    Row("sft", "recipe-short.yaml"),
+    Row("grpo_live", "recipe-live.yaml", after="sft"),
+    Row("awr", "awr"),
+    Row("kto", "kto"),
+    Row("dpo", "dpo"),
+    Row("grpo_replay", "grpo_replay"),
+    Row("kto, rate × 500", "kto", changes={"learning_rate": 5.0e-4}, on_purpose=True),
+    Row("dpo, rate × 500", "dpo", changes={"learning_rate": 5.0e-4}, on_purpose=True),
+    Row("awr, rate × 500", "awr", changes={"learning_rate": 1.0e-2}, on_purpose=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of everything."""
+
+    groups: int = 40
+    """Orders that are tried four times each, through the route that keeps tokens."""
+    sessions: int = 60
+    """Of each of three more fleets."""
+    base_steps: int = 420
+    tasks: int = 200
+    """Held-out orders that models are tried at."""
+    short: Mapping[str, Any] = field(default_factory=dict)
+    """Of every recipe's training, to be quick."""
+
+    def fleets(self) -> tuple[Fleet, ...]:
+        """Return the agents of a day."""
+        first, more = self.groups, self.sessions
+        return (
+            Fleet("attempts", "openai-chat", False, TENANT, 4 * first, attempts=4),
+            Fleet("responses", "openai-responses", False, TENANT, more, start=first),
+            Fleet("messages", "anthropic", True, TENANT, more, start=first + more),
+            Fleet("forward", "openai-chat", True, TENANT, more, start=first + 2 * more),
+            Fleet("none", "openai-chat", False, TENANT_WITHOUT_CONSENT, 12, start=first + 3 * more),
+        )
+
+
+QUICK = Size(8, 4, base_steps=24, tasks=8, short={"maximum_steps": 2, "batch_size": 8})
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A home folder whose agents have worked, and what recipes made of it."""
+
+    seed: int
+    home: Path
+    size: Size
+
+    def make(self, models: Path) -> None:
+        """Let agents work, govern what they did and build the substrate, unless done before."""
+        if self._documents.is_dir():
+            return
+        shutil.rmtree(self.home, ignore_errors=True)
+        (self.home / "logs").mkdir(parents=True)
+        ports = Ports()
+        with Stage(self.home, ports) as stage:
+            house = House(stage, ports, seed=self.seed)
+            house.open(models, capture={"openai": "tokens"}, steps=self.size.base_steps)
+            house.work(self.size.fleets())
+            house.drain()
+        document = yaml.safe_load((_PRACTICE / "substrate.yaml").read_text(encoding="utf-8"))
+        document["spec"]["purposes"] = _PURPOSES
+        written = self.home / "substrate.yaml"
+        written.write_text(yaml.safe_dump(document), encoding="utf-8")
+        self._stage.headrace("substrate", "build", str(written))
+        self._documents.mkdir()
+
+    @property
+    def _documents(self) -> Path:
+        return self.home / "recipes"
+
+    @property
+    def _stage(self) -> Stage:
+        return Stage(self.home, Ports())
+
+    def learn(self, row: Row, base: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Run a row and return what ``train run`` printed, or what it printed before."""
+        text = self._document(row)
+        start = (
+            [] if base is None else ["--base", str(self.home / "models" / MODEL / base["version"])]
+        )
+        key = hashlib.sha256(f"{text}{start}".encode()).hexdigest()[:16]
+        kept = self._documents / f"{key}.json"
+        if not kept.is_file():
+            written = self._documents / f"{key}.yaml"
+            written.write_text(text, encoding="utf-8")
+            command = ["-m", "headrace", "--home", str(self.home), "train", "run", str(written)]
+            done = self._stage.launch([*command, *start, "--json"]).wait(allowed=(0, 1))
+            kept.write_text(done.output, encoding="utf-8")
+        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+        return found
+
+    def _document(self, row: Row) -> str:
+        """Return a row's recipe, to be evaluated at this world's held-out orders."""
+        shipped = not row.recipe.endswith(".yaml")
+        recipe = shipped_recipe(row.recipe) if shipped else load_recipe(_PRACTICE / row.recipe)
+        cache = str(self.home.parent / "evaluations")
+        command = ["python", "-m", "examples.practice.evaluate", "--cache", cache]
+        spec = {
+            "training": {"seed": self.seed, **row.changes, **self.size.short},
+            "evaluation": {"command": command, "tasks": self.size.tasks, "seed": self.seed},
+            "gate": {"minimum_slice_tasks": 40},
+        }
+        if self.size.short:
+            spec["data"] = {"minimum_items": 1}
+        return yaml.safe_dump(merge(recipe.model_dump(mode="json"), {"spec": spec}))
+
+    def refuses(self, outcome: Mapping[str, Any]) -> bool:
+        """Say whether ``train promote`` refuses a candidate."""
+        command = ["train", "promote", MODEL, outcome["version"]]
+        promote = ["-m", "headrace", "--home", str(self.home), *command]
+        return self._stage.launch(promote).wait(allowed=(0, 1)).code == 1
+
+    def serving(self) -> str:
+        """Return the version that serves."""
+        live = (self.home / "models" / MODEL / "live.json").read_text(encoding="utf-8")
+        return str(json.loads(live)["version"])
+
+
+def trials(outcome: Mapping[str, Any], side: str, seed: int) -> list[TaskResult]:
+    """Return how base or candidate did; tasks carry their seed, so that worlds can be put together."""
+    found = read_report(Path(outcome["folder"]) / "evaluation" / f"{side}.jsonl")
+    return [
+        TaskResult(f"{seed}/{r.task_id}", r.attempt, r.success, r.reward, r.slice) for r in found
+    ]
+
+
+def together(outcomes: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one row's success and gain over all worlds: over all tasks, and over the seeds."""
+    sides = [
+        [result for seed, outcome in outcomes.items() for result in trials(outcome, side, seed)]
+        for side in ("base", "candidate")
+    ]
+    found = compare(*sides, EvaluationSettings(command=("none",)))
+    gains = [outcome["comparison"]["gain"]["estimate"] for outcome in outcomes.values()]
+    return {
+        "base": found.base.estimate,
+        "candidate": found.candidate.estimate,
+        "gain": found.gain.estimate,
+        "low": found.gain.low,
+        "high": found.gain.high,
+        "low_over_seeds": _low_over_seeds(gains),
+        "by_seed": [round(gain, 3) for gain in gains],
+        "lows_by_seed": [round(o["comparison"]["gain"]["low"], 3) for o in outcomes.values()],
+        "passed": sum(outcome["passed"] for outcome in outcomes.values()),
+        "of": len(outcomes),
+    }
+
+
+def _low_over_seeds(gains: Sequence[float]) -> float | None:
+    """Return the lower end of the t interval of the mean gain; None with fewer than two seeds."""
+    count = len(gains)
+    if count not in _T_95:
+        return None
+    spread = sum((gain - mean(gains)) ** 2 for gain in gains) / (count - 1)
+    return float(mean(gains) - _T_95[count] * (spread / count) ** 0.5)
+
+
+def print_table(table: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print the rows as the docs show them."""
+    print("| recipe | before | after | gain [95 %] | over seeds, low | by seed | gate |")
+    print("|---|---|---|---|---|---|---|")
+    for name, row in table.items():
+        interval = f"{100 * row['gain']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
+        low = row["low_over_seeds"]
+        seeds = " ".join(f"{100 * gain:+.1f}" for gain in row["by_seed"])
+        print(
+            f"| {name} | {row['base']:.1%} | {row['candidate']:.1%} | {interval} "
+            f"| {'' if low is None else f'{100 * low:+.1f}'} | {seeds} "
+            f"| {row['passed']} of {row['of']} passed |"
+        )
+
+
+def measure(worlds: Sequence[World], rows: Sequence[Row]) -> dict[str, Any]:
+    """Run every row in every world and return the table and what serves at the end."""
+    outcomes: dict[str, dict[int, Any]] = {row.name: {} for row in rows}
+    held = True
+    for world in worlds:
+        for row in rows:
+            base = outcomes[row.after][world.seed] if row.after else None
+            outcome = world.learn(row, base)
+            outcomes[row.name][world.seed] = outcome
+            after = outcome["comparison"]["candidate"]["estimate"]
+            print(
+                f"seed {world.seed} {row.name}: {after:.1%}, passed: {outcome['passed']}",
+                file=sys.stderr,
+            )
+            if not outcome["passed"]:
+                held = held and world.refuses(outcome)
+        held = held and world.serving() == "0001"
+    table = {name: together(found) for name, found in outcomes.items()}
+    return {"table": table, "refused_never_served": held}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--rows", nargs="+", default=[row.name for row in ROWS])
+    parser.add_argument("--work", type=Path, default=ROOT / ".headrace" / "gains")
+    parser.add_argument("--quick", action="store_true", help="one world in small, two rows")
+    options = parser.parse_args()
+    rows = [row for row in ROWS if row.name in options.rows]
+    size, seeds, work = Size(), options.seeds, options.work.absolute()
+    if options.quick:
+        size, seeds, rows, work = QUICK, seeds[:1], [ROWS[0], ROWS[6]], work / "quick"
+        shutil.rmtree(work / f"seed-{seeds[0]}", ignore_errors=True)
+    worlds = [World(seed, work / f"seed-{seed}", size) for seed in seeds]
+    for world in worlds:
+        world.make(work / "practice")
+    found = measure(worlds, rows)
+    print_table(found["table"])
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

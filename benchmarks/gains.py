@@ -185,11 +185,11 @@ def trials(outcome: Mapping[str, Any], side: str, seed: int) -> list[TaskResult]
 
 def together(outcomes: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     """Return one row's success and gain over all worlds: over all tasks, and over the seeds."""
-    sides = [
+    base, candidate = (
         [result for seed, outcome in outcomes.items() for result in trials(outcome, side, seed)]
         for side in ("base", "candidate")
-    ]
-    found = compare(*sides, EvaluationSettings(command=("none",)))
+    )
+    found = compare(base, candidate, EvaluationSettings(command=("none",)))
     gains = [outcome["comparison"]["gain"]["estimate"] for outcome in outcomes.values()]
     return {
         "base": found.base.estimate,

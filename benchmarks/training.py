@@ -81,7 +81,13 @@ def speed(rows_count: int, pairs: int, folder: Path) -> dict[str, float]:
     model = _model(folder / "base", make_tokenizer())
     spec = shipped_recipe("sft").spec
     training = spec.training.model_copy(
-        update={"epochs": 1.0, "batch_size": 8, "group_by_length": False, "threads": 1}
+        update={
+            "epochs": 1.0,
+            "batch_size": 8,
+            "group_by_length": False,
+            "threads": 1,
+            "save_steps": None,
+        }
     )
     spec = spec.model_copy(update={"training": training})
     _bare(spec, model, 16, folder / "warm-up")

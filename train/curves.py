@@ -30,8 +30,9 @@ def metrics_callback(path: Path, progress: Progress) -> Any:
             **_: Any,
         ) -> None:
             record = {"step": state.global_step, **(logs or {})}
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record, default=float) + "\n")
+            if state.is_world_process_zero:
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(record, default=float) + "\n")
             loss = record.get("loss")
             if isinstance(loss, float) and not math.isfinite(loss):
                 control.should_training_stop = True

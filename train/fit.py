@@ -1,16 +1,19 @@
 """Runs a recipe's trainer on rows and saves the model: the only place that starts training."""
 
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from train.curves import metrics_callback, read_metrics
 from train.errors import TrainingError
 from train.hardware import peak_memory_mib
+from train.launch import Order, launch, scratch
 from train.quiet import quiet_libraries
 from train.recipes import recipe_module
 from train.recipes.base import Rows, TrainerParts
@@ -24,12 +27,9 @@ type RowMaker = Callable[[Any], Rows]
 
 
 @dataclass(frozen=True, slots=True)
-class FitResult:
-    """What training did."""
+class Measured:
+    """What the trainer measured."""
 
-    model: Path
-    """Folder with weights (or adapter merged into them) and tokenizer."""
-    rows: Rows
     steps: int
     seconds: float
     """Of training alone, without loading and saving."""
@@ -40,6 +40,15 @@ class FitResult:
     peak_memory_mib: float
     device: str
     parameters: int
+
+
+@dataclass(frozen=True, slots=True)
+class FitResult(Measured):
+    """What training did."""
+
+    model: Path
+    """Folder with weights (or adapter merged into them) and tokenizer."""
+    rows: Rows
 
 
 def load_tokenizer(base: Path) -> Any:
@@ -87,22 +96,34 @@ def fit(
     """
     out.mkdir(parents=True, exist_ok=True)
     reporters = {"TENSORBOARD_LOGGING_DIR": str(out / "tensorboard")}
-    with quiet_libraries(out / "scratch", **reporters):
-        import torch
-        from transformers import set_seed
-        from transformers.utils.logging import disable_progress_bar
-
-        disable_progress_bar()
-        set_seed(spec.training.seed)
+    with quiet_libraries(scratch(out), **reporters):
+        prepare(spec.training)
         tokenizer = load_tokenizer(base)
         progress("rows", 0, None)
         rows = make_rows(tokenizer)
-        if spec.training.threads is not None:
-            torch.set_num_threads(spec.training.threads)
-        return _train(spec, base, tokenizer, rows, out, resume=resume, progress=progress)
+        if spec.launch is not None:
+            progress("train", 0, None)
+            measured = Measured(**launch(Order(spec, base, out, resume, rows)))
+        else:
+            measured = train_rows(
+                spec, base, tokenizer, rows, out, resume=resume, progress=progress
+            )
+        return FitResult(**asdict(measured), model=out / "model", rows=rows)
 
 
-def _train(
+def prepare(training: TrainingSettings) -> None:
+    """Set seeds and threads, before anything is drawn."""
+    import torch
+    from transformers import set_seed
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    set_seed(training.seed)
+    if training.threads is not None:
+        torch.set_num_threads(training.threads)
+
+
+def train_rows(
     spec: RecipeSpec,
     base: Path,
     tokenizer: Any,
@@ -110,13 +131,19 @@ def _train(
     out: Path,
     *,
     resume: bool,
-    progress: Progress,
-) -> FitResult:
+    progress: Progress = silent,
+) -> Measured:
+    """Train in this process (one of several, when it was launched so) and save to ``out/model``.
+
+    Raises:
+        ConfigurationError: the base model cannot be loaded.
+        TrainingError: the loss became NaN or memory ran out; the last checkpoint is named.
+    """
     from transformers import PrinterCallback
 
     model = _load(spec, base)
     metrics = out / "metrics.jsonl"
-    if not resume:
+    if not resume and int(os.environ.get("RANK", "0")) == 0:
         metrics.unlink(missing_ok=True)
     trainer = recipe_module(spec.recipe).trainer(
         TrainerParts(
@@ -125,7 +152,7 @@ def _train(
             tokenizer=tokenizer,
             base=base,
             rows=rows,
-            arguments=_arguments(spec.training, len(rows), out),
+            arguments=_arguments(spec, len(rows), out),
             callbacks=[metrics_callback(metrics, progress)],
             adapter=_adapter(spec),
         )
@@ -140,10 +167,9 @@ def _train(
         raise TrainingError(f"the loss became {losses[-1]}: lower the learning rate{_hint(out)}")
     progress("save", 0, None)
     device = str(trainer.accelerator.device)
-    _save(trainer, tokenizer, out / "model", merge=spec.adapter is not None)
-    return FitResult(
-        model=out / "model",
-        rows=rows,
+    if trainer.accelerator.is_main_process:
+        _save(trainer, tokenizer, out / "model", spec, base)
+    return Measured(
         steps=int(trainer.state.global_step),
         seconds=seconds,
         tokens=_tokens(rows, trainer),
@@ -160,13 +186,45 @@ def _tokens(rows: Rows, trainer: Any) -> int:
 
 
 def _load(spec: RecipeSpec, base: Path) -> Any:
+    four_bit = spec.adapter is not None and spec.adapter.four_bit
     if recipe_module(spec.recipe).makes == "reward_model":
+        if four_bit:
+            raise ConfigurationError("adapter.four_bit: a reward model learns in full precision")
         return load_scoring_model(base)
-    return load_model(base)
+    return load_model(base, **(_four_bits() if four_bit else {}))
 
 
-def load_model(base: Path) -> Any:
-    """Load the causal language model of a folder, in float32 on the CPU.
+def _four_bits() -> dict[str, Any]:
+    """Return how a base is loaded for QLoRA (Dettmers et al., arXiv 2305.14314).
+
+    Raises:
+        ConfigurationError: this machine cannot do it.
+    """
+    import torch
+
+    if find_spec("bitsandbytes") is None:
+        raise ConfigurationError(
+            "adapter.four_bit: bitsandbytes is not installed here; install it beside Headrace "
+            "(pip install bitsandbytes), or set four_bit: false"
+        )
+    if not torch.cuda.is_available():
+        raise ConfigurationError(
+            "adapter.four_bit: there is no GPU here; set four_bit: false (LoRA in full precision)"
+        )
+    from transformers import BitsAndBytesConfig
+
+    quantization = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    device = int(os.environ.get("LOCAL_RANK", "0"))
+    return {"quantization_config": quantization, "device_map": {"": device}}
+
+
+def load_model(base: Path, **options: Any) -> Any:
+    """Load the causal language model of a folder, in float32 on the CPU unless options say otherwise.
 
     Raises:
         ConfigurationError: the folder holds no such model.
@@ -176,24 +234,24 @@ def load_model(base: Path) -> Any:
 
     try:
         return AutoModelForCausalLM.from_pretrained(
-            base, local_files_only=True, dtype=torch.float32
+            base, local_files_only=True, dtype=torch.float32, **options
         )
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{base}: no model can be loaded: {error}") from error
 
 
-def _arguments(training: TrainingSettings, rows: int, out: Path) -> dict[str, Any]:
+def _arguments(spec: RecipeSpec, rows: int, out: Path) -> dict[str, Any]:
     """Arguments that all of TRL's configurations share."""
     import torch
 
+    training = spec.training
     gpu = torch.cuda.is_available()
     bfloat16 = gpu and torch.cuda.is_bf16_supported()
     if training.precision == "bfloat16" and not bfloat16:
         raise ConfigurationError(
             "training.precision: bfloat16 needs a GPU that has it; use auto or float32"
         )
-    per_step = training.batch_size * training.accumulation
-    steps = training.maximum_steps or math.ceil(rows / per_step) * training.epochs
+    steps = training.maximum_steps or math.ceil(rows / spec.rows_per_step) * training.epochs
     return {
         "output_dir": str(out / "checkpoints"),
         "num_train_epochs": training.epochs,
@@ -248,10 +306,21 @@ def _run(trainer: Any, out: Path, *, resume: bool) -> None:
     try:
         trainer.train(resume_from_checkpoint=True if resume and _checkpoint(out) else None)
     except torch.OutOfMemoryError as error:
+        _save_what_was_learned(trainer)
         raise TrainingError(
             "out of memory: lower training.batch_size (raise accumulation), "
             f"set gradient_checkpointing, or use an adapter{_hint(out)}"
         ) from error
+
+
+def _save_what_was_learned(trainer: Any) -> None:
+    """Write a checkpoint of the last whole step; of several processes only the periodic ones count."""
+    import torch
+
+    if trainer.accelerator.num_processes == 1 and trainer.state.global_step:
+        trainer.model.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()
+        trainer._save_checkpoint(trainer.model, trial=None)
 
 
 def _checkpoint(out: Path) -> Path | None:
@@ -268,13 +337,18 @@ def _hint(out: Path) -> str:
     )
 
 
-def _save(trainer: Any, tokenizer: Any, folder: Path, *, merge: bool) -> None:
+def _save(trainer: Any, tokenizer: Any, folder: Path, spec: RecipeSpec, base: Path) -> None:
     """Save weights as safetensors with the tokenizer; an adapter is kept beside the merged model."""
     if folder.exists():
         shutil.rmtree(folder)
     model = trainer.accelerator.unwrap_model(trainer.model)
-    if merge:
+    if spec.adapter is not None:
         model.save_pretrained(folder / "adapter")
+        if spec.adapter.four_bit:
+            from peft import PeftModel
+
+            # Merged into the base as it is, not into what four bits left of it.
+            model = PeftModel.from_pretrained(load_model(base), folder / "adapter")
         model = model.merge_and_unload()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -136,8 +136,7 @@ def _plan_recipe(
     items = [entry.item for entry in selection.items]
     characters = sum(message_sizes(source, items).values())
     training = spec.training
-    per_step = training.batch_size * training.accumulation
-    steps = math.ceil(len(selection.units) / per_step) * training.epochs
+    steps = math.ceil(len(selection.units) / spec.rows_per_step) * training.epochs
     tokens = characters / _CHARACTERS_PER_TOKEN * training.epochs
     if training.maximum_steps is not None and steps > 0:
         tokens *= min(1.0, training.maximum_steps / steps)

@@ -104,6 +104,20 @@ def run(
         raise typer.Exit(1)
 
 
+@app.command()
+def join(
+    context: typer.Context,
+    rank: Annotated[int, typer.Option(help="Number of this machine; the one that runs it is 0.")],
+    wait_seconds: Annotated[
+        float, typer.Option(help="How long to wait for a run that wants several machines.")
+    ] = 600,
+) -> None:
+    """Lend this machine to a run with `launch.machines` that was started on another one."""
+    from train.launch import join as lend
+
+    typer.echo(lend(Running.of(context).home.create().runs, rank, seconds=wait_seconds))
+
+
 def _summary(result: Any) -> dict[str, Any]:
     comparison = result.comparison
     return {

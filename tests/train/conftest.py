@@ -1,5 +1,6 @@
 """A model of a few thousand parameters with a chat template, made from configuration alone."""
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,10 @@ def tokenizer() -> Any:
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("tiny-model"))
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -78,16 +79,16 @@ def test_one_by_four_accumulated_equals_four_at_once(tiny_model: Path, tmp_path:
         torch.testing.assert_close(tensor, tensors(accumulated.model)[name], atol=2e-5, rtol=1e-4)
 
 
-def test_resume_gives_what_no_interruption_gives(tiny_model: Path, tmp_path: Path) -> None:
-    whole = fit(spec(), base=tiny_model, make_rows=rows, out=tmp_path / "whole")
-    fit(spec(save_steps=2, epochs=2), base=tiny_model, make_rows=rows, out=tmp_path / "cut")
-    # What a kill after step 2 leaves: the checkpoint, no later one and no model.
-    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "checkpoint-4")
-    shutil.rmtree(tmp_path / "cut" / "model")
-    resumed = fit(
-        spec(save_steps=2), base=tiny_model, make_rows=rows, out=tmp_path / "cut", resume=True
-    )
-    assert weights(resumed) == weights(whole)
+def test_resume_in_the_middle_of_an_epoch_gives_what_no_interruption_gives(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    used = spec(save_steps=3)  # of 4: the second epoch is under way
+    whole = fit(used, base=tiny_model, make_rows=rows, out=tmp_path / "whole")
+    # What a kill after step 3 leaves: the checkpoint, no later one and no model.
+    kept = Path("checkpoints") / "checkpoint-3"
+    shutil.copytree(tmp_path / "whole" / kept, tmp_path / "cut" / kept)
+    resumed = fit(used, base=tiny_model, make_rows=rows, out=tmp_path / "cut", resume=True)
+    assert (resumed.steps, weights(resumed)) == (whole.steps, weights(whole))
 
 
 def test_run_leaves_curves_and_model_but_no_rows(tiny_model: Path, tmp_path: Path) -> None:
@@ -128,6 +129,39 @@ def test_loss_that_is_not_finite_ends_with_an_error(tiny_model: Path, tmp_path: 
             make_rows=rows,
             out=tmp_path,
         )
+
+
+def test_memory_that_runs_out_leaves_a_checkpoint_that_goes_on_to_the_same_weights(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from trl import SFTTrainer
+
+    whole = fit(spec(), base=tiny_model, make_rows=rows, out=tmp_path / "whole")
+
+    def step(self: Any, *given: Any) -> Any:
+        if self.state.global_step == 3:
+            raise torch.OutOfMemoryError
+        return plain(self, *given)
+
+    plain = SFTTrainer.training_step
+    with monkeypatch.context() as patch:
+        patch.setattr(SFTTrainer, "training_step", step)
+        with pytest.raises(TrainingError, match=r"lower training.batch_size .*/checkpoint-3"):
+            fit(spec(), base=tiny_model, make_rows=rows, out=tmp_path / "cut")
+    resumed = fit(spec(), base=tiny_model, make_rows=rows, out=tmp_path / "cut", resume=True)
+    assert weights(resumed) == weights(whole)
+
+
+@pytest.mark.skipif(find_spec("bitsandbytes") is not None, reason="it can do it")
+def test_four_bits_without_their_library_say_what_to_install(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    used = RecipeSpec.model_validate({**spec().model_dump(), "adapter": {"four_bit": True}})
+    with pytest.raises(
+        ConfigurationError, match=r"adapter.four_bit: bitsandbytes is not installed"
+    ):
+        fit(used, base=tiny_model, make_rows=rows, out=tmp_path)
 
 
 def test_base_without_chat_template_is_refused(tiny_model: Path, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from train.recipes.base import (
 )
 from train.recipes.settings import RecipeSpec
 from train.rows import Masker
+from train.sampling import resumable
 from train.substrate import ScoredItem
 
 
@@ -134,7 +135,7 @@ def _trainer_class() -> Any:
     import torch
     from trl import SFTTrainer
 
-    class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
+    class WeightedTrainer(resumable(SFTTrainer)):  # type: ignore[misc]
         """SFTTrainer whose rows count by their weight."""
 
         def compute_loss(
@@ -153,6 +154,9 @@ def _trainer_class() -> Any:
             learned = (labels[:, 1:] != -100).sum()
             count = learned if num_items_in_batch is None else num_items_in_batch
             loss = (losses.sum(dim=1) * weights.to(losses)).sum() / count
+            if num_items_in_batch is not None:
+                # It counts the tokens of all processes, and their gradients are averaged.
+                loss = loss * self.accelerator.num_processes
             return (loss, outputs) if return_outputs else loss
 
     return WeightedTrainer

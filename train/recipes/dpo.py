@@ -23,6 +23,7 @@ from train.recipes.base import (
 )
 from train.recipes.settings import RecipeSpec
 from train.rows import Masker
+from train.sampling import resumable
 from train.substrate import ScoredItem
 
 
@@ -68,7 +69,7 @@ class PreferenceRecipe:
         from datasets import Dataset
         from trl import DPOConfig, DPOTrainer
 
-        class PreparedTrainer(DPOTrainer):  # type: ignore[misc]
+        class PreparedTrainer(resumable(DPOTrainer)):  # type: ignore[misc]
             """DPOTrainer on rows that are token ids already."""
 
             def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:

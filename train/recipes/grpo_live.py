@@ -37,6 +37,7 @@ from train.recipes.base import (
 from train.recipes.settings import RecipeSpec
 from train.rewards import episode_scorer, load_object, load_reward
 from train.rows import Masker
+from train.sampling import resumable
 from train.substrate import ScoredItem
 from trajectory.errors import ConfigurationError
 
@@ -142,8 +143,10 @@ class LiveRecipe:
 
         options = GrpoLiveOptions.model_validate(parts.spec.options)
         _check_batch(parts, options)
+        # Between the updates on one batch of episodes nothing could be resumed exactly.
+        every = -(-parts.arguments["save_steps"] // options.updates) * options.updates
         arguments = GRPOConfig(
-            **parts.arguments,
+            **{**parts.arguments, "save_steps": every},
             num_generations=options.group_size,
             num_iterations=options.updates,
             max_completion_length=options.completion_tokens,
@@ -179,11 +182,11 @@ class LiveRecipe:
 
 
 def _check_batch(parts: TrainerParts, options: GrpoLiveOptions) -> None:
-    per_step = parts.spec.training.batch_size * parts.spec.training.accumulation
+    per_step = parts.spec.rows_per_step
     if per_step % options.group_size:
         raise ConfigurationError(
-            f"training.batch_size × accumulation is {per_step}: it must be a multiple of "
-            f"options.group_size {options.group_size}"
+            f"training.batch_size × accumulation × launch.processes is {per_step}: it must be a "
+            f"multiple of options.group_size {options.group_size}"
         )
 
 
@@ -232,7 +235,7 @@ def live_trainer_class() -> Any:
     import torch
     from trl import GRPOTrainer
 
-    class LiveTrainer(GRPOTrainer):  # type: ignore[misc]
+    class LiveTrainer(resumable(GRPOTrainer)):  # type: ignore[misc]
         """GRPOTrainer whose data set names rows that never pass through Arrow.
 
         Arrow would give each tool call the arguments of all others, as nulls. An episode that called

@@ -31,6 +31,7 @@ from train.recipes.base import (
 from train.recipes.credit import CreditSettings
 from train.recipes.settings import RecipeSpec
 from train.rows import Masker
+from train.sampling import resumable
 from train.substrate import ScoredItem
 from trajectory.errors import ConfigurationError
 
@@ -191,12 +192,11 @@ class ReplayRecipe:
         from trl import GRPOConfig
 
         options = GrpoReplayOptions.model_validate(parts.spec.options)
-        training = parts.spec.training
-        per_step = training.batch_size * training.accumulation
+        per_step = parts.spec.rows_per_step
         if per_step % options.group_size or len(parts.rows) * options.group_size < per_step:
             raise ConfigurationError(
-                f"training.batch_size × accumulation is {per_step}: it must be a multiple of "
-                f"options.group_size {options.group_size} and hold no more than the {len(parts.rows)} groups"
+                f"training.batch_size × accumulation × launch.processes is {per_step}: it must be a "
+                f"multiple of options.group_size {options.group_size} and hold no more than the {len(parts.rows)} groups"
             )
         arguments = GRPOConfig(
             **parts.arguments,
@@ -252,7 +252,7 @@ def replay_trainer_class() -> Any:
     """Return the GRPO trainer that replays logged attempts (TRL is imported here)."""
     from trl import GRPOTrainer
 
-    class ReplayTrainer(GRPOTrainer):  # type: ignore[misc]
+    class ReplayTrainer(resumable(GRPOTrainer)):  # type: ignore[misc]
         """GRPOTrainer whose generations are logged attempts, named by the row's ``prompt``."""
 
         def __init__(

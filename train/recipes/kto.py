@@ -25,6 +25,7 @@ from train.recipes.base import (
 )
 from train.recipes.settings import RecipeSpec
 from train.rows import Masker, Turn
+from train.sampling import resumable
 from train.substrate import ScoredItem
 
 
@@ -82,7 +83,7 @@ class UnpairedRecipe:
         from datasets import Dataset
         from trl import KTOConfig, KTOTrainer
 
-        class PreparedTrainer(KTOTrainer):  # type: ignore[misc]
+        class PreparedTrainer(resumable(KTOTrainer)):  # type: ignore[misc]
             """KTOTrainer on rows that are token ids already."""
 
             def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:

@@ -22,6 +22,7 @@ from train.recipes.base import (
 )
 from train.recipes.settings import RecipeSpec
 from train.rows import Masker
+from train.sampling import resumable
 from train.substrate import ScoredItem
 
 
@@ -70,7 +71,7 @@ class RewardModelRecipe:
         from trl import RewardConfig, RewardTrainer
 
         options = RewardModelOptions.model_validate(parts.spec.options)
-        return RewardTrainer(
+        return resumable(RewardTrainer)(
             model=parts.model,
             args=RewardConfig(
                 **parts.arguments,

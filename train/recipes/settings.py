@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from train.documents import Document, StrictModel, merge, parse, read_yaml
 from train.errors import DocumentError
@@ -18,10 +18,33 @@ _SHIPPED = Path(__file__).parent
 class AdapterSettings(StrictModel):
     """A low-rank adapter (LoRA) instead of all weights."""
 
+    four_bit: bool = False
+    """QLoRA: the base is held in four bits (NF4) while the adapter learns; needs a GPU."""
     rank: int = Field(default=16, ge=1)
     alpha: int = Field(default=32, ge=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+
+
+class LaunchSettings(StrictModel):
+    """Several processes that train one model, started by ``accelerate launch``."""
+
+    processes: int = Field(ge=2)
+    """On all machines together: one per GPU. Each takes ``training.batch_size`` rows at a time."""
+    machines: int = Field(default=1, ge=1)
+    """More than one: start ``headrace train join`` on each of the others."""
+    address: str | None = None
+    """``host:port`` of the machine that carries out the run, as the others reach it."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "LaunchSettings":
+        if self.processes % self.machines:
+            raise ValueError("processes must be a multiple of machines: each runs as many")
+        if self.machines > 1 and self.address is None:
+            raise ValueError("several machines need the address (host:port) of the first")
+        if self.address is not None and not self.address.rpartition(":")[2].isdigit():
+            raise ValueError("address must be host:port")
+        return self
 
 
 class DataSettings(StrictModel):
@@ -60,7 +83,7 @@ class TrainingSettings(StrictModel):
     threads: int | None = Field(default=None, ge=1)
     """Threads on a CPU; None: as many as there are cores."""
     gradient_checkpointing: bool = False
-    save_steps: int | None = Field(default=None, ge=1)
+    save_steps: int | None = Field(default=200, ge=1)
     """A checkpoint to resume from each so many optimizer steps; None: none."""
     log_steps: int = Field(default=10, ge=1)
     reporters: tuple[Literal["tensorboard", "mlflow", "wandb", "trackio"], ...] = ("tensorboard",)
@@ -125,12 +148,20 @@ class RecipeSpec(StrictModel):
     training: TrainingSettings = TrainingSettings()
     adapter: AdapterSettings | None = None
     """None: all weights are trained."""
+    launch: LaunchSettings | None = None
+    """None: training is one process."""
     evaluation: EvaluationSettings | None = None
     """None: the model is registered but can only be promoted with an override."""
     regression: EvaluationSettings | None = None
     """A suite of tasks that must stay solved, tried like ``evaluation``."""
     canaries: CanarySettings | None = None
     gate: GateSettings = GateSettings()
+
+    @property
+    def rows_per_step(self) -> int:
+        """How many rows (or episodes) one optimizer step sees, in all processes."""
+        processes = 1 if self.launch is None else self.launch.processes
+        return self.training.batch_size * self.training.accumulation * processes
 
 
 class Recipe(Document):

@@ -18,6 +18,7 @@ from train.recipes.base import (
 )
 from train.recipes.settings import RecipeSpec
 from train.rows import Masker
+from train.sampling import resumable
 from train.substrate import ScoredItem
 
 
@@ -80,7 +81,7 @@ class SupervisedRecipe:
             max_length=None,  # rows are cut by our masking function, which counts what it cuts
             dataset_kwargs={"skip_prepare_dataset": True},
         )
-        return SFTTrainer(
+        return resumable(SFTTrainer)(
             model=parts.model,
             args=arguments,
             train_dataset=Dataset.from_dict(dict(parts.rows.columns)),

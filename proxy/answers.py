@@ -1,6 +1,7 @@
 """What the gateway answers itself, in the shape that the client's own provider would use."""
 
 import json
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,6 +14,8 @@ class Shape(StrEnum):
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
     GOOGLE = "google"
+    BEDROCK = "bedrock"
+    OLLAMA = "ollama"
     JSONRPC = "jsonrpc"
 
 
@@ -84,6 +87,18 @@ _GOOGLE_STATUS = {
 }
 
 
+_BEDROCK_PATH = re.compile(rb"/model/[^/]+/(?:converse|invoke|count-tokens)")
+_OLLAMA_PATH = re.compile(rb"/api/(?:chat|generate|embed|show|tags|ps)")
+_BEDROCK_TYPES = {
+    400: b"ValidationException",
+    401: b"UnrecognizedClientException",
+    404: b"ResourceNotFoundException",
+    429: b"ThrottlingException",
+    431: b"ValidationException",
+    503: b"ServiceUnavailableException",
+}
+
+
 def status_of(reason: Reason) -> int:
     """Return the status with which a reason is answered."""
     return _TEXTS[reason][0]
@@ -104,6 +119,9 @@ def answer(
         headers.append((b"retry-after", b"%d" % retry_after))
     if reason in (Reason.TOKENS, Reason.SESSION_STEPS):
         headers.append((b"x-should-retry", b"false"))
+    if shape is Shape.BEDROCK:
+        kind = _BEDROCK_TYPES.get(status, b"InternalServerException")
+        headers.append((b"x-amzn-errortype", kind))
     return Answer(status, tuple(headers), body)
 
 
@@ -115,6 +133,10 @@ def _body(shape: Shape, status: int, code: str, text: str) -> JsonValue:
         case Shape.GOOGLE:
             name = _GOOGLE_STATUS.get(status, "INTERNAL")
             return {"error": {"code": status, "message": text, "status": name}}
+        case Shape.BEDROCK:
+            return {"message": text}
+        case Shape.OLLAMA:
+            return {"error": text}
         case Shape.JSONRPC:
             return {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": text}}
         case Shape.OPENAI:
@@ -132,4 +154,8 @@ def shape_of(configured: str, kind: str, path: bytes, header_names: frozenset[by
         return Shape.GOOGLE
     if kind == "tool" or b"mcp-protocol-version" in header_names:
         return Shape.JSONRPC
+    if _BEDROCK_PATH.search(path):
+        return Shape.BEDROCK
+    if _OLLAMA_PATH.search(path):
+        return Shape.OLLAMA
     return Shape.OPENAI

@@ -56,7 +56,7 @@ class Route(Settings):
     """``tokens`` asks an engine like vLLM for exact token ids and takes them out of the answer."""
     kind: Literal["model", "tool"] = "model"
     """What answers there: a model API, or tools (MCP and other HTTP tools)."""
-    shape: Literal["auto", "openai", "anthropic", "google", "jsonrpc"] = "auto"
+    shape: Literal["auto", "openai", "anthropic", "google", "bedrock", "ollama", "jsonrpc"] = "auto"
     """In whose shape the gateway's own errors are answered; ``auto`` looks at the request."""
     durability: Literal["journal", "durable", "batch"] = "journal"
     """What survives: ``journal`` a ``kill -9``; ``durable`` a power cut, by holding back the end of

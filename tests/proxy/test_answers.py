@@ -11,6 +11,8 @@ ERROR_FIELDS = {
     Shape.OPENAI: {"message", "type", "param", "code"},
     Shape.ANTHROPIC: {"type", "message"},
     Shape.GOOGLE: {"code", "message", "status"},
+    Shape.BEDROCK: {"message"},
+    Shape.OLLAMA: {"error"},
     Shape.JSONRPC: {"code", "message"},
 }
 
@@ -22,8 +24,10 @@ def test_every_reason_has_every_shape(reason: Reason, shape: Shape) -> None:
     body: dict[str, Any] = json.loads(reply.body)
     headers = dict(reply.headers)
     assert reply.status == status_of(reason)
-    assert set(body["error"]) == ERROR_FIELDS[shape]
-    assert body["error"]["message"].startswith("Headrace: ")
+    error = body if shape in (Shape.BEDROCK, Shape.OLLAMA) else body["error"]
+    assert set(error) == ERROR_FIELDS[shape]
+    assert error.get("message", error.get("error")).startswith("Headrace: ")
+    assert (b"x-amzn-errortype" in headers) is (shape is Shape.BEDROCK)
     assert headers[b"content-length"] == b"%d" % len(reply.body)
     assert headers.get(b"retry-after") == (b"7" if reply.status in (429, 503) else None)
     assert (b"x-should-retry" in headers) is (reason in (Reason.TOKENS, Reason.SESSION_STEPS))
@@ -38,6 +42,9 @@ def test_every_reason_has_every_shape(reason: Reason, shape: Shape) -> None:
         (b"/v1beta/models/m:streamGenerateContent", set(), "model", Shape.GOOGLE),
         (b"/x", {b"x-goog-api-key"}, "model", Shape.GOOGLE),
         (b"/v1/publishers/anthropic/models/c:rawPredict", set(), "model", Shape.GOOGLE),
+        (b"/model/amazon.nova%3A0/converse-stream", set(), "model", Shape.BEDROCK),
+        (b"/model/m/invoke", set(), "model", Shape.BEDROCK),
+        (b"/api/chat", set(), "model", Shape.OLLAMA),
         (b"/mcp", set(), "tool", Shape.JSONRPC),
         (b"/mcp", {b"mcp-protocol-version"}, "model", Shape.JSONRPC),
     ],

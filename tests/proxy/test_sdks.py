@@ -118,6 +118,31 @@ def test_behind_the_intercepting_proxy(
         assert all(call.kind is not CallKind.OPAQUE for call in read_calls(exchange, CONFIGURED))
 
 
+def test_a_refusal_is_an_error_that_each_sdk_knows(gateway: Running) -> None:
+    """Wrong keys, in the shape of each provider: typed errors, with the gateway's text."""
+    import anthropic
+    import openai
+    from botocore.exceptions import ClientError
+    from google.genai.errors import ClientError as GoogleError
+
+    refused: dict[str, type[Exception]] = {
+        "openai_chat": openai.AuthenticationError,
+        "openai_responses": openai.AuthenticationError,
+        "azure_chat": openai.AuthenticationError,
+        "anthropic_messages": anthropic.AuthenticationError,
+        "anthropic_vertex": anthropic.AuthenticationError,
+        "gemini": GoogleError,
+        "bedrock_converse": ClientError,
+    }
+    for name, error in refused.items():
+        route, driver = {**HTTPX_DRIVERS, **BOTO_DRIVERS}[name]
+        with pytest.raises(error, match="Headrace: missing, wrong or revoked client key") as told:
+            driver(Wire(f"{gateway.url}/{route}", f"{gateway.key}x"))
+        if name == "bedrock_converse":
+            assert "UnrecognizedClientException" in str(told.value)
+    gateway.exchanges(len(refused))
+
+
 # Node.
 
 

@@ -2,13 +2,24 @@
 
 import json
 import random
+from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from proxy.spool import RecordKind, SpoolWriter, records
+from governance.engine import Governor
+from governance.policy import load_bundle
+from governance.quality import RowGate
+from governance.records import GovernedBatch
+from governance.redact.values import Redacted, RedactedText, RedactionReport, RedactionScope
+from headrace.checkpoint import CheckpointStore
+from headrace.pipeline import Pipeline
+from lakehouse.lake import Lake
+from proxy.spool import RecordKind, SpoolReader, SpoolWriter, records
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
+from trajectory.message import Message
+from trajectory.placement import Assembly
 
 KEY = b"s" * 32
 STEPS = 10
@@ -135,3 +146,65 @@ def _write(writer: SpoolWriter, number: int, request: bytes, response: bytes) ->
         (RecordKind.END, records.end(identity, 4, at=at + 1.2, outcome=ExchangeOutcome.COMPLETE)),
     ):
         writer.append(kind, record)
+
+
+class NothingRedacted:
+    """Redaction switched off."""
+
+    def redact_messages(
+        self,
+        messages: Sequence[Message],
+        *,
+        scope: RedactionScope,  # noqa: ARG002
+    ) -> list[Redacted]:
+        """Return the messages as they are."""
+        return [Redacted(message, RedactionReport(), ()) for message in messages]
+
+    def redact_text(
+        self,
+        text: str,
+        *,
+        scope: RedactionScope,  # noqa: ARG002
+        path: str = "",  # noqa: ARG002
+    ) -> RedactedText:
+        """Return the text as it is."""
+        return RedactedText(text, RedactionReport(), ())
+
+
+def pipeline(folder: Path, batch_records: int) -> tuple[Pipeline, Governor]:
+    """Put the pipeline of a home together, and its governor under the shipped policies."""
+    lake = Lake.open(str(folder / "lake"))
+    bundle = load_bundle()
+    governor = Governor(
+        bundle,
+        NothingRedacted(),
+        message_key=b"m" * 32,
+        pseudonym_key=b"p" * 32,
+        known=lake.known_content(),
+        consents=lake.consents(),
+        gate=RowGate(bundle.quality.spec),
+    )
+    state = folder / "state"
+    state.mkdir()
+    work = Pipeline(
+        spool=SpoolReader(folder / "spool", KEY),
+        lake=lake,
+        governor=lambda: governor,
+        checkpoints=CheckpointStore(state, lake.notes(), name="bench"),
+        assembly_key=b"a" * 32,
+        batch_records=batch_records,
+    )
+    return work, governor
+
+
+def keep_batches(governor: Governor) -> list[GovernedBatch]:
+    """Return a list that is given what the governor judges from now on."""
+    kept: list[GovernedBatch] = []
+    judge = governor.judge
+
+    def judge_and_keep(assembly: Assembly) -> GovernedBatch:
+        kept.append(judge(assembly))
+        return kept[-1]
+
+    governor.judge = judge_and_keep  # type: ignore[method-assign]
+    return kept

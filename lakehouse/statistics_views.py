@@ -6,6 +6,7 @@ Chen et al. 2021 (arXiv 2107.03374) for pass@k, the chance that at least one of 
 Yao et al. 2024 (arXiv 2406.12045) for pass^k, the chance that all k do; both unbiased.
 """
 
+from lakehouse.outcomes import MODEL_SERVED, SUCCESS, SUCCESS_NAMED
 from lakehouse.view import View
 
 _PRICES_LATEST = """
@@ -66,6 +67,14 @@ _CUT = """
 """
 """Each trajectory once per dimension."""
 
+_RATE_LOW = """CASE WHEN judged > 0 THEN
+       greatest(0, (rate + z*z/(2*judged) - z * sqrt(rate*(1-rate)/judged + z*z/(4*judged*judged)))
+                   / (1 + z*z/judged)) END"""
+_RATE_HIGH = """CASE WHEN judged > 0 THEN
+       least(1, (rate + z*z/(2*judged) + z * sqrt(rate*(1-rate)/judged + z*z/(4*judged*judged)))
+                / (1 + z*z/judged)) END"""
+"""Wilson's interval, from ``rate``, ``judged`` and ``z``."""
+
 _RELIABILITY = """
 WITH cut AS (/* cut */), counted AS (
     SELECT tenant_id, dimension, value, count(*) AS trajectories, count(success) AS judged,
@@ -97,12 +106,8 @@ WITH cut AS (/* cut */), counted AS (
 )
 SELECT r.tenant_id, r.dimension, r.value, r.trajectories, r.judged, r.successes,
        r.rate AS success_rate,
-       CASE WHEN judged > 0 THEN
-       greatest(0, (rate + z*z/(2*judged) - z * sqrt(rate*(1-rate)/judged + z*z/(4*judged*judged)))
-                   / (1 + z*z/judged)) END AS rate_low,
-       CASE WHEN judged > 0 THEN
-       least(1, (rate + z*z/(2*judged) + z * sqrt(rate*(1-rate)/judged + z*z/(4*judged*judged)))
-                / (1 + z*z/judged)) END AS rate_high,
+       /* low */ AS rate_low,
+       /* high */ AS rate_high,
        -- S^(1/T): how right each step would be were all alike and all needed.
        power(rate, 1 / judged_steps_mean) AS step_accuracy,
        r.retry_rate, r.abandon_rate,
@@ -114,13 +119,43 @@ SELECT r.tenant_id, r.dimension, r.value, r.trajectories, r.judged, r.successes,
 FROM rated r
 LEFT JOIN waits w
   ON r.tenant_id = w.tenant_id AND r.dimension = w.dimension AND r.value = w.value
-""".replace("/* cut */", _CUT.strip())
+"""
+_RELIABILITY = (
+    _RELIABILITY.replace("/* cut */", _CUT.strip())
+    .replace("/* low */", _RATE_LOW)
+    .replace("/* high */", _RATE_HIGH)
+)
 
 _SUCCESS_BY_MODEL = """
-SELECT tenant_id, value AS model_served, trajectories, judged, successes, success_rate, rate_low,
-       rate_high, steps_mean, output_tokens
-FROM reliability WHERE dimension = 'model'
+-- What `reliability` says of models, from no more than that takes.
+WITH served AS (
+    SELECT tenant_id, trajectory_id, /* model */ AS model_served,
+           count(*) FILTER (kind = 'model' AND role_in_graph = 'agent') AS decisions,
+           coalesce(sum(output_tokens), 0) AS output_tokens
+    FROM steps WHERE role_in_graph <> 'shadow' GROUP BY tenant_id, trajectory_id
+), outcomes AS (
+    SELECT tenant_id, trajectory_id, /* success */ AS success
+    FROM (SELECT tenant_id, trajectory_id, /* named */ FROM trajectory_rewards
+          WHERE name = 'success' GROUP BY tenant_id, trajectory_id) r
+), counted AS (
+    SELECT s.tenant_id, s.model_served, count(*) AS trajectories, count(o.success) AS judged,
+           count(*) FILTER (o.success) AS successes, avg(s.decisions) AS steps_mean,
+           sum(s.output_tokens)::BIGINT AS output_tokens
+    FROM served s
+    LEFT JOIN outcomes o ON s.tenant_id = o.tenant_id AND s.trajectory_id = o.trajectory_id
+    WHERE s.model_served IS NOT NULL GROUP BY s.tenant_id, s.model_served
+), rated AS (
+    SELECT *, successes / nullif(judged, 0)::DOUBLE AS rate, 1.959963984540054 AS z FROM counted
+)
+SELECT tenant_id, model_served, trajectories, judged, successes, rate AS success_rate,
+       /* low */ AS rate_low, /* high */ AS rate_high, steps_mean, output_tokens
+FROM rated
 """
+for _place, _text in (
+    ("model", MODEL_SERVED), ("success", SUCCESS), ("named", SUCCESS_NAMED), ("low", _RATE_LOW),
+    ("high", _RATE_HIGH),
+):  # fmt: skip
+    _SUCCESS_BY_MODEL = _SUCCESS_BY_MODEL.replace(f"/* {_place} */", _text)
 
 _TASK_PASSES = """
 -- Of n judged attempts c succeeded: pass@k = 1 - C(n-c, k) / C(n, k), pass^k = C(c, k) / C(n, k).

@@ -4,6 +4,7 @@ Each is plain SQL over the tables and over views that stand before it. They hold
 reward, a withdrawn consent or an erasure is visible to the next query.
 """
 
+from lakehouse.outcomes import MODEL_SERVED, SUCCESS, SUCCESS_NAMED
 from lakehouse.reward_views import REWARD_VIEWS
 from lakehouse.statistics_views import STATISTICS_VIEWS
 from lakehouse.view import View
@@ -53,20 +54,22 @@ QUALIFY row_number() OVER (
 _TRAJECTORY_SIGNALS = """
 -- Every signal in force that says something about a trajectory: its own (distance 0), its steps'
 -- (1), its session's and its group's (2).
-SELECT tenant_id, trajectory_id, step_id, name, value, label, source_kind, is_gold, target_kind,
-       recorded_at, signal_id, CASE WHEN step_id IS NULL THEN 0 ELSE 1 END AS distance
-FROM rewards_latest WHERE trajectory_id IS NOT NULL
-UNION ALL
-SELECT r.tenant_id, s.trajectory_id, NULL, r.name, r.value, r.label, r.source_kind, r.is_gold,
-       r.target_kind, r.recorded_at, r.signal_id, 2
+SELECT r.tenant_id, coalesce(r.trajectory_id, s.trajectory_id) AS trajectory_id,
+       CASE WHEN r.trajectory_id IS NOT NULL THEN r.step_id END AS step_id, r.name,
+       r.value, r.label, r.source_kind, r.is_gold, r.target_kind, r.recorded_at, r.signal_id,
+       CASE WHEN r.trajectory_id IS NULL THEN 2 WHEN r.step_id IS NULL THEN 0 ELSE 1 END AS distance
 FROM rewards_latest r
-JOIN (SELECT DISTINCT tenant_id, trajectory_id, session_hint AS target_id, 'session' AS target_kind
-      FROM steps WHERE session_hint IS NOT NULL
+LEFT JOIN (SELECT DISTINCT tenant_id, trajectory_id, session_hint AS target_id,
+                  'session' AS target_kind
+      FROM steps WHERE session_hint IN (SELECT target_id FROM signals
+                                        WHERE trajectory_id IS NULL AND target_kind = 'session')
       UNION ALL
       SELECT DISTINCT tenant_id, trajectory_id, group_id, 'group'
-      FROM steps WHERE group_id IS NOT NULL) s
-  ON r.tenant_id = s.tenant_id AND r.target_kind = s.target_kind AND r.target_id = s.target_id
-WHERE r.trajectory_id IS NULL
+      FROM steps WHERE group_id IN (SELECT target_id FROM signals
+                                    WHERE trajectory_id IS NULL AND target_kind = 'group')) s
+  ON r.trajectory_id IS NULL AND r.tenant_id = s.tenant_id AND r.target_kind = s.target_kind
+ AND r.target_id = s.target_id
+WHERE r.trajectory_id IS NOT NULL OR s.trajectory_id IS NOT NULL
 """
 
 _TRAJECTORY_REWARDS = """
@@ -159,8 +162,7 @@ WITH summed AS (
            count(*) FILTER (kind = 'tool') AS tool_steps,
            count(*) FILTER (role_in_graph = 'discarded') AS discarded_steps,
            count(*) FILTER (error IS NOT NULL OR http_status >= 400) AS failed_steps,
-           arg_max(model_served, started_at)
-               FILTER (kind = 'model' AND role_in_graph = 'agent') AS model_served,
+           /* model */ AS model_served,
            list_sort(list(DISTINCT model_served) FILTER (model_served IS NOT NULL)) AS models,
            coalesce(sum(input_tokens), 0)::BIGINT AS input_tokens,
            coalesce(sum(output_tokens), 0)::BIGINT AS output_tokens,
@@ -176,20 +178,22 @@ WITH summed AS (
 ), rewards AS (
     SELECT tenant_id, trajectory_id,
            max(value) FILTER (name = 'reward') AS reward,
-           max(value) FILTER (name = 'success') AS success,
-           max(lower(label)) FILTER (name = 'success') AS label,
-           count(*) AS signals
+           /* named */, count(*) AS signals
     FROM trajectory_rewards GROUP BY ALL
 )
 SELECT t.*, coalesce(o.tool_calls, 0) AS tool_calls, coalesce(o.tool_failures, 0) AS tool_failures,
        coalesce(r.reward, r.success) AS reward,
-       coalesce(r.success >= 0.5, r.label IN ('true', 'yes', 'pass', 'success'),
-                CASE WHEN r.label IS NOT NULL THEN false END) AS success,
+       /* success */ AS success,
        coalesce(r.signals, 0) AS signals
 FROM summed t
 LEFT JOIN tools o ON t.tenant_id = o.tenant_id AND t.trajectory_id = o.trajectory_id
 LEFT JOIN rewards r ON t.tenant_id = r.tenant_id AND t.trajectory_id = r.trajectory_id
 """
+_TRAJECTORIES = (
+    _TRAJECTORIES.replace("/* model */", MODEL_SERVED)
+    .replace("/* named */", SUCCESS_NAMED)
+    .replace("/* success */", SUCCESS)
+)
 
 _CONVERSATION = """
 -- The transcript: what each step added, then what it answered. `Lake.conversation` gives the

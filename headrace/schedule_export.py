@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from train.schedule import LATE
 from train.schedule_spec import Schedule
 
 FORMATS = ("cron", "systemd", "k8s", "airflow")
@@ -16,7 +17,11 @@ _AIRFLOW = '''\
 from datetime import datetime, timedelta
 
 from airflow import DAG
-from airflow.operators.bash import BashOperator
+
+try:  # Airflow 3
+    from airflow.providers.standard.operators.bash import BashOperator
+except ImportError:
+    from airflow.operators.bash import BashOperator
 
 with DAG(
     dag_id={dag_id},
@@ -26,7 +31,8 @@ with DAG(
     max_active_runs=1,
     dagrun_timeout=timedelta(minutes={deadline:g}),
 ):
-    BashOperator(task_id="night", bash_command={command})
+    # 1: the gate refused what was made, which is no failure
+    BashOperator(task_id="night", bash_command={command}, skip_on_exit_code=[1])
 '''
 
 
@@ -63,7 +69,12 @@ def export(schedule: Schedule, form: str, *, file: Path, home: Path) -> str:
 def _cron(schedule: Schedule, command: list[str]) -> str:
     # A percent sign ends the command in a crontab.
     line = shlex.join(command).replace("%", "\\%")
-    return f"CRON_TZ={schedule.spec.time_zone}\n{schedule.spec.cron} {line}\n"
+    text = (
+        "# cronie reads CRON_TZ; where cron does not know it (Debian), the machine's zone counts\n"
+        f"CRON_TZ={schedule.spec.time_zone}\n{schedule.spec.cron} {line}\n"
+    )
+    # Cron itself forgets what came while the machine was off.
+    return text + f"@reboot {line} --if-due\n" if schedule.spec.catch_up else text
 
 
 def _systemd(schedule: Schedule, command: list[str]) -> str:
@@ -164,6 +175,8 @@ def _kubernetes(schedule: Schedule, file: Path) -> str:
         "activeDeadlineSeconds": round(60 * spec.deadline_minutes) + 60,
         "template": {"spec": pod},
     }
+    # A controller that was away begins the last night that it missed, unless it is too late for it.
+    late = {} if spec.catch_up else {"startingDeadlineSeconds": round(LATE.total_seconds())}
     document = {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
@@ -171,6 +184,7 @@ def _kubernetes(schedule: Schedule, file: Path) -> str:
         "spec": {
             "schedule": spec.cron,
             "timeZone": spec.time_zone,
+            **late,
             "concurrencyPolicy": "Forbid" if spec.overlap == "skip" else "Allow",
             "jobTemplate": {"spec": job},
         },

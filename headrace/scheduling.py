@@ -101,9 +101,11 @@ class Keeper:
         self._report = report
         self._now = now
         self._pause = pause
+        self._up_since: datetime | None = None
 
     def watch(self, *, until: Callable[[], bool] = lambda: False) -> None:
         """Look after all schedules until told to stop."""
+        self._up_since = self._now()
         while not until():
             for schedule in self._schedules:
                 self.look(schedule)
@@ -113,7 +115,12 @@ class Keeper:
         """Run a schedule's night if one is due."""
         diary = self.diary(schedule)
         now = self._now()
-        found = due(schedule.spec, looked_after=diary.looked_after(now), now=now)
+        found = due(
+            schedule.spec,
+            looked_after=diary.looked_after(now),
+            now=now,
+            up_since=self._up_since,
+        )
         if isinstance(found, Skipped):
             entry = {"due": found.last.isoformat(), "outcome": "missed", "missed": found.nights}
             diary.write(entry)

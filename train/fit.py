@@ -18,6 +18,7 @@ from train.quiet import quiet_libraries
 from train.recipes import recipe_module
 from train.recipes.base import Rows, TrainerParts
 from train.recipes.settings import RecipeSpec, TrainingSettings
+from train.reporters import reporter_variables, require_reporters
 from train.scoring import load_scoring_model
 from train.source import Progress, silent
 from trajectory.errors import ConfigurationError
@@ -94,9 +95,10 @@ def fit(
         ConfigurationError: the base model cannot be loaded.
         TrainingError: the loss became NaN or memory ran out; the last checkpoint is named.
     """
+    require_reporters(spec.training.reporters)
     out.mkdir(parents=True, exist_ok=True)
-    reporters = {"TENSORBOARD_LOGGING_DIR": str(out / "tensorboard")}
-    with quiet_libraries(scratch(out), **reporters):
+    variables = reporter_variables(spec.training.reporters, out)
+    with quiet_libraries(scratch(out), **variables):
         prepare(spec.training)
         tokenizer = load_tokenizer(base)
         progress("rows", 0, None)
@@ -274,6 +276,8 @@ def _arguments(spec: RecipeSpec, rows: int, out: Path) -> dict[str, Any]:
         "logging_first_step": True,
         "logging_nan_inf_filter": False,
         "report_to": list(training.reporters),
+        "run_name": out.name,
+        "project": "headrace",
         "save_strategy": "no" if training.save_steps is None else "steps",
         "save_steps": training.save_steps or 500,
         "save_total_limit": 2,

@@ -130,7 +130,7 @@ def _plan_recipe(
         obstacles.append(
             f"{len(selection.units)} usable, fewer than data.minimum_items {spec.data.minimum_items}"
         )
-    made, refused = _last_made(source, spec.recipe, substrate)
+    made, refused = _last_made(source, recipe, substrate)
     if refused:
         obstacles.append("the gate refused what this recipe made of this substrate last time")
     items = [entry.item for entry in selection.items]
@@ -175,19 +175,23 @@ def _pick(plans: Sequence[RecipePlan]) -> tuple[str | None, str]:
 
 
 def _last_made(
-    source: LearningSource, recipe: str, substrate: SubstrateManifest
+    source: LearningSource, recipe: Recipe, substrate: SubstrateManifest
 ) -> tuple[str | None, bool]:
     """Return what a recipe last made of this very version, and whether the gate refused it.
 
-    New data deserves another try: another version of the substrate has no such past.
+    New data deserves another try, and so does a changed document: neither has such a past.
     """
     found = source.query(
-        "SELECT m.name || '@' || m.version AS label, m.status FROM models_latest m "
+        "SELECT m.name || '@' || m.version AS label, m.status, r.manifest FROM models_latest m "
         "JOIN runs_latest r ON m.run_id = r.run_id WHERE r.recipe = ? AND r.substrate = ? "
-        "AND r.substrate_version = ? ORDER BY r.started_at DESC LIMIT 1",
-        parameters=[recipe, substrate.name, substrate.version],
+        "AND r.substrate_version = ? ORDER BY r.started_at DESC",
+        parameters=[recipe.spec.recipe, substrate.name, substrate.version],
     ).to_pylist()
-    return (found[0]["label"], found[0]["status"] == "refused") if found else (None, False)
+    spec = recipe.model_dump(mode="json")["spec"]
+    for row in found:
+        if json.loads(row["manifest"]).get("recipe", {}).get("spec") == spec:
+            return row["label"], row["status"] == "refused"
+    return None, False
 
 
 def _last_speed(source: LearningSource, recipe: str, base: Path | None) -> float | None:

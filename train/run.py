@@ -292,6 +292,7 @@ class _Run:
             "canaries": None if found.canaries is None else asdict(found.canaries),
             "agreement": None if found.agreement is None else asdict(found.agreement),
             "gate": asdict(found.verdict),
+            "cost": _cost(fitted),
             "code": code_facts(),
             "machine": machine_facts(),
         }
@@ -315,6 +316,16 @@ class _Run:
             "manifest": json.dumps(facts, sort_keys=True),
         }
         self.source.append_rows("runs", [row])
+
+
+def _cost(fitted: FitResult) -> dict[str, float]:
+    """Return what training took: time of devices, and arithmetic by the usual 6 × parameters × tokens."""
+    on_gpu = fitted.device.startswith("cuda")
+    devices = max(1, len(machine_facts()["accelerators"])) if on_gpu else 1
+    return {
+        "device_hours": round(devices * fitted.seconds / 3600, 6),
+        "flops": 6.0 * fitted.parameters * fitted.tokens,
+    }
 
 
 def _write_items(path: Path, selection: Selection) -> None:

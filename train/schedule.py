@@ -43,13 +43,21 @@ def next_time(spec: ScheduleSpec, after: datetime) -> datetime:
     return next(occurrences(spec, after))
 
 
-def due(spec: ScheduleSpec, *, looked_after: datetime, now: datetime) -> Due | Skipped | None:
+def due(
+    spec: ScheduleSpec,
+    *,
+    looked_after: datetime,
+    now: datetime,
+    up_since: datetime | None = None,
+) -> Due | Skipped | None:
     """Return what is due.
 
     Args:
         looked_after: time of the last night that was run, skipped or made up for; for a schedule
             that is new, when it was first seen, so that nothing before is made up for.
         now: the clock.
+        up_since: since when somebody looks; a night whose time came after that waited its turn
+            behind another schedule's, and was not missed.
 
     Returns:
         The latest night whose time has come; ``Skipped`` when it was missed and the schedule does
@@ -58,7 +66,8 @@ def due(spec: ScheduleSpec, *, looked_after: datetime, now: datetime) -> Due | S
     passed = list(takewhile(lambda moment: moment <= now, occurrences(spec, looked_after)))
     if not passed:
         return None
-    late = now - passed[-1] > LATE
+    waited = up_since is not None and passed[-1] >= up_since
+    late = now - passed[-1] > LATE and not waited
     if late and not spec.catch_up:
         return Skipped(passed[-1], len(passed))
     return Due(at=passed[-1], missed=len(passed) - 1 + late, late=late)

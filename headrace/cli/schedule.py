@@ -70,7 +70,17 @@ def check(context: typer.Context, file: FileArgument, as_json: JsonOption = Fals
 
 
 @app.command()
-def run(context: typer.Context, file: FileArgument, as_json: JsonOption = False) -> None:
+def run(
+    context: typer.Context,
+    file: FileArgument,
+    if_due: Annotated[
+        bool,
+        typer.Option(
+            "--if-due", help="Only when its time has come since the last night: makes up for one."
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Run one night now, under the schedule's conditions.
 
     Exit code 0 when a candidate passed or there was nothing to do, 1 when the gate refused, 3 when the
@@ -80,7 +90,11 @@ def run(context: typer.Context, file: FileArgument, as_json: JsonOption = False)
 
     running = Running.of(context)
     schedule = load_schedule(file)
-    night = _keeper(running, [schedule]).run(schedule)
+    keeper = _keeper(running, [schedule])
+    night = keeper.look(schedule) if if_due else keeper.run(schedule)
+    if night is None:
+        note("no night is due")
+        return
     fields = jsonable(night)
     del fields["item_ids"]
     print_fields(fields, as_json=as_json)

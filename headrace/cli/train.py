@@ -19,7 +19,8 @@ app = typer.Typer(help="Fine-tuning runs and the models they make.", no_args_is_
 SubstrateOption = Annotated[
     str | None, typer.Option("--substrate", help="name or name@version; by default the latest.")
 ]
-_CURVES = ("loss", "reward", "kl")
+_CURVES = ("loss", "reward", "rewards/margins", "kl")
+"""What `train show` draws of what a trainer logs; pairs have margins where attempts have rewards."""
 ModelOption = Annotated[
     str | None, typer.Option("--model", help="Name in the registry; by default train.model.")
 ]
@@ -185,7 +186,7 @@ def show(
     for name in _CURVES:
         points = [value for _, value in curve(metrics, name)]
         if points:
-            console().print(f"{name:>8}  {draw(points)}  {points[0]:.4g} → {points[-1]:.4g}")
+            console().print(f"{name:>15}  {draw(points)}  {points[0]:.4g} → {points[-1]:.4g}")
 
 
 @app.command()

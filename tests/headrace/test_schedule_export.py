@@ -19,7 +19,9 @@ NIGHT = schedule(
 
 
 def test_cron_has_zone_times_and_command() -> None:
-    zone, line = export(NIGHT, "cron", file=FILE, home=HOME).splitlines()
+    _, zone, line, again = export(NIGHT, "cron", file=FILE, home=HOME).splitlines()
+    assert again == f"@reboot {line.partition('1-5 ')[2]} --if-due"
+    assert "@reboot" not in export(schedule(catch_up=False), "cron", file=FILE, home=HOME)
     assert zone == "CRON_TZ=Europe/Berlin"
     assert line.startswith("30 2 * * 1-5 headrace --home /var/lib/headrace schedule run ")
 
@@ -66,5 +68,6 @@ def test_airflow_file_is_python_that_calls_the_command() -> None:
     text = export(NIGHT, "airflow", file=FILE, home=HOME)
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     words = {k.arg: k.value for call in calls for k in call.keywords if k.arg}
+    assert ast.literal_eval(words["skip_on_exit_code"]) == [1]
     assert ast.literal_eval(words["schedule"]) == "30 2 * * 1-5"
     assert "schedule run /etc/headrace/night.yaml" in ast.literal_eval(words["bash_command"])

@@ -113,3 +113,28 @@ def test_a_diary_that_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     assert diary.looked_after(NOON + timedelta(days=1)) == NOON
     diary.write({"due": NOON.isoformat(), "outcome": "refused"})
     assert [night["outcome"] for night in diary.nights()] == ["trained", "refused"]
+
+
+def test_a_schedule_waits_for_anothers_night_and_is_not_missed(tmp_path: Path) -> None:
+    long = Nights(tmp_path, model="one")
+    other = schedule(catch_up=False, model="two")
+    other = other.model_copy(
+        update={"metadata": other.metadata.model_copy(update={"name": "other"})}
+    )
+
+    def answer(arguments: Sequence[str], seconds: float) -> Done:
+        if "one" in arguments:
+            long.now += timedelta(hours=5)
+        return long.answer(arguments, seconds)
+
+    keeper = Keeper(
+        [long.schedule, other],
+        long.home,
+        answer,
+        report=lambda _: None,
+        now=lambda: long.now,
+        pause=lambda _: setattr(long, "now", long.now + timedelta(hours=1)),
+    )
+    keeper.watch(until=lambda: long.now > NOON + timedelta(hours=22))
+    found = [night["outcome"] for night in keeper.diary(other).nights()]
+    assert found == ["first seen", "trained"]

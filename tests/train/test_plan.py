@@ -1,5 +1,6 @@
 """The planner says what each recipe could use, and never picks an empty or degenerate run."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from lakehouse.lake import Lake
 from tests.train.lakes import Session, lake_of
 from tests.train.test_recipes import attempts
 from tests.train.test_substrate import build, withdraw
+from train.documents import merge
 from train.plan import LADDER, Plan, RecipePlan, plan_training
-from train.recipes.settings import RECIPES
+from train.recipes.settings import RECIPES, Recipe, shipped_recipe
 
 PURPOSES = ["train_sft", "train_preference", "train_rl"]
 
@@ -85,7 +87,7 @@ def test_recipe_that_the_gate_refused_is_not_picked_again(tmp_path: Path) -> Non
         "status": "done",
         "seed": 0,
         "metrics": '{"tokens_per_second": 100.0}',
-        "manifest": "{}",
+        "manifest": json.dumps({"recipe": shipped_recipe("sft").model_dump(mode="json")}),
     }
     model = {
         "name": "shop",
@@ -102,3 +104,7 @@ def test_recipe_that_the_gate_refused_is_not_picked_again(tmp_path: Path) -> Non
     assert found.pick == "awr"
     cost = of(found, "sft").cost
     assert cost.seconds == pytest.approx(cost.tokens / 100, rel=0.01)
+    changed = {"spec": {"training": {"learning_rate": 1e-4}}}
+    document = merge(shipped_recipe("sft").model_dump(mode="json"), changed)
+    again = plan_training(lake, manifest, recipes=[Recipe.model_validate(document)])
+    assert again.pick == "sft", "a changed document deserves another try"

@@ -73,6 +73,9 @@ def test_run_makes_a_candidate_that_passed_with_all_its_papers(
     wins, divergence = result.manifest["wins"], result.manifest["divergence"]
     assert (wins["against"], wins["wins"], wins["losses"]) == (tiny_model.name, 30, 10)
     assert (divergence["rows"], divergence["kl"]["low"] > 0) == (substrate.counts["holdout"], True)
+    cost = result.manifest["cost"]
+    assert cost["flops"] == 6 * result.fit.parameters * result.fit.tokens
+    assert cost["device_hours"] == pytest.approx(result.fit.seconds / 3600, abs=1e-6)
     card = (result.model.path / "README.md").read_text()
     assert "30 tasks won, 10 lost" in card
     assert "nats per token" in card

@@ -42,6 +42,16 @@ def test_missed_nights_are_made_up_for_once(days: int, minutes: int) -> None:
     assert skipped == Skipped(found.at, days)
 
 
+def test_a_night_that_waited_behind_another_schedules_was_not_missed() -> None:
+    time, now = START + timedelta(hours=14), START + timedelta(hours=19)
+    waited = due(spec(catch_up=False), looked_after=START, now=now, up_since=START)
+    assert waited == Due(at=time, missed=0, late=False)
+    later = time + timedelta(minutes=1)
+    assert due(spec(catch_up=False), looked_after=START, now=now, up_since=later) == Skipped(
+        time, 1
+    )
+
+
 @given(st.integers(0, 700 * 24 * 60))
 def test_every_day_has_one_night_also_when_clocks_change(minutes: int) -> None:
     berlin = spec(time_zone="Europe/Berlin", cron="30 2 * * *")

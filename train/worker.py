@@ -8,6 +8,7 @@ from pathlib import Path
 from train.fit import load_tokenizer, prepare, train_rows
 from train.launch import read_order, scratch, write_outcome
 from train.quiet import quiet_libraries
+from train.reporters import reporter_variables
 from trajectory.errors import HeadraceError
 
 
@@ -16,8 +17,8 @@ def main() -> None:
     out = Path(sys.argv[1])
     rank = int(os.environ["RANK"])
     order = read_order(out)
-    reporters = {"TENSORBOARD_LOGGING_DIR": str(out / "tensorboard")}
-    with quiet_libraries(scratch(out) / f"process-{rank}", **reporters):
+    variables = reporter_variables(order.spec.training.reporters, out)
+    with quiet_libraries(scratch(out) / f"process-{rank}", **variables):
         prepare(order.spec.training)
         try:
             measured = train_rows(

@@ -141,6 +141,8 @@ class ServeSettings(_Section):
     """Where ``headrace serve`` listens, for the gateway alone."""
     port: int = Field(default=8490, ge=0, le=65_535)
     """Its port."""
+    address: str = ""
+    """``http://host:port`` by which the gateway reaches it from another machine or container."""
     engine: Literal["auto", "transformers", "vllm"] = "auto"
     """``auto``: vLLM where it is installed, else the transformers library."""
     vllm_arguments: tuple[str, ...] = ()

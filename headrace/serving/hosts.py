@@ -56,8 +56,8 @@ class OwnProcess:
 
     @classmethod
     @contextmanager
-    def open(cls, host: str, port: int, key: str) -> "Iterator[OwnProcess]":
-        """Listen until the context ends.
+    def open(cls, host: str, port: int, key: str, *, address: str = "") -> "Iterator[OwnProcess]":
+        """Listen until the context ends; ``address`` is published instead of host and port.
 
         Raises:
             ConfigurationError: the port is taken.
@@ -65,7 +65,7 @@ class OwnProcess:
         engines: dict[str, Engine] = {}
         try:
             with opened(Door(engines, key=key), host, port) as found:
-                yield cls(f"http://{reachable(host)}:{found}", engines)
+                yield cls(address.rstrip("/") or f"http://{reachable(host)}:{found}", engines)
         except OSError as error:
             raise ConfigurationError(
                 f"cannot listen on {host}:{port}: {error.strerror}; choose another serve.port"

@@ -74,5 +74,6 @@ def _host(settings: "ServeSettings", home: "Home") -> "Iterator[Host]":
         finally:
             servers.close()
     else:
-        with OwnProcess.open(settings.host, settings.port, key) as host:
+        place = settings.host, settings.port
+        with OwnProcess.open(*place, key, address=settings.address) as host:
             yield host

@@ -88,7 +88,6 @@ class GovernorSource:
     def _build(self) -> Governor:
         bundle = load_bundle(self._path)
         self._folder = bundle.path
-        self._note_change(bundle)
         pseudonym_key = self._secrets.derive(b"pseudonym")
         redactor = build_redactor(
             bundle.redaction.spec,
@@ -96,7 +95,7 @@ class GovernorSource:
             base=bundle.path,
             subjects=self._subject_keys,
         )
-        return Governor(
+        governor = Governor(
             bundle,
             redactor,
             message_key=self._secrets.derive(b"message"),
@@ -107,6 +106,9 @@ class GovernorSource:
             spread=self._spread(bundle),
             near=open_near(self._home, bundle.dedup.spec.near_duplicates, self._lake, self._report),
         )
+        # Only now: a bundle whose detectors do not load is not in force.
+        self._note_change(bundle)
+        return governor
 
     def _spread(self, bundle: PolicyBundle) -> Spread | None:
         if self._engine is None:

@@ -16,7 +16,7 @@ from headrace.home import Home
 from headrace.near_duplicates import sweep_near
 from headrace.settings import LakeSettings
 from headrace.supervisor import headrace_command, open_log
-from lakehouse.erase import RemovalReport, expire
+from lakehouse.erase import Holds, RemovalReport, expire
 from lakehouse.lake import Lake
 from lakehouse.maintenance import Upkeep, maintain
 
@@ -39,6 +39,7 @@ def keep_up(
     home: Home,
     audit: AuditLog,
     *,
+    holds: Holds | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> UpkeepReport:
     """Do what is due: compact, checkpoint, clean logs, vacuum; now and then also the long round.
@@ -48,7 +49,7 @@ def keep_up(
     """
     note = home.state / "swept-at"
     long = _age(note) >= timedelta(hours=settings.sweep_hours)
-    sweep = swept(lake, audit, home) if long else None
+    sweep = swept(lake, audit, home, holds=holds) if long else None
     tables = maintain(
         lake,
         vacuum_hours=settings.vacuum_hours,
@@ -70,20 +71,31 @@ def _age(note: Path) -> timedelta:
 
 
 def swept(
-    lake: Lake, audit: AuditLog, home: Home, *, progress: Callable[[int, int], None] | None = None
+    lake: Lake,
+    audit: AuditLog,
+    home: Home,
+    *,
+    holds: Holds | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> RemovalReport | None:
-    """Remove what has reached the end of its retention and note it; None when there is nothing."""
-    if not expire(lake, dry_run=True).reach.trajectories:
+    """Remove what has reached the end of its retention; None when there is nothing.
+
+    What was removed, and what a legal hold kept, is noted in the audit log.
+    """
+    report = expire(lake, dry_run=True, holds=holds)
+    if report.reach.trajectories:
+        purge = lake.location.is_local
+        report = expire(lake, purge=purge, progress=progress, holds=holds)
+        sweep_near(home, lake)
+    elif not report.held:
         return None
-    report = expire(lake, purge=lake.location.is_local, progress=progress)
-    sweep_near(home, lake)
     audit.append(
         actor="retention",
         action=SWEPT,
         subject=report.removal_id,
         detail={"rows": dict(report.rows), "held": report.held},
     )
-    return report
+    return report if report.reach.trajectories else None
 
 
 class BackgroundUpkeep:

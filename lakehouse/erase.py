@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 type Progress = Callable[[int, int], None]
+type Holds = Callable[[str, Sequence[str]], set[str]]
+"""Returns those of a tenant's trajectories that a legal hold keeps now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ def erase_subject(
     reference: str | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
+    holds: Holds | None = None,
 ) -> RemovalReport:
     """Remove a person from the lake.
 
@@ -67,6 +70,7 @@ def erase_subject(
         reference: ticket or document; no personal data.
         dry_run: only report.
         progress: called with trajectories done and in all.
+        holds: the legal holds in force; without it, those that rows were stamped with count.
 
     Raises:
         ConfigurationError: no pseudonym was given.
@@ -79,7 +83,7 @@ def erase_subject(
         _record(lake, tenant, subjects, removal_id, "requested", reference, {})
     with lake.lease(alone=not dry_run):
         lake.recover()
-        names, held = _trajectories_of(lake, tenant, subjects)
+        names, held = _trajectories_of(lake, tenant, subjects, holds)
         report = _remove(lake, {tenant: names}, removal_id, held, dry_run, progress)
     if not dry_run:
         _record(lake, tenant, subjects, removal_id, "done", reference, asdict(report))
@@ -93,6 +97,7 @@ def expire(
     dry_run: bool = False,
     purge: bool = True,
     progress: Progress | None = None,
+    holds: Holds | None = None,
 ) -> RemovalReport:
     """Remove every trajectory of which a step's retention has ended; a legal hold keeps it.
 
@@ -103,15 +108,18 @@ def expire(
         purge: take the files off the disk at once; False leaves them to the vacuum's horizon, as
             is needed beside writers that no lease holds off (object stores).
         progress: called with trajectories done and in all.
+        holds: the legal holds in force; without it, those that rows were stamped with count.
     """
     with lake.lease(alone=not dry_run):
         lake.recover()
-        going, held = _expired(lake, now or datetime.now(UTC))
+        going, held = _expired(lake, now or datetime.now(UTC), holds)
         removal_id = f"expiry-{uuid4().hex}"
         return _remove(lake, going, removal_id, held, dry_run, progress, purge=purge)
 
 
-def _expired(lake: "Lake", moment: datetime) -> tuple[dict[str, list[str]], int]:
+def _expired(
+    lake: "Lake", moment: datetime, holds: Holds | None
+) -> tuple[dict[str, list[str]], int]:
     """Return tenant → trajectories past their retention, and how many a legal hold keeps."""
     found = lake.query(
         """
@@ -127,11 +135,28 @@ def _expired(lake: "Lake", moment: datetime) -> tuple[dict[str, list[str]], int]
         """,
         parameters={"now": moment},
     ).to_pylist()
-    going: dict[str, list[str]] = {}
+    tenants: dict[str, list[dict[str, Any]]] = {}
     for row in found:
-        if not row["held"]:
-            going.setdefault(row["tenant_id"], []).append(row["trajectory_id"])
-    return going, sum(1 for row in found if row["held"])
+        tenants.setdefault(row["tenant_id"], []).append(row)
+    going: dict[str, list[str]] = {}
+    kept = 0
+    for tenant, rows in tenants.items():
+        names, held = _without_held(tenant, rows, holds)
+        kept += held
+        if names:
+            going[tenant] = names
+    return going, kept
+
+
+def _without_held(
+    tenant: str, rows: Sequence[dict[str, Any]], holds: Holds | None
+) -> tuple[list[str], int]:
+    """Return the trajectories that no legal hold keeps, and how many one does."""
+    names = [row["trajectory_id"] for row in rows]
+    held = {row["trajectory_id"] for row in rows if row["held"]}
+    if holds is not None:
+        held = holds(tenant, names)
+    return [name for name in names if name not in held], len(held)
 
 
 def reach_of(lake: "Lake", trajectories: Sequence[str]) -> Reach:
@@ -178,15 +203,16 @@ def _models_of(lake: "Lake", runs: set[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _trajectories_of(lake: "Lake", tenant: str, subjects: Sequence[str]) -> tuple[list[str], int]:
+def _trajectories_of(
+    lake: "Lake", tenant: str, subjects: Sequence[str], holds: Holds | None
+) -> tuple[list[str], int]:
     """Return the trajectories that concern the person, and how many more a legal hold keeps."""
     rows = lake.query(
         "SELECT trajectory_id, bool_or(legal_hold) AS held FROM governance "
         "WHERE tenant_id = ? AND list_has_any(subjects, ?::VARCHAR[]) GROUP BY ALL ORDER BY ALL",
         parameters=[tenant, list(subjects)],
     ).to_pylist()
-    kept = sum(1 for row in rows if row["held"])
-    return [row["trajectory_id"] for row in rows if not row["held"]], kept
+    return _without_held(tenant, rows, holds)
 
 
 def _remove(

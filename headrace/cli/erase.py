@@ -39,6 +39,7 @@ def erase(
     as_json: JsonOption = False,
 ) -> None:
     """Erase a person: rows, files, history. Names the substrates and models that had them."""
+    from headrace.holds import holds_of
     from headrace.near_duplicates import sweep_near
     from lakehouse.erase import erase_subject
 
@@ -59,7 +60,13 @@ def erase(
         )
     with progress("erasing", quiet=as_json) as advance:
         report = erase_subject(
-            running.lake, tenant, pseudonyms, reference=reference, dry_run=dry_run, progress=advance
+            running.lake,
+            tenant,
+            pseudonyms,
+            reference=reference,
+            dry_run=dry_run,
+            progress=advance,
+            holds=holds_of(running.settings, running.lake),
         )
     keys, dropped, certificate = 0, 0, None
     if not dry_run:
@@ -74,6 +81,7 @@ def erase(
                 "tenant": tenant,
                 "rows": dict(report.rows),
                 "files": report.files,
+                "under_legal_hold": report.held,
                 "keys_destroyed": keys,
                 "held_exchanges_dropped": dropped,
             },

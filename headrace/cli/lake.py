@@ -33,12 +33,14 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
 
     The governing process runs it by itself, every `govern.maintenance_seconds`.
     """
+    from headrace.holds import holds_of
     from headrace.upkeep import keep_up
 
     running = Running.of(context)
     settings, home = running.settings.lake, running.home.create()
     with progress("maintaining", quiet=as_json) as advance:
-        done = keep_up(running.lake, settings, home, running.audit, progress=advance)
+        holds = holds_of(running.settings, running.lake)
+        done = keep_up(running.lake, settings, home, running.audit, holds=holds, progress=advance)
     if as_json:
         print_json(jsonable(done))
         return
@@ -133,12 +135,14 @@ def expire(
     as_json: JsonOption = False,
 ) -> None:
     """Remove what has reached the end of its retention; a legal hold keeps it."""
+    from headrace.holds import holds_of
     from headrace.near_duplicates import sweep_near
     from lakehouse.erase import expire as expire_rows
 
     running = Running.of(context)
     with progress("expiring", quiet=as_json) as advance:
-        report = expire_rows(running.lake, dry_run=dry_run, progress=advance)
+        holds = holds_of(running.settings, running.lake)
+        report = expire_rows(running.lake, dry_run=dry_run, progress=advance, holds=holds)
     if not dry_run:
         sweep_near(running.home, running.lake)
         running.audit.append(

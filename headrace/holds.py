@@ -1,0 +1,72 @@
+"""Legal holds as the policy in force has them: over rows that were stored before a hold, too.
+
+A hold is declared after the fact and lifted again. What a row was stamped with at its capture says
+which hold counted then; whether it may be deleted now, the policy in force says.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from governance.policy import Facts, Match, load_bundle
+from governance.policy.retention import LegalHold
+from headrace.settings import Settings
+from lakehouse.lake import Lake
+
+_NOT_STORED = {"agent": (), "provider": (), "region": ()}
+"""What rows do not tell; a hold that asks for it holds whatever else fits."""
+_FACTS = """
+SELECT s.trajectory_id, s.app_id, s.environment, s.route, s.dialect, s.kind,
+       coalesce(s.model_served, s.model_requested, '') AS model,
+       list_transform(s.tool_calls, lambda c: c.name) AS tools,
+       coalesce(g.data_classes, []) AS data_classes
+FROM steps s
+LEFT JOIN governance g ON g.tenant_id = s.tenant_id AND g.step_id = s.step_id
+WHERE s.tenant_id = ? AND s.trajectory_id IN (SELECT unnest(?::VARCHAR[]))
+GROUP BY ALL
+"""
+
+
+def holds_of(settings: Settings, lake: Lake) -> Callable[[str, Sequence[str]], set[str]]:
+    """Return what tells which of a tenant's trajectories a legal hold of the policy keeps."""
+    holds = load_bundle(Path(settings.policy.bundle)).retention.spec.legal_holds
+
+    def held(tenant: str, trajectories: Sequence[str]) -> set[str]:
+        return held_now(lake, holds, tenant, trajectories)
+
+    return held
+
+
+def held_now(
+    lake: Lake, holds: Sequence[LegalHold], tenant: str, trajectories: Sequence[str]
+) -> set[str]:
+    """Return those trajectories of which a step fits a legal hold."""
+    matches = [hold.match.model_copy(update=_NOT_STORED) for hold in holds]
+    matches = [match for match in matches if match.fits(Facts(tenant=tenant)) or _asks_more(match)]
+    if not matches or not trajectories:
+        return set()
+    rows = lake.query(_FACTS, parameters=[tenant, list(trajectories)]).to_pylist()
+    return {
+        row["trajectory_id"]
+        for row in rows
+        if any(match.fits(_facts(tenant, row)) for match in matches)
+    }
+
+
+def _asks_more(match: Match) -> bool:
+    """Whether a match asks for anything beside the tenant."""
+    return bool(match.model_dump(exclude={"tenant"}, exclude_defaults=True))
+
+
+def _facts(tenant: str, row: dict[str, Any]) -> Facts:
+    return Facts(
+        tenant=tenant,
+        app=row["app_id"],
+        environment=row["environment"],
+        route=row["route"],
+        dialect=row["dialect"],
+        kind=row["kind"],
+        model=row["model"],
+        tools=tuple(name for name in row["tools"] or () if name),
+        data_classes=tuple(row["data_classes"]),
+    )

@@ -1,0 +1,89 @@
+"""Legal holds: the policy in force decides over what is stored, before a hold and after it."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from governance.policy.bundle import SHIPPED
+from governance.policy.retention import LegalHold
+from headrace.cli import run
+from headrace.holds import held_now
+from headrace.master_key import load_secrets
+from lakehouse.lake import Lake
+from tests.lakehouse import make
+from tests.lakehouse.test_erase import about
+
+RETENTION = """apiVersion: headrace/v1
+kind: Retention
+metadata: {name: holds}
+spec:
+  classes: {standard: 365}
+  default: standard
+  legal_holds: %s
+"""
+HOLD = '[{name: case-7, match: {tenant: %s, app: "*"}, reference: "AZ 7/26"}]'
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    for file in (SHIPPED / "default").glob("*.yaml"):
+        (policy / file.name).write_text(file.read_text())
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    monkeypatch.setenv("HEADRACE_POLICY_BUNDLE", str(policy))
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    load_secrets(tmp_path / "secrets", create=True)
+    lake = Lake.open(str(tmp_path / "lake"))
+    past = make.NOON - timedelta(days=1000)
+    lake.append(about("t0", "p0", expires_at=past), app_id="a", version=0)
+    stamped = about("t1", "p1", expires_at=past, legal_hold=True)
+    lake.append(stamped, app_id="a", version=1)
+    return tmp_path
+
+
+def hold(home: Path, holds: str) -> None:
+    (home / "policy" / "retention.yaml").write_text(RETENTION % holds)
+
+
+def expire(capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
+    assert run(["lake", "expire", "--json"]) == 0
+    said: dict[str, int] = json.loads(capsys.readouterr().out)
+    return said
+
+
+def test_a_hold_keeps_what_was_stored_before_it_and_is_noted(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hold(home, HOLD % "acme")
+    assert expire(capsys) == {"trajectories": 0, "under legal hold": 2}
+    assert run(["audit", "list", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    (swept,) = [one for one in entries if one["action"] == "retention.swept"]
+    assert json.loads(swept["detail"])["held"] == 2
+    assert run(["lake", "maintain", "--json"]) == 0
+    assert Lake.open(str(home / "lake")).query("SELECT 1 FROM steps").num_rows == 4
+
+
+def test_a_hold_that_was_lifted_keeps_nothing_and_others_tenants_are_not_held(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hold(home, HOLD % "globex")
+    assert expire(capsys)["trajectories"] == 2
+    assert Lake.open(str(home / "lake")).query("SELECT 1 FROM steps").num_rows == 0
+
+
+def test_what_rows_do_not_tell_counts_as_fitting(home: Path) -> None:
+    lake = Lake.open(str(home / "lake"))
+
+    def held(**match: str) -> set[str]:
+        hold = LegalHold.model_validate({"name": "h", "match": match, "reference": "r"})
+        return held_now(lake, [hold], "acme", ["t0", "t1"])
+
+    assert held(tenant="acme") == {"t0", "t1"}
+    assert held(region="eu-*") == {"t0", "t1"}
+    assert held(tenant="acme", agent="x", app="nosuch") == set()
+    assert held(data_class="health") == set()
+    assert held(tenant="globex") == set()

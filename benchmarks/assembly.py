@@ -22,6 +22,7 @@ BATCH = 500
 def assemble(world: World, batch: int) -> tuple[dict[str, str], float, AssemblerState]:
     """Return trajectory by exchange, seconds of assembly, and the state at the end."""
     placed: dict[str, str] = {}
+    names: dict[str, str] = {}
     assembler = Assembler(KEY)
     spent = 0.0
     for start in range(0, len(world.calls), batch):
@@ -31,6 +32,9 @@ def assemble(world: World, batch: int) -> tuple[dict[str, str], float, Assembler
         spent += time.process_time() - begun
         for item in assembly.placed:
             placed[item.call.exchange.exchange_id] = item.trajectory_id
+            names[item.step_id] = item.call.exchange.exchange_id
+        for correction in assembly.corrections:
+            placed[names[correction.step_id]] = correction.trajectory_id
     return placed, spent, assembler.state
 
 

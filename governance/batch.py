@@ -19,7 +19,7 @@ from governance.verdicts import Clerk
 from governance.vocabulary import reason_word
 from trajectory.call import Call
 from trajectory.placement import PlacedCall
-from trajectory.step import Harness, Link, Signal, Step, StoredMessage, Tokens
+from trajectory.step import Correction, Harness, Link, Signal, Step, StoredMessage, Tokens
 
 NEAR_DUPLICATE = "dedup:near-duplicate"
 
@@ -38,6 +38,7 @@ class BatchRows:
     harnesses: list[Harness] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     signals: list[Signal] = field(default_factory=list)
+    corrections: list[Correction] = field(default_factory=list)
     not_stored: set[str] = field(default_factory=set)
     """Steps of this batch that are not in the lake: neither may be what hangs on them."""
     left_out_trajectories: set[str] = field(default_factory=set)
@@ -147,6 +148,7 @@ class BatchRows:
             harnesses=tuple(self.harnesses),
             governance=tuple(self.governance),
             quarantine=tuple(self.quarantine),
+            corrections=tuple(self.corrections),
         )
 
     def _line(

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from governance.admission import admit
 from governance.batch import BatchRows
 from governance.consent import AsksEndUsers, BatchConsent, ConsentLookup
+from governance.corrections import correct
 from governance.data_classes import data_classes
 from governance.feedback import FeedbackJudge
 from governance.judged import Judged, found_in
@@ -112,6 +113,7 @@ class Governor:
         redacted = self._redact(admitted, rows)
         self._store([one for each in redacted for one in self._reconsider(each, rows, now)], rows)
         rows.links += self._links(assembly.links, rows)
+        rows.corrections += correct(assembly.corrections, rows, self._known, now)
         self._feedback.judge(assembly.feedback, rows, now)
         return rows.finish()
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from trajectory.step import Harness, Link, Signal, Step, StoredMessage, Tokens
+from trajectory.step import Correction, Harness, Link, Signal, Step, StoredMessage, Tokens
 
 
 class Decision(StrEnum):
@@ -136,3 +136,4 @@ class GovernedBatch:
     harnesses: tuple[Harness, ...] = ()
     governance: tuple[GovernanceRecord, ...] = ()
     quarantine: tuple[QuarantineRecord, ...] = ()
+    corrections: tuple[Correction, ...] = ()

@@ -18,6 +18,17 @@ _TOOL_CALLS = pa.list_(
     )
 )
 _TOOL_RESULTS = pa.list_(pa.struct([("call_id", _TEXT), ("content", _TEXT), ("is_error", _FLAG)]))
+_LINKS_TO = pa.list_(
+    pa.struct(
+        [
+            ("kind", _TEXT),
+            ("from_step_id", _TEXT),
+            ("trajectory_id", _TEXT),
+            ("recorded_at", _TIME),
+            ("key_source", _TEXT),
+        ]
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +155,31 @@ _LINKS = (
     _TRAJECTORY,
     _need("recorded_at", _TIME, "When the link was seen"),
     _need("key_source", _TEXT, "What told the link"),
+)
+
+_CORRECTIONS = (
+    _TENANT,
+    _STEP,
+    _need("trajectory_id", _TEXT, "The trajectory that the step belongs to now"),
+    _need("stored_trajectory_id", _TEXT, "The trajectory that it was stored in"),
+    _need("began", _FLAG, "Whether it began the trajectory that it was stored in"),
+    _need("started_at", _TIME, "When the step began"),
+    _need("recorded_at", _TIME, "When the correction was made; the latest row holds"),
+    _may("parent_step_id", _TEXT, "The step whose conversation this one goes on"),
+    _need("step_index", _INT, "Position along the path from the root, from 0"),
+    _need("branch", _INT, "0 for the first child of its parent, counting up for forks"),
+    _need("role_in_graph", _TEXT, "agent, auxiliary, discarded or compaction"),
+    _need("key_source", _TEXT, "What told the trajectory"),
+    _may("context_keep", _INT, "Messages of the parent's conversation; null: all stays as stored"),
+    _need("context_skip", _INT, "Stored new messages that the parent's conversation holds by now"),
+    _need("results_skip", _INT, "Tool results in these messages"),
+    _may("retry_of", _TEXT, "The failed attempt that this step repeats"),
+    _may("duplicate_of", _TEXT, "The step that this one only repeats; it counts no longer"),
+    _may("session_hint", _TEXT, "Keyed hash of the client's own session name"),
+    _may("group_id", _TEXT, "Task or group that several attempts share"),
+    _may("side_effect", _TEXT, "Of a tool step: what it does to the world"),
+    _may("replay_class", _TEXT, "Of a tool step: deterministic, approximate or none"),
+    _need("links", _LINKS_TO, "All links that end at the step"),
 )
 
 _SIGNALS = (
@@ -343,6 +379,7 @@ CONTENT_TABLES: dict[str, tuple[Column, ...]] = {
     "tokens": _TOKENS,
     "steps": _STEPS,
     "links": _LINKS,
+    "corrections": _CORRECTIONS,
     "signals": _SIGNALS,
     "governance": _GOVERNANCE,
     "quarantine": _QUARANTINE,

@@ -1,12 +1,13 @@
 """Takes whole trajectories out of every table and out of their history.
 
-What goes: steps, tokens, signals, credits, links, governance, quarantine and substrate items of the
-trajectories; messages and harnesses that no other step names. What stays: their ledger rows
+What goes: steps, tokens, signals, credits, links, governance, quarantine, corrections and substrate
+items of the trajectories, as corrected and as stored; messages and harnesses that no other step names. What stays: their ledger rows
 (metadata, no content), marked ``erased`` with the reason and without trajectory and step, so that
 the count of exchanges still adds up. Predicates kept in the tables' history name trajectory and
 message ids (keyed hashes) only.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,26 @@ _ATTEMPTS = 12
 _BY_TRAJECTORY = ("substrate_items", "credits", "signals", "links", "tokens", "quarantine")
 
 
+def _with_corrected(lake: "Lake", tenant: str, trajectories: Sequence[str]) -> list[str]:
+    """Return these trajectories and those that steps of them were stored in, or are in by now."""
+    moves = lake.query(
+        "SELECT DISTINCT trajectory_id, stored_trajectory_id FROM corrections "
+        "WHERE tenant_id = ? AND trajectory_id <> stored_trajectory_id",
+        parameters=[tenant],
+    )
+    beside: dict[str, set[str]] = defaultdict(set)
+    for one, other in zip(*(column.to_pylist() for column in moves.columns), strict=True):
+        beside[one].add(other)
+        beside[other].add(one)
+    found, rest = dict.fromkeys(trajectories), list(trajectories)
+    while rest:
+        for name in beside.get(rest.pop(), ()):
+            if name not in found:
+                found[name] = None
+                rest.append(name)
+    return list(found)
+
+
 def remove_trajectories(
     lake: "Lake",
     tenant: str,
@@ -40,8 +61,18 @@ def remove_trajectories(
     which the trajectories are found, go last, so that the same call can be made again.
     """
     removed = dict.fromkeys(
-        [*_BY_TRAJECTORY, "messages", "harnesses", "exchanges", "steps", "governance"], 0
+        [
+            *_BY_TRAJECTORY,
+            "messages",
+            "harnesses",
+            "exchanges",
+            "steps",
+            "governance",
+            "corrections",
+        ],
+        0,
     )
+    trajectories = _with_corrected(lake, tenant, trajectories)
     for start in range(0, len(trajectories), _CHUNK):
         if progress is not None:
             progress(start, len(trajectories))
@@ -96,6 +127,8 @@ def _remove_some(lake: "Lake", tenant: str, names: list[str], reason: str) -> di
     removed["exchanges"] = _mark_ledger(lake, where, reason)
     removed["steps"] = _delete(lake, "steps", where)
     removed["governance"] = _delete(lake, "governance", where)
+    # They hold no content, and tell a repetition of this call what else belongs together.
+    removed["corrections"] = _delete(lake, "corrections", where)
     return removed
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakehouse.columns import CONTENT_TABLES, REGISTRY_TABLES, Column
 
-LAKE_VERSION = 2
+LAKE_VERSION = 3
 """Version of the whole set of tables; stored with each table, raised by a migration."""
 
 VERSION_PROPERTY = "headrace.lakeVersion"
@@ -109,6 +109,8 @@ _SPECS = (
     _spec("steps", "One row per decision: a model call or a tool dispatch",
           "started_at", ("trajectory_id", "step_index", "step_id")),
     _spec("links", "How steps and trajectories hang together", "recorded_at", ("trajectory_id",)),
+    _spec("corrections", "What holds of steps since an exchange came late that belongs before them",
+          "started_at", _BY_STEP),
     _spec("signals", "Late-bound rewards and feedback; appended, never updated",
           "recorded_at", ("trajectory_id", "target_id")),
     _spec("governance", "Which policy decided what about a step, for whom, for what, until when",
@@ -137,7 +139,7 @@ TABLES: dict[str, TableSpec] = {spec.name: spec for spec in _SPECS}
 
 BATCH_WAVES: tuple[tuple[str, ...], ...] = (
     ("messages", "harnesses", "tokens"),
-    ("steps", "links", "signals", "governance", "quarantine"),
+    ("steps", "links", "corrections", "signals", "governance", "quarantine"),
     ("exchanges",),
 )
 """Tables of a governed batch: each wave is committed after the one before, whose rows it names."""

@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from lakehouse.corrected import CORRECTED, CORRECTIONS, corrected_rows
 from lakehouse.deadline import within
 from lakehouse.location import Location
 from lakehouse.schema import TABLES, TableSpec
@@ -73,24 +74,27 @@ class Session:
         if catalog is not None:
             self._connection.execute(f"ATTACH ':memory:' AS {catalog}")
             self._connection.execute(f"USE {catalog}")
-        self._bound: dict[str, tuple[str, ...]] = {}
+        self._bound: dict[str, tuple[bool, tuple[str, ...]]] = {}
         self.bind(snapshot)
 
     def bind(self, snapshot: Snapshot) -> None:
         """Point the tables at the files of ``snapshot``; what did not change stays as it is."""
         first = not self._bound
-        for name, files in snapshot.files.items():
-            wanted = tuple(files)
-            if self._only is not None and name not in self._only:
-                continue
+        names = [name for name in snapshot.files if self._only is None or name in self._only]
+        names.sort(key=lambda name: name != CORRECTIONS)  # the others are read through it
+        corrected = CORRECTIONS in names and bool(snapshot.files[CORRECTIONS])
+        for name in names:
+            wanted = corrected and name in CORRECTED, tuple(snapshot.files[name])
             if self._bound.get(name) != wanted:
                 with explained():
-                    self._bind_table(TABLES[name], wanted, snapshot)
+                    self._bind_table(TABLES[name], wanted[1], snapshot, corrected=wanted[0])
                 self._bound[name] = wanted
         if first and not self._late:
             self._bind_views(self._only)
 
-    def _bind_table(self, spec: TableSpec, files: tuple[str, ...], snapshot: Snapshot) -> None:
+    def _bind_table(
+        self, spec: TableSpec, files: tuple[str, ...], snapshot: Snapshot, *, corrected: bool
+    ) -> None:
         if not files:
             source = f"({empty_rows(spec)})"
         elif snapshot.location is not None:
@@ -99,9 +103,10 @@ class Session:
         else:
             source = parquet_source(spec, files, evolved=spec.name in snapshot.evolved)
         columns = ", ".join(f'"{name}"' for name in spec.arrow.names)
-        self._connection.execute(
-            f"CREATE OR REPLACE VIEW {spec.name} AS SELECT {columns} FROM {source}"  # noqa: S608
-        )
+        rows = f"SELECT {columns} FROM {source}"  # noqa: S608
+        if corrected and files:
+            rows = corrected_rows(spec, source)
+        self._connection.execute(f"CREATE OR REPLACE VIEW {spec.name} AS {rows}")
 
     def _bind_views(self, wanted: Collection[str] | None = None) -> None:
         """Bind the views wanted that are not bound yet; all when None."""
@@ -164,7 +169,7 @@ def with_dependencies(names: Collection[str]) -> frozenset[str]:
     for view in reversed(VIEWS):  # each stands on what comes before it
         if view.name in found:
             found.update(_NAME.findall(view.sql))
-    return frozenset(found)
+    return frozenset(found | {CORRECTIONS} if found & CORRECTED else found)
 
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")

@@ -115,6 +115,9 @@ _CHECKS = (
            "OR len(loss_mask) <> len(completion_token_ids)"),
     _Check("credits belong to steps", "credits",
            _dangling("credits", "step_id", "steps", "step_id"), "notice"),
+    _Check("corrections belong to steps", "corrections",
+           "SELECT c.step_id AS id FROM (SELECT * FROM corrections WHERE duplicate_of IS NULL) c "
+           "ANTI JOIN steps s ON c.tenant_id = s.tenant_id AND c.step_id = s.step_id", "notice"),
     _Check("links start at steps", "links",
            _dangling("links", "from_step_id", "steps", "step_id"), "notice"),
     _Check("links end at steps", "links",

@@ -53,6 +53,37 @@ class PlacedLink:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedCorrection:
+    """What now holds of a call that an earlier batch placed otherwise: others came late."""
+
+    tenant_id: str
+    step_id: str
+    started_at: datetime
+    trajectory_id: str
+    stored_trajectory_id: str
+    began: bool
+    """It began the trajectory that it was stored in."""
+    step_index: int
+    parent_step_id: str | None
+    branch: int
+    role_in_graph: str
+    key_source: str
+    context_keep: int
+    context_skip: int | None
+    """How many of the step's stored context messages the parent's conversation holds now; None
+    when it holds fewer than before, and the stored difference stays."""
+    results_skip: int
+    """How many tool results stand in what it holds now."""
+    retry_of: str | None
+    duplicate_of: str | None
+    session_hint: str | None
+    group_id: str | None
+    side_effect: str | None
+    links: tuple[PlacedLink, ...]
+    """All links that end at the step."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedFeedback:
     """Feedback whose target is known (or not yet: then the ids are None and it is stored as it came)."""
 
@@ -73,3 +104,5 @@ class Assembly:
     """Control and opaque calls: they get a ledger row, opaque ones a quarantine row too."""
     links: tuple[PlacedLink, ...]
     feedback: tuple[PlacedFeedback, ...]
+    corrections: tuple[PlacedCorrection, ...] = ()
+    """What changed about calls of earlier batches."""

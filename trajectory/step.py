@@ -182,6 +182,56 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkTo:
+    """A link that ends at the step it stands with."""
+
+    kind: str
+    from_step_id: str
+    trajectory_id: str
+    recorded_at: datetime
+    key_source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What holds of a stored step since an exchange came that belongs before it; the latest row holds."""
+
+    tenant_id: str
+    step_id: str
+    trajectory_id: str
+    stored_trajectory_id: str
+    """The trajectory that it was stored in."""
+    began: bool
+    """It began the trajectory that it was stored in."""
+    started_at: datetime
+    """When the step began."""
+    recorded_at: datetime
+    parent_step_id: str | None
+    step_index: int
+    branch: int
+    role_in_graph: str
+    key_source: str
+    context_keep: int | None
+    """Messages of the parent's conversation that lead this one; None when parent and difference
+    stay as they were stored."""
+    context_skip: int
+    """How many of the stored new messages the parent's conversation holds by now."""
+    results_skip: int
+    """How many tool results these messages hold."""
+    retry_of: str | None
+    duplicate_of: str | None
+    """The step that this one only repeats: then it counts no longer."""
+    session_hint: str | None
+    group_id: str | None
+    side_effect: str | None
+    replay_class: str | None
+    """Of a tool step: what follows from its side effect."""
+    links: tuple[LinkTo, ...] = ()
+    """All links that end at the step."""
+    schema_version: ClassVar[int] = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
 class Harness:
     """What surrounded the model: system prompt, tools and sampling defaults, redacted."""
 
@@ -198,8 +248,10 @@ class Harness:
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Correction",
     "Harness",
     "Link",
+    "LinkTo",
     "Signal",
     "Step",
     "StoredMessage",

@@ -13,6 +13,7 @@ from examples.practice.serving import served_in_thread
 from tests.agents.provider import Provider, Script, Session
 from tests.agents.wire import arguments
 from tests.proxy.running import Running
+from tests.trajectory.corrected import corrected
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call, CallKind
 from trajectory.dialects import read_exchange
@@ -53,13 +54,13 @@ class Floor:
 
     def assemble_calls(self, calls: Sequence[Call]) -> None:
         """Assemble calls in batches, with a restart after each."""
-        self.placed, self.links, saved = [], [], AssemblerState().to_json()
+        assemblies, saved = [], AssemblerState().to_json()
         for start in range(0, len(calls), _BATCH):
             assembler = Assembler(_KEY, AssemblerState.from_json(json.loads(json.dumps(saved))))
-            assembly = assembler.assemble(calls[start : start + _BATCH])
-            self.placed += assembly.placed
-            self.links += assembly.links
+            assemblies.append(assembler.assemble(calls[start : start + _BATCH]))
             saved = assembler.state.to_json()
+        found = corrected(assemblies)
+        self.placed, self.links = found.placed, found.links
 
 
 @contextmanager

@@ -8,24 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from trajectory.assembly.fingerprint import Fingerprinter
+from trajectory.assembly.facts import Fact
 from trajectory.assembly.index import StateIndex
-from trajectory.assembly.sketches import (
-    extents,
-    opening_texts,
-    quoted_ids,
-    sketch,
-    text_names,
-    whole_name,
-)
-from trajectory.assembly.state import PendingCall, StepNode, TrajectoryNode
-from trajectory.message import Message
+from trajectory.assembly.nodes import PendingCall, StepNode, TrajectoryNode
 
 AUXILIARY_WINDOW_SECONDS = 5.0
 """How near a title maker starts to the opening that it quotes, or to the end of the first answer."""
 
 _SHARE = 0.75
-_OPENINGS = 6
 _AFTERWARDS_SECONDS = 0.5
 
 type Fits = Callable[[StepNode], bool]
@@ -52,83 +42,44 @@ class Echo:
     """The trajectory itself began with the auxiliary call, and the quoting root is the agent's."""
 
 
-def openings(
-    maker: Fingerprinter, scope: str, context: Sequence[Message], *, has_tools: bool
-) -> list[list[str]]:
-    """Return name and sketch of each stretch of the opening words that others may quote.
-
-    A call without tools may itself quote an opening: what it may quote is kept too, so that the
-    agent's call is recognised when it comes later.
-    """
-    texts = opening_texts(context)
-    whole = "\n".join(texts)
-    found = [
-        whole,
-        *(texts[::-1] if len(texts) > 1 else ()),
-        *(() if has_tools else extents(whole)),
-    ]
-    return [
-        [whole_name(maker, scope, text), *made]
-        for text in list(dict.fromkeys(found))[:_OPENINGS]
-        if (made := sketch(maker, scope, text))
-    ]
-
-
 def find_echo(
-    index: StateIndex,
-    maker: Fingerprinter,
-    context: Sequence[Message],
-    *,
-    scope: str,
-    system: str,
-    has_tools: bool,
-    started: float,
-    failed: bool,
-    within: TrajectoryNode | None = None,
+    index: StateIndex, fact: Fact, *, within: TrajectoryNode | None = None
 ) -> Echo | None:
     """Return the open trajectory that a root quotes, by the strongest kind of quotation.
 
-    What is quoted counts as taken, but not by a ``failed`` attempt: its repetition quotes again.
+    What is quoted counts as taken, but not by a failed attempt: its repetition quotes again.
     When it is known to which trajectory the root belongs, only that one is looked ``within``.
     """
+    failed, system = bool(fact.failure), fact.system
 
     def fits(step: StepNode) -> bool:
         # A step's own end may come later: sub-agents start while the answer is streaming.
         inside = within is None or step.trajectory_id == within.trajectory_id
-        return inside and step.started <= started
+        return inside and step.started <= fact.started
 
-    if told := _quoted_call(index, quoted_ids(maker, scope, context), fits):
+    fact.closer()
+    if told := _quoted_call(index, fact.quoted, fits):
         kind = EchoKind.COMPACTION if told.system == system else EchoKind.HANDOFF
         return Echo(kind, _node(index, told), told)
-    texts = opening_texts(context)
-    names = text_names(maker, scope, texts)
-    if not names:
+    if not fact.names:
         return None
+    names = set(fact.names)
     if asked := _quoted_orders(index, names, fits):
         if not failed:
             index.drop_orders(*asked)
         return Echo(EchoKind.SUBAGENT, _node(index, asked[0]), asked[0])
-    if answered := _quoted_answer(index, names, fits, started):
+    if answered := _quoted_answer(index, names, fits, fact.started):
         node = _node(index, answered)
         kind = EchoKind.COMPACTION if answered.system == system else EchoKind.HANDOFF
         return Echo(kind, node, answered)
-    echo = _quoted_opening(
-        index,
-        names,
-        words=sum(len(text.split()) for text in texts),
-        system=system,
-        has_tools=has_tools,
-        started=started,
-        within=within,
-    )
+    echo = _quoted_opening(index, fact, names, within=within)
     if echo is None or failed:
         return echo
     node = echo.node
     node.asides.append(node.system if echo.opening_is_auxiliary else system)
     if echo.opening_is_auxiliary:
-        node.system, node.words = system, sum(len(text.split()) for text in texts)
-        own = openings(maker, scope, context, has_tools=has_tools)
-        index.replace_opening(node, own)
+        node.system, node.words = system, fact.words
+        index.replace_opening(node, fact.opening)
     return echo
 
 
@@ -138,7 +89,7 @@ def _node(index: StateIndex, step: StepNode) -> TrajectoryNode:
 
 def _quoted_call(index: StateIndex, ids: Sequence[str], fits: Fits) -> StepNode | None:
     """Return the latest step whose tool call's id stands in the words of a written-out history."""
-    candidates = [step for name in ids for step in index.by_call.get(name, ()) if fits(step)]
+    candidates = [step for name in ids for step in index.calls(name) if fits(step)]
     if len({step.trajectory_id for step in candidates}) != 1:
         return None
     return max(candidates, key=lambda step: (step.ended, step.step_id))
@@ -149,12 +100,19 @@ def _quoted_orders(
 ) -> tuple[StepNode, PendingCall] | None:
     candidates = [
         (step, pending)
-        for step, pending in _under(index.by_orders, names)
+        for step, pending in index.orders(names)
         if fits(step) and _share(pending.orders, names) >= _SHARE
     ]
+    for step, _ in candidates:
+        index.touch(step.trajectory_id)
     return max(
         candidates,
-        key=lambda item: (_share(item[1].orders, names), item[0].ended, item[0].step_id),
+        key=lambda item: (
+            _share(item[1].orders, names),
+            item[0].ended,
+            item[0].step_id,
+            item[1].call,
+        ),
         default=None,
     )
 
@@ -164,12 +122,14 @@ def _quoted_answer(
 ) -> StepNode | None:
     candidates = [
         step
-        for step in _under(index.by_answer, names)
+        for step in index.answers(names)
         if fits(step)
         and step.ended <= started
         and step.children == 0
         and _share(step.answer, names) >= _SHARE
     ]
+    for step in candidates:
+        index.touch(step.trajectory_id)
     return max(
         candidates,
         key=lambda step: (_share(step.answer, names), step.ended, step.step_id),
@@ -178,14 +138,7 @@ def _quoted_answer(
 
 
 def _quoted_opening(
-    index: StateIndex,
-    names: set[str],
-    *,
-    words: int,
-    system: str,
-    has_tools: bool,
-    started: float,
-    within: TrajectoryNode | None,
+    index: StateIndex, fact: Fact, names: set[str], *, within: TrajectoryNode | None
 ) -> Echo | None:
     """Return the trajectory beside which this root is auxiliary, or whose auxiliary began it.
 
@@ -193,17 +146,18 @@ def _quoted_opening(
     together in time; the one without tools, or with words around the quotation, stands beside
     the other.
     """
-    candidates = [
+    near = [
         node
-        for node in _under(index.by_opening, names)
-        if (node is within if within is not None else _is_near(node, started))
+        for node in index.open_with(names)
+        if (node is within if within is not None else is_near(node, fact.started))
         and _likeness(node, names)[1] >= 0.5
-        and _differ(node, words, system=system, has_tools=has_tools)
     ]
+    for node in near:
+        index.touch(node.trajectory_id)
     fitting = [
         (node, aside)
-        for node in candidates
-        if not _is_taken(node, system, aside := _is_aside(node, words, has_tools=has_tools))
+        for node in near
+        if _differ(node, fact) and not _is_taken(node, fact.system, aside := _is_aside(node, fact))
     ]
     if not fitting:
         return None
@@ -211,7 +165,7 @@ def _quoted_opening(
         fitting,
         key=lambda item: (
             *_likeness(item[0], names),
-            -_distance(item[0], started),
+            -_distance(item[0], fact.started),
             item[0].trajectory_id,
         ),
     )
@@ -223,17 +177,18 @@ def _likeness(node: TrajectoryNode, names: set[str]) -> tuple[bool, float]:
     return max((whole in names, _share(runs, names)) for whole, *runs in node.opening)
 
 
-def _is_near(node: TrajectoryNode, started: float) -> bool:
+def is_near(node: TrajectoryNode, started: float) -> bool:
+    """Tell whether a call starts near the opening of a trajectory, or the end of its first answer."""
     apart = min(abs(started - node.started), abs(started - node.answered))
     return apart <= AUXILIARY_WINDOW_SECONDS
 
 
-def _differ(node: TrajectoryNode, words: int, *, system: str, has_tools: bool) -> bool:
+def _differ(node: TrajectoryNode, fact: Fact) -> bool:
     """Tell whether two roots differ as an agent's call and an auxiliary one do."""
-    tools, length = node.has_tools != has_tools, node.words != words
-    if node.system == system:
+    tools, length = node.has_tools != fact.has_tools, node.words != fact.words
+    if node.system == fact.system:
         return tools and length
-    return tools or (not has_tools and length)
+    return tools or (not fact.has_tools and length)
 
 
 def _distance(node: TrajectoryNode, started: float) -> float:
@@ -241,9 +196,11 @@ def _distance(node: TrajectoryNode, started: float) -> float:
     return min(abs(started - node.started), abs(started - node.answered) + _AFTERWARDS_SECONDS)
 
 
-def _is_aside(node: TrajectoryNode, words: int, *, has_tools: bool) -> bool:
+def _is_aside(node: TrajectoryNode, fact: Fact) -> bool:
     """Tell whether the root stands beside the trajectory rather than the other way round."""
-    return node.has_tools if node.has_tools != has_tools else words > node.words
+    if node.has_tools != fact.has_tools:
+        return node.has_tools
+    return fact.words > node.words
 
 
 def _is_taken(node: TrajectoryNode, system: str, aside: bool) -> bool:
@@ -253,8 +210,3 @@ def _is_taken(node: TrajectoryNode, system: str, aside: bool) -> bool:
 
 def _share(wanted: Sequence[str], names: set[str]) -> float:
     return sum(name in names for name in wanted) / len(wanted) if wanted else 0.0
-
-
-def _under[Entry](index: dict[str, list[Entry]], names: set[str]) -> list[Entry]:
-    """Return the entries under any of the names, each once."""
-    return list(dict.fromkeys(entry for name in names for entry in index.get(name, ())))

@@ -1,10 +1,9 @@
-"""Remembers what tool servers said of their tools, so that each dispatch gets its side effect."""
+"""What is said of tools, by the operator and by the servers that offer them."""
 
 from collections.abc import Mapping
 
 from trajectory.assembly.fingerprint import Fingerprinter
-from trajectory.assembly.state import AssemblerState
-from trajectory.call import Call
+from trajectory.call import Call, ToolDispatch
 from trajectory.dialects.wire import as_object, as_text, clean_text
 from trajectory.effects import (
     SideEffect,
@@ -13,48 +12,36 @@ from trajectory.effects import (
     effect_of_rules,
 )
 
-_LIMIT = 5_000
-"""Tools that are remembered, the latest listed ones."""
-
 
 class ToolEffects:
-    """What is known of tools: the operator's rules, and what servers listed."""
+    """Reads what operator and servers say; what holds for a dispatch is decided when it is placed."""
 
-    def __init__(
-        self, state: AssemblerState, maker: Fingerprinter, rules: Mapping[str, SideEffect]
-    ) -> None:
-        """Remember in ``state``; ``rules`` go before what servers say."""
-        self._listed = state.effects
+    def __init__(self, maker: Fingerprinter, rules: Mapping[str, SideEffect]) -> None:
+        """Hash with ``maker``; ``rules`` go before what servers say."""
         self._make = maker
         self._rules = rules
 
-    def learn(self, call: Call) -> None:
-        """Remember the tools of an MCP server's listing."""
+    def listed(self, call: Call) -> list[list[str]]:
+        """Return name and side effect of each tool in an MCP server's listing."""
         exchange = call.exchange
         server = clean_text(exchange.upstream + exchange.request.path)
-        for tool in call.tools:
-            effect = effect_of_annotations(as_object(tool.get("annotations")))
-            name = self._name(call, server, as_text(tool.get("name")) or "")
-            self._listed.pop(name, None)
-            if effect is not SideEffect.UNKNOWN:
-                self._listed[name] = effect.value
-        while len(self._listed) > _LIMIT:
-            del self._listed[next(iter(self._listed))]
+        return [
+            [
+                self.name(call, server, as_text(tool.get("name")) or ""),
+                effect_of_annotations(as_object(tool.get("annotations"))).value,
+            ]
+            for tool in call.tools
+        ]
 
-    def of(self, call: Call) -> SideEffect:
-        """Return the side effect of a dispatched tool."""
-        dispatch = call.dispatch
-        if dispatch is None:
-            return SideEffect.UNKNOWN
+    def said(self, call: Call, dispatch: ToolDispatch) -> tuple[str, str]:
+        """Return the operator's word on a dispatched tool, and what holds when no server has one."""
         said = effect_of_rules(dispatch.name, self._rules)
         if said is not None:
-            return said
-        listed = self._listed.get(self._name(call, dispatch.server, dispatch.name))
-        if listed is not None:
-            return SideEffect(listed)
+            return said.value, ""
         if call.dialect == "http.tool":
-            return effect_of_method(call.exchange.request.method)
-        return SideEffect.UNKNOWN
+            return "", effect_of_method(call.exchange.request.method).value
+        return "", SideEffect.UNKNOWN.value
 
-    def _name(self, call: Call, server: str, name: str) -> str:
+    def name(self, call: Call, server: str, name: str) -> str:
+        """Return the short hash under which a server's tool is known."""
         return self._make.short("effect", call.exchange.client.tenant_id, server, name)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.assembly.index import StateIndex
+from trajectory.assembly.nodes import StepNode
 from trajectory.assembly.sessions import public_name, session_name
-from trajectory.assembly.state import StepNode
 from trajectory.dialects.hints import VALUE_LIMIT
 from trajectory.exchange import Feedback
 from trajectory.placement import PlacedFeedback

@@ -6,12 +6,11 @@ The *exact* one covers everything; it decides how much of the parent's conversat
 referred to instead of stored again.
 """
 
-from binascii import a2b_base64, b2a_base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from trajectory.call import Call
+from trajectory.assembly.chain import shorten
 from trajectory.canonical import JsonValue, canonical_json
 from trajectory.message import (
     MediaPart,
@@ -34,25 +33,6 @@ class MessageDigest:
 
     loose: bytes
     exact: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class CallPrint:
-    """The hashes of one call's conversation; index n covers the first n messages after the system's."""
-
-    system: str
-    """Exact hash of the leading system and developer messages; empty without any."""
-    system_count: int
-    messages: tuple[MessageDigest, ...]
-    """Digests of what follows the system messages."""
-    output: MessageDigest | None
-    loose: tuple[bytes, ...]
-    exact: tuple[bytes, ...]
-    """Chains from the scope's seed."""
-    task: bytes
-    """Digests of the opening messages, before the model's first turn."""
-    request: str
-    """Short hash of the request's bytes within the scope."""
 
 
 class Fingerprinter:
@@ -91,41 +71,11 @@ class Fingerprinter:
             found = message.derived[self._derived] = MessageDigest(loose, exact)
         return found
 
-    def call(self, call: Call, scope: str) -> CallPrint:
-        """Return the hashes of a model call's conversation within ``scope``."""
-        context = call.context
-        count = leading_system_count(context)
-        digests = tuple(self.message(message) for message in context[count:])
-        seed = self.digest(b"scope\0" + scope.encode())
-        opening = 0
-        while opening < len(digests) and context[count + opening].role != "assistant":
-            opening += 1
-        loose = exact = self.chain(seed, [digest.loose for digest in digests])
-        if any(digest.exact is not digest.loose for digest in digests):
-            exact = self.chain(seed, [digest.exact for digest in digests])
-        return CallPrint(
-            system=self.system(context[:count]),
-            system_count=count,
-            messages=digests,
-            output=self.message(call.output) if call.output is not None else None,
-            loose=loose,
-            exact=exact,
-            task=b"".join(digest.loose for digest in digests[:opening]),
-            request=shorten(self.digest(seed + call.exchange.request.body)),
-        )
-
     def system(self, messages: Sequence[Message]) -> str:
         """Return the hash of the system messages; empty without any."""
         if not messages:
             return ""
         return shorten(self.digest(b"".join(self.message(item).exact for item in messages)))
-
-    def chain(self, seed: bytes, digests: Iterable[bytes]) -> tuple[bytes, ...]:
-        """Return the hash chain that starts with ``seed``."""
-        chain = [seed]
-        for digest in digests:
-            chain.append(self.digest(chain[-1] + digest))
-        return tuple(chain)
 
     def link(self, head: bytes, digest: bytes) -> str:
         """Return the short form of the chain one message after ``head``."""
@@ -138,16 +88,6 @@ def leading_system_count(context: Sequence[Message]) -> int:
     while count < len(context) and context[count].role in _SYSTEM_ROLES:
         count += 1
     return count
-
-
-def shorten(digest: bytes) -> str:
-    """Return a digest in the form in which the state keeps it."""
-    return b2a_base64(digest, newline=False).decode("ascii")
-
-
-def lengthen(short: str) -> bytes:
-    """Return the digest that :func:`shorten` shortened."""
-    return a2b_base64(short)
 
 
 def _loose_bytes(message: Message) -> bytes:

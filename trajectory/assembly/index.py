@@ -1,35 +1,217 @@
-"""Look-ups over the state, held in memory and rebuilt from it: nothing here is stored."""
+"""Look-ups over the state, held in memory and rebuilt from it: nothing here is stored.
 
-from collections.abc import Iterable
+What a look-up asked for and whose state it met is written down for the fact that is being placed
+(``reading``), so that a fact which comes late finds out who would have been placed otherwise.
+"""
 
-from trajectory.assembly.state import AssemblerState, PendingCall, StepNode, TrajectoryNode
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from trajectory.assembly.facts import Fact
+from trajectory.assembly.nodes import PendingCall, StepNode, TrajectoryNode
+from trajectory.assembly.state import AssemblerState
+
+DROPPED = "dropped "
+"""Leads the names that a fact took away."""
+
+_EFFECTS_LIMIT = 5_000
+_EFFECT_TIMES = 4
+
+
+class FactNames:
+    """Facts by name; most names have one fact only, and no list is made for it."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._facts: dict[str, Fact | list[Fact]] = {}
+
+    def get(self, name: str) -> Sequence[Fact]:
+        """Return the facts of a name."""
+        found = self._facts.get(name, ())
+        return (found,) if isinstance(found, Fact) else found
+
+    def add(self, name: str, fact: Fact) -> None:
+        """Give a fact a name."""
+        found = self._facts.setdefault(name, fact)
+        if found is fact:
+            return
+        if isinstance(found, Fact):
+            self._facts[name] = [found, fact]
+        else:
+            found.append(fact)
+
+    def remove(self, name: str, fact: Fact) -> None:
+        """Take a name from a fact."""
+        found = self._facts.get(name)
+        if found is fact or found == [fact]:
+            del self._facts[name]
+        elif isinstance(found, list) and fact in found:
+            found.remove(fact)
 
 
 class StateIndex:
     """Finds steps by conversation, context, response, call id and asked arguments."""
 
     def __init__(self, state: AssemblerState) -> None:
-        """Index the state, which stays the only truth."""
+        """Index the settled trajectories of the state, which stays the only truth."""
         self.state = state
+        self.reading = Fact("", "", 0.0, 0.0, 0.0)
+        """The fact that is being placed."""
         self.steps: dict[str, StepNode] = {}
-        self.by_conversation: dict[str, list[StepNode]] = {}
-        self.by_context: dict[str, list[StepNode]] = {}
         self.by_response: dict[str, list[StepNode]] = {}
-        self.by_call: dict[str, list[StepNode]] = {}
-        self.by_arguments: dict[str, list[tuple[StepNode, PendingCall]]] = {}
-        self.by_session: dict[str, list[TrajectoryNode]] = {}
-        self.by_server: dict[str, set[str]] = {}
-        self.by_orders: dict[str, list[tuple[StepNode, PendingCall]]] = {}
-        self.by_answer: dict[str, list[StepNode]] = {}
-        self.by_opening: dict[str, list[TrajectoryNode]] = {}
-        for node in state.trajectories.values():
-            for _, session in node.sessions:
-                self.by_session.setdefault(session, []).append(node)
-            for server in node.servers:
-                self.by_server.setdefault(server, set()).add(node.trajectory_id)
-            self._add_opening(node)
-            for step in node.steps:
-                self._add(step)
+        self.told: dict[str, tuple[tuple[float, str], str]] = {}
+        """What models were told by their tools: when first, and hash of the result, by call."""
+        self.readers = FactNames()
+        """Facts by what they looked for."""
+        self.touching = FactNames()
+        """Facts by the trajectories that they touched."""
+        self.by_step: dict[str, Fact] = {}
+        self._by_conversation: dict[str, list[StepNode]] = {}
+        self._by_context: dict[str, list[StepNode]] = {}
+        self._failed: dict[str, list[StepNode]] = {}
+        self._by_call: dict[str, list[StepNode]] = {}
+        self._by_arguments: dict[str, list[tuple[StepNode, PendingCall]]] = {}
+        self._by_session: dict[str, list[TrajectoryNode]] = {}
+        self._by_server: dict[str, set[str]] = {}
+        self._by_orders: dict[str, list[tuple[StepNode, PendingCall]]] = {}
+        self._by_answer: dict[str, list[StepNode]] = {}
+        self._by_opening: dict[str, list[TrajectoryNode]] = {}
+        for node in list(state.trajectories.values()):
+            if node.settled:
+                self._index_trajectory(node)
+            else:
+                del state.trajectories[node.trajectory_id]
+
+    def conversations(self, name: str) -> Sequence[StepNode]:
+        """Return the steps whose context and answer make this chain."""
+        self.reading.reads.append(name)
+        return self._met(self._by_conversation.get(name))
+
+    def contexts(self, name: str) -> Sequence[StepNode]:
+        """Return the steps whose context makes this chain."""
+        self.reading.reads.append(name)
+        return self._met(self._by_context.get(name))
+
+    def failures(self, name: str) -> Sequence[StepNode]:
+        """Return the failed attempts at this context."""
+        self.reading.reads.append("failed " + name)
+        return self._met(self._failed.get(name))
+
+    def responses(self, name: str) -> Sequence[StepNode]:
+        """Return the steps that were answered by this response."""
+        self.reading.reads.append(name)
+        return self._met(self.by_response.get(name))
+
+    def calls(self, name: str) -> Sequence[StepNode]:
+        """Return the steps that made a tool call of this id."""
+        self.reading.reads.append(name)
+        return self._met(self._by_call.get(name))
+
+    def arguments(self, name: str) -> Sequence[tuple[StepNode, PendingCall]]:
+        """Return the tool calls with these arguments that wait for their dispatch."""
+        self.reading.reads.append(name)
+        return self._by_arguments.get(name, ())
+
+    def orders(self, names: Iterable[str]) -> list[tuple[StepNode, PendingCall]]:
+        """Return the tool calls whose orders hold one of these names."""
+        return _under(self._by_orders, self._read(names))
+
+    def answers(self, names: Iterable[str]) -> list[StepNode]:
+        """Return the steps whose answer holds one of these names."""
+        return _under(self._by_answer, names)
+
+    def open_with(self, names: Iterable[str]) -> list[TrajectoryNode]:
+        """Return the trajectories whose opening holds one of these names."""
+        return _under(self._by_opening, names)
+
+    def result_of(self, call: str) -> str | None:
+        """Return what a model was told about a tool call."""
+        self.reading.reads.append("told " + call)
+        told = self.told.get(call)
+        return None if told is None else told[1]
+
+    def served(self, server: str | None) -> set[str]:
+        """Return the trajectories that a tool session served."""
+        if server is None:
+            return set()
+        self.reading.reads.append("served " + server)
+        return self._by_server.get(server, set())
+
+    def effect(self, name: str, at: tuple[float, str]) -> str | None:
+        """Return what a server said last of a tool before this moment."""
+        self.reading.reads.append(name)
+        said = [item for item in self.state.effects.get(name, ()) if (item[0], "~") < at]
+        return str(said[-1][1]) if said and said[-1][1] else None
+
+    def session(self, session: str) -> TrajectoryNode | None:
+        """Return the trajectory of that name; the one used last when there are several."""
+        self.reading.reads.append(session)
+        nodes = self._by_session.get(session)
+        if not nodes:
+            return None
+        for node in nodes:
+            self.reading.touched.add(node.trajectory_id)
+        return max(nodes, key=lambda node: (node.last_at, node.trajectory_id))
+
+    def touch(self, trajectory_id: str) -> None:
+        """Write down that the state of a trajectory decides, or is changed."""
+        self.reading.touched.add(trajectory_id)
+
+    def _met(self, steps: list[StepNode] | None) -> Sequence[StepNode]:
+        if not steps:
+            return ()
+        touched = self.reading.touched
+        for step in steps:
+            touched.add(step.trajectory_id)
+        return steps
+
+    def _read(self, names: Iterable[str]) -> Iterable[str]:
+        self.reading.reads.extend(names)
+        return names
+
+    def learn(self, fact: Fact) -> None:
+        """Remember the tools of a server's listing, the latest listings of each."""
+        effects = self.state.effects
+        for name, effect in fact.listed:
+            said = [*effects.pop(name, ()), [fact.turn, effect if effect != "unknown" else ""]]
+            said.sort(key=lambda item: item[0])
+            same = [said[0]]
+            same.extend(new for old, new in pairwise(said) if new[1] != old[1])
+            effects[name] = same[-_EFFECT_TIMES:]
+        while len(effects) > _EFFECTS_LIMIT:
+            del effects[next(iter(effects))]
+
+    def add_fact(self, fact: Fact) -> None:
+        """Remember a fact that is to be placed."""
+        self.state.facts[fact.exchange] = fact
+        self.by_step[fact.step_id] = fact
+        for call, result in fact.told:
+            if call not in self.told or fact.order < self.told[call][0]:
+                self.told[call] = (fact.order, result)
+
+    def written(self, fact: Fact) -> None:
+        """Write down what a placed fact read and touched."""
+        for name in dict.fromkeys(fact.reads):
+            self.readers.add(name, fact)
+        for trajectory_id in fact.touched:
+            self.touching.add(trajectory_id, fact)
+
+    def unwritten(self, fact: Fact) -> None:
+        """Forget what a fact read and touched: it is placed anew, or goes."""
+        for name in fact.reads:
+            self.readers.remove(name, fact)
+        for trajectory_id in fact.touched:
+            self.touching.remove(trajectory_id, fact)
+        fact.reads, fact.touched = [], set()
+
+    def drop_fact(self, fact: Fact) -> None:
+        """Forget a fact."""
+        self.unwritten(fact)
+        self.state.facts.pop(fact.exchange, None)
+        self.by_step.pop(fact.step_id, None)
+        for call, _ in fact.told:
+            if call in self.told and self.told[call][0] == fact.order:
+                del self.told[call]
 
     def add_trajectory(self, node: TrajectoryNode) -> None:
         """Begin a trajectory."""
@@ -40,24 +222,20 @@ class StateIndex:
         """Name a trajectory by a session."""
         if [source, session] not in node.sessions:
             node.sessions.append([source, session])
-            self.by_session.setdefault(session, []).append(node)
-
-    def session(self, session: str) -> TrajectoryNode | None:
-        """Return the trajectory of that name; the one used last when there are several."""
-        nodes = self.by_session.get(session)
-        return max(nodes, key=lambda node: (node.last_at, node.trajectory_id)) if nodes else None
+            self._by_session.setdefault(session, []).append(node)
 
     def add_server(self, node: TrajectoryNode, server: str) -> None:
         """Remember that a tool session served a trajectory."""
         if server not in node.servers:
             node.servers.append(server)
-        self.by_server.setdefault(server, set()).add(node.trajectory_id)
+        self._by_server.setdefault(server, set()).add(node.trajectory_id)
 
     def add_step(self, node: TrajectoryNode, step: StepNode) -> None:
         """Add a step to its trajectory; the oldest one falls out when there are too many."""
         node.steps.append(step)
         self._add(step)
         if len(node.steps) > self.state.max_steps:
+            node.settled = True
             self._remove(node.steps.pop(0))
 
     def drop_pending(self, step: StepNode, unwanted: Iterable[PendingCall]) -> None:
@@ -65,23 +243,30 @@ class StateIndex:
         for pending in list(unwanted):
             step.pending.remove(pending)
             self._remove_pending(step, pending)
+            self._dropped([pending.arguments, *pending.orders])
 
     def drop_orders(self, step: StepNode, pending: PendingCall) -> None:
         """Forget what a sub-agent was told: it has begun."""
         for name in pending.orders:
-            _discard(self.by_orders, name, (step, pending))
+            _discard(self._by_orders, name, (step, pending))
+        self._dropped(pending.orders)
         pending.orders = []
 
     def drop_answer(self, step: StepNode) -> None:
         """Forget the sketch of an answer: its own conversation went on."""
         for name in step.answer:
-            _discard(self.by_answer, name, step)
+            _discard(self._by_answer, name, step)
+        self._dropped(step.answer)
         step.answer = []
 
+    def _dropped(self, names: Iterable[str]) -> None:
+        """Write down what a fact takes away: one that comes late may have looked for it."""
+        self.reading.reads.extend(DROPPED + name for name in names)
+
     def _remove_pending(self, step: StepNode, pending: PendingCall) -> None:
-        _discard(self.by_arguments, pending.arguments, (step, pending))
+        _discard(self._by_arguments, pending.arguments, (step, pending))
         for name in pending.orders:
-            _discard(self.by_orders, name, (step, pending))
+            _discard(self._by_orders, name, (step, pending))
 
     def forget_idle(self) -> None:
         """Let trajectories fall out that rested too long, then the oldest beyond the limit."""
@@ -92,43 +277,61 @@ class StateIndex:
         for position, node in enumerate(nodes):
             if node.last_at >= horizon and position >= excess:
                 break
-            self._forget(node)
+            self.settle(node)
+            self.remove_trajectory(node)
+
+    def settle(self, node: TrajectoryNode) -> None:
+        """Forget the facts of a trajectory; what it is stays."""
+        for fact in list(self.touching.get(node.trajectory_id)):
+            if fact.placement is not None and fact.placement.trajectory_id == node.trajectory_id:
+                self.drop_fact(fact)
 
     def replace_opening(self, node: TrajectoryNode, opening: list[list[str]]) -> None:
         """Take other opening words: the trajectory began with an auxiliary call."""
         self._remove_opening(node)
+        self._dropped(name for names in node.opening for name in names)
         node.opening = opening
         self._add_opening(node)
 
-    def _add_opening(self, node: TrajectoryNode) -> None:
-        for name in {name for names in node.opening for name in names}:
-            self.by_opening.setdefault(name, []).append(node)
-
-    def _remove_opening(self, node: TrajectoryNode) -> None:
-        for name in {name for names in node.opening for name in names}:
-            _discard(self.by_opening, name, node)
-
-    def _forget(self, node: TrajectoryNode) -> None:
+    def remove_trajectory(self, node: TrajectoryNode) -> None:
+        """Forget a trajectory and its steps."""
         del self.state.trajectories[node.trajectory_id]
         for _, session in node.sessions:
-            _discard(self.by_session, session, node)
+            _discard(self._by_session, session, node)
         for server in node.servers:
-            members = self.by_server.get(server, set())
+            members = self._by_server.get(server, set())
             members.discard(node.trajectory_id)
             if not members:
-                self.by_server.pop(server, None)
+                self._by_server.pop(server, None)
         self._remove_opening(node)
         for step in node.steps:
             self._remove(step)
+
+    def _index_trajectory(self, node: TrajectoryNode) -> None:
+        for _, session in node.sessions:
+            self._by_session.setdefault(session, []).append(node)
+        for server in node.servers:
+            self._by_server.setdefault(server, set()).add(node.trajectory_id)
+        self._add_opening(node)
+        for step in node.steps:
+            self._add(step)
+
+    def _add_opening(self, node: TrajectoryNode) -> None:
+        for name in {name for names in node.opening for name in names}:
+            self._by_opening.setdefault(name, []).append(node)
+
+    def _remove_opening(self, node: TrajectoryNode) -> None:
+        for name in {name for names in node.opening for name in names}:
+            _discard(self._by_opening, name, node)
 
     def _add(self, step: StepNode) -> None:
         self.steps[step.step_id] = step
         for index, name in self._names(step):
             index.setdefault(name, []).append(step)
         for pending in step.pending:
-            self.by_arguments.setdefault(pending.arguments, []).append((step, pending))
+            self._by_arguments.setdefault(pending.arguments, []).append((step, pending))
             for name in pending.orders:
-                self.by_orders.setdefault(name, []).append((step, pending))
+                self._by_orders.setdefault(name, []).append((step, pending))
 
     def _remove(self, step: StepNode) -> None:
         self.steps.pop(step.step_id, None)
@@ -138,14 +341,21 @@ class StateIndex:
             self._remove_pending(step, pending)
 
     def _names(self, step: StepNode) -> list[tuple[dict[str, list[StepNode]], str]]:
-        names = [(self.by_context, step.context)]
+        names = [(self._by_context, step.context)]
+        if step.failure:
+            names.append((self._failed, step.context))
         if step.conversation is not None:
-            names.append((self.by_conversation, step.conversation))
+            names.append((self._by_conversation, step.conversation))
         if step.response is not None:
             names.append((self.by_response, step.response))
-        names.extend((self.by_call, call) for call in step.calls)
-        names.extend((self.by_answer, name) for name in step.answer)
+        names.extend((self._by_call, call) for call in step.calls)
+        names.extend((self._by_answer, name) for name in step.answer)
         return names
+
+
+def _under[Entry](index: dict[str, list[Entry]], names: Iterable[str]) -> list[Entry]:
+    """Return the entries under any of the names, each once."""
+    return list(dict.fromkeys(entry for name in names for entry in index.get(name, ())))
 
 
 def _discard[Entry](index: dict[str, list[Entry]], name: str, entry: Entry) -> None:

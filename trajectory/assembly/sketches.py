@@ -19,33 +19,61 @@ _WORDS_LIMIT = 4000
 _SHORTEST = 12
 _EXTENTS = 6
 _QUOTED_LIMIT = 200_000
+_IDS_LIMIT = 256
+_NAMES_LIMIT = 1024
+_NAME = 8
+_OPENINGS = 6
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9]*[_-][A-Za-z0-9_-]{11,64}")
 _WHOLE = "\0whole\0"
 
 
 def sketch(maker: Fingerprinter, scope: str, text: str) -> list[str]:
     """Return the sketch of a text; empty when it is too short to tell anything."""
-    chosen = sorted(
-        set(_runs(text)), key=lambda run: (zlib.crc32(run.encode("utf-8", "replace")), run)
-    )
-    return [maker.short("echo", scope, run) for run in chosen[:_SKETCH]]
+    return [_name(maker, scope, run) for run in _smallest(set(_runs(text)), _SKETCH)]
+
+
+def openings(
+    maker: Fingerprinter, scope: str, texts: Sequence[str], *, has_tools: bool
+) -> list[list[str]]:
+    """Return name and sketch of each stretch of the opening words that others may quote.
+
+    A call without tools may itself quote an opening: what it may quote is kept too, so that the
+    agent's call is recognised when it comes later.
+    """
+    whole = "\n".join(texts)
+    found = [
+        whole,
+        *(texts[::-1] if len(texts) > 1 else ()),
+        *(() if has_tools else extents(whole)),
+    ]
+    return [
+        [whole_name(maker, scope, text), *made]
+        for text in list(dict.fromkeys(found))[:_OPENINGS]
+        if (made := sketch(maker, scope, text))
+    ]
 
 
 def whole_name(maker: Fingerprinter, scope: str, text: str) -> str:
     """Return the name of a whole text, white space aside."""
-    return maker.short("echo", scope, _WHOLE + " ".join(text.split(None, _WORDS_LIMIT)))
+    return _name(maker, scope, _WHOLE + " ".join(text.split(None, _WORDS_LIMIT)))
 
 
 def text_names(maker: Fingerprinter, scope: str, texts: Iterable[str]) -> set[str]:
-    """Return the names of all that these texts hold: runs, lines, and extents as a whole."""
+    """Return the names of what these texts hold: runs, short lines, and extents as a whole.
+
+    Of long texts the runs and lines with the smallest checksums are enough: sketches are made of
+    the smallest too.
+    """
     found: set[str] = set()
+    whole: set[str] = set()
     for text in texts:
         found.update(_runs(text))
         for line in text.splitlines():
             if len(line.split()) <= _RUN:
                 found.update(_runs(line))
-        found.update(_WHOLE + " ".join(part.split(None, _WORDS_LIMIT)) for part in extents(text))
-    return {maker.short("echo", scope, run) for run in found}
+        whole.update(_WHOLE + " ".join(part.split(None, _WORDS_LIMIT)) for part in extents(text))
+    chosen = found if len(found) <= _NAMES_LIMIT else set(_smallest(found, _NAMES_LIMIT))
+    return {_name(maker, scope, run) for run in chosen | whole}
 
 
 def extents(text: str) -> list[str]:
@@ -65,7 +93,7 @@ def quoted_ids(maker: Fingerprinter, scope: str, context: Sequence[Message]) -> 
     found: dict[str, None] = {}
     for message in context:
         found.update(dict.fromkeys(_ID.findall(message.text()[:_QUOTED_LIMIT])))
-    return [maker.short("call", scope, name) for name in found]
+    return [maker.short("call", scope, name) for name in list(found)[-_IDS_LIMIT:]]
 
 
 def opening_texts(context: Sequence[Message]) -> list[str]:
@@ -92,6 +120,16 @@ def argument_text(value: JsonValue) -> str:
         elif isinstance(item, list):
             level.extend(item)
     return longest
+
+
+def _name(maker: Fingerprinter, scope: str, text: str) -> str:
+    return maker.short("echo", scope, text)[:_NAME]
+
+
+def _smallest(runs: set[str], count: int) -> list[str]:
+    """Return the runs with the smallest checksums."""
+    checked = sorted((zlib.crc32(run.encode("utf-8", "replace")), run) for run in runs)
+    return [run for _, run in checked[:count]]
 
 
 def _runs(text: str) -> list[str]:

@@ -1,110 +1,23 @@
 """What assembly remembers between batches: keyed hashes, identifiers, counters and times, no content.
 
 Bounded twice: trajectories that rested longer than ``idle_seconds`` fall out, then the ones that
-rested longest beyond ``max_trajectories``; of each trajectory the latest ``max_steps`` steps stay.
+rested longest beyond ``max_trajectories``. A trajectory with more than ``max_steps`` steps is
+*settled*: its latest steps stay as they are, and the facts that would let it be placed anew go.
 """
 
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
+from weakref import WeakValueDictionary
 
+from trajectory.assembly.chain import ChainNode, Chains, lengthen, shorten
+from trajectory.assembly.facts import Fact
+from trajectory.assembly.nodes import PendingCall, StepNode, TrajectoryNode
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.errors import IntegrityError
 
-STATE_VERSION = 2
-
-
-@dataclass(slots=True, eq=False)
-class PendingCall:
-    """A tool call that a model asked for and whose dispatch has not been seen."""
-
-    call: str
-    """Short hash of the call id."""
-    arguments: str
-    """Short hash of the canonical arguments within the scope."""
-    names: list[str]
-    """Short hashes of the tool's name and of its endings after a separator."""
-    orders: list[str] = field(default_factory=list)
-    """Sketch of the longest text in the arguments: what a sub-agent may be told."""
-
-
-@dataclass(slots=True, eq=False)
-class StepNode:
-    """What is remembered of one model step."""
-
-    step_id: str
-    parent_id: str | None
-    index: int
-    children: int
-    """Usable model steps that go on from here."""
-    system: str
-    system_count: int
-    length: int
-    """Messages of the context after the system's."""
-    context: str
-    exact_context: str | None
-    """None when equal to ``context``."""
-    conversation: str | None
-    """Chain over context and output; None without an output."""
-    exact_conversation: str | None
-    output: str
-    """Exact hash of the output; empty without one."""
-    response: str | None
-    started: float
-    ended: float
-    retry: int
-    """What the client said of its attempts; -1 when it said nothing."""
-    failure: str
-    """Empty, ``cut`` (the stream or connection broke) or ``error`` (the provider refused)."""
-    request: str
-    """Short hash of the request's bytes: an SDK repeats them unchanged."""
-    claimed: bool
-    """A retry of this failed attempt has been found."""
-    answer: list[str]
-    """Sketch of an output without tool calls, while nothing goes on from it."""
-    calls: list[str]
-    """Short hashes of the ids of the tool calls in the output."""
-    pending: list[PendingCall]
-    trajectory_id: str = ""
-
-    def exact_context_hash(self) -> str:
-        """Return the exact chain over the context."""
-        return self.context if self.exact_context is None else self.exact_context
-
-    def exact_conversation_hash(self) -> str | None:
-        """Return the exact chain over context and output."""
-        return self.conversation if self.exact_conversation is None else self.exact_conversation
-
-
-@dataclass(slots=True, eq=False)
-class TrajectoryNode:
-    """What is remembered of one trajectory."""
-
-    trajectory_id: str
-    tenant: str
-    """Short hash of the tenant."""
-    scope: str
-    last_at: float
-    roots: int
-    """Usable model steps without a parent."""
-    has_tools: bool
-    group: str | None
-    hint: str | None
-    sessions: list[list[str]]
-    """Pairs of a session name's source and its short hash."""
-    servers: list[str]
-    """Short hashes of the tool sessions whose dispatches were joined here."""
-    started: float = 0.0
-    answered: float = 0.0
-    """When the first call ended."""
-    system: str = ""
-    """Hash of the system prompt of the agent's first call."""
-    opening: list[list[str]] = field(default_factory=list)
-    """Name and sketch of each stretch of the opening words that others may quote."""
-    words: int = 0
-    """How many words the opening has."""
-    asides: list[str] = field(default_factory=list)
-    """System prompts of the auxiliary calls that quoted the opening."""
-    steps: list[StepNode] = field(default_factory=list)
+STATE_VERSION = 3
+_NAME = 8
+"""Characters of the names of texts; longer ones of older versions are cut."""
 
 
 @dataclass(slots=True)
@@ -117,24 +30,36 @@ class AssemblerState:
     clock: float = 0.0
     """The latest start that was seen, seconds since 1970; idleness is measured against it."""
     trajectories: dict[str, TrajectoryNode] = field(default_factory=dict)
-    effects: dict[str, str] = field(default_factory=dict)
-    """What tool servers said of their tools, by short hash of server and name."""
+    facts: dict[str, Fact] = field(default_factory=dict)
+    """The calls of all trajectories that are not settled, by exchange."""
+    chains: Chains = field(default_factory=WeakValueDictionary)
+    effects: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """What tool servers said of their tools: time and side effect, by hash of server and name."""
 
     def to_json(self) -> JsonObject:
-        """Return the state as JSON, steps as rows."""
+        """Return the state as JSON: chains, facts in their order, and the settled trajectories."""
+        facts = sorted(self.facts.values(), key=lambda fact: fact.order)
+        settled = [node for node in self.trajectories.values() if node.settled]
         return {
             "version": STATE_VERSION,
             "idle_seconds": self.idle_seconds,
             "max_trajectories": self.max_trajectories,
             "max_steps": self.max_steps,
             "clock": self.clock,
-            "effects": dict[str, JsonValue](self.effects),
-            "trajectories": [_trajectory_row(node) for node in self.trajectories.values()],
+            "effects": dict[str, JsonValue](
+                {name: [list(said) for said in known] for name, known in self.effects.items()}
+            ),
+            "chains": _chain_rows(facts),
+            "facts": [_fact_row(fact) for fact in facts],
+            "trajectories": [_trajectory_row(node) for node in settled],
         }
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "AssemblerState":
         """Build a state from :meth:`to_json`'s form; an empty object gives one with no memory.
+
+        The assembler that begins with it places the facts again. States of version 1 and 2 held
+        trajectories only: these are settled.
 
         Raises:
             IntegrityError: the value is not such a state, or of another version.
@@ -142,32 +67,150 @@ class AssemblerState:
         if not value:
             return cls()
         version = value.get("version")
-        if version not in (1, STATE_VERSION):
+        if version not in (1, 2, STATE_VERSION):
             raise IntegrityError(
                 f"assembly state has version {value.get('version')!r}, this release reads"
                 f" {STATE_VERSION}; delete the state to begin with no memory of open sessions"
             )
         try:
-            state = cls(
-                idle_seconds=float(cast(float, value["idle_seconds"])),
-                max_trajectories=int(cast(int, value["max_trajectories"])),
-                max_steps=int(cast(int, value["max_steps"])),
-                clock=float(cast(float, value["clock"])),
-                effects=dict(cast(dict[str, str], value.get("effects", {}))),
-            )
-            for row in cast(list[list[JsonValue]], value["trajectories"]):
-                node = _trajectory_of(_first_version(row) if version == 1 else row)
-                state.trajectories[node.trajectory_id] = node
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+            return _state_of(cast(dict[str, Any], value), cast(int, version))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise IntegrityError(
                 f"assembly state is damaged ({type(error).__name__}); delete it to begin with no"
                 " memory of open sessions"
             ) from None
-        return state
 
 
+def _state_of(value: dict[str, Any], version: int) -> AssemblerState:
+    state = AssemblerState(
+        idle_seconds=float(value["idle_seconds"]),
+        max_trajectories=int(value["max_trajectories"]),
+        max_steps=int(value["max_steps"]),
+        clock=float(value["clock"]),
+    )
+    for name, known in value.get("effects", {}).items():
+        state.effects[name] = [[0.0, known]] if version < 3 else [list(said) for said in known]
+    for row in value["trajectories"]:
+        node = _trajectory_of(row, version)
+        state.trajectories[node.trajectory_id] = node
+    if version == STATE_VERSION:
+        chains = _chains_of(value["chains"], state.chains)
+        for row in value["facts"]:
+            fact = _fact_of(row, chains)
+            state.facts[fact.exchange] = fact
+    return state
+
+
+_FACT_FIELDS = tuple(
+    item.name
+    for item in fields(Fact)
+    if item.name
+    not in {
+        "head",
+        "pending",
+        "call",
+        "step_id",
+        "trajectory_id",
+        "look_closer",
+        "placement",
+        "links",
+        "reads",
+        "touched",
+        "row",
+        "stored",
+        "stored_in",
+    }
+)
+_FACT_DEFAULTS = Fact("", "", 0.0, 0.0, 0.0)
 _STEP_FIELDS = tuple(item.name for item in fields(StepNode) if item.name != "trajectory_id")
-_TRAJECTORY_FIELDS = tuple(item.name for item in fields(TrajectoryNode) if item.name != "steps")
+_TRAJECTORY_FIELDS = tuple(
+    item.name for item in fields(TrajectoryNode) if item.name not in {"steps", "settled"}
+)
+
+
+def _fact_row(fact: Fact) -> JsonValue:
+    """Return a fact's row, with how its step was stored where that holds no longer."""
+    row, place = _constant_row(fact), fact.placement
+    if place is None or (fact.stored_in, fact.stored) == (place.trajectory_id, place.skip):
+        return row
+    return {**row, "stored": fact.stored, "stored_in": fact.stored_in}
+
+
+def _constant_row(fact: Fact) -> JsonObject:
+    """Return what differs from an empty fact; the row is kept, for this does not change."""
+    if fact.row is None:
+        row: dict[str, JsonValue] = {
+            name: value
+            for name, default in _FACT_NAMES
+            if (value := getattr(fact, name)) != default
+        }
+        if fact.head is not None:
+            row["head"] = shorten(fact.head.exact)
+        if fact.pending:
+            row["pending"] = [_pending_row(item) for item in fact.pending]
+        fact.row = row
+    return fact.row
+
+
+_FACT_NAMES = tuple((name, getattr(_FACT_DEFAULTS, name)) for name in _FACT_FIELDS)
+
+
+def _fact_of(row: dict[str, Any], chains: dict[str, ChainNode]) -> Fact:
+    rest = {name: value for name, value in row.items() if name not in ("head", "pending")}
+    fact = Fact(**rest)
+    if "head" in row:
+        fact.head = chains[row["head"]]
+    fact.pending = [PendingCall(*item) for item in row.get("pending", ())]
+    fact.row = {name: row[name] for name in row if name not in ("stored", "stored_in")}
+    return fact
+
+
+def _chain_rows(facts: list[Fact]) -> list[JsonValue]:
+    """Return the nodes of all chains in runs: the node that a run goes on from, then its nodes."""
+    seen: set[bytes] = set()
+    runs: list[JsonValue] = []
+    for fact in facts:
+        node = fact.head
+        run: list[JsonValue] = []
+        while node is not None and node.exact not in seen:
+            seen.add(node.exact)
+            run.append(_node_row(node))
+            node = node.before
+        if run:
+            run.append("" if node is None else shorten(node.exact))
+            runs.append(run[::-1])
+    return runs
+
+
+def _node_row(node: ChainNode) -> JsonValue:
+    exact = shorten(node.exact)
+    results = node.results - (0 if node.before is None else node.before.results)
+    if node.loose == node.exact and not node.is_turn and not results:
+        return exact
+    loose = "" if node.loose == node.exact else shorten(node.loose)
+    return [exact, loose, node.is_turn, results, *node.calls]
+
+
+def _chains_of(runs: list[list[Any]], known: Chains) -> dict[str, ChainNode]:
+    found: dict[str, ChainNode] = {}
+    for before, *rows in runs:
+        node = found[before] if before else None
+        for row in rows:
+            exact, loose, turn, results, *calls = (
+                (row, "", False, 0) if isinstance(row, str) else row
+            )
+            digest = lengthen(exact)
+            node = ChainNode(
+                lengthen(loose) if loose else digest,
+                digest,
+                node,
+                0 if node is None else node.position + 1,
+                bool(turn),
+                tuple(calls),
+                results + (0 if node is None else node.results),
+            )
+            found[exact] = known[digest] = node
+    return found
 
 
 def _trajectory_row(node: TrajectoryNode) -> list[JsonValue]:
@@ -185,11 +228,23 @@ def _copied(value: Any) -> JsonValue:
 
 def _step_row(step: StepNode) -> list[JsonValue]:
     row: list[JsonValue] = [getattr(step, name) for name in _STEP_FIELDS]
-    row[-1] = [
-        [item.call, item.arguments, list[JsonValue](item.names), list[JsonValue](item.orders)]
-        for item in step.pending
-    ]
+    row[-1] = [_pending_row(item) for item in step.pending]
     return row
+
+
+def _pending_row(item: PendingCall) -> JsonValue:
+    return [item.call, item.arguments, list[JsonValue](item.names), list[JsonValue](item.orders)]
+
+
+def _trajectory_of(row: list[Any], version: int) -> TrajectoryNode:
+    node = TrajectoryNode(*(_first_version(row) if version == 1 else row)[:-1])
+    node.settled = True
+    node.sessions = [list(pair) for pair in node.sessions]
+    node.servers = list(node.servers)
+    node.opening = [[name[:_NAME] for name in names] for names in node.opening]
+    node.asides = list(node.asides)
+    node.steps = [_step_of(values, node.trajectory_id) for values in row[-1]]
+    return node
 
 
 def _first_version(row: list[Any]) -> list[Any]:
@@ -198,24 +253,15 @@ def _first_version(row: list[Any]) -> list[Any]:
     return [*row[:at], [["", *row[at]]] if row[at] else [], *row[at + 1 :]]
 
 
-def _trajectory_of(row: list[Any]) -> TrajectoryNode:
-    node = TrajectoryNode(*row[:-1])
-    node.sessions = [list(pair) for pair in node.sessions]
-    node.servers = list(node.servers)
-    node.opening = [list(names) for names in node.opening]
-    node.asides = list(node.asides)
-    node.steps = [_step_of(values, node.trajectory_id) for values in row[-1]]
-    return node
-
-
 def _step_of(values: list[Any], trajectory_id: str) -> StepNode:
     if len(values) != len(_STEP_FIELDS):
         raise ValueError("a step has another number of fields")
     pending = [
-        PendingCall(call, arguments, names, orders) for call, arguments, names, orders in values[-1]
+        PendingCall(call, arguments, names, [order[:_NAME] for order in orders])
+        for call, arguments, names, orders in values[-1]
     ]
-    # Lists of a step are replaced, never changed in place, so they may be shared with the JSON.
     step: StepNode = _STEP(*values[:-1], pending, trajectory_id)
+    step.answer = [name[:_NAME] for name in step.answer]
     return step
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.assembly import exact_share, pairwise_f1
 from benchmarks.assembly_worlds import Mixture, World, generate
+from tests.trajectory.corrected import corrected
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call
 from trajectory.message import Message
@@ -31,17 +32,25 @@ def rows(assembly: Assembly) -> list[object]:
 NO_CALL: Call = generate(1, seed=0).calls[0]
 
 
-def in_batches(world: World, sizes: list[int], *, restart: bool) -> tuple[list[object], object]:
-    assembler = Assembler(KEY)
+def in_batches(world: World, sizes: list[int], *, restart: bool) -> list[object]:
     found: list[object] = []
-    rest = list(world.calls)
+    for assembly in batches(world.calls, sizes, restart=restart):
+        found += [rows(assembly), assembly.corrections]
+    return found
+
+
+def batches(calls: list[Call], sizes: list[int], *, restart: bool) -> list[Assembly]:
+    assembler = Assembler(KEY)
+    found: list[Assembly] = []
+    rest = list(calls)
     for size in [*sizes, len(rest)]:
         batch, rest = rest[:size], rest[size:]
-        found += rows(assembler.assemble(batch))
-        if restart:
-            saved = json.loads(json.dumps(assembler.state.to_json()))
-            assembler = Assembler(KEY, AssemblerState.from_json(saved))
-    return found, assembler.state.to_json()
+        found.append(assembler.assemble(batch))
+        saved = json.loads(json.dumps(assembler.state.to_json()))
+        again = Assembler(KEY, AssemblerState.from_json(saved))
+        assert again.state.to_json() == saved
+        assembler = again if restart else assembler
+    return found
 
 
 @settings(max_examples=25, deadline=None)
@@ -78,6 +87,31 @@ def test_every_context_can_be_rebuilt_from_the_differences(
         if item.parent_step_id is not None:
             assert placed[item.parent_step_id].trajectory_id == item.trajectory_id
             assert placed[item.parent_step_id].step_index == item.step_index - 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 8),
+    st.randoms(use_true_random=False),
+    st.lists(st.integers(1, 30), max_size=6),
+    st.booleans(),
+)
+def test_any_order_in_any_batches_gives_what_sorted_unique_calls_give(
+    seed: int, sessions: int, dice: random.Random, sizes: list[int], restart: bool
+) -> None:
+    world = generate(sessions, seed=seed, mixture=BUSY)
+    sorted_once = corrected([Assembler(KEY).assemble(world.calls)])
+    shuffled = world.calls + dice.sample(world.calls, len(world.calls) // 2)
+    dice.shuffle(shuffled)
+    found = corrected(batches(shuffled, sizes, restart=restart))
+    assert plain(found.placed) == plain(sorted_once.placed)
+    assert found.links == sorted_once.links
+
+
+def plain(placed: list[PlacedCall]) -> list[PlacedCall]:
+    """What the lake would hold; which answer was replaced is told by signals of the first look."""
+    return [replace(item, call=NO_CALL, answer_replaced=False) for item in placed]
 
 
 def rebuilt(placed: dict[str, PlacedCall], step: PlacedCall) -> list[Message]:

@@ -1,0 +1,116 @@
+"""Reading tables as corrected: what late exchanges changed about steps that were stored before.
+
+Nothing is rewritten. While a lake holds no corrections its tables are read as they are. Else each
+table that names steps is read in two parts: the rows of steps without a correction, with every
+filter pushed down to the files, and the few others with what holds of them now.
+"""
+
+from lakehouse.schema import TableSpec
+
+CORRECTIONS = "corrections"
+
+_LATEST = (
+    "(SELECT * FROM corrections QUALIFY row_number() OVER "
+    "(PARTITION BY tenant_id, step_id ORDER BY recorded_at DESC, step_index) = 1)"
+)
+_STAYS = "c.context_keep IS NULL"
+_STEP_COLUMNS = {
+    "trajectory_id": "c.trajectory_id",
+    "step_index": "c.step_index",
+    "parent_step_id": f"CASE WHEN {_STAYS} THEN t.parent_step_id ELSE c.parent_step_id END",
+    "branch": "c.branch",
+    "role_in_graph": "c.role_in_graph",
+    "key_source": "c.key_source",
+    "context_keep": f"CASE WHEN {_STAYS} THEN t.context_keep ELSE c.context_keep END",
+    "context_message_ids": f"CASE WHEN {_STAYS} THEN t.context_message_ids "
+    "ELSE t.context_message_ids[c.context_skip + 1:] END",
+    "tool_results": f"CASE WHEN {_STAYS} OR t.kind = 'tool' THEN t.tool_results "
+    "ELSE t.tool_results[c.results_skip + 1:] END",
+    "retry_of": "c.retry_of",
+    "session_hint": "c.session_hint",
+    "group_id": "c.group_id",
+    "replay_class": "coalesce(c.replay_class, t.replay_class)",
+    "ext": "CASE WHEN c.side_effect IS NULL THEN t.ext ELSE json_merge_patch("
+    "t.ext, json_object('side_effect', c.side_effect))::VARCHAR END",
+}
+_TRAJECTORY = {"trajectory_id": "coalesce(c.trajectory_id, t.trajectory_id)"}
+_COLUMNS: dict[str, dict[str, str]] = {
+    "steps": _STEP_COLUMNS,
+    "tokens": _TRAJECTORY,
+    "governance": _TRAJECTORY,
+    "quarantine": _TRAJECTORY,
+    "credits": _TRAJECTORY,
+    "exchanges": {
+        **_TRAJECTORY,
+        "disposition": "CASE WHEN c.duplicate_of IS NULL THEN t.disposition ELSE 'duplicate' END",
+    },
+}
+"""What stands for a column of a corrected step (alias c) and its stored row (alias t)."""
+_HIDES_DUPLICATES = frozenset({"steps", "tokens", "credits"})
+_BY_DAY_OF_STEP = frozenset({"steps", "tokens", "governance", "quarantine", "exchanges"})
+
+CORRECTED = frozenset({*_COLUMNS, "links", "signals"})
+"""The tables that are read as corrected."""
+
+
+def corrected_rows(spec: TableSpec, source: str) -> str:
+    """Return a SELECT of a table's rows as corrected, from where its stored rows are read.
+
+    Args:
+        spec: one of ``CORRECTED``; the table ``corrections`` is bound already.
+        source: what stands after FROM to read the stored rows.
+    """
+    if spec.name == "links":
+        return _links(spec, source)
+    if spec.name == "signals":
+        return _signals(spec, source)
+    replaced = _COLUMNS[spec.name]
+    now = ", ".join(
+        f'{replaced[name]} AS "{name}"' if name in replaced else f't."{name}"'
+        for name in spec.arrow.names
+    )
+    day = " AND t.event_date = c.event_date" if spec.name in _BY_DAY_OF_STEP else ""
+    hidden = " WHERE c.duplicate_of IS NULL" if spec.name in _HIDES_DUPLICATES else ""
+    return (
+        f"SELECT {_columns(spec)} FROM {source} t ANTI JOIN corrections c "  # noqa: S608
+        "ON t.tenant_id = c.tenant_id AND t.step_id = c.step_id "
+        f"UNION ALL SELECT {now} FROM {source} t JOIN {_LATEST} c "
+        f"ON t.tenant_id = c.tenant_id AND t.step_id = c.step_id{day}{hidden}"
+    )
+
+
+def _columns(spec: TableSpec) -> str:
+    return ", ".join(f't."{name}"' for name in spec.arrow.names)
+
+
+def _links(spec: TableSpec, source: str) -> str:
+    """A corrected step's links are those that its correction names, and no others."""
+    values = {"to_step_id": "c.step_id", "tenant_id": "c.tenant_id"}
+    values |= {
+        name: f"c.link.{name}"
+        for name in ("kind", "from_step_id", "trajectory_id", "recorded_at", "key_source")
+    }
+    values["event_date"] = "c.link.recorded_at::DATE"
+    named = ", ".join(f'{values[name]} AS "{name}"' for name in spec.arrow.names)
+    return (
+        f"SELECT {_columns(spec)} FROM {source} t ANTI JOIN corrections c "  # noqa: S608
+        "ON t.tenant_id = c.tenant_id AND t.to_step_id = c.step_id "
+        f"UNION ALL SELECT {named} FROM (SELECT tenant_id, step_id, unnest(links) AS link "
+        f"FROM {_LATEST} WHERE duplicate_of IS NULL) c"
+    )
+
+
+def _signals(spec: TableSpec, source: str) -> str:
+    """What was said of a step goes with it; of a whole trajectory, with the step that began it."""
+    now = ", ".join(
+        "coalesce(c.trajectory_id, a.trajectory_id, t.trajectory_id) AS trajectory_id"
+        if name == "trajectory_id"
+        else f't."{name}"'
+        for name in spec.arrow.names
+    )
+    return (
+        f"SELECT {now} FROM {source} t "  # noqa: S608
+        f"LEFT JOIN {_LATEST} c ON t.tenant_id = c.tenant_id AND t.step_id = c.step_id "
+        f"LEFT JOIN {_LATEST} a ON t.tenant_id = a.tenant_id AND t.step_id IS NULL "
+        "AND a.began AND t.trajectory_id = a.stored_trajectory_id"
+    )

@@ -1,0 +1,383 @@
+"""Placing one fact after another, in the order of time: where each call belongs."""
+
+from dataclasses import dataclass, replace
+
+from trajectory.assembly.chain import ChainNode, lengthen, shorten
+from trajectory.assembly.dispatches import find_asking_step, settle
+from trajectory.assembly.echoes import Echo, EchoKind, find_echo
+from trajectory.assembly.facts import Fact, LinkTo, Placement, Said
+from trajectory.assembly.fingerprint import Fingerprinter
+from trajectory.assembly.index import StateIndex
+from trajectory.assembly.nodes import StepNode, TrajectoryNode
+from trajectory.assembly.parents import (
+    Question,
+    find_failed_attempt,
+    find_parent,
+    find_unseen_answer,
+)
+from trajectory.assembly.sessions import Identity, identify
+
+
+@dataclass(frozen=True, slots=True)
+class StrayLink:
+    """A link to a step of which no fact is remembered (any more)."""
+
+    tenant: str
+    to_step_id: str
+    link: LinkTo
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What was found out about a model call before its node is made."""
+
+    node: TrajectoryNode
+    parent: StepNode | None
+    key_source: str
+    repeats: StepNode | None
+    duplicate: StepNode | None
+    resumed: StepNode | None
+    """A step of another session whose history this one took over."""
+    echo: Echo | None
+    """What this root quotes; for a nameless one that is all that tells where it belongs."""
+    caller: StepNode | None = None
+    """The step of another session that started this one, as the client says."""
+
+
+class Placer:
+    """Places facts, each by the state that the facts before it left behind."""
+
+    def __init__(self, make: Fingerprinter, index: StateIndex) -> None:
+        self._make = make
+        self._index = index
+        self.strays: list[StrayLink] = []
+        """Links to steps without a fact; whoever places a batch takes them."""
+        self.before: dict[Fact, Said] = {}
+        """What was said of placed facts before others changed it."""
+
+    def note(self, fact: Fact) -> None:
+        """Write down what is said of a fact, before it changes."""
+        self.before.setdefault(fact, fact.said())
+
+    def place(self, fact: Fact) -> None:
+        """Decide where a fact belongs and remember it; its links are found too."""
+        index = self._index
+        index.reading = fact
+        fact.links = []
+        state = index.state
+        state.clock = max(state.clock, fact.started)
+        if fact.kind == "model" and fact.head is not None:
+            self._place_model(fact, fact.head)
+        elif fact.kind == "tool":
+            self._place_dispatch(fact)
+        if fact.placement is not None:
+            fact.touched.add(fact.placement.trajectory_id)
+        index.written(fact)
+
+    def _place_model(self, fact: Fact, head: ChainNode) -> None:
+        identity = identify(self._index, fact)
+        place = self._find_place(fact, head, identity)
+        step = self._make_step(fact, head, identity, place)
+        keep, skip = _difference(fact, head, place, step)
+        parent, node = place.parent, place.node
+        fact.placement = Placement(
+            trajectory_id=node.trajectory_id,
+            step_index=step.index,
+            parent_step_id=step.parent_id,
+            branch=node.roots if parent is None else parent.children,
+            role=_role(fact, place),
+            key_source=place.key_source,
+            keep=keep,
+            skip=skip,
+            retry_of=None if place.repeats is None else place.repeats.step_id,
+            duplicate_of=None if place.duplicate is None else place.duplicate.step_id,
+            session_hint=fact.hint or node.hint,
+            group_id=fact.group or node.group,
+            is_replaced=_is_replaced(head, parent),
+            is_delta=parent is not None and identity.previous is parent,
+        )
+        self._remember(fact, step, place)
+        self._link(fact, place)
+
+    def _find_place(self, fact: Fact, head: ChainNode, identity: Identity) -> _Place:
+        """Decide trajectory and parent, strongest evidence first."""
+        inside = None if identity.node is None else identity.node.trajectory_id
+        question = Question(fact, head, inside)
+        named = identity.previous
+        if named is not None and not question.fits(named):
+            named = None
+        parent = named or find_parent(self._index, question)
+        source, resumed = identity.source, None
+        if parent is not None and identity.node is None and self._is_stranger(identity, parent):
+            # The client itself says that this is another session: a resumed history.
+            parent, resumed = None, parent
+            question = replace(question, trajectory_id="")
+        failed = find_failed_attempt(self._index, question, parent)
+        answered = find_unseen_answer(self._index, question, parent) if failed is None else None
+        repeats = failed or answered
+        if repeats is not None and identity.node is None and self._is_stranger(identity, repeats):
+            repeats = answered = None
+        node, echo = identity.node, None
+        relative = parent or repeats
+        if node is None and relative is not None:
+            node = self._index.state.trajectories[relative.trajectory_id]
+            if source in ("none", "traceparent"):
+                source = "previous_response_id" if named is not None else "prefix"
+        if parent is None and resumed is None and (identity.is_nameless or node is not None):
+            # A root in a trajectory that is known already can only quote its own.
+            echo = find_echo(self._index, fact, within=node)
+            if echo is not None and node is None:
+                node, source = echo.node, "prefix"
+        caller = None
+        if node is None:
+            node = self._begin(fact)
+            if parent is None and repeats is None and identity.above is not None:
+                caller = self._caller(identity.above, fact)
+        duplicate = None
+        if answered is not None and fact.output:
+            duplicate = answered if answered.output == fact.output[1] else None
+        self._name(node, fact)
+        return _Place(node, parent, source, repeats, duplicate, resumed, echo, caller)
+
+    def _is_stranger(self, identity: Identity, step: StepNode) -> bool:
+        return identity.is_stranger_to(self._index.state.trajectories[step.trajectory_id])
+
+    def _caller(self, above: TrajectoryNode, fact: Fact) -> StepNode | None:
+        """Return the step that gave the orders quoted here, else the latest of that session."""
+        echo = find_echo(self._index, fact, within=above)
+        if echo is not None and echo.step is not None:
+            return echo.step
+        steps = [step for step in above.steps if step.started <= fact.started]
+        return max(steps, key=lambda step: (step.started, step.step_id), default=None)
+
+    def _begin(self, fact: Fact) -> TrajectoryNode:
+        fact.closer()
+        node = TrajectoryNode(
+            trajectory_id=fact.trajectory_id,
+            tenant=fact.tenant,
+            scope=fact.scope,
+            last_at=0.0,
+            roots=0,
+            has_tools=False,
+            group=fact.group or fact.task,
+            hint=fact.hint,
+            sessions=[],
+            servers=[],
+            started=fact.started,
+            answered=fact.ended,
+            system=fact.system,
+            opening=fact.opening,
+            words=fact.words,
+        )
+        self._index.add_trajectory(node)
+        return node
+
+    def _name(self, node: TrajectoryNode, fact: Fact) -> None:
+        for source, session in fact.sessions:
+            self._index.add_session(node, source, session)
+
+    def _make_step(
+        self, fact: Fact, head: ChainNode, identity: Identity, place: _Place
+    ) -> StepNode:
+        parent = place.parent
+        loose, exact, length = head.loose, head.exact, head.position
+        system, count = fact.system, fact.system_count
+        if parent is not None and identity.previous is parent:
+            # Only the delta was sent: the chain goes on from the parent's conversation.
+            loose = lengthen(parent.conversation or parent.context)
+            exact = lengthen(parent.exact_conversation_hash() or parent.exact_context_hash())
+            length += parent.length + (parent.conversation is not None)
+            system, count = parent.system, parent.system_count
+        conversation = exact_conversation = None
+        if fact.output:
+            conversation = self._make.link(loose, lengthen(fact.output[0]))
+            exact_conversation = self._make.link(exact, lengthen(fact.output[1]))
+        return StepNode(
+            step_id=fact.step_id,
+            parent_id=None if parent is None else parent.step_id,
+            index=0 if parent is None else parent.index + 1,
+            children=0,
+            system=system,
+            system_count=count,
+            length=length,
+            context=shorten(loose),
+            exact_context=None if exact == loose else shorten(exact),
+            conversation=conversation,
+            exact_conversation=None if exact_conversation == conversation else exact_conversation,
+            output=fact.output[1] if fact.output else "",
+            response=fact.response,
+            started=fact.started,
+            ended=fact.ended,
+            retry=fact.retry,
+            failure=fact.failure,
+            request=fact.request,
+            claimed=False,
+            answer=fact.answer,
+            calls=fact.calls,
+            pending=fact.fresh_pending(),
+            trajectory_id=place.node.trajectory_id,
+        )
+
+    def _remember(self, fact: Fact, step: StepNode, place: _Place) -> None:
+        node = place.node
+        node.last_at = max(node.last_at, step.started, step.ended)
+        node.has_tools = node.has_tools or (fact.has_tools and not step.failure)
+        if place.repeats is not None:
+            place.repeats.claimed = True
+        if place.duplicate is not None:
+            return
+        if not step.failure:
+            if place.parent is not None:
+                place.parent.children += 1
+                self._index.drop_answer(place.parent)
+                settle(self._index, fact, place.parent)
+            else:
+                node.roots += 1
+        self._index.add_step(node, step)
+
+    def _link(self, fact: Fact, place: _Place) -> None:
+        placement = fact.placement
+        if placement is None:
+            return
+        if place.repeats is not None:
+            self._add_link(fact, "retry", place.repeats.step_id)
+        if place.echo is not None and placement.role != "discarded":
+            self._link_echo(fact, place.echo)
+        if place.caller is not None:
+            self._add_link(fact, "subagent_call", place.caller.step_id)
+        if place.resumed is not None:
+            self._add_link(fact, "prefix", place.resumed.step_id)
+        if placement.branch and placement.parent_step_id and place.duplicate is None:
+            self._add_link(fact, "fork", placement.parent_step_id)
+
+    def _link_echo(self, fact: Fact, echo: Echo) -> None:
+        """Link the quotation, and correct the role of a call that it explains."""
+        if echo.step is not None:
+            self._add_link(fact, echo.kind.value, echo.step.step_id)
+            if echo.kind is EchoKind.COMPACTION:
+                self._explain(echo.step.step_id, "compaction")
+        elif echo.node.steps:
+            first = echo.node.steps[0].step_id
+            if not echo.opening_is_auxiliary:
+                self._add_link(fact, "auxiliary", first)
+                return
+            link = self._link_of(fact, "auxiliary", fact.step_id)
+            told = self._index.by_step.get(first)
+            if told is not None:
+                self.note(told)
+            if told is None:
+                self.strays.append(StrayLink(fact.tenant, first, link))
+            else:
+                told.links.append(link)
+            self._explain(first, "auxiliary")
+
+    def _explain(self, step_id: str, role: str) -> None:
+        fact = self._index.by_step.get(step_id)
+        if fact is not None and fact.placement is not None and fact.placement.role == "agent":
+            self.note(fact)
+            fact.placement = replace(fact.placement, role=role)
+
+    def _add_link(
+        self, fact: Fact, kind: str, from_step_id: str, *, key_source: str | None = None
+    ) -> None:
+        fact.links.append(self._link_of(fact, kind, from_step_id, key_source=key_source))
+
+    def _link_of(
+        self, fact: Fact, kind: str, from_step_id: str, *, key_source: str | None = None
+    ) -> LinkTo:
+        placement = fact.placement
+        if placement is None:
+            raise ValueError("a fact is placed before it is linked")
+        source = key_source or placement.key_source
+        return LinkTo(kind, from_step_id, placement.trajectory_id, source, fact.ended)
+
+    def _place_dispatch(self, fact: Fact) -> None:
+        index = self._index
+        identity = identify(index, fact)
+        inside = None if identity.node is None else identity.node.trajectory_id
+        asked = find_asking_step(index, fact, trajectory_id=inside)
+        node, source = identity.node, identity.source
+        if asked is not None:
+            node = index.state.trajectories[asked[0].trajectory_id]
+            source = source if identity.node is not None else "tool_call"
+            index.drop_pending(asked[0], [asked[1]])
+            if fact.server is not None:
+                index.add_server(node, fact.server)
+        elif node is None:
+            node, source = self._tool_session(fact, identity)
+        self._name(node, fact)
+        node.last_at = max(node.last_at, fact.ended)
+        effect = fact.effect or index.effect(fact.effect_name, fact.order) or fact.usual_effect
+        fact.placement = Placement(
+            trajectory_id=node.trajectory_id,
+            step_index=0 if asked is None else asked[0].index + 1,
+            parent_step_id=None if asked is None else asked[0].step_id,
+            branch=0,
+            role="agent",
+            key_source=source,
+            keep=0,
+            skip=0,
+            session_hint=fact.hint or node.hint,
+            group_id=fact.group or node.group,
+            side_effect=effect,
+        )
+        if asked is not None:
+            self._add_link(fact, "tool_dispatch", asked[0].step_id, key_source="tool_call")
+
+    def _tool_session(self, fact: Fact, identity: Identity) -> tuple[TrajectoryNode, str]:
+        """Return the trajectory of a tool session that no model step asked through."""
+        if fact.server is None:
+            return self._begin(fact), identity.source
+        source = "client:mcp-session-id"
+        known = self._index.session(fact.server)
+        if known is None:
+            known = self._begin(fact)
+            self._index.add_session(known, source, fact.server)
+        return known, source
+
+
+def _role(fact: Fact, place: _Place) -> str:
+    if fact.failure:
+        return "discarded"
+    if place.echo is not None:
+        beside = place.echo.kind is EchoKind.AUXILIARY and not place.echo.opening_is_auxiliary
+        return "auxiliary" if beside else "agent"
+    aside = place.parent is None and place.node.has_tools and not fact.has_tools
+    return "auxiliary" if aside and place.key_source not in ("none", "prefix") else "agent"
+
+
+def _difference(fact: Fact, head: ChainNode, place: _Place, step: StepNode) -> tuple[int, int]:
+    """Return how much of the parent's conversation this call resends exactly, and what to skip."""
+    parent = place.parent
+    if parent is None:
+        return 0, 0
+    if step.length > head.position:
+        kept = parent.system_count + parent.length + (parent.conversation is not None)
+        return kept, fact.system_count if fact.system == parent.system else 0
+    here = head.at(parent.length)
+    if fact.system != parent.system or here is None:
+        return 0, 0
+    if shorten(here.exact) != parent.exact_context_hash():
+        return 0, 0
+    keep = parent.system_count + parent.length
+    further = head.at(parent.length + 1)
+    if further is not None and shorten(further.exact) == parent.exact_conversation_hash():
+        keep += 1
+    return keep, keep
+
+
+def _is_replaced(head: ChainNode, parent: StepNode | None) -> bool:
+    """Tell whether the context goes on from the parent's question with another answer than its own.
+
+    Reasoning that was left out and white space do not make another answer.
+    """
+    if parent is None or parent.failure or parent.conversation is None:
+        return False
+    here, after = head.at(parent.length), head.at(parent.length + 1)
+    return (
+        here is not None
+        and after is not None
+        and after.is_turn
+        and shorten(here.loose) == parent.context
+        and shorten(after.loose) != parent.conversation
+    )

@@ -13,8 +13,10 @@ from governance.records import (
 from trajectory.canonical import canonical_json, content_hash
 from trajectory.message import Message, TextPart
 from trajectory.step import (
+    Correction,
     Harness,
     Link,
+    LinkTo,
     Signal,
     Step,
     StoredMessage,
@@ -118,6 +120,23 @@ def batch(trajectory: str, *, steps: int = 2, reward: float | None = 1.0) -> Gov
                              "read", "not-json", "{}", "b2:policy"),
         ),
     )  # fmt: skip
+
+
+def correction(one: Step, **changes: Any) -> Correction:
+    """Return a correction of a step that says what was stored."""
+    values: dict[str, Any] = {
+        name: getattr(one, name) for name in Correction.__slots__ if hasattr(one, name)
+    }
+    links = ()
+    if one.parent_step_id is not None:
+        place = changes.get("trajectory_id", one.trajectory_id)
+        link = LinkTo("prefix", one.parent_step_id, place, NOON, "prefix")
+        links = (link,)
+    return Correction(**{
+        **values, "stored_trajectory_id": one.trajectory_id, "began": one.step_index == 0,
+        "recorded_at": NOON, "context_skip": 0, "results_skip": 0, "duplicate_of": None,
+        "side_effect": None, "replay_class": None, "links": links, **changes,
+    })  # fmt: skip
 
 
 def tool_step(trajectory: str, index: int, *, failed: bool = False, name: str = "lookup") -> Step:

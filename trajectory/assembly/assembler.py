@@ -74,6 +74,7 @@ class Assembler:
         listings: list[Fact] = []
         tenants: dict[str, str] = {}
         for call in sorted(unique.values(), key=_started):
+            self.state.clock = max(self.state.clock, call.exchange.started_at.timestamp())
             if call.exchange.exchange_id in self.state.facts:
                 continue
             fact = self._facts.fact(call)

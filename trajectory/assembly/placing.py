@@ -64,8 +64,6 @@ class Placer:
         index = self._index
         index.reading = fact
         fact.links = []
-        state = index.state
-        state.clock = max(state.clock, fact.started)
         if fact.kind == "model" and fact.head is not None:
             self._place_model(fact, fact.head)
         elif fact.kind == "tool":

@@ -1,0 +1,93 @@
+"""Tables are read as corrected; without corrections they are read as they are."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from lakehouse.lake import Lake
+from lakehouse.removal import remove_trajectories
+from lakehouse.verify import verify
+from tests.lakehouse import make
+
+TABLES = ("steps", "tokens", "governance", "exchanges", "signals", "links")
+
+
+def moved(lake: Lake) -> None:
+    """Two trajectories ``a`` and ``b``; then the root of ``b`` turns out to go on from ``a``."""
+    lake.append(make.batch("a"), app_id="i", version=0)
+    lake.append(make.batch("b"), app_id="i", version=1)
+    first, second = (make.step("b", index) for index in range(2))
+    place = {"trajectory_id": "a", "stored_trajectory_id": "b"}
+    root = make.correction(
+        first, **place, began=True, parent_step_id="a-s1", step_index=2, role_in_graph="auxiliary"
+    )
+    rest = make.correction(second, **place, step_index=3)
+    batch = replace(make.batch("c"), corrections=(root, rest))
+    lake.append(batch, app_id="i", version=2)
+
+
+def of(lake: Lake, table: str, trajectory: str) -> int:
+    return lake.query(
+        f"SELECT 1 FROM {table} WHERE trajectory_id = ?",  # noqa: S608 (fixed names)
+        parameters=[trajectory],
+    ).num_rows
+
+
+def test_what_was_stored_elsewhere_is_read_where_it_belongs(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    moved(lake)
+    assert {table: of(lake, table, "b") for table in TABLES} == dict.fromkeys(TABLES, 0)
+    assert {table: of(lake, table, "a") for table in TABLES} == {
+        "steps": 4, "tokens": 4, "governance": 4, "exchanges": 4, "signals": 2, "links": 2,
+    }  # fmt: skip
+    rows = lake.query(
+        "SELECT step_id, step_index, parent_step_id, role_in_graph FROM steps "
+        "WHERE trajectory_id = 'a' AND step_index > 1 ORDER BY step_index"
+    ).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        ("b-s0", 2, "a-s1", "auxiliary"),
+        ("b-s1", 3, "b-s0", "agent"),
+    ]
+    assert [one.step_id for one in lake.conversation("a")] == ["a-s0", "a-s1", "b-s0", "b-s1"]
+    assert lake.query("SELECT trajectory_id FROM trajectories ORDER BY 1").to_pylist() == [
+        {"trajectory_id": "a"},
+        {"trajectory_id": "c"},
+    ]
+    assert verify(lake).ok
+
+
+def test_the_latest_correction_holds_and_earlier_versions_stay_as_they_were(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    moved(lake)
+    before = lake.versions()
+    back = make.correction(
+        make.step("b", 0),
+        trajectory_id="b",
+        recorded_at=make.NOON.replace(hour=13),
+        duplicate_of="a-s0",
+    )
+    lake.append_rows("corrections", [back])
+    assert of(lake, "steps", "b") == of(lake, "tokens", "b") == 0
+    assert of(lake, "governance", "b") == 1
+    sql = "SELECT disposition FROM exchanges WHERE step_id = 'b-s0'"
+    assert lake.query(sql).to_pylist() == [{"disposition": "duplicate"}]
+    assert lake.query(sql, as_of=before).to_pylist() == [{"disposition": "stored"}]
+
+
+def test_removing_a_trajectory_removes_what_was_stored_in_others(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    moved(lake)
+    removed = remove_trajectories(lake, "acme", ["a"], reason="erasure")
+    assert removed["steps"] == 4
+    assert removed["corrections"] == 2
+    assert lake.query("SELECT trajectory_id FROM steps GROUP BY 1").to_pylist() == [
+        {"trajectory_id": "c"}
+    ]
+    assert verify(lake).ok
+
+
+def test_without_corrections_a_table_is_read_as_it_is(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    lake.append(make.batch("a"), app_id="i", version=0)
+    plan = str(lake.query("EXPLAIN SELECT step_id FROM steps").to_pylist())
+    assert "corrections" not in plan
+    assert "JOIN" not in plan

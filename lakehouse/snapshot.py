@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from lakehouse.corrected import CORRECTIONS
 from lakehouse.schema import TABLES
 from lakehouse.sql import Snapshot
 from trajectory.errors import ConfigurationError, IntegrityError
@@ -69,6 +70,8 @@ class Files:
     def _files_at(self, name: str, as_of: AsOf, tenant: str | None = None) -> tuple[str, ...]:
         handle = self._lake.fresh(name)
         try:
+            if isinstance(as_of, Mapping) and name == CORRECTIONS and name not in as_of:
+                return ()  # versions that were noted before the table was there
             if isinstance(as_of, Mapping):
                 handle.load_as_version(int(as_of.get(name, handle.version())))
             else:

@@ -10,8 +10,9 @@ from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.assembly.index import DROPPED, StateIndex
 from trajectory.assembly.placing import Placer
 from trajectory.assembly.reading import FactMaker
+from trajectory.assembly.shadows import place_shadow
 from trajectory.assembly.state import AssemblerState
-from trajectory.call import Call
+from trajectory.call import Call, CallKind
 from trajectory.effects import SideEffect
 from trajectory.exchange import Feedback
 from trajectory.placement import Assembly, PlacedCall, PlacedCorrection, PlacedLink
@@ -73,9 +74,13 @@ class Assembler:
         fresh: list[Fact] = []
         listings: list[Fact] = []
         tenants: dict[str, str] = {}
+        shadows: list[tuple[PlacedCall, PlacedLink]] = []
         for call in sorted(unique.values(), key=_started):
             self.state.clock = max(self.state.clock, call.exchange.started_at.timestamp())
             if call.exchange.exchange_id in self.state.facts:
+                continue
+            if call.kind is CallKind.MODEL and call.exchange.shadow_of:
+                shadows.append(place_shadow(self._make, call))
                 continue
             fact = self._facts.fact(call)
             if fact is not None:
@@ -99,9 +104,14 @@ class Assembler:
             before.pop(fact, None)
         self._index.reading = Fact("", "", 0.0, 0.0, 0.0)
         assembly = Assembly(
-            tuple(_placed(fact) for fact in sorted(fresh, key=_began)),
+            tuple(
+                sorted(
+                    [*map(_placed, fresh), *(placed for placed, _ in shadows)],
+                    key=lambda placed: _started(placed.call),
+                )
+            ),
             tuple(unplaced),
-            tuple(self._links(fresh, tenants)),
+            (*self._links(fresh, tenants), *(link for _, link in shadows)),
             place_feedback(self._index, self._make, feedback),
             tuple(_corrections(before, tenants)),
         )
@@ -154,10 +164,14 @@ class Assembler:
         """Return the facts placed before this one was known that could have been otherwise."""
         index, order = self._index, fact.order
         found: set[Fact] = set()
-        for trajectory_id in fact.touched:
+        for trajectory_id in () if fact.is_quiet else fact.touched:
             node = index.state.trajectories.get(trajectory_id)
             if node is not None and not node.settled:
-                found.update(one for one in index.touching.get(trajectory_id) if one.order > order)
+                found.update(
+                    one
+                    for one in index.touching.get(trajectory_id)
+                    if one.order > order and not one.is_quiet
+                )
         for name in (*self._written_by(fact), *(DROPPED + name for name in fact.reads)):
             found.update(one for one in index.readers.get(name) if one.order > order)
         node = index.state.trajectories.get(fact.trajectory_id)
@@ -182,6 +196,9 @@ class Assembler:
             if step.response is not None:
                 yield step.response
             yield from step.calls
+        for name in fact.reads:
+            if name.startswith(DROPPED):
+                yield name.removeprefix(DROPPED)
         yield from fact.answer
         for pending in fact.pending:
             yield pending.arguments

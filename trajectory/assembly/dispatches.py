@@ -33,6 +33,7 @@ def find_asking_step(
     ]
     for step, _ in candidates:
         index.touch(step.trajectory_id)
+    fact.is_quiet = len(candidates) == 1 and _asked_before(index, fact, candidates[0][0])
     if len(candidates) < 2:
         return candidates[0] if candidates else None
     served = index.served(fact.server)
@@ -54,6 +55,11 @@ def find_asking_step(
         )
 
     return max(candidates, key=likeliness)
+
+
+def _asked_before(index: StateIndex, fact: Fact, step: StepNode) -> bool:
+    asking = index.by_step.get(step.step_id)
+    return asking is not None and asking.order < fact.order
 
 
 def settle(index: StateIndex, fact: Fact, parent: StepNode) -> None:

@@ -140,6 +140,8 @@ class Fact:
     """The names under which it looked for others."""
     touched: set[str] = field(default_factory=set)
     """The trajectories whose state it read or changed."""
+    is_quiet: bool = False
+    """A dispatch that only one step can have asked for: names alone say whom it concerns."""
     row: JsonObject | None = None
     """The fact in the state's JSON form, once it was written."""
 

@@ -117,6 +117,7 @@ _FACT_FIELDS = tuple(
         "reads",
         "touched",
         "row",
+        "is_quiet",
         "stored",
         "stored_in",
     }

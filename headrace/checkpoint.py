@@ -28,6 +28,8 @@ from trajectory.errors import IntegrityError, RetryableError
 from trajectory.files import replace_file
 
 _VERSION = 1
+_ZSTD = b"\x28\xb5\x2f\xfd"
+"""How a Zstandard frame begins (RFC 8878)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +137,39 @@ class CheckpointStore:
         data = json.dumps(value, separators=(",", ":")).encode()
         _write(path, data)
         if self._copies is not None:
-            self._copies.put(f"{self._name}-{kind}", zlib.compress(data, level=1))
+            self._copies.put(f"{self._name}-{kind}", _packed(data))
 
     def _copy(self, kind: str) -> dict[str, Any] | None:
         """Return a copy; None when there is none that can be read."""
         data = None if self._copies is None else self._copies.get(f"{self._name}-{kind}")
         try:
-            raw = None if data is None else json.loads(zlib.decompress(data))
-        except (zlib.error, ValueError):
+            raw = None if data is None else json.loads(_unpacked(data))
+        except (zlib.error, OSError, ValueError):
             return None
         return raw if isinstance(raw, dict) and raw.get("version") == _VERSION else None
+
+
+def _packed(data: bytes) -> bytes:
+    """Compress a copy: thousands of open conversations are megabytes, written with every batch."""
+    import pyarrow as pa
+
+    packed: bytes = pa.compress(data, codec="zstd", asbytes=True)
+    return packed
+
+
+def _unpacked(data: bytes) -> bytes:
+    """Return what :func:`_packed` was given; earlier releases used zlib.
+
+    Raises:
+        OSError: it is damaged.
+        zlib.error: it is damaged, or neither.
+    """
+    if not data.startswith(_ZSTD):
+        return zlib.decompress(data)
+    import pyarrow as pa
+
+    unpacked: bytes = pa.CompressedInputStream(pa.BufferReader(data), "zstd").read()
+    return unpacked
 
 
 def installation_name(path: Path) -> str:

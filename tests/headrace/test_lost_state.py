@@ -1,11 +1,13 @@
 """When the governing process's memory is lost or damaged, the lake gives it back."""
 
+import json
 import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch, installation_name
@@ -126,16 +128,32 @@ def test_a_store_gives_back_what_was_announced(tmp_path: Path) -> None:
     assert CheckpointStore(tmp_path / "other", notes, name="other").load().batch == 0
 
 
-def test_a_damaged_copy_is_no_copy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [0, 3, 20])
+def test_a_damaged_copy_is_no_copy(tmp_path: Path, cut: int) -> None:
     notes = Notes(Location.parse(str(tmp_path / "lake")))
     notes.put("home-checkpoint", b"not compressed")
     assert CheckpointStore(tmp_path, notes, name="home").load().batch == 0
+    store = CheckpointStore(tmp_path, notes, name="home")
+    store.announce(Checkpoint("a", 3, {"w": 1}, {}), PendingBatch(4, {}))
+    notes.put("home-checkpoint", (notes.get("home-checkpoint") or b"")[:cut])
+    (tmp_path / "checkpoint.json").unlink()
+    assert CheckpointStore(tmp_path, notes, name="home").load().batch == 0
+
+
+def test_a_copy_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+    notes = Notes(Location.parse(str(tmp_path / "lake")))
+    value = {"version": 1, "application": "a", "batch": 3, "cursor": {"w": 1}, "assembler": {}}
+    notes.put("home-checkpoint", zlib.compress(json.dumps(value).encode()))
+    assert CheckpointStore(tmp_path, notes, name="home").load() == Checkpoint("a", 3, {"w": 1}, {})
 
 
 def test_notes_are_for_the_owner_alone_and_hold_no_content(whole: Path) -> None:
     files = list((whole / "lake" / "_notes").iterdir())
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
-    text = b"".join(zlib.decompress(path.read_bytes()) for path in files)
+    text = b"".join(
+        pa.CompressedInputStream(pa.BufferReader(path.read_bytes()), "zstd").read()
+        for path in files
+    )
     assert b"maria" not in text
     assert b"order" not in text
 

@@ -1,5 +1,6 @@
 """The door as ADBC clients meet it: rows, parameters, what there is to ask, and refusals."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +12,12 @@ from adbc_driver_flightsql import DatabaseOptions
 from adbc_driver_manager import AdbcStatement
 from pyarrow import flight
 
+from lakehouse.door.flight import FlightDoor
+from lakehouse.door.service import DoorLimits, SqlDoor
+from lakehouse.lake import Lake
+from lakehouse.sandbox import Limits
 from tests.lakehouse import make
-from tests.lakehouse.door.conftest import Noted
+from tests.lakehouse.door.conftest import READERS, Noted
 
 
 def connected(address: str, key: str) -> Any:
@@ -116,6 +121,24 @@ def test_without_a_key_nothing_is_answered(flight_address: str, key: str) -> Non
 def test_refusals_say_why(acme: Any, sql: str, said: str) -> None:
     with pytest.raises(dbapi.Error, match=said):
         asked(acme, sql)
+
+
+@pytest.mark.slow
+def test_time_and_memory_are_limited_and_the_next_question_is_answered(
+    lake: Lake, noted: Noted
+) -> None:
+    limits = DoorLimits(Limits(seconds=4, memory_mib=100))
+    door = SqlDoor(lake, authenticate=READERS.get, record=noted, hash_key=b"k", limits=limits)
+    server = FlightDoor(door, host="127.0.0.1", port=0, version="0")
+    threading.Thread(target=server.serve, daemon=True).start()
+    with connected(f"grpc://127.0.0.1:{server.port}", "key-acme") as client:
+        with pytest.raises(dbapi.Error, match="stopped after 4 s"):
+            asked(client, "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b")
+        with pytest.raises(dbapi.Error, match="memory|stopped after"):
+            asked(client, "SELECT list(a.range) FROM range(200000000) a")
+        assert asked(client, "SELECT count(*) AS n FROM steps") == [{"n": 3}]
+    server.shutdown()
+    door.close()
 
 
 def test_nothing_is_written(acme: Any) -> None:

@@ -14,7 +14,7 @@ from governance.consent import ConsentLookup
 from governance.engine import Governor
 from governance.policy import PolicyBundle, load_bundle
 from governance.quality import build_gate
-from governance.redact import build_redactor
+from governance.redact import build_redactor, settle
 from governance.redact.subject_keys import SubjectKeys
 from governance.spread import Spread
 from headrace.checkpoint import CheckpointStore, installation_name
@@ -95,6 +95,7 @@ class GovernorSource:
             base=bundle.path,
             subjects=self._subject_keys,
         )
+        settle()
         governor = Governor(
             bundle,
             redactor,

@@ -1,6 +1,6 @@
 """Rules for postal addresses: a house number beside a word for a street, a flat, a post box."""
 
-from governance.detect.rule import Rule
+from governance.detect.rule import ANY_DIGIT, Rule
 
 _UPPER = r"[A-Z\xc0-\xde]"
 _LETTERS = r"[\w\xaa\xb5\xba\xc0-\xf6\xf8-\xff'.\-]"
@@ -25,11 +25,10 @@ _REST = (
     rf"(?:[,\s]{{1,4}}(?:{_FLAT})){{0,2}}"
     rf"(?:[,\s]{{1,6}}{_TOWN}(?:[,\s]{{1,6}}(?:[A-Z]{{2}}|{_TOWN}))?[,\s]{{1,6}}(?:[A-Z]{{1,2}}[ -]?)?\d{{4,6}}(?:-\d{{4}})?\b)?"
 )
-_NEEDS = tuple(str(digit).encode() for digit in range(10))
 
 
 def _rule(name: str, regex: str, score: float = 0.7) -> Rule:
-    return Rule(name, "STREET_ADDRESS", regex, score, ignore_case=False, needs=_NEEDS)
+    return Rule(name, "STREET_ADDRESS", regex, score, ignore_case=False, needs=ANY_DIGIT)
 
 
 ADDRESSES = (

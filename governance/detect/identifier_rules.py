@@ -1,7 +1,7 @@
 """Rules for identifiers: mail, cards, accounts, addresses of machines, numbers of people."""
 
 from governance.detect import checks
-from governance.detect.rule import WORD, Rule
+from governance.detect.rule import ANY_DIGIT, WORD, Rule
 
 IDENTIFIERS = (
     Rule(
@@ -84,7 +84,7 @@ IDENTIFIERS = (
         r"[A-Z]{2}\d{2}(?:[ \-]?[A-Z0-9]){11,31}",
         0.5,
         digits=False,
-        needs=tuple(str(d).encode() for d in range(10)),
+        needs=ANY_DIGIT,
         left=r"\w",
     ),
     Rule(

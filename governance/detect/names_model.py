@@ -28,12 +28,12 @@ _ENTITIES = {
 }
 _SCORE = 0.6
 _CAPITALISED = re.compile(
-    r"(?<![\w.@/\\#$-])[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f][\w'-]+(?![\w(\[=])"
+    r"(?<![\w.@/\\#$-])[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f](?:[^\W\d_]|['-]){1,30}(?![\w(\[=])"
 )
 _CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
 _SEGMENT = 320
 _BATCH = 32
-"""Segments at once: their matrices stay within the processor's cache."""
+"""Whole segments at once (more of short ones): their matrices stay within the processor's cache."""
 _CACHE_ENTRIES = 50_000
 _NOT_A_NAME = re.compile(r"[\d_(){}\[\]=/\\|<>@#$%^*;:\"`~+]")
 
@@ -155,7 +155,9 @@ class NamesModel:
     def _ask(self, texts: dict[bytes, str]) -> None:
         fresh = [(name, text) for name, text in texts.items() if name not in self._cache]
         with self._nlp.memory_zone():  # else every word that ever came stays in its vocabulary
-            docs = self._nlp.pipe((text for _, text in fresh), batch_size=_BATCH)
+            characters = sum(len(text) for _, text in fresh)
+            at_once = max(1, _BATCH * _SEGMENT * len(fresh) // max(1, characters))
+            docs = self._nlp.pipe((text for _, text in fresh), batch_size=at_once)
             for (name, text), doc in zip(fresh, docs, strict=True):
                 spans = (
                     (_ENTITIES.get(ent.label_, ent.label_), ent.start_char, ent.end_char)

@@ -14,6 +14,7 @@ from governance.detect.finding import Finding, Unit
 from governance.detect.names import key_words
 from governance.detect.phones import PhoneRunner
 from governance.detect.quiet import load
+from governance.detect.rule import ANY_DIGIT
 from governance.detect.rules import RULES, VERSION, Rule
 from governance.detect.runners import Gate, Hit, Runner, compiled
 from governance.detect.view import TextView, view_of
@@ -236,6 +237,9 @@ class PresidioDetector:
             entity for r in built.recognizers for entity in r.supported_entities
         )
         self.version = f"{VERSION}+{_presidio_version()}"
+        literals = {need for runner in self._runners for need in _literals(runner)}
+        self._any_literal = compiled("|".join(sorted(re.escape(x.decode()) for x in literals)))
+        self._without_literals = [runner for runner in self._runners if not _literals(runner)]
 
     def find(
         self,
@@ -254,7 +258,8 @@ class PresidioDetector:
         gate = Gate(view)
         words = tuple(word for key in key_words(keys) for word in key.split("_"))
         out: list[Finding] = []
-        for runner in self._runners:
+        announced = self._any_literal.search(gate.lowered) is not None
+        for runner in self._runners if announced else self._without_literals:
             for hit in runner.run(gate, words):
                 start, end = view.span(hit.start, hit.end)
                 out.append(Finding(hit.entity, start, end, hit.score, hit.source))
@@ -270,6 +275,12 @@ class PresidioDetector:
                 if result.end > result.start:
                     start, end = view.span(result.start, result.end)
                     yield Finding(result.entity_type, start, end, result.score, recognizer.name)
+
+
+def _literals(runner: Any) -> tuple[bytes, ...]:
+    """Return the literals of which a runner needs one; none when it may find without."""
+    needs = runner.rule.needs if isinstance(runner, Runner) else ()
+    return () if needs is ANY_DIGIT else needs
 
 
 def _presidio_version() -> str:

@@ -1,7 +1,7 @@
 """Rules for what describes a person without naming one: home, age, pages, plans, cars, devices."""
 
 from governance.detect import checks
-from governance.detect.rule import Rule
+from governance.detect.rule import ANY_DIGIT, Rule
 from governance.names.words import everyday
 
 _UPPER = r"[A-Z\xc0-\xde]"
@@ -126,7 +126,7 @@ PERSONAL = (
         0.4,
         ignore_case=False,
         digits=False,
-        needs=tuple(str(digit).encode() for digit in range(10)),
+        needs=ANY_DIGIT,
         context=("vin", "vehicle", "chassis", "car", "truck"),
         check=checks.vin,
         left=r"\w\-",

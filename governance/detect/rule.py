@@ -12,6 +12,10 @@ WORD = r"\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff"
 """Word characters, letters beyond ASCII included (for use within a character class)."""
 
 
+ANY_DIGIT = tuple(str(digit).encode() for digit in range(10))
+"""What a rule needs that needs a digit; asked once for all rules."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One pattern that names one entity."""

@@ -8,11 +8,12 @@ from typing import Any
 import re2
 
 from governance.detect import checks
-from governance.detect.rule import Rule
+from governance.detect.rule import ANY_DIGIT, Rule
 from governance.detect.view import TextView
 
 _WORD = re.compile(r"\w+")
 _TAUGHT_IN_CODE = re.compile(r"(?i:ip(?:v[46])?_?(?:address|network|interface))\(")
+_DIGIT = re.compile(rb"[0-9]")
 _DIGITS_GATE = re.compile(rb"[0-9](?:[ .\-/()]{0,2}[0-9]){4}")
 CONTEXT_BOOST = 0.35
 CONTEXT_FLOOR = 0.4
@@ -40,12 +41,15 @@ class Gate:
     view: TextView
     lowered: bytes = field(init=False, repr=False)
     digits: bool = field(init=False)
+    """Whether there is a run of digits."""
+    some_digit: bool = field(init=False)
     _words: dict[int, tuple[str, ...]] = field(init=False, default_factory=dict, repr=False)
     _teaches: bool | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.lowered = self.view.data.lower()
-        self.digits = _DIGITS_GATE.search(self.view.data) is not None
+        self.some_digit = _DIGIT.search(self.view.data) is not None
+        self.digits = self.some_digit and _DIGITS_GATE.search(self.view.data) is not None
 
     def teaches_addresses(self) -> bool:
         """Whether the text is a program about IP addresses, which shows them by examples."""
@@ -113,7 +117,10 @@ class Runner:
         rule = self.rule
         if rule.digits and not gate.digits:
             return
-        if rule.needs and not any(need in gate.lowered for need in rule.needs):
+        if rule.needs is ANY_DIGIT:
+            if not gate.some_digit:
+                return
+        elif rule.needs and not any(need in gate.lowered for need in rule.needs):
             return
         text = gate.view.text
         for match in self.pattern.finditer(gate.view.data):

@@ -1,6 +1,6 @@
 """Redaction: findings become pseudonyms, masks or typed marks, in every place where text can hide."""
 
-from governance.redact.build import build_redactor
+from governance.redact.build import build_redactor, settle
 from governance.redact.pseudonym import subject_id
 from governance.redact.redactor import Redactor
 from governance.redact.values import (
@@ -23,5 +23,6 @@ __all__ = [
     "RedactionScope",
     "Redactor",
     "build_redactor",
+    "settle",
     "subject_id",
 ]

@@ -67,7 +67,7 @@ _WARM_UP = (
     + " Zed" * 40,
 )
 _CACHE_ENTRIES = 50_000
-_BATCH = 64
+_BATCH = 256
 _SURE_OF_NAME = 0.7
 _NUMBER_KEYS = (
     "phone", "mobile", "tel", "fax", "cell", "card", "ssn", "social", "account", "acct", "routing",

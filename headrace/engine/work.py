@@ -100,7 +100,7 @@ def _secrets(home: str) -> Secrets:
 def _redactor(bundle_name: str, content_hash: str, secrets: Secrets) -> "Redactor":
     """Return the redactor of a policy; it takes seconds to build and serves many pieces of work."""
     from governance.policy import load_bundle
-    from governance.redact import build_redactor
+    from governance.redact import build_redactor, settle
 
     bundle = load_bundle(Path(bundle_name))
     if bundle.content_hash != content_hash:
@@ -108,6 +108,8 @@ def _redactor(bundle_name: str, content_hash: str, secrets: Secrets) -> "Redacto
             f"policy bundle {bundle_name}: this node has {bundle.content_hash}, the governing "
             f"process {content_hash}; give every node the same bundle"
         )
-    return build_redactor(
+    redactor = build_redactor(
         bundle.redaction.spec, pseudonym_key=secrets.derive(b"pseudonym"), base=bundle.path
     )
+    settle()
+    return redactor

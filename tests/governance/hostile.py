@@ -1,4 +1,24 @@
-"""Texts that are made to cost time."""
+"""Texts that are made to cost time: by hand, and drawn from what patterns look for."""
+
+import base64
+import json
+import random
+from collections.abc import Iterator
+
+
+def _nested(levels: int, text: str) -> str:
+    """Return JSON in JSON in JSON, with texts beside it on each level."""
+    for level in range(levels):
+        text = json.dumps({"note": f"level {level} of Zorv Kelbin", "body": text})
+    return text
+
+
+def _wrapped(levels: int, text: str) -> str:
+    """Return base64 of base64."""
+    for _ in range(levels):
+        text = base64.b64encode(text.encode()).decode()
+    return text
+
 
 HOSTILE = {
     "dots": "." * 8000,
@@ -25,4 +45,67 @@ HOSTILE = {
     "phones": "+1 212 555 " * 1300,
     "mixed": "Aa1-.@:/ " * 1700,
     "unicode": "\u0660\u200b" * 6000,
+    "unknown names": "".join(
+        f"Zo{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}rv Kelb{n % 7} " for n in range(1600)
+    ),
+    "one line names": " ".join(
+        f"Zo{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}rv" for n in range(3000)
+    ),
+    "honorifics": "Dear Mr. Zorv Kelbin, " * 800,
+    "given names": "Maria Anna Peter John " * 800,
+    "mailboxes": "".join(f"jo{n}.doe@mail{n}.example.com, " for n in range(600)),
+    "addresses": "12 Old Mill Road, Springfield, IL 62701\n" * 400,
+    "flats": "Apt 4 " * 3000,
+    "cookies": "cookie: a=b; " * 1200,
+    "user info": "https://a:b@" * 1300,
+    "html": "&#65;&amp;&lt;" * 1100,
+    "escapes": "\\u0041\\x41\\n" * 1100,
+    "homoglyphs": "\u0430\u0435\u043e\u0440 " * 2400,
+    "zero width": "a\u200b" * 6000,
+    "wide digits": "\uff11\uff12\uff13-" * 2500,
+    "one token": "aB3" * 5300,
+    "one word": "A" + "a" * 16000,
+    "nested lists": "[" * 190 + "1" + "]" * 190,
+    "nested JSON": _nested(6, '{"customer": {"name": "Zorv Kelbin", "phone": "212 555 0100"}}'),
+    "small strings": json.dumps([f"v{n}" for n in range(3000)]),
+    "small objects": json.dumps([{"name": "Zo", "id": n, "ok": True} for n in range(700)]),
+    "base64 in base64": _wrapped(5, "my name is Zorv Kelbin, call 212 555 0100 " * 20),
+    "base64 words": " ".join(
+        base64.b64encode(f"Zorv {n} Kelbin".encode()).decode() for n in range(700)
+    ),
+    "data URLs": "data:text/plain;base64,QWxhIG1hIGtvdGE= " * 380,
+    "hex": "0123456789abcdef" * 1000,
+    "uuids": "123e4567-e89b-12d3-a456-426614174000 " * 430,
+    "floats": "0.123456789, -1.5e-07, " * 700,
+    "epochs": "1700000000 1700000001 " * 720,
+    "cards that are none": "4111 1111 1111 1112 " * 800,
+    "ibans that are none": "DE00 1234 5678 9012 3456 78 " * 570,
+    "months": "Jan Feb Mar May Jun " * 800,
+    "countries": "".join(f"+{n} 12 345 678 " for n in range(1, 999)),
+    "closings": "Best regards,\nZorv\n" * 800,
+    "speakers": '\nZorv: "Hi" said Kelb' * 750,
 }
+_PIECES = (
+    ".", "@", "-", ":", "/", "1", "12 ", "a", "Aa ", "Zorv ", "\n", "\t", '"', "'", "\\", "%41", "&#65;",
+    "\\u0041", "(", ")", "{", "}", "[", "]", ",", "=", "+1 ", "555-", "key=", "password: ", "token ",
+    "Mr. ", "Dear ", "my name is ", "Regards,\n", "St ", "Apt 4 ", "QUJD", "eyJ", "sk-", "0x", "ab:",
+    "://", "www.", "\u200b", "\u0430", "\uff11", "\u6c49", "Maria ", "born ", "call ", "IBAN ", "DE12",
+)  # fmt: skip
+
+
+def drawn(seed: int, count: int, size: int = 12_000) -> Iterator[tuple[str, str]]:
+    """Yield texts of few pieces each, many times over, with their names."""
+    draw = random.Random(seed)  # noqa: S311 - reproducible, not secret
+    for number in range(count):
+        unit = "".join(draw.choices(_PIECES, k=draw.randrange(1, 7)))
+        shape = draw.randrange(4)
+        if shape == 0:
+            text = unit * (size // len(unit))
+        elif shape == 1:
+            chosen = draw.sample(_PIECES, 4)
+            text = "".join(draw.choices(chosen, k=size // 3))
+        elif shape == 2:
+            text = "".join(draw.choices(_PIECES, k=size // 3))
+        else:
+            text = json.dumps([unit * draw.randrange(1, 9) for _ in range(size // (5 * len(unit)))])
+        yield f"drawn {seed}/{number}", text

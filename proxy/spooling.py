@@ -18,6 +18,7 @@ def open_spool(config: SpoolConfig, key: bytes) -> SpoolWriter:
         config.directory,
         KeyRing(key, file=config.key_file).newest,
         segment_bytes=config.segment_bytes,
+        segment_seconds=config.segment_seconds,
         bounds=Bounds(
             max_bytes=config.max_bytes,
             max_files=config.max_files,

@@ -67,6 +67,7 @@ class SpoolWriter:
         key: bytes,
         *,
         segment_bytes: int = 64 * 1024 * 1024,
+        segment_seconds: float = 3600.0,
         bounds: Bounds = Bounds(),
         sync_seconds: float = 0.2,
         slow_seconds: float = 1.0,
@@ -74,6 +75,10 @@ class SpoolWriter:
         self._spool = spool
         self._key = key
         self._segment_bytes = segment_bytes
+        self._segment_seconds = segment_seconds
+        self._begun = 0.0
+        self._aged = False
+        """The open segment has been open long enough: what is governed of it can go."""
         self._max_bytes = bounds.max_bytes
         self._hard_bytes = bounds.max_bytes + bounds.max_bytes // 8
         self._bounds = bounds
@@ -144,7 +149,8 @@ class SpoolWriter:
             SpoolUnavailableError: the disk refused, or the spool is beyond its hard limit.
             ValueError: the record is larger than a frame may be.
         """
-        if self._file < 0 or self._offset >= self._segment_bytes or self._sync_failed:
+        full = self._offset >= self._segment_bytes
+        if self._file < 0 or full or self._aged or self._sync_failed:
             self._next_segment()
         if self._measured + self._since_measured >= self._hard_bytes:
             raise SpoolUnavailableError(
@@ -256,7 +262,8 @@ class SpoolWriter:
         self._number += 1
         self.files += 1
         self._weigh()
-        self._sync_failed = False
+        self._sync_failed = self._aged = False
+        self._begun = time.monotonic()
         self._file, self._offset, self._written, self._sealer = file, 0, 0, sealer
         self._write(sealer.header)
         self._offset = self._written = SEGMENT_HEADER_BYTES
@@ -313,6 +320,7 @@ class SpoolWriter:
             self._wake.clear()
             self._urgent.clear()
             self._sync()
+            self._aged = time.monotonic() - self._begun >= self._segment_seconds
             if time.monotonic() - measured >= _MEASURE_SECONDS:
                 self._since_measured, (self._measured, self.files) = 0, layout.size(self._spool)
                 self._weigh()

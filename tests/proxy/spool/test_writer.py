@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,19 @@ def test_files_are_for_the_owner_only(tmp_path: Path) -> None:
         assert directory.stat().st_mode & 0o777 == 0o700
         assert (directory / "00000001.spool").stat().st_mode & 0o777 == 0o600
     assert resource.getrlimit(resource.RLIMIT_FSIZE)
+
+
+def test_a_segment_that_was_open_long_enough_is_closed_and_goes_once_governed(
+    tmp_path: Path,
+) -> None:
+    with SpoolWriter(tmp_path, KEY, segment_seconds=0.01) as writer:
+        Script(writer, 1).whole(b"first question", b"first answer")
+        deadline = time.monotonic() + 20
+        while not writer._aged and time.monotonic() < deadline:
+            time.sleep(0.02)
+        Script(writer, 2).whole()
+        reader = SpoolReader(tmp_path, KEY)
+        batch = reader.take(Cursor())
+        assert len(batch.records) == 2
+        reader.release(batch.cursor)
+        assert [path.name for path in tmp_path.glob("*/*.spool")] == ["00000002.spool"]

@@ -4,6 +4,8 @@ import asyncio
 import os
 import shutil
 import tempfile
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from proxy.capture import Capture, Level, Recorder, new_exchange_id
 from proxy.counters import Counters
 from proxy.spool import Cursor, SpoolReader, SpoolWriter, records
 from tests.proxy.spool.writing import CLIENT, KEY
+from tests.trajectory.dialects.golden.replay import CONFIGURED, SCENARIOS, call_json, load
+from trajectory.dialects import read_calls
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 HEADER = st.tuples(
@@ -72,6 +76,41 @@ def test_any_pieces_come_back_whole(
     assert (exchange.request.path, exchange.request.query) == ("/v1/ü", "a=1")
     expected = tuple((n.decode(), v.decode("utf-8", "surrogateescape")) for n, v in headers)
     assert exchange.request.headers == exchange.response.headers == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_every_dialect_reads_the_same_whatever_the_pieces(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    name = data.draw(st.sampled_from(SCENARIOS))
+    whole, calls = data.draw(st.sampled_from(load(name)))
+    assert whole.response is not None
+    spool = tmp_path_factory.mktemp("spool")
+    with SpoolWriter(spool, KEY) as writer:
+        capture = begin(Recorder(writer, Counters()))
+        for piece in cut(data, whole.request.body):
+            capture.on_request(piece)
+        capture.request_done()
+        capture.response_head(200, (), length=-1)
+        for piece in cut(data, whole.response.body):
+            capture.on_response(piece)
+        capture.on_response(b"")
+        (kept,) = SpoolReader(spool, KEY).take(Cursor()).records
+    assert isinstance(kept, Exchange)
+    assert kept.response is not None
+    again = replace(
+        whole,
+        request=replace(whole.request, body=kept.request.body),
+        response=replace(whole.response, body=kept.response.body),
+    )
+    assert [call_json(call) for call in read_calls(again, CONFIGURED)] == calls
+
+
+def cut(data: st.DataObject, body: bytes) -> list[bytes]:
+    """Cut a body anywhere."""
+    places = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=5)))
+    return [body[a:b] for a, b in pairwise([0, *places, len(body)]) if a != b]
 
 
 def test_a_line_break_in_a_header_cannot_forge_another(tmp_path: Path) -> None:

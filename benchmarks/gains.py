@@ -143,8 +143,9 @@ class World:
             written = self._documents / f"{key}.yaml"
             written.write_text(text, encoding="utf-8")
             command = ["-m", "headrace", "--home", str(self.home), "train", "run", str(written)]
-            done = self._stage.launch([*command, *start, "--json"]).wait(allowed=(0, 1))
-            kept.write_text(done.output, encoding="utf-8")
+            done = self._stage.launch([*command, *start, "--json"]).wait(allowed=(0, 1, 3))
+            nothing = json.dumps({"not_run": done.errors.strip().splitlines()[-1:]})
+            kept.write_text(done.output if done.code < 3 else nothing, encoding="utf-8")
         found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
         return found
 
@@ -232,11 +233,15 @@ def print_table(table: Mapping[str, Mapping[str, Any]]) -> None:
 def measure(worlds: Sequence[World], rows: Sequence[Row]) -> dict[str, Any]:
     """Run every row in every world and return the table and what serves at the end."""
     outcomes: dict[str, dict[int, Any]] = {row.name: {} for row in rows}
+    not_run: dict[str, list[str]] = {}
     held = True
     for world in worlds:
         for row in rows:
             base = outcomes[row.after][world.seed] if row.after else None
             outcome = world.learn(row, base)
+            if "not_run" in outcome:
+                not_run[row.name] = outcome["not_run"]
+                continue
             outcomes[row.name][world.seed] = outcome
             after = outcome["comparison"]["candidate"]["estimate"]
             print(
@@ -246,8 +251,8 @@ def measure(worlds: Sequence[World], rows: Sequence[Row]) -> dict[str, Any]:
             if not outcome["passed"]:
                 held = held and world.refuses(outcome)
         held = held and world.serving() == "0001"
-    table = {name: together(found) for name, found in outcomes.items()}
-    return {"table": table, "refused_never_served": held}
+    table = {name: together(found) for name, found in outcomes.items() if found}
+    return {"table": table, "not_run": not_run, "refused_never_served": held}
 
 
 def main() -> None:

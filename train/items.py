@@ -29,6 +29,7 @@ class StepRow:
     session_hint: str | None
     key_source: str
     capture_level: str
+    """``tokens`` only where they are exact, for governance keeps none of a prompt that it redacted."""
     model_served: str | None
     refusal: str | None = None
     """Why this step's output is not to be learned; None when it is. Fixed words."""

@@ -18,7 +18,9 @@ _CAPTURE_LEVELS = {
 
 _JUDGED = """
 WITH judged AS (
-    SELECT s.*, e.step_id IS NOT NULL AND coalesce(e.purposed, false) AS permitted,
+    SELECT s.* REPLACE (CASE WHEN s.capture_level = 'tokens' AND x.step_id IS NULL THEN 'text'
+                             ELSE s.capture_level END AS capture_level),
+           e.step_id IS NOT NULL AND coalesce(e.purposed, false) AS permitted,
            e.policy_hash AS decided_under,
            CASE WHEN s.kind <> 'model' THEN 'tool_step'
                 WHEN e.step_id IS NULL THEN 'not_eligible:' || coalesce(p.refusal, 'no_decision')
@@ -26,6 +28,7 @@ WITH judged AS (
                 WHEN NOT coalesce(e.chosen, false) THEN 'where'
                 WHEN s.role_in_graph <> 'agent' THEN 'role_' || s.role_in_graph
                 WHEN NOT list_contains({levels}, s.capture_level) THEN 'capture_level'
+                WHEN {exact} AND x.step_id IS NULL THEN 'tokens_not_exact'
                 WHEN {inferred} AND s.key_source IN ('prefix', 'none') THEN 'inferred_session'
            END AS refusal
     FROM steps s LEFT JOIN (
@@ -33,6 +36,10 @@ WITH judged AS (
                ({where}) AS chosen
         FROM eligible_steps
     ) e ON s.tenant_id = e.tenant_id AND s.step_id = e.step_id
+    LEFT JOIN (
+        SELECT DISTINCT tenant_id, step_id FROM tokens
+        WHERE token_fidelity = 'exact' AND prompt_token_ids IS NOT NULL
+    ) x ON s.tenant_id = x.tenant_id AND s.step_id = x.step_id
     LEFT JOIN permissions p ON s.tenant_id = p.tenant_id AND s.step_id = p.step_id
     WHERE {part}
 )
@@ -62,6 +69,7 @@ def _judged(spec: SubstrateSpec, part: Part | None) -> str:
         raise DocumentError("spec.where: holds ';'; it is one condition, without a statement's end")
     return _JUDGED.format(
         levels=_list(_CAPTURE_LEVELS[spec.require.capture_level]),
+        exact=str(spec.require.capture_level == "tokens").lower(),
         inferred=str(not spec.require.inferred_sessions).lower(),
         purposes=_list(spec.purposes),
         where=spec.where,

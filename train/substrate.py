@@ -33,7 +33,16 @@ from train.walking import Origin, Walker, walk_part
 from trajectory.canonical import bytes_hash, canonical_json, content_hash
 from trajectory.errors import ConfigurationError, IntegrityError
 
-_READ_TABLES = ("steps", "messages", "signals", "governance", "consents", "erasures", "harnesses")
+_READ_TABLES = (
+    "steps",
+    "tokens",
+    "messages",
+    "signals",
+    "governance",
+    "consents",
+    "erasures",
+    "harnesses",
+)
 
 _ITEM_SCHEMA = pa.schema(
     [

@@ -82,6 +82,7 @@ class RequireSpec(StrictModel):
     """What a step must have to be learned from."""
 
     capture_level: Literal["text", "logprobs", "tokens"] = "text"
+    """``tokens``: exact ones, of prompt and answer; a prompt that redaction changed has none."""
     inferred_sessions: bool = True
     """False leaves out trajectories that were only inferred (``key_source`` prefix or none)."""
 

@@ -315,6 +315,28 @@ def credited(
     return used, recipe_module("grpo_replay").rows(selection, content, Masker(tokenizer), used)
 
 
+def test_tokens_of_redacted_prompts_are_no_tokens_to_plan_with(
+    tokenizer: Any, tmp_path: Path
+) -> None:
+    """The planner would count attempts of which the run then makes no row."""
+
+    def masked(session: Session) -> Session:
+        tokens = tuple(
+            replace(t, token_fidelity="span_masked", prompt_token_ids=None) for t in session.tokens
+        )
+        return replace(session, tokens=tokens)
+
+    sessions = [with_tokens(session, tokenizer) for session in attempts(16)]
+    sessions = [masked(s) if s.number < 8 else s for s in sessions]
+    lake = lake_of(tmp_path / "lake", *sessions)
+    _, selection, _ = prepared(lake, tmp_path / "out", spec("grpo_replay"))
+    assert len(selection.units) == 2
+    assert dict(selection.fallen) == {"no_exact_tokens": 8}
+    strict = build(lake, tmp_path / "strict", require={"capture_level": "tokens"})
+    assert strict.left_out_steps == {"tokens_not_exact": 16}
+    assert len(strict.item_ids) == 8
+
+
 def test_credit_teaches_tasks_that_were_tried_once(tokenizer: Any, tmp_path: Path) -> None:
     once = [
         with_tokens(Session(n, reward=float(n % 3 > 0), group=f"g{n}"), tokenizer)

@@ -1,0 +1,59 @@
+"""The measurement for machines with a GPU, tried in small on the CPU; without a GPU its script says so."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.accelerator import PASSES, SHAPES, main, make_rows
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.sh"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_recipes_are_measured_with_all_weights_and_with_an_adapter(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["--parameters", "tiny", "--quick", "--recipes", "sft", "grpo_replay"])
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["multiply_peak_tflops"] > 0
+    for recipe in ("sft", "grpo_replay"):
+        for kind in ("full", "lora"):
+            figures = found[f"{recipe}_{kind}"]
+            assert figures["tokens_per_second"] > 0
+            assert figures["peak_memory_mib"] > 0
+            assert figures["mfu"] > 0
+
+
+@pytest.mark.parametrize("recipe", PASSES)
+def test_rows_are_as_long_as_they_are_counted(recipe: str) -> None:
+    rows = make_rows(recipe, 3, 32, 100)
+    assert len(rows) == 3
+    if recipe != "grpo_replay":
+        sequences = rows.tokens / 3 / 32
+        assert sequences == {"dpo": 1.5, "kto": 1.5}.get(recipe, PASSES[recipe][2])
+
+
+def test_operations_are_those_of_the_textbook() -> None:
+    shape = SHAPES["1.5"]
+    assert 1.3e9 < shape.matrices < 1.5e9
+    full = shape.operations("sft", 2048, adapter=False)
+    assert full == pytest.approx(6 * shape.matrices, rel=0.1)
+    assert shape.operations("sft", 2048, adapter=True) < 0.7 * full
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_the_script_says_so() -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    environment = {"PATH": "/usr/bin:/bin", "PYTHON": sys.executable}
+    done = subprocess.run(
+        [bash, str(SCRIPT)], capture_output=True, text=True, env=environment, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no GPU with bfloat16" in done.stderr

@@ -29,6 +29,14 @@ class UnreadableError(ValueError):
     """A body that cannot be read; ``args[0]`` says why in fixed words (``request:not-json``)."""
 
 
+def _finite(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else text
+
+
+_decoder = json.JSONDecoder(parse_constant=str, parse_float=_finite)
+
+
 def parse_json(data: bytes, side: str) -> JsonValue:
     """Return the JSON value in ``data``, made safe.
 
@@ -40,7 +48,7 @@ def parse_json(data: bytes, side: str) -> JsonValue:
     except UnicodeDecodeError:
         raise UnreadableError(f"{side}:not-utf8") from None
     try:
-        value: JsonValue = json.loads(text, parse_constant=str, parse_float=_finite)
+        value: JsonValue = _decoder.decode(text)
     except RecursionError:
         raise UnreadableError(f"{side}:nested-too-deep") from None
     except ValueError:
@@ -58,11 +66,6 @@ def parse_json_or_none(text: str) -> JsonValue | None:
         return parse_json(text.encode("utf-8", "replace"), "text")
     except UnreadableError:
         return None
-
-
-def _finite(text: str) -> float | str:
-    number = float(text)
-    return number if math.isfinite(number) else text
 
 
 def _depth_exceeded(value: JsonValue) -> bool:

@@ -58,7 +58,6 @@ _EXIT_CODE = re.compile(
     r"\b(?:exit(?:ed)?(?:[ _]with)?|return(?:ed)?)[ _]*(?:code|status)\W{1,4}(-?\d{1,3})\b",
     re.IGNORECASE,
 )
-_SAYS_CODE = re.compile(r"code|status", re.IGNORECASE)
 _TEST_COUNT = re.compile(r"\b(\d{1,6}) (passed|failed|errors?)\b")
 _UNITTEST = re.compile(r"\bRan (\d{1,6}) tests? in [\d.]+s\s+(OK|FAILED)\b(?: \(([^)]*)\))?")
 _GO_TEST = re.compile(r"^(ok|FAIL)\s+\S+\s+[\d.]+s", re.MULTILINE)
@@ -98,8 +97,14 @@ def _test_run(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
         share = _passed_share(text)
         if share is not None:
             yield Finding(placed.parent_step_id, share, label="summary")
-        elif _SAYS_CODE.search(text) and (codes := _EXIT_CODE.findall(text)):
+        elif _says_code(text) and (codes := _EXIT_CODE.findall(text)):
             yield Finding(placed.parent_step_id, float(int(codes[-1]) == 0), 0.7, "exit-code")
+
+
+def _says_code(text: str) -> bool:
+    """Return whether a text may tell an exit code: a look that costs less than the pattern."""
+    small = text.lower()
+    return "code" in small or "status" in small
 
 
 def _passed_share(text: str) -> float | None:
@@ -116,7 +121,8 @@ def _passed_share(text: str) -> float | None:
         bad = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d{1,6})", reasons))
         if int(ran):
             return 1.0 if verdict == "OK" else max(0.0, 1 - max(bad, 1) / int(ran))
-    if ("ok" in text or "FAIL" in text) and (packages := _GO_TEST.findall(text)):
+    lines = "\n" + text
+    if ("\nok" in lines or "\nFAIL" in lines) and (packages := _GO_TEST.findall(text)):
         return packages.count("ok") / len(packages)
     return None
 

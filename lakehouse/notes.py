@@ -23,6 +23,9 @@ class Notes:
     def put(self, name: str, data: bytes) -> None:
         """Write a note; a reader sees the old one or the new one.
 
+        In a folder nobody waits for the disk, since notes are copies: a power cut of the lake's own
+        machine may damage the latest one, and who reads it must be able to do without.
+
         Raises:
             RetryableError: it could not be written.
         """
@@ -40,7 +43,7 @@ class Notes:
     def _replace(self, name: str, data: bytes) -> None:
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        replace_file(path, data)
+        replace_file(path, data, lasting=False)
 
     def get(self, name: str) -> bytes | None:
         """Return a note; None when there is none."""

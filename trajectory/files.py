@@ -11,11 +11,12 @@ READABLE = 0o644
 
 
 @contextmanager
-def replacing(path: Path, mode: int = OWNER_ONLY) -> Iterator[BinaryIO]:
+def replacing(path: Path, mode: int = OWNER_ONLY, *, lasting: bool = True) -> Iterator[BinaryIO]:
     """Give a file to write that takes the place of ``path`` when the block ends without an error.
 
     Bytes and name are on disk when the block has ended; after an error ``path`` is as it was, and
     nothing is left beside it. Two writers at once, of one process or of several, do not mix.
+    With ``lasting`` False it costs no wait for the disk, and a power cut may take or damage it.
 
     Raises:
         OSError: the folder cannot be written, or the disk is full.
@@ -27,17 +28,19 @@ def replacing(path: Path, mode: int = OWNER_ONLY) -> Iterator[BinaryIO]:
             os.fchmod(descriptor, mode)  # whatever the umask is
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if lasting:
+        sync_folder(path.parent)
 
 
-def replace_file(path: Path, data: bytes, mode: int = OWNER_ONLY) -> None:
+def replace_file(path: Path, data: bytes, mode: int = OWNER_ONLY, *, lasting: bool = True) -> None:
     """Replace a file's bytes; see :func:`replacing`."""
-    with replacing(path, mode) as file:
+    with replacing(path, mode, lasting=lasting) as file:
         file.write(data)
 
 

@@ -23,7 +23,7 @@ _random = random.SystemRandom()
 _generator = random.Random(_random.getrandbits(256))  # noqa: S311 - names, not secrets
 _PIECE = MAX_RECORD_BYTES // 2
 _BATCH_SECONDS = 0.05
-_PATIENCE_SECONDS = 0.05
+_PATIENCE_SECONDS = 0.1
 _SWITCHING = 101
 _PART = int(RecordKind.PART)
 _LAST_PART = int(RecordKind.LAST_PART)
@@ -228,7 +228,7 @@ class Capture:
         if data:
             try:
                 self._recorder.counters.request_bytes += len(data)
-                if not self.ended and self._takes_body():
+                if not self.ended and self._level:
                     self._request_data(data)
             except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
                 self.abandon(error)
@@ -247,8 +247,10 @@ class Capture:
 
     def _request_data(self, data: bytes) -> None:
         """Record a piece of the request's body; the first one may wait for the answer."""
+        if self._recorder.spool.shedding and self._sheds():
+            return
         first = self._sequence == 1
-        for piece in _cut(data):
+        for piece in (data,) if len(data) <= _PIECE else _cut(data):
             size = len(piece)
             if self._bytes + size > _PIECE:
                 self._write()
@@ -295,8 +297,8 @@ class Capture:
         if self.ended:
             return
         now = time.time()
-        if self._takes_body():
-            for piece in _cut(data):
+        if self._level and not (self._recorder.spool.shedding and self._sheds()):
+            for piece in (data,) if size <= _PIECE else _cut(data):
                 size = len(piece)
                 if self._bytes + size > _PIECE:
                     self._write()
@@ -309,14 +311,12 @@ class Capture:
         else:
             self._write()
 
-    def _takes_body(self) -> bool:
-        if not self._level:
-            return False
-        if self._recorder.spool.shedding and not self._mandatory:
+    def _sheds(self) -> bool:
+        """Leave bodies out from now on, where the spool has no room for what may be lost."""
+        if not self._mandatory:
             self._level, self._note = Level.METADATA, "spool-full"
             self._recorder.counters.uncaptured["spool-full"] += 1
-            return False
-        return True
+        return not self._mandatory
 
     def _write(self) -> None:
         """Write what waits."""
@@ -394,6 +394,4 @@ class Capture:
 
 
 def _cut(data: bytes) -> Iterable[bytes]:
-    if len(data) <= _PIECE:
-        return (data,)
     return (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))

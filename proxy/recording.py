@@ -19,19 +19,20 @@ class Recording:
 
     def begin(self, flow: http.HTTPFlow, admitted: Admitted, level: Level, note: str) -> Capture:
         """Return what records this call; nothing is written yet."""
-        request, plan = flow.request, admitted.plan
+        request, plan = flow.request.data, admitted.plan
         path, _, query = admitted.path.partition(b"?")
-        host = request.data.host if admitted.mode != "transparent" else named_host(flow)
-        upstream = f"{request.data.scheme.decode()}://{host}:{request.data.port}"
+        host = request.host if admitted.mode != "transparent" else named_host(flow)
         exchange = new_exchange_id()
         served = "" if admitted.served is None else admitted.served.label
         head = records.request_head(
             exchange,
             started_at=time.time(),
-            origin=plan.origin(admitted.client, admitted.mode, upstream, served),
-            method=request.data.method,
+            origin=plan.origin(
+                admitted.client, admitted.mode, (request.scheme, host, request.port), served
+            ),
+            method=request.method,
             path=path,
-            query=self.fingerprints.query(query),
+            query=self.fingerprints.query(query) if query else b"",
             headers=self.fingerprints.block(admitted.rewritten.kept),
         )
         return Capture(

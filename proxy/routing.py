@@ -47,8 +47,8 @@ class Plan:
     _lowered_until: float = 0.0
     _unsound: int = 0
     """Answers in a row without the token ids that were asked for."""
-    _origins: dict[tuple[str, str, str, str], tuple[ClientIdentity, bytes]] = field(
-        default_factory=dict, repr=False
+    _origins: dict[tuple[str, str, tuple[bytes, str, int], str], tuple[ClientIdentity, bytes]] = (
+        field(default_factory=dict, repr=False)
     )
 
     @classmethod
@@ -119,7 +119,9 @@ class Plan:
         ]
         return max(able, key=lambda target: target.weight, default=None)
 
-    def origin(self, client: ClientIdentity, mode: str, upstream: str, served: str = "") -> bytes:
+    def origin(
+        self, client: ClientIdentity, mode: str, upstream: tuple[bytes, str, int], served: str = ""
+    ) -> bytes:
         """Return the packed origin of an exchange, made once for each client, mode and version."""
         key = (client.key_id, mode, upstream, served)
         known = self._origins.get(key)
@@ -127,8 +129,10 @@ class Plan:
             return known[1]
         if len(self._origins) > 4096:
             self._origins.clear()
+        scheme, host, port = upstream
+        origin = f"{scheme.decode()}://{host}:{port}"
         packed = records.pack_origin(
-            client, route=self.name, mode=mode, upstream=upstream, served=served
+            client, route=self.name, mode=mode, upstream=origin, served=served
         )
         self._origins[key] = (client, packed)
         return packed

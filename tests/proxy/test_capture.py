@@ -171,7 +171,7 @@ def test_a_request_whose_answer_takes_its_time_is_written_soon(tmp_path: Path) -
         recorder = Recorder(writer, Counters(), patient=True)
         capture = begin(recorder)
         capture.on_request(b"ask")
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.4)
         (exchange,) = known(tmp_path / "spool")
         assert (exchange.outcome, exchange.request.body) == (ExchangeOutcome.LOST_END, b"ask")
         capture.response_head(200, (), length=-1)

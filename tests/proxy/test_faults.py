@@ -403,6 +403,22 @@ def kill_and_compare(upstream: Upstream, home: Path, pause: float, *, at_least: 
         assert len(ids) == len(set(ids))
 
 
+def test_kill_9_after_the_head_of_an_answer_keeps_the_call(
+    upstream: Upstream, tmp_path: Path
+) -> None:
+    routes = [{"name": "up", "upstream": upstream.url}]
+    with Running(tmp_path, {"routes": routes, "forward_port": None, "admin_port": None}) as gateway:
+        headers = {"authorization": f"Bearer {gateway.key}"}
+        with httpx.stream("GET", f"{gateway.url}/up/head", headers=headers) as answer:
+            gateway.stop(signal.SIGKILL)
+            assert answer.status_code == 200
+        (exchange,) = gateway.records(1)
+        assert isinstance(exchange, Exchange)
+        assert exchange.outcome is ExchangeOutcome.LOST_END
+        assert exchange.response is not None
+        assert exchange.response.status == 200
+
+
 def test_kill_9_loses_nothing_that_a_client_received(upstream: Upstream, tmp_path: Path) -> None:
     kill_and_compare(upstream, tmp_path, 0.3, at_least=20)
 

@@ -6,7 +6,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 _OFFLINE = {
@@ -39,7 +39,8 @@ def quiet_libraries(scratch: Path, **variables: str) -> Iterator[None]:
     os.environ.update(settings)
     _switch_off_loaded()
     try:
-        with warnings.catch_warnings():
+        # What they print must not stand among what a command prints as JSON.
+        with warnings.catch_warnings(), redirect_stdout(sys.stderr):
             # Third-party notices about their own future; ours are errors in our tests.
             warnings.simplefilter("ignore")
             yield

@@ -1,6 +1,7 @@
 """While a run goes on, libraries are offline and write into its scratch folder; then all is undone."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,3 +26,12 @@ def test_scratch_is_deleted_after_a_failure_too(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), quiet_libraries(tmp_path / "scratch"):
         raise ZeroDivisionError
     assert not (tmp_path / "scratch").exists()
+
+
+def test_what_libraries_print_does_not_stand_among_our_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with quiet_libraries(tmp_path / "scratch"):
+        sys.stdout.write("* metrics logged")
+    sys.stdout.write("{}")
+    assert capsys.readouterr() == ("{}", "* metrics logged")

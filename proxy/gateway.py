@@ -22,7 +22,8 @@ from proxy.gate import Gate
 from proxy.gauges import can_record, spool_gauges
 from proxy.identity import KeyRegistry
 from proxy.interception import Interception, Tunnels
-from proxy.limits import Budgets, Ledger
+from proxy.ledger import Ledger
+from proxy.limits import Budgets
 from proxy.listeners import Listeners
 from proxy.recording import Recording
 from proxy.routing import Router

@@ -6,7 +6,7 @@ import time
 
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
-from proxy.limits import Ledger
+from proxy.ledger import Ledger
 from proxy.probe import probe
 from proxy.routing import Router
 from proxy.spool import SpoolWriter

@@ -12,7 +12,8 @@ import pytest
 
 from proxy.answers import Reason
 from proxy.identity import KeyRegistry, Limits
-from proxy.limits import FLUSH_SECONDS, Budgets, Ledger, session_of
+from proxy.ledger import FLUSH_SECONDS, Ledger
+from proxy.limits import Budgets, session_of
 from tests.proxy.provider import provider
 from tests.proxy.running import Running
 from tests.proxy.test_workers import free_port

@@ -1,5 +1,6 @@
 """Building a redactor from policy: a guard that policy asks for and that cannot load stops it."""
 
+import atexit
 import gc
 from pathlib import Path
 
@@ -84,3 +85,5 @@ def settle() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
+    atexit.unregister(gc.unfreeze)
+    atexit.register(gc.unfreeze)  # else extensions take what is left for leaks at the end

@@ -1,15 +1,16 @@
-"""Names by a spaCy pipeline: the embedded small one, or any that is installed and policy names."""
+"""Names by a model: the embedded small spaCy pipeline, or any that is installed and policy names."""
 
 import re
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from governance.detect.finding import Finding, Unit
 from governance.detect.in_code import in_program, is_plain_word, is_term
+from governance.detect.names_readers import LIBRARIES, Labelled, Reader
 from governance.detect.quiet import load, one_thread_of_blas
 from governance.names.words import ambiguous_names, common, first_names, last_names
 from trajectory.errors import ConfigurationError
@@ -78,14 +79,17 @@ def segments(text: str) -> Iterator[tuple[int, str]]:
 
 
 class NamesModel:
-    """Asks a spaCy pipeline about those pieces of text in which a name could be."""
+    """Asks a model about those pieces of text in which a name could be."""
 
     name = "names_model"
 
-    def __init__(self, nlp: Any, entities: frozenset[str], *, version: str) -> None:
-        self._nlp = nlp
+    def __init__(
+        self, read: Reader, names: Iterable[str], entities: frozenset[str], *, version: str
+    ) -> None:
+        """Ask ``read``, which knows the labels ``names``, for entities."""
+        self._read = read
         self.version = version
-        labels = {_ENTITIES.get(label, label) for label in nlp.pipe_labels.get("ner", ())}
+        labels = {_ENTITIES.get(label.upper(), label.upper()) for label in names}
         self.entities = frozenset(labels)
         self._wanted = frozenset(labels & entities)
         self._common = common()
@@ -93,11 +97,18 @@ class NamesModel:
 
     @classmethod
     def load(cls, model: str, entities: frozenset[str]) -> "NamesModel":
-        """Load ``embedded``, or an installed pipeline by its name or folder.
+        """Load ``embedded``, a spaCy pipeline by its name or folder, ``transformers:…`` or ``gliner:…``.
 
         Raises:
             ConfigurationError: it is not there, does not load, or knows no names.
         """
+        library, _, name = model.partition(":")
+        if name and library in LIBRARIES:
+            return cls(*LIBRARIES[library](name), entities, version=model)
+        return cls._of_spacy(model, entities)
+
+    @classmethod
+    def _of_spacy(cls, model: str, entities: frozenset[str]) -> "NamesModel":
         spacy = load("spacy")
         source = EMBEDDED if model == "embedded" else model
         try:
@@ -115,8 +126,8 @@ class NamesModel:
                 f"names.model {model!r} has no named entity recogniser (its parts: "
                 f"{', '.join(nlp.pipe_names)}); choose another."
             )
-        meta = nlp.meta
-        return cls(nlp, entities, version=f"{meta.get('name', model)}-{meta.get('version', '0')}")
+        version = f"{nlp.meta.get('name', model)}-{nlp.meta.get('version', '0')}"
+        return cls(_reader(nlp), nlp.pipe_labels.get("ner", ()), entities, version=version)
 
     def find(
         self, units: Sequence[Unit], known: Sequence[Sequence[Finding]] = ()
@@ -154,16 +165,16 @@ class NamesModel:
 
     def _ask(self, texts: dict[bytes, str]) -> None:
         fresh = [(name, text) for name, text in texts.items() if name not in self._cache]
-        with self._nlp.memory_zone():  # else every word that ever came stays in its vocabulary
-            characters = sum(len(text) for _, text in fresh)
-            at_once = max(1, _BATCH * _SEGMENT * len(fresh) // max(1, characters))
-            docs = self._nlp.pipe((text for _, text in fresh), batch_size=at_once)
-            for (name, text), doc in zip(fresh, docs, strict=True):
-                spans = (
-                    (_ENTITIES.get(ent.label_, ent.label_), ent.start_char, ent.end_char)
-                    for ent in doc.ents
+        for (name, text), labelled in zip(
+            fresh, self._read([text for _, text in fresh]), strict=True
+        ):
+            self._cache[name] = tuple(
+                kept
+                for label, start, end in labelled
+                for kept in self._kept(
+                    text, _ENTITIES.get(label.upper(), label.upper()), start, end
                 )
-                self._cache[name] = tuple(k for span in spans for k in self._kept(text, *span))
+            )
 
     def _kept(self, text: str, entity: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
         """Yield the span without what cannot belong to a name; nothing when no name is left."""
@@ -186,6 +197,19 @@ class NamesModel:
         if len(words) == 1 and _an_identifier(text, start, stop):
             return
         yield entity, start, stop
+
+
+def _reader(nlp: Any) -> Reader:
+    """Return what asks a spaCy pipeline."""
+
+    def read(texts: Sequence[str]) -> Iterator[list[Labelled]]:
+        characters = sum(map(len, texts))
+        at_once = max(1, _BATCH * _SEGMENT * len(texts) // max(1, characters))
+        with nlp.memory_zone():  # else every word that ever came stays in its vocabulary
+            for doc in nlp.pipe(texts, batch_size=at_once):
+                yield [(ent.label_, ent.start_char, ent.end_char) for ent in doc.ents]
+
+    return read
 
 
 def _on_fast_blas(nlp: Any) -> None:

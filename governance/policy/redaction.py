@@ -81,7 +81,8 @@ class NamesSpec(BaseModel):
         default="embedded",
         description=(
             "`embedded` for the model that ships with Headrace, the name or folder of an installed "
-            "spaCy pipeline, or null for rules alone. One that cannot load stops the start."
+            "spaCy pipeline, `transformers:NAME` or `gliner:NAME` for theirs (a folder or what lies "
+            "in their cache), or null for rules alone. One that cannot load stops the start."
         ),
     )
     rules: bool = Field(

@@ -75,3 +75,33 @@ def test_the_embedded_model_is_small_and_attributed() -> None:
     files = [path for path in Path(EMBEDDED).rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 6_000_000
     assert (EMBEDDED.parent / "ATTRIBUTION.md").is_file()
+
+
+def test_a_missing_library_stops_the_start() -> None:
+    with pytest.raises(ConfigurationError, match="gliner:no/such-model"):
+        made(names={"model": "gliner:no/such-model"})
+
+
+@pytest.mark.slow
+def test_a_token_classifier_of_transformers_is_loaded_by_its_folder(tmp_path: Path) -> None:
+    import torch
+    from transformers import BertConfig, BertForTokenClassification, BertTokenizerFast
+
+    letters = [chr(code) for code in range(33, 127)]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters)]
+    (tmp_path / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    labels = {0: "O", 1: "B-PER", 2: "I-PER"}
+    network = BertForTokenClassification(
+        BertConfig(vocab_size=len(words), intermediate_size=8, id2label=labels, **size)
+    )
+    with torch.no_grad():
+        network.classifier.weight.zero_()
+        network.classifier.bias.copy_(torch.tensor([0.0, 0.0, 9.0]))
+    network.save_pretrained(tmp_path)
+    BertTokenizerFast(str(tmp_path / "vocab.txt"), do_lower_case=False).save_pretrained(tmp_path)
+    with pytest.raises(ConfigurationError, match="cannot be loaded"):
+        NamesModel.load(f"transformers:{tmp_path}/no-such-model", frozenset({"PERSON"}))
+    loaded = NamesModel.load(f"transformers:{tmp_path}", frozenset({"PERSON"}))
+    (found_there,) = loaded.find([Unit(view_of("Zorv Kelbin"))], [[]])
+    assert [(f.entity, f.start, f.end) for f in found_there] == [("PERSON", 0, 11)]

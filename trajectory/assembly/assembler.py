@@ -1,6 +1,8 @@
 """From loose calls to trajectories, batch by batch, with a small memory between them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from trajectory.assembly.echoes import is_near
@@ -69,6 +71,10 @@ class Assembler:
 
     def assemble(self, calls: Sequence[Call], feedback: Sequence[Feedback] = ()) -> Assembly:
         """Place one batch of calls, then the feedback that came with it."""
+        with _uncollected():
+            return self._assemble(calls, feedback)
+
+    def _assemble(self, calls: Sequence[Call], feedback: Sequence[Feedback]) -> Assembly:
         unique = {call.exchange.exchange_id: call for call in calls}
         unplaced: list[Call] = []
         fresh: list[Fact] = []
@@ -102,7 +108,6 @@ class Assembler:
         before, self._placer.before = self._placer.before, {}
         for fact in fresh:
             before.pop(fact, None)
-        self._index.reading = Fact("", "", 0.0, 0.0, 0.0)
         assembly = Assembly(
             tuple(
                 sorted(
@@ -115,6 +120,7 @@ class Assembler:
             place_feedback(self._index, self._make, feedback),
             tuple(_corrections(before, tenants)),
         )
+        self._index.forget_reading()
         self._let_go(fresh)
         return assembly
 
@@ -210,17 +216,22 @@ class Assembler:
             yield "served " + fact.server
 
     def _all_concerned(self, facts: set[Fact]) -> set[Fact]:
-        """Return the facts and all that touched the same trajectories, to the end."""
+        """Return the facts and all that made the trajectories that they touched, to the end."""
         found, rest = set(facts), list(facts)
         trajectories = self.state.trajectories
         seen: set[str] = set()
         while rest and len(found) <= _GROUP_LIMIT:
-            for trajectory_id in rest.pop().touched - seen:
+            for trajectory_id in set(rest.pop().touched) - seen:
                 seen.add(trajectory_id)
                 node = trajectories.get(trajectory_id)
                 if node is None or node.settled:
                     continue
-                more = set(self._index.touching.get(trajectory_id)) - found
+                # Who only looked at it stays, unless what is placed anew turns out otherwise.
+                more = {
+                    one
+                    for one in self._index.touching.get(trajectory_id)
+                    if one not in found and (one.above or _belongs(one, trajectory_id))
+                }
                 found |= more
                 rest.extend(more)
         return found
@@ -254,6 +265,23 @@ class Assembler:
             if node is not None and node.settled:
                 index.settle(node)
         index.forget_idle()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Hold the garbage collector off: nothing here makes cycles, and all that is remembered would
+    be walked over time and again, a quarter of the work."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _belongs(fact: Fact, trajectory_id: str) -> bool:
+    return fact.placement is not None and fact.placement.trajectory_id == trajectory_id
 
 
 def _order(fact: Fact) -> tuple[float, str]:

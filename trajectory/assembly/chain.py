@@ -23,6 +23,11 @@ class ChainNode:
     """Short hashes of the ids of the tool calls in the message."""
     results: int = 0
     """How many tool results the messages up to here hold."""
+    key: str = ""
+    """The loose chain in the form in which the state keeps it."""
+
+    def __post_init__(self) -> None:
+        self.key = shorten(self.loose)
 
     def back(self) -> Iterator["ChainNode"]:
         """Yield this node and all before it, without the seed."""

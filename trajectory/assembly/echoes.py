@@ -79,7 +79,7 @@ def find_echo(
     node.asides.append(node.system if echo.opening_is_auxiliary else system)
     if echo.opening_is_auxiliary:
         node.system, node.words = system, fact.words
-        index.replace_opening(node, fact.opening)
+        index.replace_opening(node, list(fact.opening))
     return echo
 
 
@@ -149,7 +149,9 @@ def _quoted_opening(
     near = [
         node
         for node in index.open_with(names)
-        if (node is within if within is not None else is_near(node, fact.started))
+        # Two agents' calls stand beside each other and stay so, whatever comes.
+        if not (node.has_tools and fact.has_tools)
+        and (node is within if within is not None else is_near(node, fact.started))
         and _likeness(node, names)[1] >= 0.5
     ]
     for node in near:

@@ -5,7 +5,7 @@ is remembered, so that a call that comes late can be put to its place in time as
 order. It holds no content.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -66,13 +66,13 @@ class Fact:
     """Short hash of the tenant."""
     scope: str = ""
     """Short hash of tenant, application and key: inference never looks beyond it."""
-    sessions: list[list[str]] = field(default_factory=list)
+    sessions: Sequence[list[str]] = ()
     """Source and short hash of each session name, strongest first."""
     server: str | None = None
     """Short hash of the tool session."""
     previous: str | None = None
     """Short hash of the response that the client names as the one before."""
-    above: list[str] = field(default_factory=list)
+    above: Sequence[str] = ()
     """Short hashes of the session that the client names as the one that started this one."""
     hint: str | None = None
     """Public keyed hash of the strongest session name."""
@@ -85,7 +85,7 @@ class Fact:
     system_count: int = 0
     head: ChainNode | None = None
     """The chain over the context after the system's messages; None for tools."""
-    output: list[str] = field(default_factory=list)
+    output: Sequence[str] = ()
     """Loose and exact hash of the answer; empty without one."""
     request: str = ""
     """Short hash of the request's bytes within the scope: an SDK repeats them unchanged."""
@@ -95,20 +95,20 @@ class Fact:
     failure: str = ""
     """Empty, ``cut`` (the stream or connection broke) or ``error`` (the provider refused)."""
     response: str | None = None
-    pending: list[PendingCall] = field(default_factory=list)
+    pending: Sequence[PendingCall] = ()
     """The tool calls in the answer; never changed here."""
-    calls: list[str] = field(default_factory=list)
+    calls: Sequence[str] = ()
     """Short hashes of the tool calls' ids that tell something: not those that a dialect counted."""
-    told: list[list[str]] = field(default_factory=list)
+    told: Sequence[list[str]] = ()
     """What the newest messages tell the model of its tools: id of the call, hash of the result."""
-    answer: list[str] = field(default_factory=list)
+    answer: Sequence[str] = ()
     """Sketch of an answer without tool calls."""
-    opening: list[list[str]] = field(default_factory=list)
+    opening: Sequence[list[str]] = ()
     """Name and sketch of each stretch of the opening words that others may quote."""
     words: int = 0
-    names: list[str] = field(default_factory=list)
+    names: Sequence[str] = ()
     """What the opening words hold that may be a quotation."""
-    quoted: list[str] = field(default_factory=list)
+    quoted: Sequence[str] = ()
     """What looks like ids of tool calls in the words."""
     arguments: str = ""
     name: str = ""
@@ -119,7 +119,7 @@ class Fact:
     usual_effect: str = ""
     """Of a dispatch: the side effect when neither operator nor server say anything."""
     effect_name: str = ""
-    listed: list[list[str]] = field(default_factory=list)
+    listed: Sequence[list[str]] = ()
     """Of a listing: short hash of each tool and its side effect."""
 
     stored: int = 0
@@ -135,10 +135,10 @@ class Fact:
     look_closer: Callable[["Fact"], None] | None = None
     """Fills in what only a beginning needs; None once done, or when the raw call is gone."""
     placement: Placement | None = None
-    links: list[LinkTo] = field(default_factory=list)
-    reads: list[str] = field(default_factory=list)
+    links: tuple[LinkTo, ...] = ()
+    reads: Sequence[str] = ()
     """The names under which it looked for others."""
-    touched: set[str] = field(default_factory=set)
+    touched: Collection[str] = ()
     """The trajectories whose state it read or changed."""
     is_quiet: bool = False
     """A dispatch that only one step can have asked for: names alone say whom it concerns."""

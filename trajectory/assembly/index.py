@@ -1,7 +1,7 @@
 """Look-ups over the state, held in memory and rebuilt from it: nothing here is stored.
 
 What a look-up asked for and whose state it met is written down for the fact that is being placed
-(``reading``), so that a fact which comes late finds out who would have been placed otherwise.
+(``written``), so that a fact which comes late finds out who would have been placed otherwise.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,8 +55,8 @@ class StateIndex:
     def __init__(self, state: AssemblerState) -> None:
         """Index the settled trajectories of the state, which stays the only truth."""
         self.state = state
-        self.reading = Fact("", "", 0.0, 0.0, 0.0)
-        """The fact that is being placed."""
+        self._reads: list[str] = []
+        self._touched: set[str] = set()
         self.steps: dict[str, StepNode] = {}
         self.by_response: dict[str, list[StepNode]] = {}
         self.told: dict[str, tuple[tuple[float, str], str]] = {}
@@ -84,32 +84,32 @@ class StateIndex:
 
     def conversations(self, name: str) -> Sequence[StepNode]:
         """Return the steps whose context and answer make this chain."""
-        self.reading.reads.append(name)
+        self._reads.append(name)
         return self._met(self._by_conversation.get(name))
 
     def contexts(self, name: str) -> Sequence[StepNode]:
         """Return the steps whose context makes this chain."""
-        self.reading.reads.append(name)
+        self._reads.append(name)
         return self._met(self._by_context.get(name))
 
     def failures(self, name: str) -> Sequence[StepNode]:
         """Return the failed attempts at this context."""
-        self.reading.reads.append("failed " + name)
+        self._reads.append("failed " + name)
         return self._met(self._failed.get(name))
 
     def responses(self, name: str) -> Sequence[StepNode]:
         """Return the steps that were answered by this response."""
-        self.reading.reads.append(name)
+        self._reads.append(name)
         return self._met(self.by_response.get(name))
 
     def calls(self, name: str) -> Sequence[StepNode]:
         """Return the steps that made a tool call of this id."""
-        self.reading.reads.append(name)
+        self._reads.append(name)
         return self._met(self._by_call.get(name))
 
     def arguments(self, name: str) -> Sequence[tuple[StepNode, PendingCall]]:
         """Return the tool calls with these arguments that wait for their dispatch."""
-        self.reading.reads.append(name)
+        self._reads.append(name)
         return self._by_arguments.get(name, ())
 
     def orders(self, names: Iterable[str]) -> list[tuple[StepNode, PendingCall]]:
@@ -126,7 +126,7 @@ class StateIndex:
 
     def result_of(self, call: str) -> str | None:
         """Return what a model was told about a tool call."""
-        self.reading.reads.append("told " + call)
+        self._reads.append("told " + call)
         told = self.told.get(call)
         return None if told is None else told[1]
 
@@ -134,39 +134,39 @@ class StateIndex:
         """Return the trajectories that a tool session served."""
         if server is None:
             return set()
-        self.reading.reads.append("served " + server)
+        self._reads.append("served " + server)
         return self._by_server.get(server, set())
 
     def effect(self, name: str, at: tuple[float, str]) -> str | None:
         """Return what a server said last of a tool before this moment."""
-        self.reading.reads.append(name)
+        self._reads.append(name)
         said = [item for item in self.state.effects.get(name, ()) if (item[0], "~") < at]
         return str(said[-1][1]) if said and said[-1][1] else None
 
     def session(self, session: str) -> TrajectoryNode | None:
         """Return the trajectory of that name; the one used last when there are several."""
-        self.reading.reads.append(session)
+        self._reads.append(session)
         nodes = self._by_session.get(session)
         if not nodes:
             return None
         for node in nodes:
-            self.reading.touched.add(node.trajectory_id)
+            self._touched.add(node.trajectory_id)
         return max(nodes, key=lambda node: (node.last_at, node.trajectory_id))
 
     def touch(self, trajectory_id: str) -> None:
         """Write down that the state of a trajectory decides, or is changed."""
-        self.reading.touched.add(trajectory_id)
+        self._touched.add(trajectory_id)
 
     def _met(self, steps: list[StepNode] | None) -> Sequence[StepNode]:
         if not steps:
             return ()
-        touched = self.reading.touched
+        touched = self._touched
         for step in steps:
             touched.add(step.trajectory_id)
         return steps
 
     def _read(self, names: Iterable[str]) -> Iterable[str]:
-        self.reading.reads.extend(names)
+        self._reads.extend(names)
         return names
 
     def learn(self, fact: Fact) -> None:
@@ -191,10 +191,22 @@ class StateIndex:
 
     def written(self, fact: Fact) -> None:
         """Write down what a placed fact read and touched."""
-        for name in dict.fromkeys(fact.reads):
+        self.touch_own(fact)
+        fact.reads, fact.touched = tuple(dict.fromkeys(self._reads)), tuple(self._touched)
+        self.forget_reading()
+        for name in fact.reads:
             self.readers.add(name, fact)
         for trajectory_id in fact.touched:
             self.touching.add(trajectory_id, fact)
+
+    def touch_own(self, fact: Fact) -> None:
+        """Write down that a placed fact is part of its trajectory."""
+        if fact.placement is not None:
+            self._touched.add(fact.placement.trajectory_id)
+
+    def forget_reading(self) -> None:
+        """Forget what was looked up: by the fact that was placed last, or for no fact."""
+        self._reads, self._touched = [], set()
 
     def unwritten(self, fact: Fact) -> None:
         """Forget what a fact read and touched: it is placed anew, or goes."""
@@ -202,7 +214,7 @@ class StateIndex:
             self.readers.remove(name, fact)
         for trajectory_id in fact.touched:
             self.touching.remove(trajectory_id, fact)
-        fact.reads, fact.touched = [], set()
+        fact.reads = fact.touched = ()
 
     def drop_fact(self, fact: Fact) -> None:
         """Forget a fact."""
@@ -261,7 +273,7 @@ class StateIndex:
 
     def _dropped(self, names: Iterable[str]) -> None:
         """Write down what a fact takes away: one that comes late may have looked for it."""
-        self.reading.reads.extend(DROPPED + name for name in names)
+        self._reads.extend(DROPPED + name for name in names)
 
     def _remove_pending(self, step: StepNode, pending: PendingCall) -> None:
         _discard(self._by_arguments, pending.arguments, (step, pending))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from trajectory.assembly.chain import ChainNode, shorten
+from trajectory.assembly.chain import ChainNode
 from trajectory.assembly.facts import Fact
 from trajectory.assembly.index import StateIndex
 from trajectory.assembly.nodes import StepNode
@@ -90,7 +90,7 @@ def _longest(
 ) -> tuple[StepNode | None, int]:
     """Return the likeliest step under the longest leading chain, and how many messages that has."""
     for node in start.back() if start is not None else ():
-        steps = look_up(shorten(node.loose))
+        steps = look_up(node.key)
         if not steps:
             continue
         fitting = (step for step in steps if question.fits(step) and not (usable and step.failure))
@@ -130,7 +130,7 @@ def find_failed_attempt(
     started = question.fact.started
     candidates = [
         step
-        for step in index.failures(shorten(question.head.loose))
+        for step in index.failures(question.head.key)
         if question.fits(step)
         and step.parent_id == _id(parent)
         and not step.claimed
@@ -175,7 +175,7 @@ def find_unseen_answer(
     Either the SDK counts a repetition, or the very same response came twice. Of these the one
     stored before may have begun later: the span around a call begins before its request.
     """
-    fact, context = question.fact, shorten(question.head.loose)
+    fact, context = question.fact, question.head.key
     same = [] if fact.response is None else list(index.responses(fact.response))
     if fact.retry > 0:
         same += [

@@ -62,14 +62,11 @@ class Placer:
     def place(self, fact: Fact) -> None:
         """Decide where a fact belongs and remember it; its links are found too."""
         index = self._index
-        index.reading = fact
-        fact.links = []
+        fact.links = ()
         if fact.kind == "model" and fact.head is not None:
             self._place_model(fact, fact.head)
         elif fact.kind == "tool":
             self._place_dispatch(fact)
-        if fact.placement is not None:
-            fact.touched.add(fact.placement.trajectory_id)
         index.written(fact)
 
     def _place_model(self, fact: Fact, head: ChainNode) -> None:
@@ -164,7 +161,7 @@ class Placer:
             started=fact.started,
             answered=fact.ended,
             system=fact.system,
-            opening=fact.opening,
+            opening=list(fact.opening),
             words=fact.words,
         )
         self._index.add_trajectory(node)
@@ -210,8 +207,8 @@ class Placer:
             failure=fact.failure,
             request=fact.request,
             claimed=False,
-            answer=fact.answer,
-            calls=fact.calls,
+            answer=list(fact.answer),
+            calls=list(fact.calls),
             pending=fact.fresh_pending(),
             trajectory_id=place.node.trajectory_id,
         )
@@ -266,7 +263,7 @@ class Placer:
             if told is None:
                 self.strays.append(StrayLink(fact.tenant, first, link))
             else:
-                told.links.append(link)
+                told.links = (*told.links, link)
             self._explain(first, "auxiliary")
 
     def _explain(self, step_id: str, role: str) -> None:
@@ -278,7 +275,8 @@ class Placer:
     def _add_link(
         self, fact: Fact, kind: str, from_step_id: str, *, key_source: str | None = None
     ) -> None:
-        fact.links.append(self._link_of(fact, kind, from_step_id, key_source=key_source))
+        link = self._link_of(fact, kind, from_step_id, key_source=key_source)
+        fact.links = (*fact.links, link)
 
     def _link_of(
         self, fact: Fact, kind: str, from_step_id: str, *, key_source: str | None = None

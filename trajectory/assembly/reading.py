@@ -30,6 +30,7 @@ from trajectory.exchange import ExchangeOutcome
 from trajectory.message import Message, ToolCallPart, ToolResultPart
 
 _ENDINGS_LIMIT = 6
+_NAMES_LIMIT = 10_000
 _TRACED = "otlp"
 """Mode of exchanges that were read from a trace export (``trajectory.telemetry``)."""
 
@@ -49,6 +50,7 @@ class FactMaker:
         self._make = make
         self._chains = chains
         self._effects = ToolEffects(make, rules)
+        self._tools: dict[tuple[str, str], list[str]] = {}
         self._clients: dict[tuple[str, str, str], tuple[str, str]] = {}
 
     def fact(self, call: Call) -> Fact | None:
@@ -116,7 +118,8 @@ class FactMaker:
                 # ``…-parent-session-id`` names what ``…-session-id`` named, ``…-parent`` a ``…-session``.
                 source = hint.source.replace("parent-session", "session")
                 source = source.replace("-parent", "-session")
-                fact.above.append(session_name(make, tenant, source, hint.value))
+                above = session_name(make, tenant, source, hint.value)
+                fact.above = (*fact.above, above)
 
     def _public(self, call: Call, kind: str, hints: list[SessionHint]) -> str | None:
         if not hints:
@@ -201,9 +204,19 @@ class FactMaker:
         return PendingCall(
             call=make.short("call", scope, part.call_id),
             arguments=make.short_json("arguments", part.arguments, scope),
-            names=[make.short("tool", scope, name) for name in _endings(part.name)],
+            names=self._tool_names(scope, part.name),
             orders=sketch(make, scope, argument_text(part.arguments)),
         )
+
+    def _tool_names(self, scope: str, name: str) -> list[str]:
+        """Return the hashes of a tool's name and its endings, made once for each name."""
+        known = self._tools.get((scope, name))
+        if known is None:
+            if len(self._tools) >= _NAMES_LIMIT:
+                self._tools.clear()
+            known = [self._make.short("tool", scope, end) for end in _endings(name)]
+            self._tools[scope, name] = known
+        return known
 
     def _dispatch(self, call: Call, dispatch: ToolDispatch) -> Fact:
         fact = self._any(call, "tool")

@@ -1,5 +1,6 @@
 """Under which session name a call comes: the identity that the client itself gives."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trajectory.assembly.facts import Fact
@@ -68,7 +69,7 @@ def public_name(maker: Fingerprinter, tenant: str, kind: str, value: str) -> str
     return maker.identifier(kind, tenant, value)
 
 
-def _known(index: StateIndex, sessions: list[list[str]]) -> tuple[TrajectoryNode | None, str]:
+def _known(index: StateIndex, sessions: Sequence[list[str]]) -> tuple[TrajectoryNode | None, str]:
     """Return the trajectory of the strongest name; a trace alone does not begin one."""
     for source, session in sessions:
         node = index.session(session)

@@ -27,6 +27,8 @@ import re2  # noqa: E402 - Presidio decides first what it finds installed
 
 _LANGUAGE = "en"
 _REGEX_SECONDS = 2.0
+_SHORT = 64
+"""Up to this length a text is likely to hold none of the literals that patterns need."""
 
 STOCK = {
     "CryptoRecognizer": ("CRYPTO", None),
@@ -258,7 +260,7 @@ class PresidioDetector:
         gate = Gate(view)
         words = tuple(word for key in key_words(keys) for word in key.split("_"))
         out: list[Finding] = []
-        announced = self._any_literal.search(gate.lowered) is not None
+        announced = len(gate.lowered) > _SHORT or self._any_literal.search(gate.lowered) is not None
         for runner in self._runners if announced else self._without_literals:
             for hit in runner.run(gate, words):
                 start, end = view.span(hit.start, hit.end)

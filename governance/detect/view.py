@@ -21,7 +21,7 @@ _ODD = re.compile(
     r"|\\u[0-9A-Fa-f]{4}|\\x[2-7][0-9A-Fa-f]|\\[nrt\"'/]"
 )
 _MAYBE_ODD = re.compile(r"[^\x00-\x24\x27-\x5b\x5d-\x7f]")
-_SPACED = re.compile(r"(?<![\d\-.])\d(?=([ \-]))(?:\1\d(?!\d)){6,}(?![\-.]\d)")
+_SPACED = re.compile(r"\d(?<![\d\-.]\d)(?=([ \-]))(?:\1\d(?!\d)){6,}(?![\-.]\d)")
 """Seven and more single digits with the same mark between them."""
 _SHORT_ESCAPES = {r"\n": "\n", r"\r": "\n", r"\t": " ", r"\"": '"', r"\'": "'", r"\/": "/"}
 _UPPER, _LOWER, _LETTER, _OTHER = b"\xc0", b"\xe0", b"\xaa", b"\xa6"

@@ -4,6 +4,7 @@ It serves any model that the library loads, on a CPU too. Where vLLM is installe
 serves: this engine makes one token of one sequence at a time.
 """
 
+import logging
 import queue
 import random
 import threading
@@ -16,6 +17,8 @@ from train.fit import load_model, load_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,8 @@ class Engine:
             )
             one.cache = out.past_key_values
             token = self._token(one, out.logits[0, -1].float())
-        except Exception:  # noqa: BLE001 - one sequence must not end the others
+        except Exception as error:  # noqa: BLE001 - one sequence must not end the others
+            _log.error("generation failed: %s", type(error).__name__)  # its text may hold content
             one.emit(None)
             return True
         one.fed = (token.id,)

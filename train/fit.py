@@ -19,7 +19,7 @@ from train.recipes import recipe_module
 from train.recipes.base import Rows, TrainerParts
 from train.recipes.settings import RecipeSpec, TrainingSettings
 from train.reporters import reporter_variables, require_reporters
-from train.scoring import load_scoring_model
+from train.scoring import LOADING, load_scoring_model
 from train.source import Progress, silent
 from trajectory.errors import ConfigurationError
 
@@ -235,9 +235,10 @@ def load_model(base: Path, **options: Any) -> Any:
     from transformers import AutoModelForCausalLM
 
     try:
-        return AutoModelForCausalLM.from_pretrained(
-            base, local_files_only=True, dtype=torch.float32, **options
-        )
+        with LOADING:
+            return AutoModelForCausalLM.from_pretrained(
+                base, local_files_only=True, dtype=torch.float32, **options
+            )
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{base}: no model can be loaded: {error}") from error
 

@@ -1,11 +1,16 @@
 """Reward models: loads them, and measures how often one prefers the attempt that was rewarded."""
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from train.intervals import Interval, wilson
 from trajectory.errors import ConfigurationError
+
+LOADING = threading.Lock()
+"""Held while a model is loaded: transformers patches its own classes meanwhile, and two threads at once
+would leave them patched, so that every later model came without its tied weights."""
 
 _BATCH = 16
 
@@ -29,9 +34,10 @@ def load_scoring_model(base: Path) -> Any:
     from transformers import AutoModelForSequenceClassification
 
     try:
-        model = AutoModelForSequenceClassification.from_pretrained(
-            base, local_files_only=True, dtype=torch.float32, num_labels=1
-        )
+        with LOADING:
+            model = AutoModelForSequenceClassification.from_pretrained(
+                base, local_files_only=True, dtype=torch.float32, num_labels=1
+            )
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{base}: no model can be loaded: {error}") from error
     if model.config.pad_token_id is None:

@@ -3,11 +3,10 @@
 import json
 import random
 from collections.abc import Sequence
-from functools import cache
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from benchmarks.words import everyday_text
 from governance.engine import Governor
 from governance.policy import load_bundle
 from governance.quality import RowGate
@@ -26,7 +25,6 @@ STEPS = 10
 """Model calls per conversation; each resends all that was said before."""
 
 _CLIENT = ClientIdentity("acme", "agent", "prod", "key-1", purposes=("debug", "train_sft"))
-_WORDS = Path(__file__).parents[1] / "governance" / "names" / "common_words.txt"
 _HEADERS = (
     (b"content-type", b"application/json"),
     (b"user-agent", b"OpenAI/Python 2.3.0"),
@@ -91,16 +89,7 @@ class Talk:
         return sent, json.dumps(response).encode()
 
     def _text(self, words: int) -> str:
-        vocabulary, weights = _vocabulary()
-        return " ".join(self._draw.choices(vocabulary, cum_weights=weights, k=words))
-
-
-@cache
-def _vocabulary() -> tuple[list[str], list[float]]:
-    """Return everyday words and their cumulated Zipf weights."""
-    words = [w for w in _WORDS.read_text(encoding="utf-8").split("\n")[1:] if w]
-    random.Random(0).shuffle(words)  # noqa: S311 (no secret)
-    return words, list(accumulate(1 / (rank + 2.7) for rank in range(len(words))))
+        return everyday_text(self._draw, words)
 
 
 def fill(spool: Path, conversations: int, *, result_words: int, at_once: int = 50) -> int:

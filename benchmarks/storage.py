@@ -16,13 +16,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.words import everyday_text
 from lakehouse.lake import Lake
 from lakehouse.maintenance import compact
 from lakehouse.schema import TABLES
@@ -47,7 +47,6 @@ KEY = b"benchmark" * 4
 PARQUET = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3"
 """As compaction writes; what the lake is compared with is written alike."""
 
-_WORDS = Path(__file__).parents[1] / "governance" / "names" / "common_words.txt"
 _SYSTEM = Message("system", (TextPart("You are a careful assistant. " * 40),))
 _TOOLS: tuple[JsonObject, ...] = tuple(
     {
@@ -88,16 +87,7 @@ class Talk:
         return made
 
     def _text(self, words: int) -> str:
-        vocabulary, weights = _vocabulary()
-        return " ".join(self._draw.choices(vocabulary, cum_weights=weights, k=words))
-
-
-@cache
-def _vocabulary() -> tuple[list[str], list[float]]:
-    """Return everyday words and their cumulated Zipf weights."""
-    words = [w for w in _WORDS.read_text(encoding="utf-8").split("\n")[1:] if w]
-    random.Random(0).shuffle(words)  # noqa: S311 (no secret)
-    return words, list(accumulate(1 / (rank + 2.7) for rank in range(len(words))))
+        return everyday_text(self._draw, words)
 
 
 def _call(context: Sequence[Message], output: Message, position: int, response: str) -> Call:

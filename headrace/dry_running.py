@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from governance.data_classes import data_classes
-from governance.policy.selector import Facts
 from governance.quality.facts import StepFacts
 from governance.trial.dry_run import DryRun, StoredStep, step_facts_of
+from headrace.stored_facts import facts_of
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -82,17 +82,7 @@ def gather(
 def _stored(row: dict[str, Any], key_purposes: dict[str, tuple[str, ...]]) -> StoredStep:
     found = dict(row["redaction_counts"] or ())
     return StoredStep(
-        facts=Facts(
-            tenant=row["tenant_id"],
-            app=row["app_id"],
-            environment=row["environment"],
-            route=row["route"],
-            dialect=row["dialect"],
-            model=row["model"],
-            kind=row["kind"],
-            tools=tuple(name for name in row["tools"] or () if name),
-            data_classes=data_classes(found),
-        ),
+        facts=facts_of(row, row["tenant_id"], data_classes(found)),
         quality=step_facts_of(row),
         purposes=tuple(row["purposes"]),
         reasons=tuple(row["reasons"]),

@@ -6,11 +6,11 @@ which hold counted then; whether it may be deleted now, the policy in force says
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from governance.policy import Facts, Match, load_bundle
 from governance.policy.retention import LegalHold
 from headrace.settings import Settings
+from headrace.stored_facts import facts_of
 from lakehouse.lake import Lake
 
 _NOT_STORED = {"agent": (), "provider": (), "region": ()}
@@ -49,24 +49,10 @@ def held_now(
     return {
         row["trajectory_id"]
         for row in rows
-        if any(match.fits(_facts(tenant, row)) for match in matches)
+        if any(match.fits(facts_of(row, tenant, tuple(row["data_classes"]))) for match in matches)
     }
 
 
 def _asks_more(match: Match) -> bool:
     """Whether a match asks for anything beside the tenant."""
     return bool(match.model_dump(exclude={"tenant"}, exclude_defaults=True))
-
-
-def _facts(tenant: str, row: dict[str, Any]) -> Facts:
-    return Facts(
-        tenant=tenant,
-        app=row["app_id"],
-        environment=row["environment"],
-        route=row["route"],
-        dialect=row["dialect"],
-        kind=row["kind"],
-        model=row["model"],
-        tools=tuple(name for name in row["tools"] or () if name),
-        data_classes=tuple(row["data_classes"]),
-    )

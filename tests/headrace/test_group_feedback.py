@@ -1,7 +1,6 @@
 """Feedback on a group or a session reaches the steps in it, however late it comes."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +10,6 @@ from lakehouse.lake import Lake
 from proxy.spool import RecordKind, SpoolWriter, records
 from tests.headrace.building import pipeline
 from tests.proxy.spool.writing import CLIENT, KEY, Script, name
-
-
-@dataclass
-class Named(Script):
-    """An exchange with one more request header."""
-
-    header: tuple[bytes, bytes] = (b"", b"")
-
-    def head(self) -> None:
-        record = records.request_head(
-            name(self.number),
-            started_at=self.at,
-            origin=records.pack_origin(CLIENT, route="r", mode="base_url", upstream="http://u:1"),
-            method=b"POST",
-            path=b"/v1/chat/completions",
-            query=b"",
-            headers=((b"Content-Type", b"application/json"), self.header),
-        )
-        self.writer.append(RecordKind.REQUEST_HEAD, record, batch=self.batch)
-        self.sequence = 1
 
 
 def ask(writer: SpoolWriter, number: int, header: tuple[bytes, bytes], word: str) -> None:
@@ -47,7 +26,7 @@ def ask(writer: SpoolWriter, number: int, header: tuple[bytes, bytes], word: str
             }
         ],
     }
-    one = Named(writer, number, at=1_790_000_000.0 + 10 * number, header=header)
+    one = Script(writer, number, at=1_790_000_000.0 + 10 * number, headers=(header,))
     one.whole(json.dumps(request).encode(), json.dumps(answer).encode())
 
 

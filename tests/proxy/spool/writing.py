@@ -23,6 +23,8 @@ class Script:
     at: float = 1000.0
     sequence: int = field(default=0)
     batch: bool = False
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    """Of the request, beside its content type."""
 
     def head(self) -> None:
         record = records.request_head(
@@ -32,7 +34,7 @@ class Script:
             method=b"POST",
             path=b"/v1/chat/completions",
             query=b"",
-            headers=((b"Content-Type", b"application/json"),),
+            headers=((b"Content-Type", b"application/json"), *self.headers),
         )
         self.writer.append(RecordKind.REQUEST_HEAD, record, batch=self.batch)
         self.sequence = 1

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from train.attention import attention_options
 from train.curves import metrics_callback, read_metrics
 from train.errors import TrainingError
 from train.hardware import peak_memory_mib
@@ -92,10 +93,12 @@ def fit(
     appended to ``out/metrics.jsonl``.
 
     Raises:
-        ConfigurationError: the base model cannot be loaded.
+        ConfigurationError: the base model cannot be loaded, or what the settings ask for is not
+            installed; said before any row is made.
         TrainingError: the loss became NaN or memory ran out; the last checkpoint is named.
     """
     require_reporters(spec.training.reporters)
+    attention_options(spec.training)
     out.mkdir(parents=True, exist_ok=True)
     variables = reporter_variables(spec.training.reporters, out)
     with quiet_libraries(scratch(out), **variables):
@@ -189,11 +192,12 @@ def _tokens(rows: Rows, trainer: Any) -> int:
 
 def _load(spec: RecipeSpec, base: Path) -> Any:
     four_bit = spec.adapter is not None and spec.adapter.four_bit
+    attention = attention_options(spec.training, base)
     if recipe_module(spec.recipe).makes == "reward_model":
         if four_bit:
             raise ConfigurationError("adapter.four_bit: a reward model learns in full precision")
-        return load_scoring_model(base)
-    return load_model(base, **(_four_bits() if four_bit else {}))
+        return load_scoring_model(base, **attention)
+    return load_model(base, **attention, **(_four_bits() if four_bit else {}))
 
 
 def _four_bits() -> dict[str, Any]:

@@ -22,7 +22,7 @@ class Pair(NamedTuple):
     rejected_ids: list[int]
 
 
-def load_scoring_model(base: Path) -> Any:
+def load_scoring_model(base: Path, **options: Any) -> Any:
     """Load a model folder as one that gives a sequence one number.
 
     From a causal model the body is taken and the head is new: random, from the seed that was set.
@@ -36,7 +36,7 @@ def load_scoring_model(base: Path) -> Any:
     try:
         with LOADING:
             model = AutoModelForSequenceClassification.from_pretrained(
-                base, local_files_only=True, dtype=torch.float32, num_labels=1
+                base, local_files_only=True, dtype=torch.float32, num_labels=1, **options
             )
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{base}: no model can be loaded: {error}") from error

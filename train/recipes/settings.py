@@ -80,6 +80,9 @@ class TrainingSettings(StrictModel):
     seed: int = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the GPU has it, else float32."""
+    attention: Literal["auto", "eager", "sdpa", "flash_attention_2"] = "auto"
+    """auto: flash attention on a GPU where it is installed and the arithmetic is bfloat16, else
+    PyTorch's own (sdpa)."""
     threads: int | None = Field(default=None, ge=1)
     """Threads on a CPU; None: as many as there are cores."""
     gradient_checkpointing: bool = False

@@ -28,9 +28,12 @@ class Namer:
         """Return the id of a redacted message: the keyed hash of its canonical JSON."""
         return content_hash(message, key=self._tenant(tenant_id))
 
-    def text_message_id(self, tenant_id: str, role: str, parts: str) -> str:
+    def text_message_id(
+        self, tenant_id: str, role: str, parts: str, name: str | None = None
+    ) -> str:
         """Return :meth:`message_id` of a message whose parts are canonical JSON already."""
-        data = b'{"parts":%b,"role":%b}' % (parts.encode(), canonical_json(role))
+        called = b"" if name is None else b'"name":%b,' % canonical_json(name)
+        data = b'{%b"parts":%b,"role":%b}' % (called, parts.encode(), canonical_json(role))
         return bytes_hash(data, key=self._tenant(tenant_id))
 
     def _tenant(self, tenant_id: str) -> bytes:

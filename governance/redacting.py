@@ -18,7 +18,7 @@ from governance.vocabulary import looks_like_an_id
 from trajectory.call import Call
 from trajectory.canonical import JsonObject, JsonValue, canonical_json
 from trajectory.dialects.shared import read_messages
-from trajectory.message import Message, OpaquePart, ReasoningPart
+from trajectory.message import Message, OpaquePart, ReasoningPart, stored_message
 
 
 class Redactor(Protocol):
@@ -150,7 +150,7 @@ class TrajectoryRedaction:
             message = replace(message, parts=tuple(rest))
         parts = canonical_json(message.to_json()["parts"]).decode("utf-8", "replace")
         found = CleanMessage(
-            message_id=self._message_id(message.role, parts),
+            message_id=self._message_id(message, parts),
             message=message,
             parts=parts,
             report=redacted.report,
@@ -159,12 +159,12 @@ class TrajectoryRedaction:
         redacted.message.derived[kept] = found
         return found
 
-    def _message_id(self, role: str, parts: str) -> str:
+    def _message_id(self, message: Message, parts: str) -> str:
         tenant = self._scope.tenant_id
         if "\ufffd" in parts:  # replacing broken text may have changed the order of keys
-            named: JsonValue = {"role": role, "parts": json.loads(parts)}
+            named = stored_message(message.role, json.loads(parts), message.name)
             return self._namer.message_id(tenant, named)
-        return self._namer.text_message_id(tenant, role, parts)
+        return self._namer.text_message_id(tenant, message.role, parts, message.name)
 
     def _fields(
         self, call: Call, redacted: Redacted, without: frozenset[CaptureField]

@@ -132,6 +132,7 @@ def _stored(tenant: str, clean: CleanMessage, seen_at: datetime) -> StoredMessag
         parts=clean.parts,
         characters=len(clean.parts),
         first_seen_at=seen_at,
+        name=clean.message.name,
     )
 
 

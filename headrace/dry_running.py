@@ -47,7 +47,7 @@ _REFERENCE_SECONDS = 3600.0
 _REFERENCE_STEPS = 20_000
 
 _TEXTS = """
-SELECT DISTINCT m.tenant_id, s.trajectory_id, m.message_id, m.parts FROM steps s
+SELECT DISTINCT m.tenant_id, s.trajectory_id, m.message_id, m.name, m.parts FROM steps s
 JOIN messages m ON m.tenant_id = s.tenant_id
  AND (m.message_id = s.output_message_id OR list_contains(s.context_message_ids, m.message_id))
 WHERE s.started_at >= $since AND s.started_at < $until
@@ -76,7 +76,7 @@ def gather(
     for row in cases.to_pylist():
         run.held(row["reason"])
     for row in lake.query(_TEXTS, parameters={**window, "most": most_texts}).to_pylist():
-        run.text(row["tenant_id"], row["trajectory_id"], row["parts"])
+        run.text(row["tenant_id"], row["trajectory_id"], row["parts"], row["name"])
 
 
 def _stored(row: dict[str, Any], key_purposes: dict[str, tuple[str, ...]]) -> StoredStep:

@@ -67,6 +67,7 @@ _MESSAGES = (
     _content("parts", _TEXT, "JSON list of typed parts, redacted"),
     _need("characters", _INT, "Length of the message's text"),
     _need("first_seen_at", _TIME, "When this content was first stored"),
+    _content("name", _TEXT, "What the participant called itself, redacted", nullable=True),
 )
 
 _HARNESSES = (

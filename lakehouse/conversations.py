@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trajectory.message import Message
+from trajectory.message import Message, stored_message
 
 type Ask = Callable[[str, list[Any]], pa.Table]
 """Runs SQL with parameters."""
@@ -217,16 +217,17 @@ def _read_messages(
         return {}
     listed = f"IN ({', '.join('?' * len(names))})" if len(names) <= _FEW else _MANY
     table = ask(
-        "SELECT tenant_id, message_id, role, parts FROM messages "  # noqa: S608
+        "SELECT tenant_id, message_id, role, parts, name FROM messages "  # noqa: S608
         f"WHERE message_id {listed} {condition}",
         [*(names if len(names) <= _FEW else [names]), *values],
     )
     messages: dict[tuple[str, str], Message] = {}
     for batch in table.to_batches(max_chunksize=8192):
         columns = [column.to_pylist() for column in batch.columns]
-        for tenant, name, role, parts in zip(*columns, strict=True):
-            if (tenant, name) not in messages:
-                messages[tenant, name] = Message.from_json({"role": role, "parts": loads(parts)})
+        for tenant, named, role, parts, name in zip(*columns, strict=True):
+            if (tenant, named) not in messages:
+                stored = stored_message(role, loads(parts), name)
+                messages[tenant, named] = Message.from_json(stored)
     return messages
 
 

@@ -29,6 +29,7 @@ CHANGES: dict[int, str] = {
     2: "tables credits and prices; state_hash names the observation instead of the whole conversation; "
     "results that a model was told stand in its messages alone",
     3: "table corrections: steps, links and all that names a trajectory are read as corrected",
+    4: "messages: name",
 }
 """What each version of the lake brought; the newest is ``LAKE_VERSION``."""
 

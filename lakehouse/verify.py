@@ -15,13 +15,14 @@ from pyarrow.fs import FileSelector
 from governance.naming import Namer
 from lakehouse.rewrite import ActiveFile, list_files
 from lakehouse.schema import TABLES
-from trajectory.canonical import JsonValue
+from trajectory.message import stored_message
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 _EXAMPLES = 3
-_NAMED = ["message_id", "role", "parts"]
+_NAMED = ["message_id", "role", "parts", "name"]
+"""What a message's id covers, and the id; older files have no ``name``."""
 _FILES = "active files are as the log says"
 
 
@@ -233,5 +234,5 @@ def _hash_findings(lake: "Lake", message_key: bytes) -> Iterator[Finding]:
 
 
 def _is_named(namer: Namer, tenant: str, row: dict[str, Any]) -> bool:
-    message: JsonValue = {"role": row["role"], "parts": json.loads(row["parts"])}
+    message = stored_message(row["role"], json.loads(row["parts"]), row.get("name"))
     return bool(namer.message_id(tenant, message) == row["message_id"])

@@ -209,9 +209,10 @@ WITH said AS (
     FROM steps WHERE output_message_id IS NOT NULL
 )
 SELECT s.tenant_id, s.trajectory_id, s.step_index, s.step_id, s.branch, s.role_in_graph,
-       s.position, s.is_output, m.role, m.parts, s.message_id, s.started_at
+       s.position, s.is_output, m.role, m.name, m.parts, s.message_id, s.started_at
 FROM said s
-LEFT JOIN (SELECT tenant_id, message_id, any_value(role) AS role, any_value(parts) AS parts
+LEFT JOIN (SELECT tenant_id, message_id, any_value(role) AS role, any_value(name) AS name,
+           any_value(parts) AS parts
            FROM messages GROUP BY tenant_id, message_id) m
   ON s.tenant_id = m.tenant_id AND s.message_id = m.message_id
 """

@@ -12,6 +12,7 @@ from trajectory.message import (
     ReasoningPart,
     ToolCallPart,
     ToolResultPart,
+    stored_message,
 )
 
 type ChatMessage = dict[str, Any]
@@ -103,6 +104,6 @@ def _tool_definition(tool: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def message_from_parts(role: str, parts: str) -> Message:
-    """Build a message from the columns ``role`` and ``parts`` of the table ``messages``."""
-    return Message.from_json({"role": role, "parts": json.loads(parts)})
+def message_from_parts(role: str, parts: str, name: str | None = None) -> Message:
+    """Build a message from the columns ``role``, ``parts`` and ``name`` of the table ``messages``."""
+    return Message.from_json(stored_message(role, json.loads(parts), name))

@@ -68,8 +68,10 @@ class ContentStore:
         message_ids = sorted({name for item in items for name in item.message_ids})
         harness_ids = sorted({item.harness_id for item in items if item.harness_id})
         messages = {
-            (row["tenant_id"], row["message_id"]): message_from_parts(row["role"], row["parts"])
-            for row in _rows(source, "messages", "message_id", "role, parts", message_ids)
+            (row["tenant_id"], row["message_id"]): message_from_parts(
+                row["role"], row["parts"], row["name"]
+            )
+            for row in _rows(source, "messages", "message_id", "role, parts, name", message_ids)
         }
         tools = {
             (row["tenant_id"], row["harness_id"]): tuple(to_tools(json.loads(row["tools"])))

@@ -74,6 +74,12 @@ _PART_TYPES: dict[str, Any] = {
 }
 
 
+def stored_message(role: str, parts: JsonValue, name: str | None) -> JsonObject:
+    """Return a message's JSON form from the columns of a stored one; no name, no member."""
+    form: JsonObject = {"role": role, "parts": parts}
+    return form if name is None else {**form, "name": name}
+
+
 class Derived:
     """Room on a value that never changes for what is worked out from it, once."""
 
@@ -102,6 +108,7 @@ class Message(Derived):
     """system | developer | user | assistant | tool"""
     parts: tuple[Part, ...]
     name: str | None = None
+    """What the participant calls itself, where several share a role."""
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
     def to_json(self) -> JsonObject:
@@ -110,10 +117,7 @@ class Message(Derived):
         for part in self.parts:
             fields = {name: getattr(part, name) for name in part.__dataclass_fields__}
             parts.append({"type": part.type, **{k: v for k, v in fields.items() if v is not None}})
-        out: JsonObject = {"role": self.role, "parts": parts}
-        if self.name is not None:
-            out["name"] = self.name
-        return out
+        return stored_message(self.role, parts, self.name)
 
     def canonical(self) -> bytes:
         """Return the canonical JSON of :meth:`to_json`, made once."""

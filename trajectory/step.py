@@ -25,6 +25,8 @@ class StoredMessage:
     """JSON list of parts (see ``trajectory.message``), redacted."""
     characters: int
     first_seen_at: datetime
+    name: str | None = None
+    """What the participant called itself, redacted."""
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
 

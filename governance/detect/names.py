@@ -9,7 +9,7 @@ from governance.detect.name_cues import NONE, STRONG, cue
 from governance.detect.view import TextView
 from governance.names.words import ambiguous_names, common, everyday, first_names, last_names
 
-_VERSION = "rules-4"
+_VERSION = "rules-5"
 
 _U = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0100-\u017f\u0370-\u03ff\u0400-\u042f"
 _PART = rf"(?:[{_U}](?:[^\W\d_]|['\-](?=[^\W\d_]))*[^\W\d_](?![\w])|[{_U}]\.(?:[{_U}]\.)*|[{_U}](?=[ \n,.;]|$))"
@@ -85,10 +85,15 @@ _PERSON_KEY = re.compile(
 _PERSONAL_WORDS = """
     customer client contact person user patient employee recipient sender passenger author owner
     member student teacher guest attendee profile buyer seller applicant candidate holder
-    cardholder signer manager caller requester subscriber beneficiary individual people
+    cardholder signer manager caller requester subscriber beneficiary individual people participant
     """
 _PERSONAL = frozenset(_PERSONAL_WORDS.split())
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+_PARTICIPANT = ("participant", "name")
+"""Key path of a message's ``name``: often an agent's or a role, now and then somebody's."""
+_HANDLE_WORD = re.compile(r"[^\W\d_]?[^\W\d_A-Z]+|[A-Z]+")
 
 
 def key_words(path: tuple[str, ...]) -> tuple[str, ...]:
@@ -136,7 +141,10 @@ class NameRules:
         view, context = unit
         text = view.text
         spans = dict.fromkeys(self._spans(view))
-        if context and names_a_person(context):
+        if context == _PARTICIPANT:
+            if self._is_handle(text):
+                spans[(0, len(text), 0.8, "participant")] = None
+        elif context and names_a_person(context):
             whole = _ONE_LINE_NAME.match(text)
             if whole and len(text) < 80:
                 spans[(whole.start(1), whole.end(1), 0.8, "key")] = None
@@ -174,6 +182,12 @@ class NameRules:
                 start, end = self._trimmed(text, *match.span(1))
                 if start < end:
                     yield start, end, 0.85, "mailbox"
+
+    def _is_handle(self, text: str) -> bool:
+        """Whether what a participant calls itself holds somebody's name (``alice_smith``)."""
+        words = {word.capitalize() for word in _HANDLE_WORD.findall(text)}
+        named = {w for w in words if w.lower() not in self._common_words}
+        return not named.isdisjoint(self._first | self._last | self._ambiguous)
 
     @staticmethod
     def _alone(text: str, end: int) -> bool:

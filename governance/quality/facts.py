@@ -129,7 +129,10 @@ def _left(draft: Draft, leftovers: LeftoverCheck) -> int:
         texts += [result.content or "" for result in step.tool_results]
     if draft.harness is not None:
         in_names += leftovers.count_once(f"tools {draft.harness.harness_id}", draft.harness.tools)
-    in_messages = sum(leftovers.count_once(row.message_id, row.parts) for row in draft.messages)
+    in_messages = sum(
+        leftovers.count_once(row.message_id, f"{row.parts}\n{row.name}" if row.name else row.parts)
+        for row in draft.messages
+    )
     # No pattern reaches over the end of a line, so the texts can be looked through as one.
     return in_names + in_messages + leftovers.count("\n".join(texts))
 

@@ -416,7 +416,7 @@ class Redactor:
         )
         name = message.name
         if name is not None:
-            name = rewritten_text(name, (*path, "name"), visitor)
+            name = rewritten_text(name, (*path, "participant", "name"), visitor)
         return Message(message.role, parts, name)
 
     def _part(self, part: Part, path: Path, visitor: Visitor) -> Part:

@@ -119,14 +119,18 @@ class DryRun:
         if kind == "quality" and name not in known:
             self._count("Quality", name, "would no longer be asked: held → judged by the rest")
 
-    def text(self, tenant_id: str, trajectory_id: str, stored: str) -> None:
-        """Look for what the bundle's redaction finds in a stored message's parts."""
+    def text(
+        self, tenant_id: str, trajectory_id: str, stored: str, name: str | None = None
+    ) -> None:
+        """Look for what the bundle's redaction finds in a stored message's parts and name."""
         self.texts += 1
         scope = RedactionScope(tenant_id, trajectory_id)
         try:
             value = json.loads(stored)
         except ValueError:
             value = stored
+        if name is not None:
+            value = {"parts": value, "participant": {"name": name}}
         report = self._redactor.redact_json(value, scope=scope).report
         for entity, count in report.counts.items():
             self._counts["Redaction", entity, "found in what is stored (values)"] += count

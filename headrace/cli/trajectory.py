@@ -58,8 +58,9 @@ def show(
     for step in steps:
         out.print(f"\n[dim]{_heading(step)}[/]")
         for message in step["messages"]:
+            who = " ".join(filter(None, (message["role"] or "?", message["name"])))
             for part in message["parts"]:
-                _print_part(message["role"] or "?", _part_text(part))
+                _print_part(who, _part_text(part))
         if step["kind"] == "tool":
             for call in step["tool_calls"]:
                 _print_part("on wire", f"→ {call['name']}({call['arguments']})")
@@ -81,7 +82,7 @@ _STEPS = (
     "where trajectory_id = $id order by started_at, step_index"
 )
 _MESSAGES = (
-    "select step_id, is_output, role, parts from conversation "
+    "select step_id, is_output, role, name, parts from conversation "
     "where trajectory_id = $id order by started_at, step_index, position"
 )
 _REWARDS = (

@@ -3,7 +3,8 @@
 import pytest
 
 from governance.detect.names import names_a_person
-from tests.governance.redaction_support import text, value
+from tests.governance.redaction_support import SCOPE, redactor, text, value
+from trajectory.message import Message
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,17 @@ def test_key_paths_name_people() -> None:
 )
 def test_which_keys_name_people(path: tuple[str, ...], expected: bool) -> None:
     assert names_a_person(path) is expected
+
+
+@pytest.mark.parametrize("name", ["Alice_Smith", "alice", "bob42", "JaneDoe", "Jürgen Müller"])
+def test_a_participant_that_is_somebody_is_redacted(name: str) -> None:
+    (clean,) = redactor().redact_messages([Message("user", (), name)], scope=SCOPE)
+    assert clean.message.name is not None
+    assert clean.message.name.startswith("<PERSON_")
+    assert [place.path for place in clean.report.places] == ["/participant/name"]
+
+
+@pytest.mark.parametrize("name", ["planner", "user_proxy", "Engineer", "research-agent", "chat"])
+def test_a_participant_that_is_a_role_stays(name: str) -> None:
+    (clean,) = redactor().redact_messages([Message("user", (), name)], scope=SCOPE)
+    assert clean.message.name == name

@@ -21,8 +21,11 @@ JSON = st.recursive(
 )
 
 
-@given(TEXT, st.lists(JSON, max_size=3))
-def test_parts_that_are_canonical_need_not_be_read_again(role: str, parts: list[object]) -> None:
+@given(TEXT, st.lists(JSON, max_size=3), st.none() | TEXT)
+def test_parts_that_are_canonical_need_not_be_read_again(
+    role: str, parts: list[object], name: str | None
+) -> None:
     written = canonical_json(parts).decode()
-    long = NAMER.message_id("acme", {"role": role, "parts": json.loads(written)})
-    assert NAMER.text_message_id("acme", role, written) == long
+    whole = {"role": role, "parts": json.loads(written)} | ({} if name is None else {"name": name})
+    long = NAMER.message_id("acme", whole)
+    assert NAMER.text_message_id("acme", role, written, name) == long

@@ -14,25 +14,21 @@ import pytest
 
 from examples.practice.serving import served_in_thread
 from examples.practice.tools import ToolServer
-from governance.engine import Governor
 from governance.policy import load_bundle
-from governance.quality import RowGate
 from governance.redact import build_redactor
 from governance.redact.pseudonym import MARK
 from governance.redact.values import RedactionScope
-from headrace.checkpoint import CheckpointStore
 from headrace.home import Home
 from headrace.master_key import load_secrets
-from headrace.pipeline import Pipeline
 from headrace.replay.answering import Replies
 from headrace.replay.loading import load_recording
 from headrace.replay.server import Live, serving
 from lakehouse.lake import Lake
-from proxy.spool import SpoolReader
 from tests.agents.provider import Provider, Reply, Session
 from tests.agents.wire import Asked
+from tests.headrace.governed import govern
 from tests.headrace.replay_agent import work
-from tests.proxy.running import SPOOL_KEY, Running
+from tests.proxy.running import Running
 from trajectory.replay import Comparison, Player
 
 PERSON = "maria.lopez@example.org"
@@ -87,39 +83,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             }
             for kind, stream in KINDS:
                 assert PERSON in agent(kind, stream, addresses)
-        govern(home)
-        lake = Lake.open(str(home / "lake"))
+        lake = govern(home)
         rows = lake.query(
             "select trajectory_id, min(dialect) as d from steps where kind = 'model' group by 1"
         )
         names = {"openai.chat": 0, "openai.responses": 1, "anthropic.messages": 2}
         found = {KINDS[names[row["d"]]][0]: row["trajectory_id"] for row in rows.to_pylist()}
         yield World(home, provider_url, tools_url, found)
-
-
-def govern(home: Path) -> None:
-    lake, bundle = Lake.open(str(home / "lake")), load_bundle()
-    key = load_secrets(Home(home).create().secrets, create=True).derive(b"pseudonym")
-    governor = Governor(
-        bundle,
-        build_redactor(bundle.redaction.spec, pseudonym_key=key, base=bundle.path),
-        message_key=b"m" * 32,
-        pseudonym_key=key,
-        known=lake.known_content(),
-        consents=lake.consents(),
-        gate=RowGate(bundle.quality.spec),
-    )
-    (home / "state").mkdir(exist_ok=True)
-    pipeline = Pipeline(
-        spool=SpoolReader(home / "spool", SPOOL_KEY),
-        lake=lake,
-        governor=lambda: governor,
-        checkpoints=CheckpointStore(home / "state"),
-        assembly_key=b"a" * 32,
-        batch_records=1000,
-    )
-    while pipeline.run_batch() is not None:
-        pass
 
 
 @pytest.fixture(scope="module")

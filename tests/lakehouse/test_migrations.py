@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.table import TableAlterer
 
+from governance.naming import Namer
+from governance.records import GovernedBatch
 from lakehouse.lake import Lake
 from lakehouse.location import Location
 from lakehouse.maintenance import compact
@@ -147,6 +150,28 @@ def test_a_lake_of_each_version_opens_and_goes_on(tmp_path: Path, version: int) 
         lake.query(f"SELECT count(*) FROM {view.name}")  # noqa: S608 - our own names
     reader = Lake.read(str(tmp_path))
     assert query_untrusted(reader, "SELECT count(*) AS n FROM steps").table["n"].to_pylist() == [4]
+
+
+def test_messages_stored_before_names_were_keep_their_ids(tmp_path: Path) -> None:
+    lake_of_version(tmp_path, 3)
+    key = b"k" * 32
+    namer, parts = Namer(key), '[{"text":"hi","type":"text"}]'
+    plain = replace(make.message("user", "hi"), parts=parts)
+    plain = replace(plain, message_id=namer.text_message_id("acme", "user", parts))
+    table = to_arrow(TABLES["messages"], [plain]).drop_columns(["name"])
+    DeltaTable(str(tmp_path / "messages")).delete()
+    write_deltalake(str(tmp_path / "messages"), table, mode="append")
+    lake = Lake.open(str(tmp_path))
+    step = make.step("new", 0, context_message_ids=(plain.message_id,), output_message_id=None)
+    called = namer.text_message_id("acme", "user", parts, "planner")
+    other = replace(step, step_id="s2", context_message_ids=(called,))
+    named = replace(plain, message_id=called, name="planner")
+    lake.append(GovernedBatch(messages=(named,), steps=(step, other)), app_id="b", version=0)
+    for _ in range(2):
+        said = [one.context[0].name for one in lake.conversation("new")]
+        assert sorted(said, key=str) == [None, "planner"]
+        assert not [f for f in verify(lake, message_key=key).findings if f.table == "messages"]
+        compact(lake, tables=["messages"])
 
 
 @pytest.mark.parametrize("killed_at", range(3))

@@ -100,6 +100,10 @@ def test_messages_must_be_what_their_names_say(tmp_path: Path) -> None:
     )
     lake.append(GovernedBatch(messages=(right,)), app_id="a", version=0)
     assert verify(lake, message_key=KEY).ok
+    named = Message("user", (TextPart("hello"),), "planner").to_json()
+    other = replace(right, message_id=Namer(KEY).message_id("acme", named), name="planner")
+    lake.append(GovernedBatch(messages=(other,)), app_id="b", version=0)
+    assert verify(lake, message_key=KEY).ok, "a name is part of what is named"
     forged = replace(right, parts=right.parts.replace("hello", "HELLO"))
     lake.append(GovernedBatch(messages=(forged,)), app_id="a", version=1)
     report = verify(lake, message_key=KEY)

@@ -52,11 +52,12 @@ def test_vectors_of_canonical_json(vector: dict[str, Any]) -> None:
 def test_vectors_of_keyed_names() -> None:
     from governance.naming import Namer, tenant_key
 
-    message, state = vectors("keyed-vectors")
+    message, called, state = vectors("keyed-vectors")
     key = bytes.fromhex(message["key_hex"])
     assert tenant_key(key, message["tenant_id"]).hex() == message["tenant_key_hex"]
     namer = Namer(key)
-    assert namer.message_id(message["tenant_id"], message["message"]) == message["message_id"]
+    for one in (message, called):
+        assert namer.message_id(one["tenant_id"], one["message"]) == one["message_id"]
     assert namer.name(state["tenant_id"], state["kind"], state["value"]) == state["name"]
 
 

@@ -1,0 +1,44 @@
+"""Governs a home's spool into its lake with the shipped policies, redaction included."""
+
+from pathlib import Path
+
+from governance.engine import Governor
+from governance.policy import load_bundle
+from governance.quality import RowGate
+from governance.redact import build_redactor
+from headrace.checkpoint import CheckpointStore
+from headrace.home import Home
+from headrace.master_key import load_secrets
+from headrace.pipeline import Pipeline
+from lakehouse.lake import Lake
+from proxy.spool import SpoolReader
+from tests.proxy.running import SPOOL_KEY
+
+MESSAGE_KEY = b"m" * 32
+
+
+def govern(home: Path) -> Lake:
+    """Put what the gateway sealed into the lake; return the lake."""
+    lake, bundle = Lake.open(str(home / "lake")), load_bundle()
+    key = load_secrets(Home(home).create().secrets, create=True).derive(b"pseudonym")
+    governor = Governor(
+        bundle,
+        build_redactor(bundle.redaction.spec, pseudonym_key=key, base=bundle.path),
+        message_key=MESSAGE_KEY,
+        pseudonym_key=key,
+        known=lake.known_content(),
+        consents=lake.consents(),
+        gate=RowGate(bundle.quality.spec),
+    )
+    (home / "state").mkdir(exist_ok=True)
+    pipeline = Pipeline(
+        spool=SpoolReader(home / "spool", SPOOL_KEY),
+        lake=lake,
+        governor=lambda: governor,
+        checkpoints=CheckpointStore(home / "state"),
+        assembly_key=b"a" * 32,
+        batch_records=1000,
+    )
+    while pipeline.run_batch() is not None:
+        pass
+    return lake

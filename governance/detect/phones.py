@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import phonenumbers
 
+from governance.detect.rule import Rule
 from governance.detect.runners import CONTEXT_BOOST, Gate, Hit
 
 _TOLD = frozenset(
@@ -109,6 +110,8 @@ def _prefixed(region: str) -> str:
 class PhoneRunner:
     """Finds numbers of any country when written with +, and national ones of some regions."""
 
+    rule = Rule("phone", "PHONE_NUMBER", "", _SCORE, digits=True)
+
     def __init__(self, regions: tuple[str, ...] = REGIONS) -> None:
         self._valid = re.compile("(?:" + "|".join(map(_prefixed, regions)) + r")\Z")
         for country_code in phonenumbers.COUNTRY_CODE_TO_REGION_CODE:
@@ -116,8 +119,6 @@ class PhoneRunner:
 
     def run(self, gate: Gate, keys: tuple[str, ...]) -> Iterator[Hit]:
         """Yield numbers; those without the shape of a phone number need context."""
-        if not gate.digits:
-            return
         text = gate.view.text
         for run in _runs(text):
             at = 0

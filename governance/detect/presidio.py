@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from governance.detect.choosing import Choice, PatternRunner
 from governance.detect.finding import Finding, Unit
 from governance.detect.names import key_words
 from governance.detect.phones import PhoneRunner
@@ -27,8 +28,6 @@ import re2  # noqa: E402 - Presidio decides first what it finds installed
 
 _LANGUAGE = "en"
 _REGEX_SECONDS = 2.0
-_SHORT = 64
-"""Up to this length a text is likely to hold none of the literals that patterns need."""
 
 STOCK = {
     "CryptoRecognizer": ("CRYPTO", None),
@@ -50,6 +49,9 @@ STOCK = {
 
 _NEEDS_CONTEXT = {"NhsRecognizer": 0.1, "MedicalLicenseRecognizer": 0.3}
 """Their checksum holds for one number in ten: with these scores they need context."""
+
+_WITHOUT_RUN = frozenset({"CryptoRecognizer", "DateRecognizer"})
+"""Those of them that find values without a run of digits: 05-MAR-21."""
 
 
 class WordNlpEngine(_presidio.nlp_engine.NlpEngine):  # type: ignore[misc, name-defined]
@@ -101,10 +103,14 @@ class WordNlpEngine(_presidio.nlp_engine.NlpEngine):  # type: ignore[misc, name-
 class RunnerRecognizer(_presidio.LocalRecognizer):  # type: ignore[misc, name-defined]
     """One of our runners as a Presidio recogniser; stock engines can run it as well."""
 
-    def __init__(self, runner: Runner | PhoneRunner, name: str, entity: str) -> None:
+    def __init__(self, runner: PatternRunner) -> None:
         self.runner = runner
+        self._choice = Choice([runner])
         super().__init__(
-            supported_entities=[entity], name=f"headrace.{name}", version=VERSION, context=[]
+            supported_entities=[runner.rule.entity],
+            name=f"headrace.{runner.rule.name}",
+            version=VERSION,
+            context=[],
         )
 
     def load(self) -> None:
@@ -113,6 +119,7 @@ class RunnerRecognizer(_presidio.LocalRecognizer):  # type: ignore[misc, name-de
     def analyze(self, text: str, *_: Any, **__: Any) -> list[Any]:
         """Find on the normalised view, context included; offsets are those of ``text``."""
         view = view_of(text)
+        gate = Gate(view)
         result = _presidio.RecognizerResult
         return [
             result(
@@ -124,7 +131,8 @@ class RunnerRecognizer(_presidio.LocalRecognizer):  # type: ignore[misc, name-de
                     result.RECOGNIZER_IDENTIFIER_KEY: self.id,
                 },
             )
-            for hit in self.runner.run(Gate(view), ())
+            for runner in self._choice.of(gate)
+            for hit in runner.run(gate, ())
         ]
 
 
@@ -135,12 +143,10 @@ def registry(entities: frozenset[str], files: Sequence[Path] = ()) -> Any:
         ConfigurationError: a file of recognisers cannot be read.
     """
     recognizers: list[Any] = [
-        RunnerRecognizer(Runner.of(rule), rule.name, rule.entity)
-        for rule in RULES
-        if rule.entity in entities
+        RunnerRecognizer(Runner.of(rule)) for rule in RULES if rule.entity in entities
     ]
     if "PHONE_NUMBER" in entities:
-        recognizers.append(RunnerRecognizer(PhoneRunner(), "phone", "PHONE_NUMBER"))
+        recognizers.append(RunnerRecognizer(PhoneRunner()))
     for name, (entity, context) in STOCK.items():
         if entity in entities:
             recognizer = getattr(_predefined, name)()
@@ -172,14 +178,16 @@ class _StockRunner:
     def __init__(self, recognizer: Any, pattern: Any) -> None:
         self._recognizer = recognizer
         flags = recognizer.global_regex_flags
-        score = _NEEDS_CONTEXT.get(type(recognizer).__name__)
+        kind = type(recognizer).__name__
+        score = _NEEDS_CONTEXT.get(kind)
         self._checksum_decides = score is None
-        self._rule = Rule(
+        self.rule = Rule(
             recognizer.name,
             recognizer.supported_entities[0],
             "",
             pattern.score if score is None else score,
-            digits=type(recognizer).__name__ in STOCK and recognizer.name != "CryptoRecognizer",
+            needs=ANY_DIGIT if kind == "DateRecognizer" else (),
+            digits=kind in STOCK and kind not in _WITHOUT_RUN,
             context=tuple(word.strip().lower() for word in recognizer.context or ()),
         )
         self._ignore_case = bool(flags & _regex.IGNORECASE)
@@ -187,7 +195,7 @@ class _StockRunner:
         self._runner: Runner | None = None
         try:
             found = compiled(pattern.regex, ignore_case=self._ignore_case)
-            self._runner = Runner(self._rule, found, None, None, self._spans)
+            self._runner = Runner(self.rule, found, None, None, self._spans)
         except (re2.error, UnicodeEncodeError):
             self._slow = _regex.compile(pattern.regex, flags=flags)
 
@@ -209,12 +217,12 @@ class _StockRunner:
         if self._runner is not None:
             yield from self._runner.run(gate, keys)
             return
-        judge = Runner(self._rule, None, None, None, None)
+        judge = Runner(self.rule, None, None, None, None)
         for match in self._slow.finditer(gate.view.text, timeout=_REGEX_SECONDS):
             for start, end, verdict in self._spans(gate, *match.span()):
                 score = judge._score(gate, start, verdict, keys)
                 if end > start and score > 0:
-                    yield Hit(self._rule.entity, start, end, score, self._rule.name)
+                    yield Hit(self.rule.entity, start, end, score, self.rule.name)
 
 
 class PresidioDetector:
@@ -224,24 +232,22 @@ class PresidioDetector:
 
     def __init__(self, built: Any) -> None:
         self.registry = built
-        self._runners: list[Any] = []
+        runners: list[PatternRunner] = []
         self._others: list[Any] = []
         self._nlp = WordNlpEngine()
         base = _presidio.PatternRecognizer
         for recognizer in built.recognizers:
             if isinstance(recognizer, RunnerRecognizer):
-                self._runners.append(recognizer.runner)
+                runners.append(recognizer.runner)
             elif type(recognizer).analyze is base.analyze:
-                self._runners += [_StockRunner(recognizer, p) for p in recognizer.patterns]
+                runners += [_StockRunner(recognizer, p) for p in recognizer.patterns]
             else:
                 self._others.append(recognizer)
         self.entities = frozenset(
             entity for r in built.recognizers for entity in r.supported_entities
         )
         self.version = f"{VERSION}+{_presidio_version()}"
-        literals = {need for runner in self._runners for need in _literals(runner)}
-        self._any_literal = compiled("|".join(sorted(re.escape(x.decode()) for x in literals)))
-        self._without_literals = [runner for runner in self._runners if not _literals(runner)]
+        self._choice = Choice(runners)
 
     def find(
         self,
@@ -260,8 +266,7 @@ class PresidioDetector:
         gate = Gate(view)
         words = tuple(word for key in key_words(keys) for word in key.split("_"))
         out: list[Finding] = []
-        announced = len(gate.lowered) > _SHORT or self._any_literal.search(gate.lowered) is not None
-        for runner in self._runners if announced else self._without_literals:
+        for runner in self._choice.of(gate):
             for hit in runner.run(gate, words):
                 start, end = view.span(hit.start, hit.end)
                 out.append(Finding(hit.entity, start, end, hit.score, hit.source))
@@ -277,12 +282,6 @@ class PresidioDetector:
                 if result.end > result.start:
                     start, end = view.span(result.start, result.end)
                     yield Finding(result.entity_type, start, end, result.score, recognizer.name)
-
-
-def _literals(runner: Any) -> tuple[bytes, ...]:
-    """Return the literals of which a runner needs one; none when it may find without."""
-    needs = runner.rule.needs if isinstance(runner, Runner) else ()
-    return () if needs is ANY_DIGIT else needs
 
 
 def _presidio_version() -> str:

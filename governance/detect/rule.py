@@ -12,7 +12,7 @@ WORD = r"\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff"
 """Word characters, letters beyond ASCII included (for use within a character class)."""
 
 
-ANY_DIGIT = tuple(str(digit).encode() for digit in range(10))
+ANY_DIGIT = tuple(map(str, range(10)))
 """What a rule needs that needs a digit; asked once for all rules."""
 
 
@@ -27,7 +27,7 @@ class Rule:
     """Score before context; a finding needs its entity's threshold."""
     group: int = 0
     """Which group of the pattern is the value."""
-    needs: tuple[bytes, ...] = ()
+    needs: tuple[str, ...] = ()
     """Lower-case literals of which one must be in the text, else the pattern is not tried."""
     digits: bool = False
     """Whether the pattern needs a run of digits."""

@@ -1,4 +1,4 @@
-"""Running one pattern over a view: gates first, then RE2, then the check of what it found."""
+"""Running one pattern over a view: RE2 first, then the check of what it found."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from typing import Any
 import re2
 
 from governance.detect import checks
-from governance.detect.rule import ANY_DIGIT, Rule
+from governance.detect.rule import Rule
 from governance.detect.view import TextView
 
 _WORD = re.compile(r"\w+")
@@ -39,7 +39,8 @@ class Gate:
     """What is asked of one view many times, answered once."""
 
     view: TextView
-    lowered: bytes = field(init=False, repr=False)
+    lowered: str = field(init=False, repr=False)
+    """The view in small letters (of ASCII), for literals."""
     digits: bool = field(init=False)
     """Whether there is a run of digits."""
     some_digit: bool = field(init=False)
@@ -47,7 +48,7 @@ class Gate:
     _teaches: bool | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.lowered = self.view.data.lower()
+        self.lowered = self.view.data.lower().decode("latin-1")
         self.some_digit = _DIGIT.search(self.view.data) is not None
         self.digits = self.some_digit and _DIGITS_GATE.search(self.view.data) is not None
 
@@ -115,13 +116,6 @@ class Runner:
     def run(self, gate: Gate, keys: tuple[str, ...]) -> Iterator[Hit]:
         """Yield what the pattern finds, scores raised by context."""
         rule = self.rule
-        if rule.digits and not gate.digits:
-            return
-        if rule.needs is ANY_DIGIT:
-            if not gate.some_digit:
-                return
-        elif rule.needs and not any(need in gate.lowered for need in rule.needs):
-            return
         text = gate.view.text
         for match in self.pattern.finditer(gate.view.data):
             start, end = match.span(rule.group)

@@ -7,7 +7,7 @@ _NAMED = (
     r"(?:pass(?:word|wd|phrase|code)|pwd|pass\b|secret|token|api[_\- ]?key|access[_\- ]?key|"
     r"auth[_\- ]?key|private[_\- ]?key|client[_\- ]?secret|account[_\- ]?key|credentials?)"
 )
-_SECRET_NEEDS = (b"pass", b"pwd", b"secret", b"token", b"key", b"credential")
+_SECRET_NEEDS = ("pass", "pwd", "secret", "token", "key", "credential")
 
 SECRETS = (
     Rule(
@@ -15,7 +15,7 @@ SECRETS = (
         "API_KEY",
         r"\b(?:sk|pk|rk)-[A-Za-z0-9_\-]{16,}",
         1.0,
-        needs=(b"k-",),
+        needs=("k-",),
         check=checks.issued_token,
     ),
     Rule(
@@ -23,7 +23,7 @@ SECRETS = (
         "API_KEY",
         r"\bhr_[A-Za-z0-9]{4,40}_[A-Za-z0-9_\-]{16,}",
         1.0,
-        needs=(b"hr_",),
+        needs=("hr_",),
         ignore_case=False,
     ),
     Rule(
@@ -31,7 +31,7 @@ SECRETS = (
         "API_KEY",
         r"\b(?:sk|pk|rk|whsec)_(?:(?:live|test)_)?[A-Za-z0-9]{16,}\b",
         1.0,
-        needs=(b"k_", b"whsec_"),
+        needs=("k_", "whsec_"),
         check=checks.issued_token,
     ),
     Rule(
@@ -39,7 +39,7 @@ SECRETS = (
         "API_KEY",
         r"\b(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA|ANVA|A3T[A-Z0-9])[A-Z0-9]{16}\b",
         1.0,
-        needs=(b"akia", b"asia", b"agpa", b"aida", b"aroa", b"anpa", b"anva", b"a3t"),
+        needs=("akia", "asia", "agpa", "aida", "aroa", "anpa", "anva", "a3t"),
         ignore_case=False,
     ),
     Rule(
@@ -47,7 +47,7 @@ SECRETS = (
         "API_KEY",
         r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})\b",
         1.0,
-        needs=(b"gh",),
+        needs=("gh",),
         ignore_case=False,
     ),
     Rule(
@@ -55,7 +55,7 @@ SECRETS = (
         "API_KEY",
         r"\bgl(?:pat|ptt|dt|rt|cbt|agent)-[A-Za-z0-9_\-]{16,}",
         1.0,
-        needs=(b"gl",),
+        needs=("gl",),
         ignore_case=False,
     ),
     Rule(
@@ -63,7 +63,7 @@ SECRETS = (
         "API_KEY",
         r"\bxox[abeoprs]-[A-Za-z0-9\-]{10,}|\bxapp-\d-[A-Za-z0-9\-]{10,}",
         1.0,
-        needs=(b"xox", b"xapp"),
+        needs=("xox", "xapp"),
     ),
     Rule(
         "slack_webhook",
@@ -71,14 +71,14 @@ SECRETS = (
         r"hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/_]{20,})",
         1.0,
         1,
-        needs=(b"hooks.slack.com",),
+        needs=("hooks.slack.com",),
     ),
     Rule(
         "google_api_key",
         "API_KEY",
         r"\bAIza[A-Za-z0-9_\-]{30,45}",
         1.0,
-        needs=(b"aiza",),
+        needs=("aiza",),
         ignore_case=False,
     ),
     Rule(
@@ -86,7 +86,7 @@ SECRETS = (
         "API_KEY",
         r"\b(?:ya29\.[A-Za-z0-9_\-.]{20,}|GOCSPX-[A-Za-z0-9_\-]{20,60})",
         1.0,
-        needs=(b"ya29.", b"gocspx-"),
+        needs=("ya29.", "gocspx-"),
         ignore_case=False,
     ),
     Rule(
@@ -94,7 +94,7 @@ SECRETS = (
         "API_KEY",
         r"\b(?:hf|api_org)_[A-Za-z0-9]{20,}\b",
         1.0,
-        needs=(b"hf_", b"api_org_"),
+        needs=("hf_", "api_org_"),
         ignore_case=False,
     ),
     Rule(
@@ -102,7 +102,7 @@ SECRETS = (
         "API_KEY",
         r"\b(?:npm_[A-Za-z0-9]{30,60}|pypi-[A-Za-z0-9_\-]{16,})",
         1.0,
-        needs=(b"npm_", b"pypi-"),
+        needs=("npm_", "pypi-"),
         ignore_case=False,
     ),
     Rule(
@@ -110,7 +110,7 @@ SECRETS = (
         "API_KEY",
         r"\bSG\.[A-Za-z0-9_\-]{16,40}\.[A-Za-z0-9_\-]{16,80}",
         1.0,
-        needs=(b"sg.",),
+        needs=("sg.",),
         ignore_case=False,
     ),
     Rule(
@@ -119,7 +119,7 @@ SECRETS = (
         r"\b(?:AC|SK)[0-9a-f]{32}\b",
         0.9,
         ignore_case=False,
-        needs=(b"ac", b"sk"),
+        needs=("ac", "sk"),
         digits=True,
     ),
     Rule(
@@ -127,7 +127,7 @@ SECRETS = (
         "API_KEY",
         r"\b\d{8,10}:AA[A-Za-z0-9_\-]{30,40}",
         1.0,
-        needs=(b":aa",),
+        needs=(":aa",),
         ignore_case=False,
     ),
     Rule(
@@ -136,21 +136,21 @@ SECRETS = (
         r"\b(?:gsk_|xai-|pplx-|r8_|tvly-|lsv2_[a-z]{2}_|dop_v1_|sntrys_|shpat_|glsa_|nvapi-|figd_|dckr_pat_|hvs\.|dapi)[A-Za-z0-9_\-]{20,}",
         1.0,
         needs=(
-            b"gsk_",
-            b"xai-",
-            b"pplx-",
-            b"r8_",
-            b"tvly-",
-            b"lsv2_",
-            b"dop_v1_",
-            b"sntrys_",
-            b"shpat_",
-            b"glsa_",
-            b"nvapi-",
-            b"figd_",
-            b"dckr_pat_",
-            b"hvs.",
-            b"dapi",
+            "gsk_",
+            "xai-",
+            "pplx-",
+            "r8_",
+            "tvly-",
+            "lsv2_",
+            "dop_v1_",
+            "sntrys_",
+            "shpat_",
+            "glsa_",
+            "nvapi-",
+            "figd_",
+            "dckr_pat_",
+            "hvs.",
+            "dapi",
         ),
         ignore_case=False,
     ),
@@ -160,7 +160,7 @@ SECRETS = (
         r"AccountKey=([A-Za-z0-9+/=]{40,})",
         1.0,
         1,
-        needs=(b"accountkey=",),
+        needs=("accountkey=",),
     ),
     Rule(
         "bearer",
@@ -168,7 +168,7 @@ SECRETS = (
         r"\b(?:bearer|basic|token)\s+([A-Za-z0-9_\-.=+/~]{16,})",
         0.9,
         1,
-        needs=(b"bearer", b"basic", b"token"),
+        needs=("bearer", "basic", "token"),
         check=checks.long_token,
     ),
     Rule(
@@ -185,7 +185,7 @@ SECRETS = (
         "JWT",
         r"\beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]{0,})?",
         1.0,
-        needs=(b"eyj",),
+        needs=("eyj",),
         ignore_case=False,
     ),
     Rule(
@@ -193,15 +193,15 @@ SECRETS = (
         "PRIVATE_KEY",
         r"-----BEGIN[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----",
         1.0,
-        needs=(b"private key",),
+        needs=("private key",),
     ),
-    Rule("putty_key", "PRIVATE_KEY", r"PuTTY-User-Key-File-\d", 1.0, needs=(b"putty-user-key",)),
+    Rule("putty_key", "PRIVATE_KEY", r"PuTTY-User-Key-File-\d", 1.0, needs=("putty-user-key",)),
     Rule(
         "database_url",
         "CONNECTION_STRING",
         r"\b(?:jdbc:)?(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver|oracle|clickhouse|cockroachdb|snowflake|ldaps?|nats|kafka)(?:\+[a-z0-9]{1,20})?://[^\s:@/\"'<>]{0,}:[^\s\"'<>]{1,}@[^\s\"'<>]{1,}",
         1.0,
-        needs=(b"://",),
+        needs=("://",),
     ),
     Rule(
         "url_userinfo",
@@ -209,7 +209,7 @@ SECRETS = (
         r"\b[a-z][a-z0-9+.\-]{1,20}://([^\s:@/\"'<>]{0,}:[^\s@/\"'<>]{1,})@",
         1.0,
         1,
-        needs=(b"://",),
+        needs=("://",),
     ),
     Rule(
         "quoted_secret",
@@ -236,7 +236,7 @@ SECRETS = (
         r"\bidentified by (?:password )?[\"']([^\"'\s]{1,})[\"']",
         1.0,
         1,
-        needs=(b"identified by",),
+        needs=("identified by",),
     ),
     Rule(
         "url_signature",
@@ -244,7 +244,7 @@ SECRETS = (
         r"[?&](?:x-amz-signature|x-amz-security-token|signature|sig)=([A-Za-z0-9%+/=_\-]{16,})",
         1.0,
         1,
-        needs=(b"sig", b"x-amz"),
+        needs=("sig", "x-amz"),
     ),
     Rule(
         "told_secret",
@@ -252,10 +252,10 @@ SECRETS = (
         r"\b(?:password|passwd|passphrase|passcode|pin)\b(?: [a-z]{2,8}){0,3} (?:is|was|to|of|as) [\"'`]?([^\s\"'`,;<>]{4,})",
         0.8,
         1,
-        needs=(b"pass", b"pin"),
+        needs=("pass", "pin"),
         check=checks.secret_value,
     ),
     Rule(
-        "cookie", "API_KEY", r"\b(?:set-)?cookie:\s{0,3}([^\r\n]{8,})", 0.9, 1, needs=(b"cookie:",)
+        "cookie", "API_KEY", r"\b(?:set-)?cookie:\s{0,3}([^\r\n]{8,})", 0.9, 1, needs=("cookie:",)
     ),
 )

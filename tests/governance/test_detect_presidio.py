@@ -115,3 +115,11 @@ def test_presidios_own_engine_runs_the_registry_too() -> None:
         "PHONE_NUMBER": "+1 212 555 0123",
         "CREDIT_CARD": "4242424242424242",
     }
+
+
+@pytest.mark.parametrize("date", ["05-MAR-21", "5/6/21", "5.6.21", "MAR-2021", "2021-05-06"])
+def test_dates_need_no_run_of_digits(date: str) -> None:
+    (findings,) = PresidioDetector(registry(frozenset({"DATE_TIME"}))).find(
+        [Unit(view_of(f"due on {date}"))]
+    )
+    assert any(f.entity == "DATE_TIME" and f.score >= 0.5 for f in findings)

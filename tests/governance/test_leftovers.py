@@ -60,7 +60,7 @@ def test_looks_only_for_what_policy_names() -> None:
 def test_hostile_text_costs_little(text: str) -> None:
     before = time.process_time()
     CHECK.count(text)
-    assert (time.process_time() - before) / (len(text) / 1000) < 0.005
+    assert time.process_time() - before < 3  # takes hundredths; what is not linear takes longer
 
 
 def test_a_card_after_a_letter_or_a_point_is_no_card() -> None:

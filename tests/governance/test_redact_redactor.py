@@ -324,5 +324,5 @@ def test_hostile_input_costs_bounded_time(name: str) -> None:
     redactor().redact_text("warm up", scope=SCOPE)
     start = time.process_time()
     redactor().redact_text(given_text, scope=SCOPE)
-    per_kilobyte = (time.process_time() - start) / (len(given_text) / 1000)
-    assert per_kilobyte < 0.02
+    # Takes a tenth (benchmarks/redaction.py measures it); what is not linear takes longer.
+    assert time.process_time() - start < 4

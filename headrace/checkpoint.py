@@ -1,16 +1,20 @@
 """The governing process's memory between batches, written so that a crash at any point is harmless.
 
-Two small files in the home's ``state`` folder, each replaced atomically:
+Three small files in the home's ``state`` folder, each replaced atomically:
 
-``checkpoint.json``  the last batch that is wholly in the lake: its number, the spool cursor after
-                     it, and the assembler's state (keyed hashes and ids, never content)
+``checkpoint.json``  a batch that is wholly in the lake: its number, the spool cursor after it, and
+                     the assembler's state (keyed hashes and ids, never content)
+``progress.json``    the batches that came into the lake since: the number of the last one, and the
+                     cursor after each
 ``pending.json``     the batch that is being written: its number and the cursor after it
 
-A batch is announced in ``pending.json`` before its first commit. After a crash the same records
-are taken again from the checkpoint's cursor, assembled from the checkpoint's state, and appended
-under the same number; the lake skips the tables that have that number already.
+The assembler's state grows with the conversations that are open, so it is not written with every
+batch; the spool keeps what came since, and at the start that is assembled again, batch by batch,
+which gives the same state. A batch is announced in ``pending.json`` before its first commit. After
+a crash the same records are taken again from the last cursor, assembled, and appended under the
+same number; the lake skips the tables that have that number already.
 
-Both are copied into the lake, each right after it was written here. When the ones here are lost,
+All are copied into the lake, each right after it was written here. When the ones here are lost,
 damaged or older than the copy, the copy holds, and a conversation that goes on stays one trajectory.
 A copy may be one write behind: then its batch is carried again under the same number. With neither,
 the spool is read from its beginning, and what stands in the lake's ledger already is passed over.
@@ -41,8 +45,16 @@ class Checkpoint:
     batch: int
     cursor: JsonObject
     assembler: JsonObject
+    """State after the batch, or, with a trail, where that begins."""
     again: bool = False
     """Begun anew beside a lake that may hold what the spool brings: its ledger is asked first."""
+    trail: tuple[JsonObject, ...] = ()
+    """Cursors from the assembler's state to this batch's: what lies between is assembled again."""
+
+    @property
+    def hold(self) -> JsonObject:
+        """The cursor from which on the spool must keep its records."""
+        return self.trail[0] if self.trail else self.cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +79,12 @@ class Copies(Protocol):
 
 
 class CheckpointStore:
-    """Reads and writes the two files and their copies."""
+    """Reads and writes the files and their copies."""
 
     def __init__(self, folder: Path, copies: Copies | None = None, *, name: str = "") -> None:
         """Keep the files in ``folder``, and copies under ``name``."""
         self._checkpoint = folder / "checkpoint.json"
+        self._progress = folder / "progress.json"
         self._pending = folder / "pending.json"
         self._copies = copies
         self._name = name
@@ -83,24 +96,25 @@ class CheckpointStore:
         Raises:
             IntegrityError: the file is damaged and has no copy.
         """
-        copy = self._copy("checkpoint")
+        copy = _checkpoint_of(self._copy("checkpoint"), self._copy("progress"))
         try:
-            raw = _read(self._checkpoint)
+            here = _checkpoint_of(_read(self._checkpoint), self._read_progress())
         except IntegrityError:
             if copy is None:
                 raise
-            raw = None
-        if copy is not None and (raw is None or raw["batch"] < copy["batch"]):
-            self._restored, raw = True, copy
-        if raw is None:
-            return Checkpoint(f"govern-{uuid.uuid4().hex}", 0, {}, {}, again=True)
-        return Checkpoint(
-            raw["application"],
-            raw["batch"],
-            raw["cursor"],
-            raw["assembler"],
-            again=raw.get("again", False),
-        )
+            here = None
+        if copy is not None and (here is None or here.batch < copy.batch):
+            self._restored = True
+            return copy
+        return here or Checkpoint(f"govern-{uuid.uuid4().hex}", 0, {}, {}, again=True)
+
+    def _read_progress(self) -> dict[str, Any] | None:
+        try:
+            return _read(self._progress)
+        except IntegrityError:
+            # Without it the batches would be carried again under their numbers, perhaps otherwise
+            # cut: it is the checkpoint that must go, then the ledger tells what is there.
+            raise _damaged(self._checkpoint) from None
 
     def pending(self) -> PendingBatch | None:
         """Return the announced batch that is not yet in the checkpoint, if there is one."""
@@ -118,20 +132,28 @@ class CheckpointStore:
         self._restored = False
 
     def complete(self, checkpoint: Checkpoint) -> None:
-        """Write down that the announced batch is wholly in the lake."""
-        self._save(checkpoint)
+        """Write down that the announced batch is wholly in the lake.
+
+        With a trail, the assembler's state must have been written where that begins.
+        """
+        if checkpoint.trail:
+            self._write(self._progress, "progress", _progress_of(checkpoint))
+        else:
+            self._save(checkpoint)
         self._pending.unlink(missing_ok=True)
 
     def _save(self, checkpoint: Checkpoint) -> None:
         value = {
             "version": _VERSION,
             "application": checkpoint.application,
-            "batch": checkpoint.batch,
-            "cursor": checkpoint.cursor,
+            "batch": checkpoint.batch - max(0, len(checkpoint.trail) - 1),
+            "cursor": checkpoint.hold,
             "assembler": checkpoint.assembler,
             "again": checkpoint.again,
         }
         self._write(self._checkpoint, "checkpoint", value)
+        if checkpoint.trail:
+            self._write(self._progress, "progress", _progress_of(checkpoint))
 
     def _write(self, path: Path, kind: str, value: dict[str, Any]) -> None:
         data = json.dumps(value, separators=(",", ":")).encode()
@@ -147,6 +169,40 @@ class CheckpointStore:
         except (zlib.error, OSError, ValueError):
             return None
         return raw if isinstance(raw, dict) and raw.get("version") == _VERSION else None
+
+
+def _progress_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "version": _VERSION,
+        "application": checkpoint.application,
+        "batch": checkpoint.batch,
+        "trail": list(checkpoint.trail),
+    }
+
+
+def _checkpoint_of(
+    whole: dict[str, Any] | None, progress: dict[str, Any] | None
+) -> Checkpoint | None:
+    """Return the checkpoint, moved on where the progress goes on from it."""
+    if whole is None:
+        return None
+    batch, cursor = whole["batch"], whole["cursor"]
+    trail: tuple[JsonObject, ...] = ()
+    if (
+        progress is not None
+        and progress["application"] == whole["application"]
+        and progress["batch"] == batch + len(progress["trail"]) - 1
+    ):
+        batch, trail = progress["batch"], tuple(progress["trail"])
+        cursor = trail[-1]
+    return Checkpoint(
+        whole["application"],
+        batch,
+        cursor,
+        whole["assembler"],
+        again=whole.get("again", False),
+        trail=trail,
+    )
 
 
 def _packed(data: bytes) -> bytes:

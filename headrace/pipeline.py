@@ -1,7 +1,11 @@
 """One exchange's way through the house: spool → trajectory → governance → lake."""
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Protocol
 
 from governance.engine import Governor
@@ -13,10 +17,17 @@ from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call
 from trajectory.carried import read_records
+from trajectory.collector import uncollected
 from trajectory.dialects import Dialect
 from trajectory.effects import SideEffect
 from trajectory.exchange import Exchange
+from trajectory.placement import Assembly
 from trajectory.signals import harvest
+
+_TRAIL_BATCHES = 16
+_TRAIL_BYTES = 64 * 1024 * 1024
+"""The assembler's state is written after so many batches, or so many bytes held in the spool."""
+_TURN_SECONDS = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +41,17 @@ class BatchReport:
     signals: int
     damaged: int
     """Spool frames that could not be read; they are counted, never guessed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Assembled:
+    """A batch that was taken, read and placed, and not yet judged."""
+
+    batch: SpoolBatch
+    assembly: Assembly
+    """Harvested signals included."""
+    assembler: Assembler
+    """Its state is the one after this batch, until it places the next."""
 
 
 class GovernorFactory(Protocol):
@@ -73,39 +95,47 @@ class Pipeline:
             self._checkpoint = replace(self._checkpoint, again=False)
         self._assembler: Assembler | None = None
         """Kept between batches; dropped when a batch fails, so that the saved state is read again."""
+        self._ahead: _Assembled | None = None
+        """The batch after the last one, when it was read meanwhile."""
+        self._held_bytes = 0
+        """Bodies in the spool that the checkpoint's trail leads over."""
 
     def run_batch(self) -> BatchReport | None:
-        """Carry the next batch; return None when the spool has nothing finished to take."""
-        batch = self._take()
-        if not batch.records:
+        """Carry the next batch; return None when the spool has nothing finished to take.
+
+        While a full batch is being committed, the one after it is taken and assembled already.
+        """
+        with uncollected():
+            return self._run_batch()
+
+    def _run_batch(self) -> BatchReport | None:
+        assembled, self._ahead = self._ahead, None
+        if assembled is None:
+            assembled = self._assemble(self._take(), self._assembler)
+        if assembled is None:
+            self._settle()
             return None
-        number, cursor = self._checkpoint.batch + 1, batch.cursor.to_json()
-        self._checkpoints.announce(self._checkpoint, PendingBatch(number, cursor))
-        assembler, self._assembler = self._assembler or self._saved_assembler(), None
-        calls, feedback = read_records(batch.records, self._dialects)
-        if self._checkpoint.again:
-            calls = self._without_stored(calls)
-        assembly = assembler.assemble(calls, feedback)
-        harvested = replace(assembly, feedback=(*assembly.feedback, *harvest(assembly)))
+        self._assembler = None
+        batch, number = assembled.batch, self._checkpoint.batch + 1
+        done = self._after(assembled, number)
+        self._checkpoints.announce(self._checkpoint, PendingBatch(number, done.cursor))
         governor = self._governor()
         # One lease from "is it stored already?" to the commit: an erasure in between would take
         # away the messages that these steps are going to name.
         with self.lake.lease():
-            governed = governor.judge(without_stored(harvested, self.lake.known_content()))
+            governed = governor.judge(without_stored(assembled.assembly, self.lake.known_content()))
             if self._witness is not None:
                 exchanges = (record for record in batch.records if isinstance(record, Exchange))
                 self._witness.before(exchanges, governed)
-            self.lake.append(governed, app_id=self._checkpoint.application, version=number)
+            with ThreadPoolExecutor(1) as beside:
+                appended = beside.submit(
+                    self.lake.append, governed, app_id=done.application, version=number
+                )
+                ahead, assembler = self._read_ahead(assembled)
+                appended.result()
             governor.stored(governed)
-        self._finish(
-            replace(
-                self._checkpoint,
-                batch=number,
-                cursor=cursor,
-                assembler=assembler.state.to_json(),
-            )
-        )
-        self._assembler = assembler
+        self._finish(done)
+        self._assembler, self._ahead = assembler, ahead
         if self._witness is not None:
             self._witness.after(number, governed)
         dispositions: dict[str, int] = {}
@@ -115,17 +145,66 @@ class Pipeline:
             number, len(batch.records), dispositions, len(governed.signals), len(batch.damaged)
         )
 
+    def _assemble(self, batch: SpoolBatch, assembler: Assembler | None) -> "_Assembled | None":
+        """Read and place what was taken."""
+        if not batch.records:
+            return None
+        assembler = assembler or self._remembered()
+        calls, feedback = read_records(batch.records, self._dialects)
+        if self._checkpoint.again:
+            calls = self._without_stored(calls)
+        assembly = assembler.assemble(calls, feedback)
+        harvested = replace(assembly, feedback=(*assembly.feedback, *harvest(assembly)))
+        return _Assembled(batch, harvested, assembler)
+
+    def _read_ahead(self, current: "_Assembled") -> "tuple[_Assembled | None, Assembler | None]":
+        """Take and place the batch after the one that is being committed, when more is waiting."""
+        if len(current.batch.records) < self._batch_records or self._checkpoint.again:
+            return None, current.assembler
+        try:
+            with _taking_turns():
+                batch = self._spool.take(current.batch.cursor, limit=self._batch_records)
+                return self._assemble(batch, current.assembler), current.assembler
+        except Exception:  # noqa: BLE001 - the next batch meets it again, and raises it there
+            return None, None
+
+    def _after(self, assembled: "_Assembled", number: int) -> Checkpoint:
+        """Return the checkpoint that holds once the batch is in the lake."""
+        now, cursor = self._checkpoint, assembled.batch.cursor.to_json()
+        self._held_bytes += assembled.batch.size
+        trail = (*(now.trail or (now.cursor,)), cursor)
+        if now.again or len(trail) > _TRAIL_BATCHES or self._held_bytes > _TRAIL_BYTES:
+            self._held_bytes = 0
+            state = assembled.assembler.state.to_json()
+            return replace(now, batch=number, cursor=cursor, assembler=state, trail=())
+        return replace(now, batch=number, cursor=cursor, trail=trail)
+
+    def _settle(self) -> None:
+        """Write the assembler's state while there is nothing else to do; the spool lets go of the rest."""
+        if self._checkpoint.trail:
+            assembler = self._assembler or self._remembered()
+            self._assembler, self._held_bytes = assembler, 0
+            state = assembler.state.to_json()
+            self._finish(replace(self._checkpoint, assembler=state, trail=()))
+
     def tidy(self) -> None:
         """Let go of held content whose time is over."""
         if self._witness is not None:
             self._witness.tidy()
 
-    def _saved_assembler(self) -> Assembler:
-        return Assembler(
+    def _remembered(self) -> Assembler:
+        """Return the assembler as it was after the last batch: the saved state, and what came since."""
+        assembler = Assembler(
             self._assembly_key,
             AssemblerState.from_json(self._checkpoint.assembler),
             tool_effects=self._tool_effects,
         )
+        self._held_bytes = 0
+        for start, end in pairwise(map(Cursor.from_json, self._checkpoint.trail)):
+            batch = self._spool.take(start, until=end)
+            assembler.assemble(*read_records(batch.records, self._dialects))
+            self._held_bytes += batch.size
+        return assembler
 
     def _without_stored(self, calls: Sequence[Call]) -> list[Call]:
         """Leave out what the ledger has already: the spool is read again from its beginning."""
@@ -152,7 +231,18 @@ class Pipeline:
     def _finish(self, checkpoint: Checkpoint) -> None:
         self._checkpoints.complete(checkpoint)
         self._checkpoint = checkpoint
-        self._spool.release(Cursor.from_json(checkpoint.cursor))
+        self._spool.release(Cursor.from_json(checkpoint.hold))
+
+
+@contextmanager
+def _taking_turns() -> Iterator[None]:
+    """Let threads wait less for each other: a commit takes Python's lock often and briefly."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def _has_ledger(lake: Lake) -> bool:

@@ -30,6 +30,8 @@ class SpoolBatch:
     cursor: Cursor
     damaged: tuple[Damage, ...] = ()
     """Stretches met since the take before that could not be read."""
+    size: int = 0
+    """Bytes of the bodies in the records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class SpoolReader:
             size += sum(map(content_bytes, item.records))
         self._scans = scans
         self._cursor = Cursor({name: scan.mark for name, scan in scans.items()})
-        return SpoolBatch(tuple(records), self._cursor, tuple(damaged))
+        return SpoolBatch(tuple(records), self._cursor, tuple(damaged), size)
 
     def _bounds(self, until: Cursor | None) -> dict[str, Bound]:
         """Fix what this take may read; writers that are gone from the disk fall out of the cursor."""

@@ -1,10 +1,13 @@
 """The checkpoint survives a crash at any point and refuses what is damaged."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
+from lakehouse.location import Location
+from lakehouse.notes import Notes
 from trajectory.errors import IntegrityError
 
 
@@ -45,3 +48,46 @@ def test_files_are_for_the_owner_alone(tmp_path: Path) -> None:
     store.announce(store.load(), PendingBatch(1, {}))
     modes = {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == {0o600}
+
+
+def test_batches_after_the_assemblers_state_are_remembered_by_their_cursors(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    start = store.load()
+    store.announce(start, PendingBatch(1, {"w": 1}))
+    first = replace(start, batch=1, cursor={"w": 1}, trail=({}, {"w": 1}))
+    store.complete(first)
+    second = replace(start, batch=2, cursor={"w": 2}, trail=({}, {"w": 1}, {"w": 2}))
+    store.complete(second)
+    assert CheckpointStore(tmp_path).load() == second
+    assert second.hold == {}
+    whole = replace(second, assembler={"open": []}, trail=())
+    store.complete(whole)
+    assert CheckpointStore(tmp_path).load() == whole
+    assert whole.hold == {"w": 2}
+
+
+def test_a_copy_gives_back_the_batches_after_the_assemblers_state(tmp_path: Path) -> None:
+    notes = Notes(Location.parse(str(tmp_path / "lake")))
+    done = Checkpoint("a", 5, {"w": 5}, {"open": []}, trail=({"w": 3}, {"w": 4}, {"w": 5}))
+    store = CheckpointStore(tmp_path, notes, name="home")
+    store.announce(done, PendingBatch(6, {"w": 6}))
+    for path in tmp_path.glob("*.json"):
+        path.unlink()
+    again = CheckpointStore(tmp_path, notes, name="home")
+    assert again.load() == done
+    again.announce(done, PendingBatch(6, {"w": 6}))
+    assert CheckpointStore(tmp_path).load() == done
+
+
+def test_damaged_progress_is_refused_with_a_remedy_that_doubles_nothing(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    start = store.load()
+    store.announce(start, PendingBatch(1, {"w": 1}))
+    (tmp_path / "progress.json").write_text("{", encoding="utf-8")
+    with pytest.raises(IntegrityError, match=r"checkpoint\.json is damaged"):
+        CheckpointStore(tmp_path).load()
+    (tmp_path / "checkpoint.json").unlink()
+    (tmp_path / "progress.json").write_text(
+        '{"version": 1, "application": "x", "batch": 1, "trail": [{}, {}]}'
+    )
+    assert CheckpointStore(tmp_path).load().batch == 0

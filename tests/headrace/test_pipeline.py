@@ -4,12 +4,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
+from tests.headrace.building import pipeline
 from tests.proxy.spool.writing import KEY, Script, feedback
+from trajectory.errors import RetryableError
 
 EXCHANGES = 24
 PERSON = "maria.lopez@example.org"
@@ -82,6 +85,46 @@ def test_governed_segments_leave_the_spool(tmp_path: Path) -> None:
     fill(tmp_path)
     assert run(tmp_path) == 0
     assert [path for path in (tmp_path / "spool").rglob("*.spool") if path.stat().st_size] == []
+
+
+def test_the_open_conversations_are_not_written_with_every_batch(tmp_path: Path) -> None:
+    fill(tmp_path)
+    work = pipeline(tmp_path, batch_records=7)
+    state = tmp_path / "state" / "checkpoint.json"
+    work.run_batch()
+    written = state.read_bytes()
+    spooled = sum(path.stat().st_size for path in (tmp_path / "spool").rglob("*.spool"))
+    while work.run_batch() is not None:
+        pass
+    assert json.loads(written)["assembler"] == {}
+    assert json.loads(state.read_bytes())["assembler"]["facts"]
+    assert spooled
+    assert not any((tmp_path / "spool").rglob("*.spool"))
+    check(tmp_path)
+
+
+def test_a_batch_that_was_read_ahead_is_not_lost_when_the_one_before_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path)
+    work = pipeline(tmp_path, batch_records=7)
+    append, refused = Lake.append, [False, True, False, True]
+
+    def append_or_refuse(lake: Lake, *batch: Any, **names: Any) -> Any:
+        if refused and refused.pop(0):
+            raise RetryableError("the disk is full")
+        return append(lake, *batch, **names)
+
+    monkeypatch.setattr(Lake, "append", append_or_refuse)
+    failures = 0
+    while True:
+        try:
+            if work.run_batch() is None:
+                break
+        except RetryableError:
+            failures += 1
+    assert failures == 2
+    check(tmp_path)
 
 
 @pytest.mark.slow

@@ -1,8 +1,6 @@
 """From loose calls to trajectories, batch by batch, with a small memory between them."""
 
-import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from trajectory.assembly.echoes import is_near
@@ -15,6 +13,7 @@ from trajectory.assembly.reading import FactMaker
 from trajectory.assembly.shadows import place_shadow
 from trajectory.assembly.state import AssemblerState
 from trajectory.call import Call, CallKind
+from trajectory.collector import uncollected
 from trajectory.effects import SideEffect
 from trajectory.exchange import Feedback
 from trajectory.placement import Assembly, PlacedCall, PlacedCorrection, PlacedLink
@@ -71,7 +70,7 @@ class Assembler:
 
     def assemble(self, calls: Sequence[Call], feedback: Sequence[Feedback] = ()) -> Assembly:
         """Place one batch of calls, then the feedback that came with it."""
-        with _uncollected():
+        with uncollected():
             return self._assemble(calls, feedback)
 
     def _assemble(self, calls: Sequence[Call], feedback: Sequence[Feedback]) -> Assembly:
@@ -265,19 +264,6 @@ class Assembler:
             if node is not None and node.settled:
                 index.settle(node)
         index.forget_idle()
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Hold the garbage collector off: nothing here makes cycles, and all that is remembered would
-    be walked over time and again, a quarter of the work."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _belongs(fact: Fact, trajectory_id: str) -> bool:

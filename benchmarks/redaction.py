@@ -29,6 +29,7 @@ from governance.redact.redactor import DEFAULT_THRESHOLD, DEFAULT_THRESHOLDS
 from tests.governance.hostile import HOSTILE, drawn
 
 KEY = bytes(32)
+_TIMES = 3
 STOCK = (
     "CreditCardRecognizer", "CryptoRecognizer", "EmailRecognizer", "IbanRecognizer", "IpRecognizer",
     "MacAddressRecognizer", "MedicalLicenseRecognizer", "NhsRecognizer", "PhoneRecognizer",
@@ -248,25 +249,42 @@ def leaks(redactor: Redactor, seed: int, count: int) -> Counter[str]:
     return left
 
 
-def worst(redactor: Redactor, seed: int, count: int) -> tuple[float, str]:
-    """Return the most CPU milliseconds per (begun) kilobyte of any hostile text, and its name."""
+def worst(build: Callable[[], Redactor], seed: int, count: int) -> tuple[float, str]:
+    """Return the most CPU milliseconds per (begun) kilobyte of any hostile text, and its name.
+
+    What else runs on a machine only adds: the dearest texts are measured with three redactors that
+    have not seen them, and the least of the three counts.
+    """
+    redactors = [build() for _ in range(_TIMES)]
     settle()  # as the governor does
-    measured: list[tuple[float, str]] = []
-    for name, text in (*HOSTILE.items(), *drawn(seed, count)):
-        start = time.process_time()
-        redactor.redact_text(text, scope=RedactionScope("bench", name))
-        milliseconds = (time.process_time() - start) * 1000
-        measured.append((milliseconds / max(1, len(text.encode()) / 1000), name))
-    return max(measured)
+    texts = dict((*HOSTILE.items(), *drawn(seed, count)))
+    first = {name: _cost(redactors[0], name, text) for name, text in texts.items()}
+    dearest = (0.0, "")
+    for name in sorted(first, key=first.__getitem__, reverse=True):
+        if first[name] <= dearest[0]:
+            break  # no text behind can cost more than this one
+        again = (_cost(redactor, name, texts[name]) for redactor in redactors[1:])
+        dearest = max(dearest, (min(first[name], *again), name))
+    return dearest
+
+
+def _cost(redactor: Redactor, name: str, text: str) -> float:
+    start = time.process_time()
+    redactor.redact_text(text, scope=RedactionScope("bench", name))
+    milliseconds = (time.process_time() - start) * 1000
+    return milliseconds / max(1, len(text.encode()) / 1000)
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
     """Run everything and return the figures."""
     quick = options.quick
     say(f"building (names model: {options.model})")
-    redactor = build_redactor(
-        RedactionSpec(names=NamesSpec(model=options.model)), pseudonym_key=KEY
-    )
+
+    def build() -> Redactor:
+        spec = RedactionSpec(names=NamesSpec(model=options.model))
+        return build_redactor(spec, pseudonym_key=KEY)
+
+    redactor = build()
     entities = frozenset(DEFAULT_ENTITIES) | {"URL"}
     ours = PresidioDetector(registry(entities))
     stock = stock_engine()
@@ -297,7 +315,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     say(f"in source: found {dict(source.found)}, of these false {dict(source.false)}")
     out["false_per_100k"] = source.rate(source.false)
     out["found_per_100k"] = source.rate(source.found)
-    cost, name = worst(redactor, options.seed, 60 if quick else 1_000)
+    cost, name = worst(build, options.seed, 60 if quick else 1_000)
     out["worst_ms_per_kb"], out["worst_input"] = round(cost, 2), name
     if options.pii is not None:
         out["labelled"] = report_on(options.pii, options.model, say, limit=200 if quick else None)

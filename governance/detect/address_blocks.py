@@ -56,6 +56,7 @@ _COMPANY = re.compile(
     r"(?i)\b(?:inc|ltd|llc|gmbh|corp|co|company|group|sons|systems|services|data|technologies|"
     r"consulting|solutions|university|bank|explorer|associates|partners|media|labs?|health|and)\b"
 )
+_DIGIT = re.compile(r"\d")
 _MOST_PIECES = 8
 _MOST_CHARACTERS = 160
 
@@ -111,7 +112,7 @@ class AddressBlocks:
             for finding in known
             if finding.entity == "STREET_ADDRESS" and finding.score >= 0.5
         ]
-        if not any(char.isdigit() for char in text):
+        if _DIGIT.search(text) is None:
             return streets
         guesses = [
             Seed(*match.span())

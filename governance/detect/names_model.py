@@ -36,6 +36,8 @@ _SEGMENT = 320
 _BATCH = 32
 """Whole segments at once (more of short ones): their matrices stay within the processor's cache."""
 _CACHE_ENTRIES = 50_000
+ONE_TOKEN = re.compile(r"[A-Za-z]*[0-9]*\Z")
+"""What no rule of the embedded model's tokenizer splits; told at once, it is not searched for affixes."""
 _NOT_A_NAME = re.compile(r"[\d_(){}\[\]=/\\|<>@#$%^*;:\"`~+]")
 
 
@@ -121,6 +123,7 @@ class NamesModel:
         _on_fast_blas(nlp)
         if model == "embedded":
             _without_spare_attributes(nlp)
+            nlp.tokenizer.token_match = ONE_TOKEN.match
         if "ner" not in nlp.pipe_names:
             raise ConfigurationError(
                 f"names.model {model!r} has no named entity recogniser (its parts: "

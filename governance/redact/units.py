@@ -20,6 +20,7 @@ _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z0-9])")
 _HEX = re.compile(r"(?:0x)?[0-9a-fA-F\-]+\Z")
 DECODED = "base64"
 """Stands at the end of the path of what was decoded."""
+_WITHOUT_BREAKS = dict.fromkeys(map(ord, "\n\r\t"))
 _OPAQUE_FROM = 512
 _MAX_NESTING = 8
 
@@ -143,5 +144,4 @@ def _as_text(data: bytes) -> str | None:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return None
-    odd = sum(not (char.isprintable() or char in "\n\r\t") for char in text)
-    return text if odd == 0 and len(text) >= 6 else None
+    return text if len(text) >= 6 and text.translate(_WITHOUT_BREAKS).isprintable() else None

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from governance.detect.finding import Finding, Unit
-from governance.detect.names_model import EMBEDDED, NamesModel, segments
+from governance.detect.names_model import EMBEDDED, ONE_TOKEN, NamesModel, segments
+from governance.detect.quiet import load
 from governance.detect.view import view_of
+from tests.governance.hostile import HOSTILE
 from tests.governance.redaction_support import SCOPE, made
 from trajectory.errors import ConfigurationError
 
@@ -58,6 +60,15 @@ def test_segments_are_the_whole_text(length: int) -> None:
     pieces = list(segments(text))
     assert "".join(piece for _, piece in pieces) == text
     assert all(text[at : at + len(piece)] == piece for at, piece in pieces)
+
+
+def test_what_is_told_to_be_one_token_is_one_by_the_rules_too() -> None:
+    tokenizer = load("spacy").load(EMBEDDED, exclude=["tok2vec", "ner"]).tokenizer
+    texts = [text[:1000] for text in HOSTILE.values()]
+    texts += ["cannot dont I'm U.S. 12km 5pm 3rd A4 x2 gonna, (abc) ab1-c2 10m a.b W3C's 7am etc."]
+    by_the_rules = [[token.text for token in tokenizer(text)] for text in texts]
+    tokenizer.token_match = ONE_TOKEN.match
+    assert [[token.text for token in tokenizer(text)] for text in texts] == by_the_rules
 
 
 def test_a_missing_model_stops_the_start() -> None:

@@ -1,12 +1,13 @@
 """Which content the lake holds already: governance's ``KnownContent``, exact after deletions too."""
 
+import re
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from governance.records import GovernanceRecord
@@ -14,7 +15,7 @@ from governance.records import GovernanceRecord
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
-type Keys = NDArray[np.uint64]
+type Keys = NDArray[np.int64]
 
 
 class LakeKnownContent:
@@ -60,58 +61,75 @@ class LakeKnownContent:
 
 
 class _Index:
-    """Sorted hashes of (tenant, id) of one table, kept per file."""
+    """Sorted hashes of (tenant, id) of one table, kept per file and looked up in a few runs."""
 
     def __init__(self, lake: "Lake", table: str, column: str) -> None:
         self._lake = lake
         self._table = table
         self._column = column
         self._files: dict[str, Keys] = {}
-        self._sorted: Keys = np.empty(0, np.uint64)
+        self._runs: list[_Run] = []
+        """From the longest to the shortest: a new file costs no sorting of all that is stored."""
         self._lock = threading.Lock()
 
     def known(self, tenant_id: str, names: Collection[str]) -> set[str]:
         if not names:
             return set()
         asked = list(names)
+        keys = _hashes(tenant_id, asked)
+        hits = np.zeros(len(asked), np.bool_)
         with self._lock:
             self._refresh()
-            keys = self._hash_of(tenant_id, asked)
-            places = np.searchsorted(self._sorted, keys)
-        places = np.minimum(places, max(len(self._sorted) - 1, 0))
-        if not len(self._sorted):
-            return set()
-        return {name for name, hit in zip(asked, self._sorted[places] == keys, strict=True) if hit}
+            for run in self._runs:
+                places = np.minimum(np.searchsorted(run.keys, keys), len(run.keys) - 1)
+                hits |= run.keys[places] == keys
+        return {asked[place] for place in np.flatnonzero(hits)}
 
     def _refresh(self) -> None:
         active = set(self._lake.snapshot_of(self._table))
         gone = self._files.keys() - active
-        new = sorted(active - self._files.keys())
-        if not gone and not new:
-            return
         for file in gone:
             del self._files[file]
-        for file in new:
+        if gone:
+            touched = [run for run in self._runs if run.files & gone]
+            self._runs = [run for run in self._runs if not run.files & gone]
+            for file in {file for run in touched for file in run.files} - gone:
+                self._add(file)
+        for file in sorted(active - self._files.keys()):
             self._files[file] = self._hashes_in(file)
-        whole = np.concatenate(list(self._files.values()) or [np.empty(0, np.uint64)])
-        self._sorted = np.unique(whole)
+            self._add(file)
+
+    def _add(self, file: str) -> None:
+        """Add a file's run, joined with those before it that are not much longer."""
+        run = _Run(self._files[file], frozenset([file]))
+        if not len(run.keys):
+            return
+        while self._runs and len(self._runs[-1].keys) <= 2 * len(run.keys):
+            last = self._runs.pop()
+            joined = np.unique(np.concatenate([last.keys, run.keys]))
+            run = _Run(joined, last.files | run.files)
+        self._runs.append(run)
 
     def _hashes_in(self, file: str) -> Keys:
-        expression = f"hash(tenant_id, {self._column}) AS key"
-        return _keys(self._lake.query_file(self._table, file, expression))
-
-    def _hash_of(self, tenant_id: str, names: Sequence[str]) -> Keys:
-        return _keys(
-            self._lake.compute(
-                "SELECT hash(?::VARCHAR, name) AS key FROM (SELECT unnest(?::VARCHAR[]) AS name)",
-                [tenant_id, list(names)],
-            )
-        )
+        tenant_id = unquote(_TENANT.findall(file)[-1])
+        batches = self._lake.rows_of_file(self._table, file, [self._column])
+        parts = [_hashes(tenant_id, batch.column(0).to_pylist()) for batch in batches]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
 
 
-def _keys(table: pa.Table) -> Keys:
-    keys: Keys = table["key"].to_numpy().astype(np.uint64, copy=False)
-    return keys
+class _Run(NamedTuple):
+    """The keys of some files, sorted."""
+
+    keys: Keys
+    files: frozenset[str]
+
+
+_TENANT = re.compile(r"tenant_id=([^/]*)/")
+
+
+def _hashes(tenant_id: str, names: Sequence[str]) -> Keys:
+    """Return 64-bit hashes; Python's own are keyed anew in each process, so nobody can aim at them."""
+    return np.fromiter((hash((tenant_id, name)) for name in names), np.int64, len(names))
 
 
 def _decision(row: dict[str, Any]) -> GovernanceRecord:

@@ -23,7 +23,7 @@ messages. On an object store the intent is one object under
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -48,8 +48,8 @@ from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, BATCH_WAVES, LEDGER, TABLES
 from lakehouse.snapshot import AsOf, Files
 from lakehouse.spill import spill_folder
-from lakehouse.sql import Session, Snapshot, connect, dataset, parquet_source, rows_of
-from trajectory.errors import ConfigurationError
+from lakehouse.sql import Session, Snapshot, connect
+from trajectory.errors import ConfigurationError, RetryableError
 
 _STORE_LOCK = threading.RLock()
 """One thread at a time works on object stores: delta-rs waits for the network with Python's lock
@@ -81,7 +81,6 @@ class Lake:
         self._lock = threading.RLock() if location.is_local else _STORE_LOCK
         self._files = Files(self)
         self._session: Session | None = None
-        self._raw = connect()
         self._reading = threading.RLock() if location.is_local else _STORE_LOCK
 
     @classmethod
@@ -289,21 +288,28 @@ class Lake:
             evolved = frozenset(name for name in TABLES if added_columns(self._handle(name)))
         return Snapshot(files, evolved, None if self.location.is_local else self.location)
 
-    def query_file(self, table: str, file: str, columns: str) -> pa.Table:
-        """Return SQL expressions over one file of a table."""
-        spec = TABLES[table]
-        with self._reading:
-            if self.location.is_local:
-                source = parquet_source(spec, [file])
-            else:
-                source = "one_file"
-                self._raw.register(source, dataset(spec, [file], self.location))
-            return rows_of(self._raw, f"SELECT {columns} FROM {source}")  # noqa: S608
+    def rows_of_file(
+        self, table: str, file: str, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield columns of one file of a table, batch by batch; its partition has no columns.
 
-    def compute(self, sql: str, parameters: Sequence[Any]) -> pa.Table:
-        """Run SQL that asks for no table."""
-        with self._reading:
-            return rows_of(self._raw, sql, parameters)
+        Raises:
+            RetryableError: the file has gone meanwhile, or cannot be read.
+        """
+        import pyarrow.parquet as parquet
+
+        try:
+            with self._reading, self._opened(file) as data, parquet.ParquetFile(data) as source:
+                yield from source.iter_batches(columns=list(columns), use_threads=False)
+        except OSError as error:
+            raise RetryableError(
+                f"table {table}: a file could not be read ({error}); run the same again"
+            ) from error
+
+    def _opened(self, file: str) -> Any:
+        if self.location.is_local:
+            return pa.OSFile(file)
+        return self.location.filesystem().open_input_file(self.location.relative(file))
 
     def lease(self, *, alone: bool = False) -> AbstractContextManager[None]:
         """Hold off erasure while writing, or with ``alone`` hold off every other writer."""

@@ -1,9 +1,15 @@
 """Known content follows the lake: own appends, other writers, deletions and compaction."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from governance.records import GovernedBatch
 from lakehouse.lake import Lake
+from lakehouse.maintenance import compact
 from tests.lakehouse import make
+from trajectory.errors import RetryableError
 
 
 def test_what_is_stored_is_known_per_tenant(tmp_path: Path) -> None:
@@ -26,3 +32,28 @@ def test_other_writers_and_deletions_are_seen(tmp_path: Path) -> None:
     assert known.known_steps("acme", ["t1-s0"]) == {"t1-s0"}
     other.table("steps").delete("step_id = 't1-s0'")
     assert known.known_steps("acme", ["t1-s0", "t1-s1"]) == {"t1-s1"}
+
+
+def test_many_files_compaction_and_strange_tenants_change_nothing(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    known = lake.known_content()
+    tenants = ["acme", "a b/ç%", "acme"]
+    for number in range(9):
+        step = replace(make.step(f"t{number}", 0), tenant_id=tenants[number % 3])
+        lake.append(GovernedBatch(steps=(step,)), app_id="a", version=number)
+        if number % 4:
+            known.known_steps("acme", ["t0-s0"])
+
+    def all_are_known() -> None:
+        for tenant in set(tenants):
+            mine = {f"t{n}-s0" for n in range(9) if tenants[n % 3] == tenant}
+            asked = [f"t{n}-s0" for n in range(12)]
+            assert known.known_steps(tenant, asked) == mine
+
+    all_are_known()
+    compact(lake)
+    all_are_known()
+    lake.table("steps").delete("step_id = 't3-s0'")
+    assert known.known_steps("acme", ["t0-s0", "t3-s0"]) == {"t0-s0"}
+    with pytest.raises(RetryableError, match="could not be read"):
+        list(lake.rows_of_file("steps", str(tmp_path / "gone.parquet"), ["step_id"]))

@@ -7,15 +7,13 @@ pieces as the text was.
 
 import base64
 import json
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
-from zlib import crc32
 
 from benchmarks.planting import Secret
 from tests.trajectory.dialects.golden.replay import SCENARIOS, load
-from trajectory.event_stream import EventStreamDecoder
+from trajectory.event_stream import EventStreamDecoder, encode_message
 from trajectory.exchange import Exchange
 from trajectory.websocket import pack_message, read_messages
 
@@ -120,18 +118,9 @@ def _frames(body: bytes, planting: Planting) -> bytes | None:
     for message, value, changed in zip(messages, values, inner, strict=True):
         if "bytes" in value:
             value["bytes"] = base64.b64encode(json.dumps(changed).encode()).decode()
-        out += _frame(message.headers, json.dumps(value).encode())
+        headers = {name: str(value) for name, value in message.headers.items()}
+        out += encode_message(headers, json.dumps(value).encode())
     return out
-
-
-def _frame(headers: dict[str, Any], payload: bytes) -> bytes:
-    packed = b""
-    for name, value in headers.items():
-        data = str(value).encode()
-        packed += bytes([len(name)]) + name.encode() + b"\x07" + struct.pack(">H", len(data)) + data
-    prelude = struct.pack(">II", 16 + len(packed) + len(payload), len(packed))
-    body = prelude + struct.pack(">I", crc32(prelude)) + packed + payload
-    return body + struct.pack(">I", crc32(body))
 
 
 def _websocket(body: bytes, planting: Planting) -> bytes | None:

@@ -6,7 +6,7 @@ count, and the stream says what is wrong with it.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from zlib import crc32
 
@@ -86,6 +86,18 @@ class EventStreamDecoder:
         return EventMessage(values, body[begin + headers :])
 
 
+def encode_message(headers: Mapping[str, str], payload: bytes) -> bytes:
+    """Return one message of a stream; its headers are texts."""
+    packed = b"".join(
+        bytes([len(name)]) + name + b"\x07" + len(value).to_bytes(2, "big") + value
+        for name, value in ((n.encode(), v.encode()) for n, v in headers.items())
+    )
+    total = _PRELUDE.size + len(packed) + len(payload) + _TRAILER_BYTES
+    prelude = struct.pack(">II", total, len(packed))
+    body = prelude + crc32(prelude).to_bytes(4, "big") + packed + payload
+    return body + crc32(body).to_bytes(_TRAILER_BYTES, "big")
+
+
 def _headers(block: bytes) -> Iterator[tuple[str, HeaderValue]]:
     at = 0
     while at < len(block):
@@ -115,4 +127,4 @@ def _value(kind: int, value: bytes) -> HeaderValue:
     return int.from_bytes(value, "big", signed=True)
 
 
-__all__ = ["MESSAGE_LIMIT", "EventMessage", "EventStreamDecoder"]
+__all__ = ["MESSAGE_LIMIT", "EventMessage", "EventStreamDecoder", "encode_message"]

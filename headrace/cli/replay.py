@@ -126,7 +126,12 @@ def _may_leave(running: Running, trajectory_id: str) -> None:
 def _run(command: list[str], state: "Serving") -> int:
     """Run the agent against the replay; return its exit code."""
     environment = {**os.environ, **state.environment}
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+    for name in (
+        "OPENAI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "GEMINI_API_KEY",
+        "AWS_BEARER_TOKEN_BEDROCK",
+    ):
         environment.setdefault(name, "replay")
     try:
         # What the agent prints is no part of the report.

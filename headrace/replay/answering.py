@@ -32,6 +32,7 @@ class Response:
     status: int
     content_type: str = "application/json"
     pieces: tuple[bytes, ...] = field(default=(), repr=False)
+    headers: Headers = ()
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ class Replies:
         self._clean = clean
         self._lock = Lock()
 
-    def model(self, path: str, headers: Headers, body: bytes) -> Response:
+    def model(self, path: str, query: str, headers: Headers, body: bytes) -> Response:
         """Answer a request to a model API in its own wire format."""
         call = _read(path, headers, body)
         if call.kind is not CallKind.MODEL:
@@ -64,10 +65,11 @@ class Replies:
             return problem(422, _told(found))
         self._note_drift(call, context, found)
         try:
-            wire = write_answer(call.dialect, found.answer, as_object(json.loads(body)))
+            asked = as_object(json.loads(body))
+            wire = write_answer(call.dialect, found.answer, asked, path=path, query=query)
         except UnwritableError as error:
             return problem(501, str(error))
-        return Response(200, wire.content_type, wire.pieces)
+        return Response(200, wire.content_type, wire.pieces, wire.headers)
 
     def _context(self, call: Call) -> tuple[Message, ...]:
         own = self._redacted(call.context)
@@ -138,7 +140,7 @@ class Replies:
 def problem(status: int, text: str) -> Response:
     """Return an error in a shape that the SDKs of all providers show."""
     error: JsonObject = {"type": "invalid_request_error", "message": text, "code": "replay"}
-    body = json.dumps({"type": "error", "error": error}, ensure_ascii=False)
+    body = json.dumps({"type": "error", "error": error, "message": text}, ensure_ascii=False)
     return Response(status, pieces=(body.encode(),))
 
 

@@ -7,6 +7,7 @@ word: who does not know it is refused.
 
 import hmac
 import json
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,12 +16,15 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
 from headrace.replay.answering import Replies, Response, problem
 
 _BODY_LIMIT = 64 * 1024 * 1024
+_MODEL_IN_PATH = re.compile(r"(?<=/models/)[^/:]+(?=:)|(?<=/model/)[^/]+(?=/(?:converse|invoke))")
+"""Where Gemini and Bedrock name the model."""
 _HOP_BY_HOP = frozenset(
     {"host", "content-length", "connection", "transfer-encoding", "accept-encoding", "keep-alive"}
 )
@@ -60,6 +64,9 @@ class Serving:
         return {
             "OPENAI_BASE_URL": f"{self.root}/v1",
             "ANTHROPIC_BASE_URL": self.root,
+            "GOOGLE_GEMINI_BASE_URL": self.root,
+            "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": self.root,
+            "OLLAMA_HOST": self.root,
             "HEADRACE_REPLAY_MCP_URL": f"{self.root}/mcp",
         }
 
@@ -112,11 +119,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(replies.tools(body))
         elif live.model_upstream is not None:
             if live.model is not None:
-                body = _with_model(body, live.model)
+                path, body = _with_model(path, body, live.model)
             self._forward("model", live.model_upstream.rstrip("/") + path, body)
         else:
             headers = tuple((name.lower(), value) for name, value in self.headers.items())
-            self._send(replies.model(path.partition("?")[0], headers, body))
+            path, _, query = path.partition("?")
+            self._send(replies.model(path, query, headers, body))
         self._look()
 
     def do_GET(self) -> None:
@@ -161,6 +169,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response_only(response.status, HTTPStatus(response.status).phrase)
         if response.pieces:
             self.send_header("Content-Type", response.content_type)
+        for name, value in response.headers:
+            self.send_header(name, value)
         if len(response.pieces) > 1:
             self.send_header("Transfer-Encoding", "chunked")
         else:
@@ -206,9 +216,13 @@ class _Handler(BaseHTTPRequestHandler):
             state.finished.set()
 
 
-def _with_model(body: bytes, model: str) -> bytes:
+def _with_model(path: str, body: bytes, model: str) -> tuple[str, bytes]:
+    """Return a request to another model: it is named in the path, else in the body."""
+    changed, found = _MODEL_IN_PATH.subn(lambda _: quote(model, safe=""), path, count=1)
+    if found:
+        return changed, body
     try:
         value = json.loads(body)
     except ValueError:
-        return body
-    return json.dumps({**value, "model": model}).encode() if isinstance(value, dict) else body
+        return path, body
+    return path, json.dumps({**value, "model": model}).encode() if isinstance(value, dict) else body

@@ -68,7 +68,7 @@ class BedrockInvoke:
         if "anthropic_version" in request:
             response = read_response(exchange, anthropic_stream.assemble_events)
             return read_messages(self.name, exchange, request, response)
-        if "messages" in request and _is_converse(request):
+        if "messages" in request and is_converse(request):
             response = read_response(exchange, bedrock_stream.assemble_events)
             return read_converse(self.name, exchange, request, response)
         if "messages" in request:
@@ -112,8 +112,8 @@ def _completion(value: JsonObject) -> JsonObject:
     return listed[0] if listed else value
 
 
-def _is_converse(request: JsonObject) -> bool:
-    """Tell Nova's bodies: blocks of content have no type."""
+def is_converse(request: JsonObject) -> bool:
+    """Tell Nova's request bodies: blocks of content have no type."""
     if "schemaVersion" in request or "inferenceConfig" in request:
         return True
     return any(

@@ -8,10 +8,17 @@ written again.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 from trajectory.call import Usage
-from trajectory.canonical import JsonObject
-from trajectory.message import Message
+from trajectory.canonical import JsonObject, JsonValue
+from trajectory.message import Message, ToolCallPart
+
+_LENGTH = frozenset({"length", "max_tokens", "max_output_tokens", "incomplete"})
+_FILTER = frozenset({
+    "content_filter", "content_filtered", "refusal", "guardrail_intervened", "safety",
+    "prohibited_content", "blocklist", "recitation", "spii",
+})  # fmt: skip
 
 _PIECE = 48
 """Characters of text in one event of a stream."""
@@ -38,43 +45,83 @@ class WireAnswer:
     content_type: str
     pieces: tuple[bytes, ...] = field(repr=False)
     """The body; the events of a stream one by one."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Further headers that belong to the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The request that is answered."""
+
+    body: JsonObject = field(repr=False)
+    path: str = ""
+    query: str = ""
+    """Some dialects name model and way of streaming there."""
 
 
 class UnwritableError(ValueError):
     """The client's dialect has no writer."""
 
 
-type Writer = Callable[[Answer, JsonObject], JsonObject]
-type StreamWriter = Callable[[Answer, JsonObject], list[bytes]]
+type Writer = Callable[[Answer, Asked], WireAnswer]
 
 
-def write_answer(dialect: str, answer: Answer, request: JsonObject) -> WireAnswer:
+def write_answer(
+    dialect: str, answer: Answer, request: JsonObject, *, path: str = "", query: str = ""
+) -> WireAnswer:
     """Return an answer as the ``dialect`` has it, streamed when the request asks for a stream.
 
     Args:
-        dialect: ``openai.chat``, ``openai.responses`` or ``anthropic.messages``.
+        dialect: one of a model API, such as ``openai.chat`` or ``google.gemini``.
         answer: what was said.
         request: the body that is answered.
+        path: where it was sent to; Gemini and Bedrock tell there whether to stream.
+        query: what followed ``?``.
 
     Raises:
         UnwritableError: another dialect.
     """
-    from trajectory.replay import anthropic_messages, openai_chat, openai_responses
+    from trajectory.replay import (
+        anthropic_messages,
+        bedrock_converse,
+        bedrock_invoke,
+        google_gemini,
+        ollama,
+        openai_chat,
+        openai_completions,
+        openai_responses,
+    )
 
-    writers: dict[str, tuple[Writer, StreamWriter]] = {
-        "openai.chat": (openai_chat.whole, openai_chat.events),
-        "openai.responses": (openai_responses.whole, openai_responses.events),
-        "anthropic.messages": (anthropic_messages.whole, anthropic_messages.events),
+    writers: dict[str, Writer] = {
+        "openai.chat": openai_chat.write,
+        "openai.completions": openai_completions.write,
+        "openai.responses": openai_responses.write,
+        "anthropic.messages": anthropic_messages.write,
+        "google.gemini": google_gemini.write,
+        "bedrock.converse": bedrock_converse.write,
+        "bedrock.invoke": bedrock_invoke.write,
+        "ollama": ollama.write,
     }
     if dialect not in writers:
         raise UnwritableError(
             f"answers of {dialect!r} cannot be written; known: {', '.join(writers)}"
         )
-    whole, events = writers[dialect]
-    if request.get("stream") is True:
-        return WireAnswer("text/event-stream; charset=utf-8", tuple(events(answer, request)))
-    body = json.dumps(whole(answer, request), ensure_ascii=False).encode()
-    return WireAnswer("application/json", (body,))
+    return writers[dialect](answer, Asked(request, path, query))
+
+
+def as_json(value: JsonObject, *headers: tuple[str, str]) -> WireAnswer:
+    """Return an answer that is one JSON object."""
+    return WireAnswer("application/json", (json_bytes(value),), headers)
+
+
+def as_events(events: list[bytes]) -> WireAnswer:
+    """Return an answer that is a stream of server-sent events."""
+    return WireAnswer("text/event-stream; charset=utf-8", tuple(events))
+
+
+def json_bytes(value: JsonObject) -> bytes:
+    """Return JSON as providers send it."""
+    return json.dumps(value, ensure_ascii=False).encode()
 
 
 def event(value: JsonObject, name: str | None = None) -> bytes:
@@ -93,11 +140,27 @@ def arguments_text(arguments: object) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
+def given_id(call: ToolCallPart) -> JsonObject:
+    """Return a tool call's id where the provider gave one; ``tool:2`` is a name of ours."""
+    ours = call.call_id.removeprefix(f"{call.name}:").isdigit()
+    return {} if ours else {"id": call.call_id}
+
+
+def input_object(arguments: JsonValue) -> JsonValue:
+    """Return a tool call's arguments where the wire has no place for text: ``{}`` for invalid ones."""
+    if isinstance(arguments, str):
+        try:
+            return cast(JsonValue, json.loads(arguments))
+        except ValueError:
+            return {}
+    return arguments
+
+
 def ended(answer: Answer) -> str:
     """Return why the answer ended: ``tool``, ``length``, ``filter`` or ``stop``."""
-    reason = answer.finish_reason or ""
-    if reason in ("length", "max_tokens", "max_output_tokens", "incomplete"):
+    reason = (answer.finish_reason or "").lower()
+    if reason in _LENGTH:
         return "length"
-    if reason in ("content_filter", "refusal"):
+    if reason in _FILTER:
         return "filter"
     return "tool" if answer.message.tool_calls() else "stop"

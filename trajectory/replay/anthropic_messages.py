@@ -1,13 +1,29 @@
 """Answers as Anthropic messages write them."""
 
-import json
-
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
-from trajectory.replay.answer import Answer, arguments_text, ended, event, in_pieces
+from trajectory.replay.answer import (
+    Answer,
+    Asked,
+    WireAnswer,
+    arguments_text,
+    as_events,
+    as_json,
+    ended,
+    event,
+    in_pieces,
+    input_object,
+)
 
 _STOP = {"tool": "tool_use", "length": "max_tokens", "filter": "refusal", "stop": "end_turn"}
 _DELTAS = {"text": "text_delta", "thinking": "thinking_delta"}
+
+
+def write(answer: Answer, asked: Asked) -> WireAnswer:
+    """Return the answer whole, or as the events that the request asks for."""
+    if asked.body.get("stream") is True:
+        return as_events(events(answer, asked.body))
+    return as_json(whole(answer, asked.body))
 
 
 def whole(answer: Answer, request: JsonObject) -> JsonObject:  # noqa: ARG001 - all writers alike
@@ -19,22 +35,27 @@ def whole(answer: Answer, request: JsonObject) -> JsonObject:  # noqa: ARG001 - 
 
 def events(answer: Answer, request: JsonObject) -> list[bytes]:  # noqa: ARG001 - all writers alike
     """Return the events of a stream."""
+    return [event(payload, str(payload["type"])) for payload in payloads(answer)]
+
+
+def payloads(answer: Answer) -> list[JsonObject]:
+    """Return what the events of a stream hold."""
     usage = {**_usage(answer), "output_tokens": 1}
     message: JsonObject = {**_head(answer), "content": [], "stop_reason": None, "usage": usage}
-    found = [_event("message_start", message=message), _event("ping")]
+    found = [_payload("message_start", message=message), _payload("ping")]
     for index, block in enumerate(_blocks(answer)):
         empty, deltas = _taken_apart(block)
-        found.append(_event("content_block_start", index=index, content_block=empty))
-        found += [_event("content_block_delta", index=index, delta=delta) for delta in deltas]
-        found.append(_event("content_block_stop", index=index))
+        found.append(_payload("content_block_start", index=index, content_block=empty))
+        found += [_payload("content_block_delta", index=index, delta=delta) for delta in deltas]
+        found.append(_payload("content_block_stop", index=index))
     delta: JsonObject = {"stop_reason": _STOP[ended(answer)], "stop_sequence": None}
     made: JsonObject = {"output_tokens": answer.usage.output_tokens or 0}
-    found.append(_event("message_delta", delta=delta, usage=made))
-    return [*found, _event("message_stop")]
+    found.append(_payload("message_delta", delta=delta, usage=made))
+    return [*found, _payload("message_stop")]
 
 
-def _event(kind: str, **fields: JsonValue) -> bytes:
-    return event({"type": kind, **fields}, kind)
+def _payload(kind: str, **fields: JsonValue) -> JsonObject:
+    return {"type": kind, **fields}
 
 
 def _taken_apart(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
@@ -76,13 +97,8 @@ def _block(part: Part) -> JsonObject | None:
 
 
 def _tool_use(part: ToolCallPart) -> JsonObject:
-    arguments = part.arguments
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except ValueError:
-            arguments = {}  # The wire has no place for text here; the client could not read it.
-    return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": arguments}
+    given = input_object(part.arguments)
+    return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": given}
 
 
 def _head(answer: Answer) -> JsonObject:

@@ -3,9 +3,26 @@
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_object, as_text, objects
 from trajectory.message import OpaquePart, ReasoningPart, ToolCallPart
-from trajectory.replay.answer import Answer, arguments_text, ended, event, in_pieces
+from trajectory.replay.answer import (
+    Answer,
+    Asked,
+    WireAnswer,
+    arguments_text,
+    as_events,
+    as_json,
+    ended,
+    event,
+    in_pieces,
+)
 
 _FINISH = {"tool": "tool_calls", "length": "length", "filter": "content_filter", "stop": "stop"}
+
+
+def write(answer: Answer, asked: Asked) -> WireAnswer:
+    """Return the answer whole, or as the events that the request asks for."""
+    if asked.body.get("stream") is True:
+        return as_events(events(answer, asked.body))
+    return as_json(whole(answer, asked.body))
 
 
 def whole(answer: Answer, request: JsonObject) -> JsonObject:
@@ -14,14 +31,19 @@ def whole(answer: Answer, request: JsonObject) -> JsonObject:
         "index": 0,
         "message": _message(answer, request),
         "logprobs": None,
-        "finish_reason": _FINISH[ended(answer)],
+        "finish_reason": finish(answer),
     }
     head = _head(answer, "chat.completion")
-    return {**head, "choices": [choice], "usage": _usage(answer)}
+    return {**head, "choices": [choice], "usage": usage(answer)}
 
 
 def events(answer: Answer, request: JsonObject) -> list[bytes]:
-    """Return the chunks of a stream, its end mark included."""
+    """Return the events of a stream, its end mark included."""
+    return [*(event(chunk) for chunk in chunks(answer, request)), b"data: [DONE]\n\n"]
+
+
+def chunks(answer: Answer, request: JsonObject) -> list[JsonObject]:
+    """Return the chunks of a stream."""
     message = _message(answer, request)
     deltas: list[JsonObject] = [{"role": "assistant", "content": ""}]
     for name in ("reasoning_content", "content", "refusal"):
@@ -29,11 +51,16 @@ def events(answer: Answer, request: JsonObject) -> list[bytes]:
     for index, call in enumerate(objects(message.get("tool_calls"))):
         deltas.append({"tool_calls": [{"index": index, **call}]})
     head = _head(answer, "chat.completion.chunk")
-    chunks = [_chunk(head, delta, None) for delta in deltas]
-    chunks.append(_chunk(head, {}, _FINISH[ended(answer)]))
+    found = [_chunk(head, delta, None) for delta in deltas]
+    found.append(_chunk(head, {}, finish(answer)))
     if as_object(request.get("stream_options")).get("include_usage"):
-        chunks.append({**head, "choices": [], "usage": _usage(answer)})
-    return [*(event(chunk) for chunk in chunks), b"data: [DONE]\n\n"]
+        found.append({**head, "choices": [], "usage": usage(answer)})
+    return found
+
+
+def finish(answer: Answer) -> str:
+    """Return why the answer ended, in OpenAI's words."""
+    return _FINISH[ended(answer)]
 
 
 def _chunk(head: JsonObject, delta: JsonObject, finish: str | None) -> JsonObject:
@@ -82,13 +109,14 @@ def _call(part: ToolCallPart, request: JsonObject) -> JsonObject:
     return {"id": part.call_id, "type": "function", "function": function}
 
 
-def _usage(answer: Answer) -> JsonObject:
-    usage = answer.usage
-    given, made = usage.input_tokens or 0, usage.output_tokens or 0
+def usage(answer: Answer) -> JsonObject:
+    """Return what was counted."""
+    counts = answer.usage
+    given, made = counts.input_tokens or 0, counts.output_tokens or 0
     return {
         "prompt_tokens": given,
         "completion_tokens": made,
         "total_tokens": given + made,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_input_tokens or 0},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+        "prompt_tokens_details": {"cached_tokens": counts.cached_input_tokens or 0},
+        "completion_tokens_details": {"reasoning_tokens": counts.reasoning_tokens or 0},
     }

@@ -5,7 +5,17 @@ from collections.abc import Iterator
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_text, objects
 from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
-from trajectory.replay.answer import Answer, arguments_text, ended, event, in_pieces
+from trajectory.replay.answer import (
+    Answer,
+    Asked,
+    WireAnswer,
+    arguments_text,
+    as_events,
+    as_json,
+    ended,
+    event,
+    in_pieces,
+)
 
 _ECHOED = (
     "instructions",
@@ -17,6 +27,13 @@ _ECHOED = (
     "user",
 )
 _REASONING_ID = "rs_"
+
+
+def write(answer: Answer, asked: Asked) -> WireAnswer:
+    """Return the answer whole, or as the events that the request asks for."""
+    if asked.body.get("stream") is True:
+        return as_events(events(answer, asked.body))
+    return as_json(whole(answer, asked.body))
 
 
 def whole(answer: Answer, request: JsonObject) -> JsonObject:

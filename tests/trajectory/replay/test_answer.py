@@ -14,7 +14,14 @@ PATHS = {
     "openai.chat": "/v1/chat/completions",
     "openai.responses": "/v1/responses",
     "anthropic.messages": "/v1/messages",
+    "google.gemini": "/v1beta/models/m:{stream}enerateContent",
+    "bedrock.converse": "/model/m-1/converse{end}",
+    "bedrock.invoke": "/model/m-1/{invoke}",
+    "ollama": "/api/chat",
 }
+WITHOUT_CACHE = ("ollama",)
+WITHOUT_ID = ("ollama",)
+WITHOUT_MODEL = ("bedrock.converse", "bedrock.invoke")
 LONG = "word " * 60 + "ünïcödé 🙂"
 MESSAGES = [
     Message("assistant", (TextPart("Hi"),)),
@@ -31,33 +38,125 @@ def test_what_is_written_is_read_back(dialect: str, stream: bool, message: Messa
     assert read_back(dialect, message, stream=stream) == message
 
 
-def read_back(dialect: str, message: Message, *, stream: bool, **request: object) -> Message | None:
+def path_of(dialect: str, *, stream: bool) -> str:
+    return PATHS[dialect].format(
+        stream="streamG" if stream else "g",
+        end="-stream" if stream else "",
+        invoke="invoke-with-response-stream" if stream else "invoke",
+    )
+
+
+def read_back(
+    dialect: str, message: Message, *, stream: bool, query: str = "alt=sse", **request: object
+) -> Message | None:
     body = {"model": "m", "messages": [], "input": [], "stream": stream, **request}
     body["stream_options"] = {"include_usage": True}
+    if dialect == "bedrock.invoke" and "prompt" not in body and "inputText" not in body:
+        body.setdefault("anthropic_version", "bedrock-2023-05-31")
     answer = Answer(message, "id_1", "m-1", usage=Usage(12, 7, 5, None), created=5)
-    wire = write_answer(dialect, answer, body)  # type: ignore[arg-type]
-    kind = {"content-type": wire.content_type}
-    exchange = World().exchange(PATHS[dialect], body, b"".join(wire.pieces), response_headers=kind)
+    path = path_of(dialect, stream=stream)
+    wire = write_answer(dialect, answer, body, path=path, query=query)  # type: ignore[arg-type]
+    headers = {"content-type": wire.content_type, **{k.lower(): v for k, v in wire.headers}}
+    exchange = World().exchange(path, body, b"".join(wire.pieces), response_headers=headers)
     call = read_exchange(exchange)
     assert call.problem is None
-    assert (call.streamed, call.response_id, call.model_served) == (stream, "id_1", "m-1")
+    assert call.dialect == dialect
+    assert call.streamed == stream
+    assert call.response_id == (None if dialect in WITHOUT_ID else "id_1")
+    named = dialect not in WITHOUT_MODEL or "anthropic_version" in body
+    assert call.model_served == ("m-1" if named else None)
     assert (call.usage.input_tokens, call.usage.output_tokens) == (12, 7)
-    assert call.usage.cached_input_tokens == 5
+    assert call.usage.cached_input_tokens == (None if dialect in WITHOUT_CACHE else 5)
     assert call.finish_reason is not None
     return call.output
 
 
 @pytest.mark.parametrize("stream", [False, True])
+def test_calls_keep_ids_that_a_provider_gave_and_only_these(stream: bool) -> None:
+    for dialect in ("google.gemini", "ollama"):
+        given = (ToolCallPart("call_9", "add", {"a": 1}), ToolCallPart("add:2", "add", {"a": 2}))
+        message = Message("assistant", given)
+        assert read_back(dialect, message, stream=stream) == message
+        path = path_of(dialect, stream=stream)
+        wire = write_answer(dialect, Answer(message, "r", "m"), {"stream": stream}, path=path)
+        assert b"call_9" in b"".join(wire.pieces)
+        assert b"add:2" not in b"".join(wire.pieces)
+
+
+def test_gemini_streams_an_array_where_nobody_asks_for_events() -> None:
+    message = MESSAGES[1]
+    assert read_back("google.gemini", message, stream=True, query="") == message
+    path = path_of("google.gemini", stream=True)
+    wire = write_answer("google.gemini", Answer(message, "r", "m"), {}, path=path)
+    chunks = json.loads(b"".join(wire.pieces))
+    assert len(chunks) > 3
+    assert "finishReason" in chunks[-1]["candidates"][0]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("family", "model"),
+    [
+        ({"schemaVersion": "messages-v1", "inferenceConfig": {}}, "amazon.nova"),
+        ({"inferenceConfig": None, "prompt": "Hi"}, "meta.llama"),
+        ({"prompt": "Hi"}, "mistral.mistral"),
+        ({"inputText": "Hi"}, "amazon.titan"),
+        ({"messages": [{"role": "user", "content": "Hi"}]}, "openai.oss"),
+    ],
+)
+def test_each_family_of_bedrock_has_its_own_bodies(
+    family: dict[str, object], model: str, stream: bool
+) -> None:
+    body: dict[str, object] = {"messages": [], **family}
+    if "prompt" in family or "inputText" in family:
+        del body["messages"]
+    message = Message("assistant", (TextPart(LONG),))
+    path = f"/model/{model}/{'invoke-with-response-stream' if stream else 'invoke'}"
+    wire = write_answer("bedrock.invoke", Answer(message, "r-1", "m"), body, path=path)  # type: ignore[arg-type]
+    headers = {"content-type": wire.content_type, **{k.lower(): v for k, v in wire.headers}}
+    call = read_exchange(
+        World().exchange(path, body, b"".join(wire.pieces), response_headers=headers)
+    )
+    assert (call.dialect, call.problem, call.streamed) == ("bedrock.invoke", None, stream)
+    assert call.output == message
+    assert call.finish_reason is not None
+    assert call.response_id == "r-1"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_older_completions_are_text(stream: bool) -> None:
+    message = Message("assistant", (TextPart(LONG),))
+    body = {"prompt": "Hi", "stream": stream, "stream_options": {"include_usage": True}}
+    wire = write_answer("openai.completions", Answer(message, "r-1", "m"), body)  # type: ignore[arg-type]
+    headers = {"content-type": wire.content_type}
+    exchange = World().exchange(
+        "/v1/completions", body, b"".join(wire.pieces), response_headers=headers
+    )
+    call = read_exchange(exchange)
+    assert (call.output, call.response_id, call.streamed) == (message, "r-1", stream)
+    assert (call.usage.input_tokens, call.finish_reason) == (0, "stop")
+
+
+@pytest.mark.parametrize("stream", [False, True])
 def test_reasoning_and_its_proof(stream: bool) -> None:
     said = (ReasoningPart("I think", "proof"), TextPart("So."))
-    for dialect in ("anthropic.messages", "openai.responses"):
+    for dialect in (
+        "anthropic.messages",
+        "openai.responses",
+        "google.gemini",
+        "bedrock.converse",
+    ):
         assert read_back(dialect, Message("assistant", said), stream=stream) == Message(
             "assistant", said
         )
     hidden = Message("assistant", (ReasoningPart("", "sealed"), TextPart("So.")))
-    assert read_back("anthropic.messages", hidden, stream=stream) == hidden
+    for dialect in ("anthropic.messages", "google.gemini", "bedrock.invoke"):
+        assert read_back(dialect, hidden, stream=stream) == hidden
+    sealed = Message("assistant", (ReasoningPart("", "c2VhbGVk"), TextPart("So.")))
+    assert read_back("bedrock.converse", sealed, stream=stream) == sealed
     open_text = Message("assistant", (ReasoningPart("I think"), TextPart("So.")))
-    assert read_back("openai.chat", open_text, stream=stream) == open_text
+    for dialect in ("openai.chat", "ollama"):
+        assert read_back(dialect, open_text, stream=stream) == open_text
 
 
 @pytest.mark.parametrize("stream", [False, True])

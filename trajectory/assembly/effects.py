@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.call import Call, ToolDispatch
-from trajectory.dialects.wire import as_object, as_text, clean_text
+from trajectory.dialects.wire import as_list, as_object, as_text, clean_text
 from trajectory.effects import (
     SideEffect,
     effect_of_annotations,
@@ -24,12 +24,13 @@ class ToolEffects:
     def listed(self, call: Call) -> list[list[str]]:
         """Return name and side effect of each tool in an MCP server's listing."""
         exchange = call.exchange
-        server = clean_text(exchange.upstream + exchange.request.path)
+        own = clean_text(exchange.upstream + exchange.request.path)
         return [
             [
-                self.name(call, server, as_text(tool.get("name")) or ""),
+                self.name(call, as_text(server) or "", as_text(tool.get("name")) or ""),
                 effect_of_annotations(as_object(tool.get("annotations"))).value,
             ]
+            for server in as_list(call.ext.get("servers")) or [own]
             for tool in call.tools
         ]
 

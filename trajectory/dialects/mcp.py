@@ -2,12 +2,14 @@
 
 Over the older HTTP+SSE each post is answered with 202 and its result comes on the session's one
 stream; a broken stream is resumed by a GET with ``Last-Event-ID``. :func:`join_answers` puts such
-results to their calls where both are there.
+results to their calls where both are there. A listing of tools on such a stream is read from the
+stream itself, so that it counts whenever the stream ends.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from urllib.parse import parse_qs, urlsplit
+from typing import NamedTuple
+from urllib.parse import parse_qs, urljoin, urlsplit
 
 from trajectory.call import Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonObject, JsonValue
@@ -71,7 +73,8 @@ class Mcp:
     def read(self, exchange: Exchange) -> Call:
         """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""
         if exchange.request.method != "POST":
-            return self._control(exchange, f"http:{exchange.request.method.lower()}")
+            call = self._control(exchange, f"http:{exchange.request.method.lower()}")
+            return _listed_on_stream(call)
         requests = request_objects(exchange)
         if header(exchange.request.headers, "x-headrace-origin") == "server":
             # What the server asks of its client or tells it, seen by ``headrace tap``.
@@ -129,6 +132,30 @@ def _listed(call: Call, asked: JsonObject) -> Call:
     return replace(call, tools=tuple(objects(result.get("tools"))))
 
 
+def _listed_on_stream(call: Call) -> Call:
+    """Return a session's stream with the tools that were listed on it, and whose they are."""
+    stream = _stream(call.exchange)
+    results = [as_object(message.get("result")) for message in stream.messages]
+    tools = [tool for result in results for tool in objects(result.get("tools"))]
+    if not tools:
+        return call
+    servers = [call.exchange.upstream + path for path in _posted_to(call.exchange, stream.endpoint)]
+    named: list[JsonValue] = [clean_text(server) for server in servers]
+    return replace(call, tools=tuple(tools), ext={**call.ext, "servers": named})
+
+
+def _posted_to(exchange: Exchange, endpoint: str) -> list[str]:
+    """Return the paths that calls of a stream's session may have: its own or the one that it names.
+
+    A server behind a route of the gateway names its endpoint with the route before it.
+    """
+    if not endpoint:
+        return [exchange.request.path]
+    route = f"/{exchange.route}"
+    inner = endpoint.removeprefix(route) if endpoint.startswith(f"{route}/") else endpoint
+    return list(dict.fromkeys((endpoint, inner)))
+
+
 def _answered(call: Call, answer: Answer) -> Call:
     if call.dispatch is None:
         return call
@@ -145,8 +172,9 @@ def join_answers(calls: Sequence[Call]) -> list[Call]:
     streams: dict[tuple[str, str], list[JsonObject]] = {}
     for call in calls:
         if call.dialect == Mcp.name and call.exchange.request.method == "GET":
-            session, messages = _stream(call.exchange)
-            streams.setdefault((call.exchange.client.key_id, session), []).extend(messages)
+            stream = _stream(call.exchange)
+            own = streams.setdefault((call.exchange.client.key_id, stream.session), [])
+            own.extend(stream.messages)
     return [_joined(call, streams) if call in waiting else call for call in calls]
 
 
@@ -168,20 +196,34 @@ def _session(exchange: Exchange) -> str:
     return header(exchange.request.headers, "mcp-session-id") or (found[0] if found else "")
 
 
-def _stream(exchange: Exchange) -> tuple[str, list[JsonObject]]:
-    """Return session and messages of a stream; in HTTP+SSE its first event names the session."""
+class _Stream(NamedTuple):
+    """What came on a session's stream."""
+
+    session: str = ""
+    endpoint: str = ""
+    """In HTTP+SSE: the path that the session posts to."""
+    messages: Sequence[JsonObject] = ()
+
+
+def _stream(exchange: Exchange) -> _Stream:
+    """Read a stream; in HTTP+SSE its first event names session and endpoint."""
     if not is_event_stream(exchange):
-        return "", []
+        return _Stream()
     try:
         events = decode_events(response_bytes(exchange))
     except UnreadableError:
-        return "", []
-    session = _session(exchange)
+        return _Stream()
+    session, endpoint = _session(exchange), ""
     for event in events:
-        if event.event == "endpoint" and not session:
-            query = parse_qs(urlsplit(event.data).query)
-            session = next(iter(query.get("session_id", []) + query.get("sessionId", [])), "")
-    return session, event_objects(events)
+        if event.event == "endpoint" and not endpoint:
+            try:
+                named = urlsplit(urljoin(exchange.request.path, event.data))
+            except ValueError:  # no address at all
+                continue
+            query, endpoint = parse_qs(named.query), clean_text(named.path)
+            found = query.get("session_id", []) + query.get("sessionId", [])
+            session = session or next(iter(found), "")
+    return _Stream(session, endpoint, event_objects(events))
 
 
 def _hints(exchange: Exchange, meta: JsonObject) -> tuple[SessionHint, ...]:

@@ -1,13 +1,17 @@
 """MCP results that come on another stream: HTTP+SSE and resumed streams of the official SDK."""
 
+import json
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from tests.trajectory.dialects.golden.replay import load
 from tests.trajectory.world import World
+from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
 from trajectory.carried import read_records
+from trajectory.dialects import read_exchange
 from trajectory.exchange import Exchange
 
 
@@ -74,3 +78,47 @@ def test_a_stream_that_cannot_be_read_joins_nothing() -> None:
         response_headers={"content-type": "text/event-stream", "content-encoding": "gzip"},
     )
     assert dispatches([post, stream])[0].ext["answer"] == "elsewhere"
+
+
+def annotated(exchange: Exchange, *, stripped: bool) -> Exchange:
+    """Return an exchange of the recording as if the server had said what its tool does.
+
+    Stripped: as the gateway notes it, without the route that led to the server.
+    """
+    path = exchange.request.path.removeprefix(f"/{exchange.route}" * stripped)
+    request = replace(exchange.request, path=path)
+    response = exchange.response
+    assert response is not None
+    said = b'"name":"add","annotations":{"readOnlyHint":true,"openWorldHint":false},'
+    body = response.body.replace(b'"name":"add",', said)
+    return replace(exchange, request=request, response=replace(response, body=body))
+
+
+@pytest.mark.parametrize("stripped", [False, True])
+@pytest.mark.parametrize("later", [False, True])
+def test_tools_listed_on_another_stream_tell_what_they_do(stripped: bool, later: bool) -> None:
+    records = [annotated(one, stripped=stripped) for one in exchanges("mcp_sse")]
+    posts = [one for one in records if one.request.method == "POST"]
+    began = posts[0].started_at - timedelta(seconds=1)
+    streams = [replace(one, started_at=began) for one in records if one not in posts]
+    assembler = Assembler(b"k" * 32)
+    calls, _ = read_records(posts if later else posts + streams)
+    found = [one.side_effect for one in assembler.assemble(calls).placed]
+    assert found == (["unknown", "unknown"] if later else ["none", "none"])
+    if later:
+        late, _ = read_records(streams)
+        corrected = assembler.assemble(late).corrections
+        assert [one.side_effect for one in corrected] == ["none", "none"]
+
+
+def test_a_stream_that_names_no_address_lists_for_its_own_path() -> None:
+    world = World()
+    listing = {"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "add"}]}}
+    body = f"event: endpoint\ndata: http://[\n\ndata: {json.dumps(listing)}\n\n"
+    stream = world.exchange(
+        "/sse", b"", body.encode(), method="GET",
+        response_headers={"content-type": "text/event-stream"},
+    )  # fmt: skip
+    call = read_exchange(stream)
+    assert call.tools == ({"name": "add"},)
+    assert call.ext["servers"] == [stream.upstream + "/sse"]

@@ -1,15 +1,18 @@
 """Everything that is measured of a trained model before the gate judges it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from train.canaries import CanaryReport, probe
 from train.divergence import Divergence, divergence_of
 from train.evaluate import Comparison, TaskResult, compare, evaluate
+from train.examine import Examined, examine
 from train.gate import Verdict, judge, judge_reward_model
+from train.held_out import HeldOutTasks
 from train.intervals import Interval
+from train.quiet import quiet_libraries
 from train.recipes import recipe_module
 from train.recipes.base import Rows, Selection, held_out_side
 from train.recipes.settings import EvaluationSettings, RecipeSpec
@@ -48,6 +51,8 @@ class Assessment:
     canaries: CanaryReport | None = None
     agreement: Interval | None = None
     """Of a reward model: how often it prefers the rewarded attempt of a held-out task."""
+    examined: Mapping[str, Examined] = field(default_factory=dict)
+    """How episodes in the replayed environment went, by the name of their report: base, candidate …"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +66,11 @@ class Assessor:
     items: tuple[ScoredItem, ...]
     """Of the substrate; its held-out ones are measured on."""
     make_rows: RowMaker
+    tasks: Mapping[str, HeldOutTasks]
+    """What ``evaluation`` and ``regression`` try in the replayed environment, if they do."""
     reports: Path
     progress: Progress
+    examined: dict[str, Examined] = field(default_factory=dict)
 
     def assess(self, model: Path) -> Assessment:
         """Measure a model and judge it."""
@@ -86,14 +94,22 @@ class Assessor:
             regression=regression,
             divergence=divergence,
         )
-        return Assessment(verdict, comparison, wins, regression, divergence, canaries)
+        return Assessment(
+            verdict,
+            comparison,
+            wins,
+            regression,
+            divergence,
+            canaries,
+            examined=dict(self.examined),
+        )
 
     def _compared(self, settings: EvaluationSettings, model: Path) -> tuple[Comparison, Wins]:
-        base = self._tried(settings, self.base.path, "base")
-        candidate = self._tried(settings, model, "candidate")
+        base = self._tried("evaluation", settings, self.base.path, "base")
+        candidate = self._tried("evaluation", settings, model, "candidate")
         current = base
         if self.current.label != self.base.label:
-            current = self._tried(settings, self.current.path, "current")
+            current = self._tried("evaluation", settings, self.current.path, "current")
             compare(current, candidate, settings)  # the same tasks, or it is refused
         wins = wins_of(
             current, candidate, against=self.current.label, confidence=settings.confidence
@@ -101,14 +117,22 @@ class Assessor:
         return compare(base, candidate, settings), wins
 
     def _regression(self, settings: EvaluationSettings, model: Path) -> Regression:
-        current = self._tried(settings, self.current.path, "regression-current")
-        candidate = self._tried(settings, model, "regression-candidate")
+        current = self._tried("regression", settings, self.current.path, "regression-current")
+        candidate = self._tried("regression", settings, model, "regression-candidate")
         compare(current, candidate, settings)
         return regression_of(current, candidate, confidence=settings.confidence)
 
-    def _tried(self, settings: EvaluationSettings, model: Path, name: str) -> list[TaskResult]:
+    def _tried(
+        self, suite: str, settings: EvaluationSettings, model: Path, name: str
+    ) -> list[TaskResult]:
         report = self.reports / f"{name}.jsonl"
-        return evaluate(settings, model, report=report, progress=self.progress)
+        if settings.replay is None:
+            return evaluate(settings, model, report=report, progress=self.progress)
+        with quiet_libraries(self.reports / "scratch"):
+            results, self.examined[name] = examine(
+                settings, self.tasks[suite], model, report=report, progress=self.progress
+            )
+        return results
 
     def _divergence(self, model: Path) -> Divergence | None:
         from train.fit import load_tokenizer

@@ -1,7 +1,7 @@
 """Evaluates models with the user's own command and compares two on the same tasks.
 
 The command is called as ``… --model PATH --report FILE --tasks N --seed S`` and writes one JSON
-object per line: ``{"task_id", "attempt", "success", "reward", "slice"?}``.
+object per line: ``{"task_id", "attempt", "success", "reward", "slice"?, "unknown"?}``.
 """
 
 import json
@@ -32,6 +32,8 @@ class TaskResult:
     reward: float
     slice: str | None = None
     """A part of the tasks that is judged on its own."""
+    unknown: bool = False
+    """Nobody knows how it would have ended; it is not a success then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,9 @@ class Comparison:
     reward_gain: Interval
     slices: Mapping[str, SliceComparison]
     confidence: float
+    base_unknown: int = 0
+    """Attempts of the base of which nobody knows how they would have ended; counted as not solved."""
+    candidate_unknown: int = 0
 
 
 def evaluate(
@@ -72,35 +77,49 @@ def evaluate(
     progress("evaluate", 0, settings.tasks)
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
-    command = [_program(settings.command[0]), *settings.command[1:]]
     options = ["--model", str(model), "--report", str(report)]
     numbers = ["--tasks", str(settings.tasks), "--seed", str(settings.seed)]
-    # The evaluator's words may hold content: they go to a file that is deleted, not to our log.
-    with tempfile.TemporaryFile(dir=report.parent) as errors:
+    run_program(
+        [*(settings.command or ()), *options, *numbers],
+        setting="evaluation.command",
+        seconds=settings.timeout_seconds,
+        folder=report.parent,
+    )
+    return read_report(report)
+
+
+def run_program(command: Sequence[str], *, setting: str, seconds: float, folder: Path) -> None:
+    """Run a program of the user's own to its end.
+
+    Raises:
+        EvaluationError: it cannot be started, took too long, or failed; the text has its last words.
+    """
+    # Its words may hold content: they go to a file that is deleted, not to our log.
+    with tempfile.TemporaryFile(dir=folder) as errors:
         try:
             done = subprocess.run(
-                [*command, *options, *numbers],
+                [_program(command[0]), *command[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                timeout=settings.timeout_seconds,
+                timeout=seconds,
                 check=False,
                 env=os.environ,
             )
         except OSError as error:
             raise EvaluationError(
-                f"evaluation.command: {settings.command[0]!r} cannot be started ({error.strerror})"
+                f"{setting}: {command[0]!r} cannot be started ({error.strerror})"
             ) from None
         except subprocess.TimeoutExpired:
             raise EvaluationError(
-                f"the evaluator took longer than {settings.timeout_seconds:g} s; "
+                f"{setting}: the evaluator took longer than {seconds:g} s; "
                 "raise evaluation.timeout_seconds or lower evaluation.tasks"
             ) from None
         if done.returncode != 0:
             raise EvaluationError(
-                f"the evaluator ended with code {done.returncode}; its last words: {_last_words(errors)}"
+                f"{setting}: the evaluator ended with code {done.returncode}; "
+                f"its last words: {_last_words(errors)}"
             )
-    return read_report(report)
 
 
 def _program(name: str) -> str:
@@ -135,12 +154,16 @@ def read_report(path: Path) -> list[TaskResult]:
 def _result(path: Path, number: int, line: str) -> TaskResult:
     try:
         value = json.loads(line)
+        unknown = bool(value.get("unknown", False))
+        if unknown and value["success"]:
+            raise ValueError("what is unknown is no success")
         return TaskResult(
             task_id=str(value["task_id"]),
             attempt=int(value.get("attempt", 0)),
             success=bool(value["success"]),
             reward=float(value.get("reward", value["success"])),
             slice=None if value.get("slice") is None else str(value["slice"]),
+            unknown=unknown,
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise EvaluationError(
@@ -180,6 +203,8 @@ def compare(
         reward_gain=_bootstrap(base, rewards[0], rewards[1], settings),
         slices=slices,
         confidence=settings.confidence,
+        base_unknown=sum(result.unknown for result in base),
+        candidate_unknown=sum(result.unknown for result in candidate),
     )
 
 

@@ -17,7 +17,7 @@ class Finding:
 
     rule: str
     """minimum_gain | largest_slice_loss:<slice> | minimum_success | minimum_win_rate |
-    largest_regression | largest_kl | canaries | evaluated | minimum_agreement"""
+    largest_unknown | largest_regression | largest_kl | canaries | evaluated | minimum_agreement"""
     passed: bool
     measured: float | None
     required: float | None
@@ -79,6 +79,9 @@ def _compared(settings: GateSettings, comparison: Comparison) -> Iterator[Findin
     reached = comparison.candidate.estimate
     enough = reached >= settings.minimum_success
     yield Finding("minimum_success", enough, reached, settings.minimum_success)
+    if unknown := max(comparison.base_unknown, comparison.candidate_unknown):
+        share, most = unknown / comparison.attempts, settings.largest_unknown
+        yield Finding("largest_unknown", share <= most, share, most)
     for name, found in comparison.slices.items():
         if found.tasks >= settings.minimum_slice_tasks:
             least = -settings.largest_slice_loss

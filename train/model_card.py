@@ -20,7 +20,7 @@ Recipe `{manifest["recipe"]["metadata"]["name"]}` on base `{manifest["base"]}`, 
 Gate: {"passed" if manifest["gate_passed"] else "not passed"}.
 
 ## Evaluation
-{_evaluation(manifest.get("evaluation"))}{_agreement(manifest.get("agreement"))}{_beside(manifest)}
+{_evaluation(manifest.get("evaluation"))}{_replay(manifest.get("replay"))}{_agreement(manifest.get("agreement"))}{_beside(manifest)}
 
 ## Data
 Substrate `{data["substrate"]}` version `{data["substrate_version"]}` (`{data["content_hash"]}`).
@@ -56,6 +56,12 @@ def _evaluation(evaluation: Mapping[str, Any] | None) -> str:
     }
     if rows:
         lines.append(table(rows, first="slice", second="success"))
+    unknown = evaluation.get("base_unknown", 0), evaluation.get("candidate_unknown", 0)
+    if any(unknown):
+        lines.append(
+            f"Nobody knows how {unknown[0]} attempts of the base and {unknown[1]} of the candidate would "
+            "have ended; they count as not solved."
+        )
     return "\n\n".join(lines)
 
 
@@ -86,6 +92,17 @@ def _beside(manifest: Mapping[str, Any]) -> str:
             f"{kl['high']:.3f}, {divergence['tokens']} held-out tokens)."
         )
     return "".join(f"\n\n{line}" for line in lines)
+
+
+def _replay(replay: Mapping[str, Any] | None) -> str:
+    """Return how episodes in the replayed environment went."""
+    if replay is None:
+        return ""
+    rows = {name: _reasons(found["ended"]) for name, found in replay["episodes"].items()}
+    diverged = {name: _reasons(found["diverged"]) for name, found in replay["episodes"].items()}
+    ends = table(rows, first="replayed episodes of", second="ended")
+    first = table(diverged, first="replayed episodes of", second="first divergence from the record")
+    return f"\n\n{ends}\n\n{first}"
 
 
 def _reasons(counts: Mapping[str, int]) -> str:

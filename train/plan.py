@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from train.content import message_sizes
+from train.held_out import examined_by_replay, held_out_tasks
 from train.recipes import recipe_module
 from train.recipes.settings import RECIPES, Recipe, shipped_recipe
+from train.replayable import select
 from train.source import LearningSource
 from train.substrate import SubstrateManifest, load_items, stale_items
 
@@ -46,6 +48,9 @@ class RecipePlan:
     items: int
     fallen: Mapping[str, int]
     """Reason → items that it would not use."""
+    held_out: Mapping[str, int]
+    """Held-out tasks that ``evaluation`` and ``regression`` can try in the replayed environment; empty
+    where the document asks for no such thing."""
     obstacles: tuple[str, ...]
     """Why it cannot run at all; empty when it can."""
     made: str | None
@@ -120,7 +125,12 @@ def _plan_recipe(
 ) -> RecipePlan:
     spec = recipe.spec
     module = recipe_module(spec.recipe)
-    selection = module.select(load_items(substrate), spec)
+    items = load_items(substrate)
+    selection = select(source, spec, items)
+    examined = {
+        name: held_out_tasks(source, items, suite)
+        for name, suite in examined_by_replay(spec).items()
+    }
     obstacles = []
     if stale:
         obstacles.append(f"stale: {stale} items may no longer be learned from; build it again")
@@ -130,11 +140,14 @@ def _plan_recipe(
         obstacles.append(
             f"{len(selection.units)} usable, fewer than data.minimum_items {spec.data.minimum_items}"
         )
+    obstacles += [
+        obstacle for name, tasks in examined.items() if (obstacle := tasks.obstacle(name))
+    ]
     made, refused = _last_made(source, recipe, substrate)
     if refused:
         obstacles.append("the gate refused what this recipe made of this substrate last time")
-    items = [entry.item for entry in selection.items]
-    characters = sum(message_sizes(source, items).values())
+    used = [entry.item for entry in selection.items]
+    characters = sum(message_sizes(source, used).values())
     training = spec.training
     steps = math.ceil(len(selection.units) / spec.rows_per_step) * training.epochs
     tokens = characters / _CHARACTERS_PER_TOKEN * training.epochs
@@ -146,8 +159,9 @@ def _plan_recipe(
     return RecipePlan(
         recipe=spec.recipe,
         usable=len(selection.units),
-        items=len(items),
+        items=len(used),
         fallen=selection.fallen,
+        held_out={name: len(tasks.tasks) for name, tasks in examined.items()},
         obstacles=tuple(obstacles),
         made=None if refused else made,
         cost=Cost(

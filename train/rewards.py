@@ -70,7 +70,7 @@ def episode_scorer(function: RewardFunction, name: str) -> Callable[..., list[fl
         **_: Any,
     ) -> list[float | None]:
         return [
-            _score(function, name, prompt, completion)
+            score_episode(function, name, prompt, completion)
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
 
@@ -78,12 +78,17 @@ def episode_scorer(function: RewardFunction, name: str) -> Callable[..., list[fl
     return score
 
 
-def _score(
+def score_episode(
     function: RewardFunction,
     name: str,
     prompt: Sequence[ChatMessage],
     completion: Sequence[ChatMessage],
 ) -> float | None:
+    """Return what a reward function gives one episode.
+
+    Raises:
+        TrainingError: it failed, or gave something that is no finite number.
+    """
     try:
         reward = function(list(prompt), list(completion))
     except Exception as error:  # noqa: BLE001 (the user's own code: whatever it raises ends the run)

@@ -20,14 +20,17 @@ from train.evaluate import Comparison
 from train.fit import FitResult, fit
 from train.gate import Verdict
 from train.hardware import code_facts, machine_facts
+from train.held_out import HeldOutTasks, examined_by_replay, held_out_tasks
 from train.intervals import Interval
 from train.recipes import recipe_module
 from train.recipes.base import Rows, Selection
 from train.recipes.credit import credit_question
 from train.recipes.settings import Recipe
 from train.registry import ModelRegistry, ModelVersion
+from train.replayable import select
 from train.rows import Masker
 from train.source import LearningSource, Progress, silent
+from train.speaking import readable_tokenizer
 from train.substrate import SubstrateManifest, load_items, require_fresh
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError, HeadraceError
@@ -106,14 +109,17 @@ def run_training(
     """
     require_fresh(source, substrate)
     _require_same_kind(recipe, name, places.registry)
-    selection = usable(recipe, substrate)
+    selection = usable(source, recipe, substrate)
+    tasks = examined_on(source, recipe, substrate, base)
     started = datetime.now(UTC)
     run_id = run_id or _run_id(recipe, started)
     folder = places.runs / run_id
     run = _Run(source, recipe, substrate, base, base_label or base.name, run_id, folder, started)
     run.record("running")
     try:
-        result = run.carry_out(selection, name, places.registry, resume=resume, progress=progress)
+        result = run.carry_out(
+            selection, tasks, name, places.registry, resume=resume, progress=progress
+        )
     except HeadraceError as error:
         run.record("failed", {"error": str(error)})
         raise
@@ -135,7 +141,26 @@ def _require_same_kind(recipe: Recipe, name: str, registry: ModelRegistry) -> No
         )
 
 
-def usable(recipe: Recipe, substrate: SubstrateManifest) -> Selection:
+def examined_on(
+    source: LearningSource, recipe: Recipe, substrate: SubstrateManifest, base: Path
+) -> dict[str, HeldOutTasks]:
+    """Return the held-out tasks of each suite that is tried in the replayed environment.
+
+    Raises:
+        EmptyRunError: no environment replays; said before anything is trained.
+        ConfigurationError: nobody could read the model's tool calls.
+    """
+    found = {
+        name: held_out_tasks(source, load_items(substrate), suite)
+        for name, suite in examined_by_replay(recipe.spec).items()
+    }
+    for name, tasks in found.items():
+        tasks.require(name)
+        readable_tokenizer(base, tools=any(task.tools for task in tasks.tasks))
+    return found
+
+
+def usable(source: LearningSource, recipe: Recipe, substrate: SubstrateManifest) -> Selection:
     """Return what a recipe would use of a substrate.
 
     Raises:
@@ -148,7 +173,7 @@ def usable(recipe: Recipe, substrate: SubstrateManifest) -> Selection:
             f"recipe {module.name} needs the purpose {module.purpose}, but substrate {substrate.name} "
             f"only asked for {', '.join(substrate.spec.purposes)}; add it to the substrate's purposes"
         )
-    selection = module.select(load_items(substrate), recipe.spec)
+    selection = select(source, recipe.spec, load_items(substrate))
     if len(selection.units) < recipe.spec.data.minimum_items:
         raise EmptyRunError(
             f"recipe {module.name} can use {len(selection.units)} of {len(substrate.item_ids)} items of "
@@ -183,6 +208,7 @@ class _Run:
     def carry_out(
         self,
         selection: Selection,
+        tasks: Mapping[str, HeldOutTasks],
         name: str,
         registry: ModelRegistry,
         *,
@@ -202,8 +228,9 @@ class _Run:
         current = Named(self.base_label, self.base)
         if serving is not None:
             current = Named(serving.label, serving.path)
-        found = self._assessor(current, progress).assess(fitted.model)
+        found = self._assessor(current, tasks, progress).assess(fitted.model)
         manifest = self._manifest(selection, fitted, found)
+        manifest["replay"] = _replay(tasks, found)
         manifest["seconds"] = round(time.monotonic() - began, 3)
         # The folder may have moved, been erased or lost its consent while we trained.
         require_fresh(self.source, self.substrate)
@@ -239,13 +266,16 @@ class _Run:
             )
         return rows
 
-    def _assessor(self, current: Named, progress: Progress) -> Assessor:
+    def _assessor(
+        self, current: Named, tasks: Mapping[str, HeldOutTasks], progress: Progress
+    ) -> Assessor:
         return Assessor(
             spec=self.recipe.spec,
             base=Named(self.base_label, self.base),
             current=current,
             items=tuple(load_items(self.substrate)),
             make_rows=self._make_rows,
+            tasks=tasks,
             reports=self.folder / "evaluation",
             progress=progress,
         )
@@ -316,6 +346,17 @@ class _Run:
             "manifest": json.dumps(facts, sort_keys=True),
         }
         self.source.append_rows("runs", [row])
+
+
+def _replay(tasks: Mapping[str, HeldOutTasks], found: Assessment) -> dict[str, Any] | None:
+    """Return how many tasks were tried in the replayed environment, and how episodes went."""
+    if not tasks:
+        return None
+    return {
+        "tasks": {name: len(suite.tasks) for name, suite in tasks.items()},
+        "fallen": {name: dict(suite.fallen) for name, suite in tasks.items()},
+        "episodes": {name: asdict(examined) for name, examined in found.examined.items()},
+    }
 
 
 def _cost(fitted: FitResult) -> dict[str, float]:

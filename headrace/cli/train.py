@@ -133,6 +133,7 @@ def _summary(result: Any) -> dict[str, Any]:
         "tokens": result.fit.tokens,
         "final_loss": result.fit.final_loss,
         "comparison": jsonable(comparison) if comparison else None,
+        "replay": result.manifest["replay"],
         "agreement": jsonable(result.agreement) if result.agreement else None,
         "wins": result.manifest["wins"],
         "regression": result.manifest["regression"],

@@ -27,6 +27,8 @@ class Session:
     subject: str = "b2:subject-1"
     answer: str | None = None
     question: str | None = None
+    lamps: int | None = None
+    """What its tool call asks for; its number when None."""
     tokens: tuple[Tokens, ...] = ()
     """Exact tokens of its steps, when the engine gave them."""
 
@@ -38,11 +40,12 @@ class Session:
         """System, question, tool call, tool result, answer."""
         call = f"call-{self.number}"
         question = self.question or f"What do {self.number} lamps cost?"
+        lamps = self.number if self.lamps is None else self.lamps
         return (
             Message("system", (TextPart("You help in a shop."),)),
             Message("user", (TextPart(question),)),
-            Message("assistant", (ToolCallPart(call, "price", {"lamps": self.number}),)),
-            Message("tool", (ToolResultPart(call, f'{{"total": {2 * self.number}}}'),)),
+            Message("assistant", (ToolCallPart(call, "price", {"lamps": lamps}),)),
+            Message("tool", (ToolResultPart(call, f'{{"total": {2 * lamps}}}'),)),
             Message("assistant", (TextPart(self.answer or f"They cost {2 * self.number}."),)),
         )
 

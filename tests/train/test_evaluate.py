@@ -60,6 +60,7 @@ def test_unknown_command_is_named(tmp_path: Path) -> None:
         ("", "the report is empty"),
         ("nonsense", ":1: not a result"),
         ('{"task_id": "a"}', ":1: not a result"),
+        ('{"task_id": "a", "success": true, "unknown": true}', ":1: not a result"),
         (
             '{"task_id": "a", "success": true}\n{"task_id": "a", "success": true}',
             "stands there twice",
@@ -106,6 +107,17 @@ def test_attempts_at_one_task_are_not_independent(tmp_path: Path) -> None:
     assert copied.tasks == once.tasks == 10
     assert copied.gain.method == "paired-bootstrap"
     assert copied.gain.high - copied.gain.low > 0.4
+
+
+def test_what_is_unknown_is_counted_for_both(tmp_path: Path) -> None:
+    path = tmp_path / "report.jsonl"
+    path.write_text(
+        '{"task_id": "a", "success": false, "unknown": true}\n{"task_id": "b", "success": true}'
+    )
+    found = compare(results([True, True]), results([True, True]), settings(WRITER, tmp_path))
+    assert (found.base_unknown, found.candidate_unknown) == (0, 0)
+    read = read_report(path)
+    assert compare(read, read, settings(WRITER, tmp_path)).candidate_unknown == 1
 
 
 def test_different_tasks_cannot_be_compared(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The gate lets through what is better everywhere it is asked to be, and nothing else."""
 
+from dataclasses import replace
 from typing import Any
 
 from train.canaries import CanaryReport
@@ -92,3 +93,10 @@ def test_the_shipped_rules_of_every_policy_recipe_ask_for_wins() -> None:
     for name in RECIPES:
         gate = shipped_recipe(name).spec.gate
         assert gate.minimum_win_rate == (None if name == "reward_model" else 0.5)
+
+
+def test_a_comparison_of_which_too_much_is_unknown_does_not_pass() -> None:
+    unknown = replace(comparison(), base_unknown=10, candidate_unknown=30)
+    assert failed(unknown) == ["largest_unknown"]
+    assert failed(unknown, largest_unknown=0.3) == []
+    assert failed(replace(unknown, base_unknown=31), largest_unknown=0.3) == ["largest_unknown"]

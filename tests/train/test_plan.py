@@ -1,18 +1,21 @@
 """The planner says what each recipe could use, and never picks an empty or degenerate run."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from governance.records import GovernedBatch
 from lakehouse.lake import Lake
-from tests.train.lakes import Session, lake_of
+from tests.train.lakes import Session, batch, lake_of
 from tests.train.test_recipes import attempts
 from tests.train.test_substrate import build, withdraw
 from train.documents import merge
 from train.plan import LADDER, Plan, RecipePlan, plan_training
 from train.recipes.settings import RECIPES, Recipe, shipped_recipe
+from trajectory.step import ToolCall, ToolResult
 
 PURPOSES = ["train_sft", "train_preference", "train_rl"]
 
@@ -108,3 +111,31 @@ def test_recipe_that_the_gate_refused_is_not_picked_again(tmp_path: Path) -> Non
     document = merge(shipped_recipe("sft").model_dump(mode="json"), changed)
     again = plan_training(lake, manifest, recipes=[Recipe.model_validate(document)])
     assert again.pick == "sft", "a changed document deserves another try"
+
+
+def test_tasks_whose_calls_nobody_answered_cannot_be_tried_live(tmp_path: Path) -> None:
+    def called(session: Session, *, answered: bool) -> GovernedBatch:
+        whole = batch(session)
+        first, second = whole.steps
+        calls = (ToolCall(f"call-{session.number}", "price", "{}", True),)
+        results = (ToolResult(f"call-{session.number}", None, False),) if answered else ()
+        return replace(
+            whole, steps=(replace(first, tool_calls=calls), replace(second, tool_results=results))
+        )
+
+    lake = Lake.open(str(tmp_path / "lake"))
+    for number in range(12):
+        session = Session(number, group=f"g{number}")
+        lake.append(called(session, answered=number % 3 == 0), app_id="t", version=number)
+    manifest = build(lake, tmp_path / "out", purposes=PURPOSES, split={"holdout": 0.0})
+    live = {
+        "spec": {
+            "options": {"reward": "tests.train.test_rewards:brevity"},
+            "evaluation": {"replay": {}},
+        }
+    }
+    document = merge(shipped_recipe("grpo_live").model_dump(mode="json"), live)
+    line = of(plan_training(lake, manifest, recipes=[Recipe.model_validate(document)]), "grpo_live")
+    assert (line.usable, dict(line.fallen)) == (4, {"no_recorded_answer": 8})
+    assert dict(line.held_out) == {"evaluation": 0}
+    assert any("no environment replays" in obstacle for obstacle in line.obstacles)

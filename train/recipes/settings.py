@@ -93,16 +93,67 @@ class TrainingSettings(StrictModel):
     """Where curves go besides the run's own ``metrics.jsonl``."""
 
 
-class EvaluationSettings(StrictModel):
-    """The user's own evaluator: ``command --model PATH --report FILE --tasks N --seed S``."""
+class ReplaySettings(StrictModel):
+    """Held-out tasks, tried by the model itself with the tool answers that were recorded."""
 
-    command: tuple[str, ...] = Field(min_length=1)
+    reward: str | None = None
+    """``package.module:function``, called with prompt and completion messages of a whole episode."""
+    verifier: tuple[str, ...] | None = None
+    """A program: ``COMMAND --episodes FILE --report FILE``, JSON lines both. With neither it nor
+    ``reward`` a task is solved by ending as a rewarded recorded attempt did (``expected``)."""
+    minimum_reward: float | None = None
+    """A task is solved with at least this reward; None: above 0."""
+    expected: Literal["answer", "calls", "both"] = "answer"
+    """What must be as recorded: the last words (but for white space and case), the calls, or both."""
+    answers: Literal["tenant", "task"] = "tenant"
+    """What answers a call that no attempt at the task made there: anything recorded of its tenant, or
+    only what was recorded at the task."""
+    attempts: int = Field(default=1, ge=1)
+    """At each task."""
+    temperature: float = Field(default=0.0, ge=0)
+    """0: always the likeliest token; above it the seed decides, for base and candidate alike."""
+    completion_tokens: int = Field(default=512, ge=1)
+    """The most tokens of one message."""
+    tool_rounds: int = Field(default=8, ge=0)
+    """How often an episode may call tools and go on."""
+    batch_size: int = Field(default=16, ge=1)
+    """Episodes that are tried at once; the results are the same with any."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ReplaySettings":
+        if self.reward is not None and self.verifier is not None:
+            raise ValueError("name a reward function or a verifier, not both")
+        if self.attempts > 1 and self.temperature == 0:
+            raise ValueError("attempts at temperature 0 all end alike; raise it, or try once")
+        return self
+
+    @property
+    def by_record(self) -> bool:
+        """Whether what was recorded says which episodes are right."""
+        return self.reward is None and self.verifier is None
+
+
+class EvaluationSettings(StrictModel):
+    """How a model is tried at held-out tasks: by the user's own program, or in the replayed tools."""
+
+    command: tuple[str, ...] | None = Field(default=None, min_length=1)
+    """``command --model PATH --report FILE --tasks N --seed S``."""
+    replay: ReplaySettings | None = None
+    """Instead of a command: the substrate's held-out tasks in the replayed tool environment."""
     tasks: int = Field(default=200, ge=2)
+    """With ``replay`` the most; the substrate may hold fewer."""
     seed: int = 0
     timeout_seconds: float = Field(default=1800, gt=0)
+    """Of the user's program (``command`` or ``replay.verifier``)."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     resamples: int = Field(default=10_000, ge=1000)
     """Of the paired bootstrap."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "EvaluationSettings":
+        if (self.command is None) == (self.replay is None):
+            raise ValueError("give either a command or replay")
+        return self
 
 
 class CanarySettings(StrictModel):
@@ -126,6 +177,10 @@ class GateSettings(StrictModel):
     """Smaller slices are shown but not judged."""
     minimum_success: float = Field(default=0.0, ge=0, le=1)
     """Success rate that the candidate must reach whatever the base does."""
+    largest_unknown: float = Field(default=0.2, ge=0, le=1)
+    """Share of episodes, of base or candidate, that ended unknown: in the replayed environment the
+    model asked what nobody recorded, or the reward function could not tell. They count as not solved;
+    with more of them the comparison says too little."""
     minimum_win_rate: float | None = Field(default=None, ge=0, lt=1)
     """Against the model that serves: the lower end of the interval of its share of wins, among the
     tasks that did not end alike, must be above this. None: measured and not judged."""

@@ -1,25 +1,30 @@
-"""Nights of bad recipes on purpose end with the base still serving; a good one takes its place."""
+"""Nights end with what is better serving: bad recipes on purpose are refused, a good one takes its place."""
 
 import json
 import threading
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from headrace.cli import run
-from headrace.night import Done, Night, run_night
+from tests.headrace.nights import night, written
 from tests.train.conftest import make_model
 from tests.train.lakes import Session, lake_of
+from train import gate
+from train.evaluate import compare
+from train.examine import examine
+from train.held_out import held_out_tasks
+from train.recipes.settings import EvaluationSettings, GateSettings
 from train.registry import ModelRegistry
-from train.schedule_spec import Schedule
+from train.substrate import load_items, load_manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 
+SMALL = {"threads": 1, "log_steps": 5, "reporters": [], "save_steps": None}
 KNOWN = ("What do {} lamps cost?", "They cost what the price list says.", "No idea, sorry.")
 NEW = ("Where is parcel {}?", "It is on its way to you.", "Ask somebody else.")
 """A question, what is rewarded, what is not: one kind that the base has mastered, one that it has not."""
@@ -118,65 +123,24 @@ def judge() -> Iterator[str]:
 def recipe(folder: Path, judge: str, name: str, kind: str, **training: Any) -> str:
     spec = {
         "recipe": kind,
-        "training": {"threads": 1, "log_steps": 5, "batch_size": 16, "reporters": [], **training},
+        "training": {**SMALL, "batch_size": 16, **training},
         "evaluation": {
             "command": ["python", str(Path(__file__).with_name("asking.py")), judge],
             "tasks": 30,
         },
     }
-    document = {
-        "apiVersion": "headrace/v1",
-        "kind": "Recipe",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-    path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return str(path)
+    return written(folder, "Recipe", name, spec)
 
 
 def substrate(folder: Path, name: str, weight: float) -> str:
     reward = {"signals": {"success": weight}, "minimum": max(0.0, weight)}
-    document = {
-        "apiVersion": "headrace/v1",
-        "kind": "Substrate",
-        "metadata": {"name": name},
-        "spec": {
-            "purposes": ["train_sft", "train_preference"],
-            "reward": reward,
-            "split": {"holdout": 0.1},
-            "duplicates": "keep",
-        },
-    }
-    path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return str(path)
-
-
-def night(capsys: pytest.CaptureFixture[str], substrate: str, *recipes: str) -> Night:
-    def command(arguments: Sequence[str], _seconds: float) -> Done:
-        capsys.readouterr()
-        plain = list(arguments) if arguments[1] == "promote" else [*arguments, "--json"]
-        code = run(plain)
-        said = capsys.readouterr()
-        output = {} if arguments[1] == "promote" or code > 1 else json.loads(said.out)
-        return Done(code, output, said.err.strip()[-200:])
-
     spec = {
-        "cron": "0 2 * * *",
-        "substrate": substrate,
-        "model": "shop",
-        "recipes": list(recipes),
-        "promote": True,
-        "retries": {"attempts": 1},
+        "purposes": ["train_sft", "train_preference"],
+        "reward": reward,
+        "split": {"holdout": 0.1},
+        "duplicates": "keep",
     }
-    document = {
-        "apiVersion": "headrace/v1",
-        "kind": "Schedule",
-        "metadata": {"name": "nightly"},
-        "spec": spec,
-    }
-    return run_night(Schedule.model_validate(document), command)
+    return written(folder, "Substrate", name, spec)
 
 
 def test_bad_recipes_end_with_the_base_still_serving(
@@ -223,3 +187,81 @@ def test_bad_recipes_end_with_the_base_still_serving(
     live = registry.live("shop")
     assert live is not None
     assert f"shop@{live.version}" == good.promoted[0] != "shop@0001"
+
+
+SECOND_DAY, THIRD_DAY = 720, 2160
+"""Numbers of the first sessions that began then."""
+
+
+def orders() -> list[Session]:
+    """The tool is asked for seven lamps on two days; on the third for eight."""
+    numbers = [*range(64), *range(SECOND_DAY, SECOND_DAY + 12), *range(THIRD_DAY, THIRD_DAY + 4)]
+    return [
+        Session(
+            n,
+            lamps=(lamps := 8 if n >= THIRD_DAY else 7),
+            question=f"Lamps, please ({n % 1000:03d}).",
+            answer=f"They cost {2 * lamps}.",
+        )
+        for n in numbers
+    ]
+
+
+def days(folder: Path, name: str, held_out_from: str | None) -> str:
+    spec = {
+        "purposes": ["train_sft", "train_rl"],
+        "reward": {"signals": {"success": 1.0}},
+        "split": {"holdout": 0.0, "holdout_from": held_out_from},
+    }
+    return written(folder, "Substrate", name, spec)
+
+
+def test_held_out_tasks_in_the_replayed_environment_decide_what_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    lake = lake_of(tmp_path / "lake", *orders())
+    assert run(["train", "adopt", str(make_model(tmp_path / "base")), "--model", "shop"]) == 0
+    spec = {
+        "recipe": "sft",
+        "training": {**SMALL, "epochs": 10, "batch_size": 8, "learning_rate": 0.03},
+        "evaluation": {"replay": {"completion_tokens": 60}},
+    }
+    used = written(tmp_path, "Recipe", "replayed", spec)
+    nothing = night(capsys, days(tmp_path, "one-side", None), used)
+    assert nothing.outcome == "nothing"
+    assert "no environment replays: 0 held-out tasks" in nothing.reasons[0]
+    assert run(["train", "run", used, "--model", "shop", "--substrate", "one-side"]) == 3
+    assert "raise split.holdout" in capsys.readouterr().err
+
+    found = night(capsys, days(tmp_path, "two-sides", "2026-11-02"), used)
+    assert found.promoted == ("shop@0002",), found.reasons
+    live = ModelRegistry(tmp_path / "models").live("shop")
+    assert live is not None
+    assert live.manifest["replay"]["tasks"] == {"evaluation": 16}
+    assert live.manifest["evaluation"]["gain"]["low"] > 0
+    episodes = live.manifest["replay"]["episodes"]
+    assert (
+        episodes["base"]["ended"].get("answered", 0) <= episodes["candidate"]["ended"]["answered"]
+    )
+    assert "first divergence from the record" in (live.path / "README.md").read_text()
+
+    # What the model learned to call was recorded at no task of the third day.
+    (substrate,) = (
+        load_manifest(path.parent)
+        for path in (tmp_path / "substrates" / "two-sides").glob("*/manifest.json")
+    )
+    suite = EvaluationSettings.model_validate(
+        {"replay": {"answers": "task", "completion_tokens": 60}}
+    )
+    late = [e for e in load_items(substrate) if e.item.started_at.day == 3 or e.split == "train"]
+    report = tmp_path / "report.jsonl"
+    results, examined = examine(suite, held_out_tasks(lake, late, suite), live.path, report=report)
+    missed = [json.loads(line) for line in report.read_text().splitlines()]
+    assert {line["diverged"]["kind"] for line in missed if line["ended"] == "missed"} == {
+        "arguments"
+    }
+    assert examined.ended["missed"] == sum(result.unknown for result in results) >= 2
+    assert not any(result.success for result in results)
+    verdict = gate.judge(GateSettings(), compare(results, results, suite))
+    assert "largest_unknown" in {finding.rule for finding in verdict.failed}

@@ -1,0 +1,203 @@
+"""Examines a model at held-out tasks in the replayed tool environment and scores what it did.
+
+A reward function or a verifier of the user's own scores whole episodes; without one, an episode is
+right when it ended as a rewarded recorded attempt did. An episode whose end nobody knows (the model
+called what was never recorded, or the function could not tell) is never right, and is counted.
+"""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from train.chat import ChatMessage
+from train.episodes import Episode, try_tasks
+from train.errors import EvaluationError
+from train.evaluate import TaskResult, read_report, run_program
+from train.following import RecordedPath
+from train.held_out import HeldOutTasks
+from train.recipes.settings import EvaluationSettings, ReplaySettings
+from train.rewards import load_reward, score_episode
+from train.source import Progress, silent
+
+type Scores = dict[tuple[str, int], float | None]
+"""(task, attempt) → reward; None: it cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """How one model's episodes went."""
+
+    episodes: int
+    ended: Mapping[str, int]
+    """answered, missed, cut_off, tool_rounds, unscored → episodes."""
+    diverged: Mapping[str, int]
+    """Kind of the first divergence from the record → episodes; those without one are not counted."""
+
+
+def examine(
+    settings: EvaluationSettings,
+    found: HeldOutTasks,
+    model: Path,
+    *,
+    report: Path,
+    progress: Progress = silent,
+) -> tuple[list[TaskResult], Examined]:
+    """Let a model try the tasks, write one line per episode to ``report``, and return what came of it.
+
+    Raises:
+        EvaluationError: the verifier failed.
+        TrainingError: the reward function failed.
+    """
+    replay = settings.replay or ReplaySettings()
+    report.parent.mkdir(parents=True, exist_ok=True)
+    episodes = try_tasks(model, found, replay, seed=settings.seed, progress=progress)
+    known = [episode for episode in episodes if episode.ended != "missed"]
+    scores = _scores(settings, replay, known, report)
+    least = min([0.0, *(score for score in scores.values() if score is not None)])
+    slices = len({task.tenant for task in found.tasks}) > 1
+    results, lines = [], []
+    for episode in episodes:
+        score = scores.get((episode.task.task_id, episode.attempt))
+        result = TaskResult(
+            task_id=episode.task.task_id,
+            attempt=episode.attempt,
+            success=score is not None and _solved(score, replay),
+            reward=least if score is None else score,
+            slice=episode.task.tenant if slices else None,
+            unknown=score is None,
+        )
+        results.append(result)
+        lines.append(json.dumps({**_line(result), **_course(episode, result)}, sort_keys=True))
+    report.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return results, _summary(episodes, results)
+
+
+def _solved(score: float, replay: ReplaySettings) -> bool:
+    return score > 0 if replay.minimum_reward is None else score >= replay.minimum_reward
+
+
+def _line(result: TaskResult) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "task_id": result.task_id,
+        "attempt": result.attempt,
+        "success": result.success,
+        "reward": result.reward,
+        "unknown": result.unknown,
+    }
+    return line if result.slice is None else {**line, "slice": result.slice}
+
+
+def _course(episode: Episode, result: TaskResult) -> dict[str, Any]:
+    """Return how an episode went; nothing of what was said."""
+    course: dict[str, Any] = {"ended": _end(episode, result), "calls": episode.tools.calls}
+    if (diverged := episode.tools.diverged) is not None:
+        course["diverged"] = {
+            "call": diverged.call,
+            "kind": diverged.kind,
+            "tool": diverged.tool,
+            "arguments": list(diverged.arguments),
+        }
+    return course
+
+
+def _end(episode: Episode, result: TaskResult) -> str:
+    if result.unknown and episode.ended != "missed":
+        return "unscored"
+    return str(episode.ended)
+
+
+def _summary(episodes: Sequence[Episode], results: Sequence[TaskResult]) -> Examined:
+    ends = Counter(_end(e, r) for e, r in zip(episodes, results, strict=True))
+    kinds = Counter(e.tools.diverged.kind for e in episodes if e.tools.diverged is not None)
+    return Examined(len(episodes), dict(sorted(ends.items())), dict(sorted(kinds.items())))
+
+
+def _scores(
+    settings: EvaluationSettings, replay: ReplaySettings, known: Sequence[Episode], report: Path
+) -> Scores:
+    if replay.verifier is not None:
+        return _verified(settings, replay.verifier, known, report)
+    if replay.reward is not None:
+        function = load_reward(replay.reward, setting="replay.reward")
+        name = replay.reward.partition(":")[2]
+        return {
+            _key(episode): score_episode(function, name, episode.task.prompt, episode.messages)
+            for episode in known
+        }
+    return {_key(episode): float(_as_recorded(episode, replay)) for episode in known}
+
+
+def _key(episode: Episode) -> tuple[str, int]:
+    return episode.task.task_id, episode.attempt
+
+
+def _as_recorded(episode: Episode, replay: ReplaySettings) -> bool:
+    """Tell whether an episode ended as some rewarded attempt did."""
+    if episode.ended != "answered":
+        return False
+    rewarded = [p for p in episode.task.paths if p.rewarded and p.answer is not None]
+    return any(_alike(episode, path, replay.expected) for path in rewarded)
+
+
+def _alike(episode: Episode, path: RecordedPath, expected: str) -> bool:
+    answer = _plain(str(episode.messages[-1]["content"])) == _plain(path.answer or "")
+    if expected == "answer":
+        return answer
+    calls = _calls(episode.messages) == Counter(
+        (call.tool, call.arguments) for turn in path.turns for call in turn
+    )
+    return calls and (answer or expected == "calls")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _calls(messages: Sequence[ChatMessage]) -> Counter[tuple[str, str]]:
+    from train.environment import canonical
+
+    calls = [call["function"] for message in messages for call in message.get("tool_calls", ())]
+    return Counter((call["name"], canonical(call["arguments"])) for call in calls)
+
+
+def _verified(
+    settings: EvaluationSettings, command: Sequence[str], known: Sequence[Episode], report: Path
+) -> Scores:
+    """Give whole episodes to the user's verifier; what it read is deleted, whatever happens."""
+    episodes, verdict = report.with_suffix(".episodes"), report.with_suffix(".verdict")
+    lines = [
+        {
+            "task_id": episode.task.task_id,
+            "attempt": episode.attempt,
+            "prompt": list(episode.task.prompt),
+            "completion": episode.messages,
+            "ended": episode.ended,
+        }
+        for episode in known
+    ]
+    try:
+        with os.fdopen(
+            os.open(episodes, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+        ) as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+        run_program(
+            [*command, "--episodes", str(episodes), "--report", str(verdict)],
+            setting="replay.verifier",
+            seconds=settings.timeout_seconds,
+            folder=report.parent,
+        )
+        given = read_report(verdict) if known else []
+    finally:
+        episodes.unlink(missing_ok=True)
+        verdict.unlink(missing_ok=True)
+    found: Scores = {(r.task_id, r.attempt): None if r.unknown else r.reward for r in given}
+    if set(found) != {_key(episode) for episode in known}:
+        raise EvaluationError(
+            "replay.verifier: its report is not about the episodes it was given; it must write one "
+            "line for each task_id and attempt"
+        )
+    return found

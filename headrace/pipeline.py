@@ -188,7 +188,8 @@ class Pipeline:
             self._finish(replace(self._checkpoint, assembler=state, trail=()))
 
     def tidy(self) -> None:
-        """Let go of held content whose time is over."""
+        """Let go of held content whose time is over, and of closed segments that are all governed."""
+        self._spool.release(Cursor.from_json(self._checkpoint.hold))
         if self._witness is not None:
             self._witness.tidy()
 

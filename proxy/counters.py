@@ -28,6 +28,9 @@ class Counters:
     shadows: Counter[str] = field(default_factory=Counter)
     """Copies of calls for another version, by what came of them."""
     feedback: int = 0
+    spool_expired_segments: int = 0
+    """Segments of the spool that were deleted because nobody governed them in time."""
+    spool_expired_bytes: int = 0
     elsewhere: int = 0
     """Calls that went to another upstream of their route, because theirs could not be reached."""
     tunnels: int = 0
@@ -121,6 +124,8 @@ def prometheus(
         lines.append(_line("tls_failures_total", {"sni": sni}, count))
     for name in (
         "feedback",
+        "spool_expired_segments",
+        "spool_expired_bytes",
         "elsewhere",
         "tunnels",
         "faults",

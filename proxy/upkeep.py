@@ -10,15 +10,17 @@ from proxy.ledger import Ledger
 from proxy.probe import probe
 from proxy.routing import Router
 from proxy.spool import SpoolWriter
+from proxy.spool.expiry import expire
 from proxy.spool.keys import KeyRing
 from trajectory.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
 SECONDS = 0.25
+_SWEEP_SECONDS = 60.0
 
 
 class Upkeep:
-    """Follows rotated secrets, shares the counts of limits, raises the spool's alarm."""
+    """Follows rotated secrets, shares the counts of limits, minds the spool's alarm and its age."""
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class Upkeep:
         self._spool = spool
         self._counters = counters
         self._alarmed = False
+        self._sweep_at = 0.0
         self._key_problem = ""
 
     async def run(self) -> None:
@@ -58,6 +61,24 @@ class Upkeep:
             _log.info("the spool is sealed with another key from now on")
         if self._spool is not None:
             self._watch(self._spool)
+            self._spool.rest()
+            if time.monotonic() >= self._sweep_at:
+                self._sweep_at = time.monotonic() + _SWEEP_SECONDS
+                await asyncio.to_thread(self._sweep)
+
+    def _sweep(self) -> None:
+        """Delete raw captures that nobody governed for too long."""
+        settings = self._config.spool
+        gone = expire(settings.directory, settings.max_age_hours * 3600)
+        if gone.segments:
+            self._counters.spool_expired_segments += gone.segments
+            self._counters.spool_expired_bytes += gone.bytes
+            _log.error(
+                "%d segments (%d bytes) of the spool were deleted: nobody governed them for %g hours",
+                gone.segments,
+                gone.bytes,
+                settings.max_age_hours,
+            )
 
     def _files(self) -> bool:
         """Read and write files, which may be slow; tell whether the spool has another key."""

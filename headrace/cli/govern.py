@@ -24,6 +24,7 @@ def govern(
     """Read the spool, rebuild trajectories, apply policy, and write the lake, until stopped."""
     from headrace.engine import engine_of, open_engine
     from headrace.governing import build_pipeline, govern_once, govern_until_stopped, only_one
+    from headrace.raw_age import sweep_raw
 
     running = Running.of(context)
     home = running.home.create()
@@ -32,6 +33,7 @@ def govern(
         only_one(home.state),
         open_engine(name, running.settings, home, running.secrets) as opened,
     ):
+        sweep_raw(running.settings, home, running.audit)
         pipeline = build_pipeline(running.settings, home, running.secrets, note, engine=opened)
         if not once:
             govern_until_stopped(pipeline, running.settings, note)

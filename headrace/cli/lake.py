@@ -34,10 +34,12 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
     The governing process runs it by itself, every `govern.maintenance_seconds`.
     """
     from headrace.holds import holds_of
+    from headrace.raw_age import sweep_raw
     from headrace.upkeep import keep_up
 
     running = Running.of(context)
     settings, home = running.settings.lake, running.home.create()
+    sweep_raw(running.settings, home, running.audit)
     with progress("maintaining", quiet=as_json) as advance:
         holds = holds_of(running.settings, running.lake)
         done = keep_up(running.lake, settings, home, running.audit, holds=holds, progress=advance)
@@ -134,15 +136,20 @@ def expire(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove what has reached the end of its retention; a legal hold keeps it."""
+    """Remove what has reached the end of its retention; a legal hold keeps it.
+
+    Raw captures that nobody governed in `gateway.spool.max_age_hours` go too.
+    """
     from headrace.holds import holds_of
     from headrace.near_duplicates import sweep_near
+    from headrace.raw_age import sweep_raw
     from lakehouse.erase import expire as expire_rows
 
     running = Running.of(context)
     with progress("expiring", quiet=as_json) as advance:
         holds = holds_of(running.settings, running.lake)
         report = expire_rows(running.lake, dry_run=dry_run, progress=advance, holds=holds)
+    raw = sweep_raw(running.settings, running.home, running.audit, dry_run=dry_run)
     if not dry_run:
         sweep_near(running.home, running.lake)
         running.audit.append(
@@ -155,6 +162,7 @@ def expire(
         {
             "trajectories": len(report.reach.trajectories),
             "under legal hold": report.held,
+            "raw segments": raw.segments,
             **{f"rows in {table}": count for table, count in report.rows.items()},
         },
         as_json=as_json,

@@ -16,8 +16,11 @@ class SpoolConfig(Settings):
     segment_bytes: int = Field(default=64 * 1024 * 1024, ge=64 * 1024)
     """A segment file is closed when it has reached this size."""
     segment_seconds: float = Field(default=3600.0, gt=0)
-    """A segment file that has been open so long is closed with the next record: what is governed
-    of it is then deleted, and raw bytes do not wait for the size."""
+    """A segment file that has been open so long is closed: what is governed of it is then deleted,
+    and raw bytes do not wait for the size."""
+    max_age_hours: float = Field(default=336.0, ge=1)
+    """Closed segments that nobody governed for so long after their last record are deleted, counted
+    (``headrace_spool_expired_segments_total``) and noted in the audit log."""
     max_bytes: int = Field(default=8 * 1024**3, ge=1024 * 1024)
     """Bound of the whole spool; at it, each route's ``without_capture`` decides."""
     max_files: int = Field(default=4096, ge=16)

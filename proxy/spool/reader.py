@@ -155,10 +155,22 @@ class SpoolReader:
             if mark.ended:
                 layout.remove(directory)
                 continue
-            for number in layout.segments(directory):
-                if number < mark.hold.segment:
+            numbers = layout.segments(directory)
+            for number in numbers:
+                if number < mark.hold.segment or (
+                    number == mark.hold.segment != numbers[-1] and _read_to_its_end(directory, mark)
+                ):
                     layout.segment_path(directory, number).unlink(missing_ok=True)
         return max(0, before - layout.size(self._spool).bytes)
+
+
+def _read_to_its_end(directory: Path, mark: Mark) -> bool:
+    """Whether a finished segment holds nothing behind the mark, and no exchange in it is open."""
+    try:
+        size = layout.segment_path(directory, mark.at.segment).stat().st_size
+    except FileNotFoundError:
+        return True
+    return mark.hold == mark.at and mark.at.offset >= size
 
 
 def _within(item: Item, name: str, until: Cursor | None) -> bool:

@@ -47,7 +47,10 @@ class Bound(NamedTuple):
         numbers = layout.segments(directory)
         if not numbers:
             return cls(alive, Place(0, 0))
-        size = layout.segment_path(directory, numbers[-1]).stat().st_size
+        try:
+            size = layout.segment_path(directory, numbers[-1]).stat().st_size
+        except FileNotFoundError:  # as in ``_read``
+            size = 0
         return cls(alive, Place(numbers[-1], size))
 
 
@@ -109,9 +112,15 @@ class WriterScan:
         numbers = [n for n in layout.segments(self._directory) if n >= self._next.segment]
         if not numbers or numbers[0] > bound.last.segment:
             return False
-        number = numbers[0]
-        if number != self._next.segment:
-            self._next = Place(number, 0)
+        if numbers[0] != self._next.segment:
+            self._next = Place(numbers[0], 0)
+        try:
+            return self._read_segment(numbers[0], bound)
+        except FileNotFoundError:  # it grew too old meanwhile (proxy.spool.expiry)
+            self._next = Place(numbers[0] + 1, 0)
+            return True
+
+    def _read_segment(self, number: int, bound: Bound) -> bool:
         path = layout.segment_path(self._directory, number)
         final = number < bound.last.segment or not bound.alive
         limit = bound.last.offset if number == bound.last.segment else path.stat().st_size

@@ -195,6 +195,13 @@ class SpoolWriter:
             self.lost_batches -= 1
             self._written = self._offset
 
+    def rest(self) -> None:
+        """Close the open segment when it has been open long enough, though nothing more comes."""
+        old = time.monotonic() - self._begun >= self._segment_seconds
+        if old and self._offset > SEGMENT_HEADER_BYTES:
+            with suppress(SpoolUnavailableError):
+                self._next_segment()
+
     def use_key(self, key: bytes) -> None:
         """Seal with another key from the next record on, in a new segment."""
         if key != self._key:

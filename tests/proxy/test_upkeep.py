@@ -1,24 +1,38 @@
-"""Upkeep of a running gateway: a rotated spool key is followed, a broken one changes nothing."""
+"""Upkeep of a running gateway: a rotated spool key is followed, a broken one changes nothing;
+raw captures that nobody governs do not grow old."""
 
+import os
 import time
 from pathlib import Path
 
 import httpx
 
-from proxy.spool import Cursor, SpoolReader
+from proxy.spool import Cursor, SpoolReader, SpoolWriter
 from proxy.spool.keys import KeyRing, rotate
 from tests.proxy.running import SPOOL_KEY, Running
+from tests.proxy.spool.writing import Script
 from tests.proxy.upstream import Upstream, plain
 from trajectory.exchange import Exchange
 
 
-def test_a_spool_key_is_rotated_under_way(tmp_path: Path) -> None:
+def captured(spool: Path, hours: float) -> Path:
+    """Return the segment of a gateway that died so long ago."""
+    with SpoolWriter(spool, SPOOL_KEY) as writer:
+        Script(writer, 1).whole()
+    path = spool / writer.writer / "00000001.spool"
+    then = time.time() - hours * 3600
+    os.utime(path, (then, then))
+    return path
+
+
+def test_a_spool_key_is_rotated_and_old_captures_go_under_way(tmp_path: Path) -> None:
     file, spool = tmp_path / "spool.key", tmp_path / "spool"
+    old = captured(spool, hours=3)
     with Upstream(lambda seen: plain(200, seen.body)) as upstream:
         settings = {
             "routes": [{"name": "up", "upstream": upstream.url}],
             "forward_port": None,
-            "spool": {"key_file": str(file)},
+            "spool": {"key_file": str(file), "max_age_hours": 2},
         }
         with Running(tmp_path, settings) as gateway:
             headers = {"authorization": f"Bearer {gateway.key}"}
@@ -28,11 +42,15 @@ def test_a_spool_key_is_rotated_under_way(tmp_path: Path) -> None:
                 assert answer.content == body
 
             def logged(text: str) -> None:
-                deadline = time.monotonic() + 5
+                deadline = time.monotonic() + 30
                 while text not in gateway.log.read_text():
                     assert time.monotonic() < deadline
                     time.sleep(0.05)
 
+            logged("nobody governed")
+            assert not old.exists()
+            counted = httpx.get(f"{gateway.admin}/metrics").text
+            assert "headrace_spool_expired_segments_total 1\n" in counted
             call(b"one")
             rotate(file, spool)
             logged("another key")

@@ -1,0 +1,40 @@
+"""Age of what is not governed yet: the sweep of the raw spool, and its entries in the audit log."""
+
+from datetime import UTC, datetime
+
+from governance.audit import AuditLog
+from headrace.home import Home
+from headrace.installation import gateway_config
+from headrace.settings import Settings
+from proxy.spool.expiry import Expired, expire, noted
+
+EXPIRED = "spool.expired"
+
+
+def sweep_raw(settings: Settings, home: Home, audit: AuditLog, *, dry_run: bool = False) -> Expired:
+    """Delete raw captures beyond ``gateway.spool.max_age_hours``, and write down what went.
+
+    What a gateway deleted by itself since the last time is written down with it. With ``dry_run`` only tell what would go.
+    """
+    spool = gateway_config(settings, home).spool
+    gone = expire(spool.directory, spool.max_age_hours * 3600, dry_run=dry_run)
+    if dry_run:
+        return gone
+    with noted(spool.directory) as notes:
+        for note in notes:
+            audit.append(
+                actor="retention",
+                action=EXPIRED,
+                subject="spool",
+                detail={
+                    "segments": note["segments"],
+                    "bytes": note["bytes"],
+                    "last_written": _when(note["last_written"]),
+                    "deleted_at": _when(note["at"]),
+                },
+            )
+    return gone
+
+
+def _when(seconds: object) -> str:
+    return datetime.fromtimestamp(float(str(seconds)), UTC).isoformat()

@@ -1,0 +1,121 @@
+"""Age of raw captures: what nobody governed goes in time, is counted and noted; the rest is read."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from proxy.spool import Cursor, SpoolReader, SpoolWriter
+from proxy.spool.expiry import expire, noted
+from tests.proxy.spool.writing import KEY, Script
+from trajectory.exchange import Exchange
+
+DAY = 86_400.0
+
+
+def aged(path: Path, days: float) -> None:
+    """Make a segment look as if it had been written last so long ago."""
+    then = time.time() - days * DAY
+    os.utime(path, (then, then))
+
+
+def segment(spool: Path, writer: SpoolWriter, number: int) -> Path:
+    return spool / writer.writer / f"{number:08d}.spool"
+
+
+def in_segments(spool: Path, count: int) -> SpoolWriter:
+    """Return a writer with one exchange in each of so many segments."""
+    writer = SpoolWriter(spool, KEY)
+    for number in range(1, count + 1):
+        Script(writer, number).whole(b"question %d" % number)
+        writer._next_segment()
+    return writer
+
+
+def test_old_segments_go_and_later_ones_are_read(tmp_path: Path) -> None:
+    with in_segments(tmp_path, 3) as writer:
+        old = [1, 2]
+        for number in old:
+            aged(segment(tmp_path, writer, number), days=20)
+        told = expire(tmp_path, 14 * DAY, dry_run=True)
+        assert told.segments == len(old)
+        assert segment(tmp_path, writer, old[0]).exists()
+        gone = expire(tmp_path, 14 * DAY)
+        assert gone == told
+        assert gone.bytes > 0
+        assert not any(segment(tmp_path, writer, n).exists() for n in old)
+        assert expire(tmp_path, 14 * DAY).segments == 0
+        (left,) = SpoolReader(tmp_path, KEY).take(Cursor()).records
+        assert isinstance(left, Exchange)
+        assert left.request.body == b"question 3"
+
+
+def test_a_reader_goes_on_where_segments_vanished(tmp_path: Path) -> None:
+    with in_segments(tmp_path, 3) as writer:
+        reader = SpoolReader(tmp_path, KEY)
+        first = reader.take(Cursor(), limit=1)
+        for path in (tmp_path / writer.writer).glob("*.spool"):
+            aged(path, days=20)
+        expire(tmp_path, 14 * DAY)
+        Script(writer, 9).whole(b"later")
+        for source in (reader, SpoolReader(tmp_path, KEY)):
+            bodies = [
+                r.request.body for r in source.take(first.cursor).records if isinstance(r, Exchange)
+            ]
+            assert bodies[-1] == b"later"
+
+
+def test_the_open_segment_of_a_living_writer_stays(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path, KEY) as writer:
+        Script(writer, 1).whole()
+        aged(segment(tmp_path, writer, 1), days=20)
+        assert expire(tmp_path, 14 * DAY).segments == 0
+    aged(segment(tmp_path, writer, 1), days=20)
+    assert expire(tmp_path, 14 * DAY).segments == 1
+    assert not (tmp_path / writer.writer).exists()
+
+
+def test_what_went_is_noted_once_and_again_after_a_crash(tmp_path: Path) -> None:
+    with in_segments(tmp_path, 1) as writer:
+        aged(segment(tmp_path, writer, 1), days=20)
+        expire(tmp_path, 14 * DAY)
+    with pytest.raises(ZeroDivisionError), noted(tmp_path):
+        _ = 1 / 0
+    with noted(tmp_path) as notes:
+        assert [note["segments"] for note in notes] == [1]
+    with noted(tmp_path) as notes:
+        assert notes == []
+
+
+def test_an_idle_writers_segment_is_closed_and_goes_once_governed(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path, KEY) as writer:
+        Script(writer, 1).whole(b"the last question for days")
+        writer._begun -= 4_000  # longer ago than ``segment_seconds``
+        writer.rest()
+        reader = SpoolReader(tmp_path, KEY)
+        batch = reader.take(Cursor())
+        assert len(batch.records) == 1
+        reader.release(batch.cursor)
+        assert not segment(tmp_path, writer, 1).exists()
+        writer._begun -= 4_000
+        writer.rest()  # nothing in it: no new file an hour
+        assert [path.name for path in tmp_path.glob("*/*.spool")] == ["00000002.spool"]
+        Script(writer, 2).whole()
+        assert len(reader.take(batch.cursor).records) == 1
+
+
+def test_a_finished_segment_with_an_open_exchange_stays(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path, KEY) as writer:
+        Script(writer, 1).whole()
+        slow = Script(writer, 2)
+        slow.head()
+        writer._begun -= 4_000
+        writer.rest()
+        reader = SpoolReader(tmp_path, KEY)
+        batch = reader.take(Cursor())
+        reader.release(batch.cursor)
+        assert segment(tmp_path, writer, 1).exists()
+        slow.answer()
+        slow.end()
+        assert len(reader.take(batch.cursor).records) == 1

@@ -6,7 +6,7 @@ Chen et al. 2021 (arXiv 2107.03374) for pass@k, the chance that at least one of 
 Yao et al. 2024 (arXiv 2406.12045) for pass^k, the chance that all k do; both unbiased.
 """
 
-from lakehouse.outcomes import MODEL_SERVED, SUCCESS, SUCCESS_NAMED
+from lakehouse.outcomes import IN_FORCE_ABOUT_TRAJECTORIES, MODEL_SERVED, SUCCESS
 from lakehouse.view import View
 
 _PRICES_LATEST = """
@@ -134,9 +134,12 @@ WITH served AS (
            coalesce(sum(output_tokens), 0) AS output_tokens
     FROM steps WHERE role_in_graph <> 'shadow' GROUP BY tenant_id, trajectory_id
 ), outcomes AS (
+    -- The signal that `trajectory_rewards` gives, found without sorting.
     SELECT tenant_id, trajectory_id, /* success */ AS success
-    FROM (SELECT tenant_id, trajectory_id, /* named */ FROM trajectory_rewards
-          WHERE name = 'success' GROUP BY tenant_id, trajectory_id) r
+    FROM (SELECT tenant_id, trajectory_id,
+                 arg_max({success: value, label: lower(label)},
+                         (-distance, recorded_at, observed_at, signal_id)) AS r
+          FROM (/* signals */) WHERE name = 'success' GROUP BY tenant_id, trajectory_id)
 ), counted AS (
     SELECT s.tenant_id, s.model_served, count(*) AS trajectories, count(o.success) AS judged,
            count(*) FILTER (o.success) AS successes, avg(s.decisions) AS steps_mean,
@@ -152,8 +155,8 @@ SELECT tenant_id, model_served, trajectories, judged, successes, rate AS success
 FROM rated
 """
 for _place, _text in (
-    ("model", MODEL_SERVED), ("success", SUCCESS), ("named", SUCCESS_NAMED), ("low", _RATE_LOW),
-    ("high", _RATE_HIGH),
+    ("model", MODEL_SERVED), ("success", SUCCESS), ("signals", IN_FORCE_ABOUT_TRAJECTORIES),
+    ("low", _RATE_LOW), ("high", _RATE_HIGH),
 ):  # fmt: skip
     _SUCCESS_BY_MODEL = _SUCCESS_BY_MODEL.replace(f"/* {_place} */", _text)
 

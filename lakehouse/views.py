@@ -4,20 +4,31 @@ Each is plain SQL over the tables and over views that stand before it. They hold
 reward, a withdrawn consent or an erasure is visible to the next query.
 """
 
-from lakehouse.outcomes import MODEL_SERVED, SUCCESS, SUCCESS_NAMED
+from lakehouse.outcomes import (
+    IN_FORCE_ABOUT_TRAJECTORIES,
+    MODEL_SERVED,
+    SIGNALS_IN_FORCE,
+    SUCCESS,
+    SUCCESS_NAMED,
+    about_trajectories,
+)
 from lakehouse.reward_views import REWARD_VIEWS
 from lakehouse.statistics_views import STATISTICS_VIEWS
 from lakehouse.view import View
 
 _SIGNALS_PLACED = """
 -- Late feedback may name only the response; its step is known by now.
+SELECT tenant_id, signal_id, target_kind, target_id, trajectory_id, step_id, name, value, label,
+       rationale, source_kind, source, source_version, confidence, observed_at, recorded_at,
+       supersedes, is_gold
+FROM signals WHERE trajectory_id IS NOT NULL
+UNION ALL
 SELECT g.tenant_id, g.signal_id, g.target_kind, g.target_id,
-       coalesce(g.trajectory_id, s.trajectory_id,
-                CASE WHEN g.target_kind = 'trajectory' THEN g.target_id END) AS trajectory_id,
-       coalesce(g.step_id, s.step_id) AS step_id,
-       g.name, g.value, g.label, g.rationale, g.source_kind, g.source, g.source_version,
-       g.confidence, g.observed_at, g.recorded_at, g.supersedes, g.is_gold
-FROM signals g
+       coalesce(s.trajectory_id, CASE WHEN g.target_kind = 'trajectory' THEN g.target_id END),
+       coalesce(g.step_id, s.step_id), g.name, g.value, g.label, g.rationale, g.source_kind,
+       g.source, g.source_version, g.confidence, g.observed_at, g.recorded_at, g.supersedes,
+       g.is_gold
+FROM (SELECT * FROM signals WHERE trajectory_id IS NULL) g
 LEFT JOIN (
     SELECT tenant_id, response_id AS target_id, 'response' AS target_kind,
            arg_min(step_id, started_at) AS step_id, arg_min(trajectory_id, started_at) AS trajectory_id
@@ -38,47 +49,27 @@ LEFT JOIN (
     WHERE exchange_id IN (SELECT target_id FROM signals
                           WHERE trajectory_id IS NULL AND target_kind IN ('step', 'token_span'))
     GROUP BY tenant_id, exchange_id
-) s ON g.trajectory_id IS NULL AND g.tenant_id = s.tenant_id AND g.target_id = s.target_id
+) s ON g.tenant_id = s.tenant_id AND g.target_id = s.target_id
    AND s.target_kind = CASE g.target_kind WHEN 'token_span' THEN 'step' ELSE g.target_kind END
 """
 
 _REWARDS_LATEST = """
-SELECT * FROM signals_placed
-WHERE signal_id NOT IN (SELECT supersedes FROM signals WHERE supersedes IS NOT NULL)
+/* in force */
 QUALIFY row_number() OVER (
     PARTITION BY tenant_id, coalesce(step_id, trajectory_id, target_kind || ':' || target_id), name
     ORDER BY recorded_at DESC, observed_at DESC, signal_id DESC
 ) = 1
-"""
+""".replace("/* in force */", SIGNALS_IN_FORCE)
 
-_TRAJECTORY_SIGNALS = """
--- Every signal in force that says something about a trajectory: its own (distance 0), its steps'
--- (1), its session's and its group's (2).
-SELECT r.tenant_id, coalesce(r.trajectory_id, s.trajectory_id) AS trajectory_id,
-       CASE WHEN r.trajectory_id IS NOT NULL THEN r.step_id END AS step_id, r.name,
-       r.value, r.label, r.source_kind, r.is_gold, r.target_kind, r.recorded_at, r.signal_id,
-       CASE WHEN r.trajectory_id IS NULL THEN 2 WHEN r.step_id IS NULL THEN 0 ELSE 1 END AS distance
-FROM rewards_latest r
-LEFT JOIN (SELECT DISTINCT tenant_id, trajectory_id, session_hint AS target_id,
-                  'session' AS target_kind
-      FROM steps WHERE session_hint IN (SELECT target_id FROM signals
-                                        WHERE trajectory_id IS NULL AND target_kind = 'session')
-      UNION ALL
-      SELECT DISTINCT tenant_id, trajectory_id, group_id, 'group'
-      FROM steps WHERE group_id IN (SELECT target_id FROM signals
-                                    WHERE trajectory_id IS NULL AND target_kind = 'group')) s
-  ON r.trajectory_id IS NULL AND r.tenant_id = s.tenant_id AND r.target_kind = s.target_kind
- AND r.target_id = s.target_id
-WHERE r.trajectory_id IS NOT NULL OR s.trajectory_id IS NOT NULL
-"""
+_TRAJECTORY_SIGNALS = about_trajectories("SELECT * FROM rewards_latest")
 
 _TRAJECTORY_REWARDS = """
-SELECT * EXCLUDE (distance) FROM trajectory_signals
+SELECT * EXCLUDE (distance, observed_at) FROM (/* signals */)
 QUALIFY row_number() OVER (
     PARTITION BY tenant_id, trajectory_id, name
-    ORDER BY distance, recorded_at DESC, signal_id DESC
+    ORDER BY distance, recorded_at DESC, observed_at DESC, signal_id DESC
 ) = 1
-"""
+""".replace("/* signals */", IN_FORCE_ABOUT_TRAJECTORIES)
 
 _QUARANTINED = """
 SELECT * FROM quarantine

@@ -153,6 +153,37 @@ def test_success_by_model_has_wilsons_interval(lake: Lake) -> None:
     assert found["rate_high"] == pytest.approx(0.94332, abs=1e-4)
 
 
+def test_the_nearest_and_then_the_latest_signal_says_whether_a_trajectory_succeeded(
+    lake: Lake,
+) -> None:
+    later = {"recorded_at": make.NOON + timedelta(hours=1)}
+    of_step = {"target_kind": "step", "target_id": "a-s0", "step_id": "a-s0"}
+    signals = (
+        make.signal("a", 0.0),
+        make.signal("a", 1.0, signal_id="a-step", **of_step, **later),  # later, but of a step only
+        *(
+            make.signal(
+                "b", value, signal_id=f"b{value}", target_kind="step", target_id=f"b-s{number}",
+                step_id=f"b-s{number}", observed_at=make.NOON + timedelta(minutes=minutes),
+            )
+            for number, (value, minutes) in enumerate([(1.0, 5), (0.0, 1)])
+        ),
+        make.signal("c", 1.0, signal_id="c-new", supersedes="c-old"),
+        make.signal("c", 0.0, signal_id="c-old", **later),
+        make.signal("d", 0.0),
+        replace(make.signal("d", 0.0, signal_id="d-label", label="Pass", **later), value=None),
+        make.signal("e", 1.0, target_kind="session", target_id="tab", trajectory_id=None),
+    )  # fmt: skip
+    steps = [make.step(name, index) for name in "abcd" for index in range(2)]
+    put(lake, GovernedBatch(steps=(*steps, make.step("e", 0, session_hint="tab")), signals=signals))
+    found = rows(lake, "SELECT trajectory_id, success FROM trajectories ORDER BY 1")
+    assert [(row["trajectory_id"], row["success"]) for row in found] == [
+        ("a", False), ("b", True), ("c", True), ("d", True), ("e", True)
+    ]  # fmt: skip
+    (counted,) = rows(lake, "SELECT judged, successes FROM success_by_model")
+    assert counted == {"judged": 5, "successes": 4}
+
+
 def test_eligible_steps_honour_decision_expiry_quarantine_and_purpose(lake: Lake) -> None:
     made = [make.step(f"t{i}", 0) for i in range(6)]
     hold = make.batch("x").quarantine[0]

@@ -5,6 +5,7 @@ the package index speaks that interface.
 """
 
 import sys
+from contextlib import suppress
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -57,7 +58,8 @@ class Translator(BaseHTTPRequestHandler):
             )
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(data)
+            with suppress(BrokenPipeError, ConnectionResetError):  # who asked may have gone
+                self.wfile.write(data)
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _hand_on  # noqa: N815 - the names are given
 

@@ -165,7 +165,7 @@ class Redactor:
         self._cache: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
         self._versions = {detector.name: detector.version for detector in detectors}
         self._versions.setdefault("presidio", "")
-        self._versions |= {"propagation": PROPAGATION_VERSION, "walker": "1"}
+        self._versions |= {"propagation": PROPAGATION_VERSION, "walker": "2"}
 
     @property
     def versions(self) -> dict[str, str]:

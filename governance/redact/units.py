@@ -1,11 +1,9 @@
 """Taking values apart into units of text to look at, and putting them together again."""
 
-import base64
-import binascii
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from governance.redact.blobs import Blob, Content, blobs, opened
 from governance.redact.json_text import encoded, is_json, literals
 from trajectory.canonical import JsonValue
 
@@ -15,13 +13,8 @@ type Moved = tuple[tuple[int, int], ...]
 type TextFn = Callable[[str, Path, Moved], str]
 type NumberFn = Callable[[str, Path], int | None]
 
-_BASE64 = re.compile(r"(data:[\w.+\-/;=]{0,100};base64,)?([A-Za-z0-9+/_\-]{12,}={0,2})")
-_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z0-9])")
-_HEX = re.compile(r"(?:0x)?[0-9a-fA-F\-]+\Z")
 DECODED = "base64"
 """Stands at the end of the path of what was decoded."""
-_WITHOUT_BREAKS = dict.fromkeys(map(ord, "\n\r\t"))
-_OPAQUE_FROM = 512
 _MAX_NESTING = 8
 
 
@@ -68,7 +61,7 @@ def rewritten_text(text: str, path: Path, visitor: Visitor, nesting: int = 0) ->
         if is_json(text):
             return _rewritten_json(text, path, visitor, nesting)
         if len(text) >= 12:
-            text, moved = _rewritten_base64(text, path, visitor, nesting)
+            text, moved = _rewritten_blobs(text, path, visitor, nesting)
             return visitor.text(text, path, moved)
     return visitor.text(text, path, ())
 
@@ -97,51 +90,60 @@ def _rewritten_json(text: str, path: Path, visitor: Visitor, nesting: int) -> st
     return "".join((*pieces, text[at:])) if pieces else text
 
 
-def _rewritten_base64(text: str, path: Path, visitor: Visitor, nesting: int) -> tuple[str, Moved]:
+def _rewritten_blobs(text: str, path: Path, visitor: Visitor, nesting: int) -> tuple[str, Moved]:
     pieces: list[str] = []
     moved: list[tuple[int, int]] = []
     at = size = 0
-    for match in _BASE64.finditer(text):
-        blob = match.group(2)
-        if _HEX.match(blob) or not _MIXED.match(blob):
-            continue
-        replaced = _looked_into(blob, bool(match.group(1)), path, visitor, nesting)
+    for blob in blobs(text):
+        replaced = _looked_into(text, blob, path, visitor, nesting)
         if replaced is not None:
-            pieces += (text[at : match.start(2)], replaced)
-            size += match.start(2) - at + len(replaced)
-            moved.append((size, len(blob) - len(replaced)))
-            at = match.end(2)
+            pieces += (text[at : blob.start], replaced)
+            size += blob.start - at + len(replaced)
+            moved.append((size, blob.end - blob.start - len(replaced)))
+            at = blob.end
     return ("".join((*pieces, text[at:])), tuple(moved)) if pieces else (text, ())
 
 
-def _looked_into(
-    blob: str, is_data: bool, path: Path, visitor: Visitor, nesting: int
+def _looked_into(text: str, blob: Blob, path: Path, visitor: Visitor, nesting: int) -> str | None:
+    """Return what replaces a blob, or None when it may stay."""
+    whole = blob.written(text)
+    content = opened(whole, is_data=blob.is_data)
+    if len(blob.lines) == 1:
+        return _again(content, whole, path, visitor, nesting)
+    if content is not None:
+        replaced = _again(content, whole, path, visitor, nesting)
+        if replaced is not None:
+            return replaced if content.text is None else blob.wrapped(replaced, text)
+        if content.text is None:
+            return None
+    # The last line may be a word that only looks like one; and each may be a blob of its own.
+    shorter = [Blob(blob.lines[:-1], blob.is_data)] if content is None else []
+    last = Blob(blob.lines[-1:], blob.is_data)
+    parts = [*shorter, last] if shorter else [Blob((line,), blob.is_data) for line in blob.lines]
+    return _joined(text, blob, parts, path, visitor, nesting)
+
+
+def _joined(
+    text: str, blob: Blob, parts: list[Blob], path: Path, visitor: Visitor, nesting: int
 ) -> str | None:
-    """Return what replaces one run of base64, or None when it may stay."""
-    plain = blob.rstrip("=").replace("-", "+").replace("_", "/")
-    if len(plain) % 4 == 1:
-        plain = plain[:-1]
-    try:
-        data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    text = _as_text(data)
-    if text is None:
-        if is_data or len(blob) >= _OPAQUE_FROM:
-            return visitor.opaque(len(blob), path)
-        return None
-    inner = rewritten_text(text, (*path, DECODED), visitor, nesting + 1)
-    if inner == text:
-        return None
-    again = base64.b64encode(inner.encode("utf-8", "surrogatepass")).decode("ascii")
-    if "-" in blob or "_" in blob:
-        again = again.replace("+", "-").replace("/", "_")
-    return again if blob.endswith("=") else again.rstrip("=")
+    """Return a blob with its parts looked into one by one."""
+    out: list[str] = []
+    at = blob.start
+    for part in parts:
+        replaced = _looked_into(text, part, path, visitor, nesting)
+        if replaced is not None:
+            out += (text[at : part.start], replaced)
+            at = part.end
+    return "".join((*out, text[at : blob.end])) if out else None
 
 
-def _as_text(data: bytes) -> str | None:
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
+def _again(
+    content: Content | None, written: str, path: Path, visitor: Visitor, nesting: int
+) -> str | None:
+    """Return digits that say what is left of a content, or None when all may stay."""
+    if content is None:
         return None
-    return text if len(text) >= 6 and text.translate(_WITHOUT_BREAKS).isprintable() else None
+    if content.text is None:
+        return visitor.opaque(len(written), path)
+    inner = rewritten_text(content.text, (*path, DECODED), visitor, nesting + 1)
+    return None if inner == content.text else content.closed(inner, like=written)

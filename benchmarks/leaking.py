@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.planting import Secret, planted
-from benchmarks.planting_places import HIDDEN, bare, exchange_of
+from benchmarks.planting_places import HIDDEN, WHOLE, bare, exchange_of
 from benchmarks.planting_wires import exchanges, scenarios
 from headrace.governing import build_pipeline, govern_once
 from headrace.held import write_again
@@ -25,12 +25,14 @@ from headrace.home import Home
 from headrace.master_key import load_secrets
 from headrace.settings import load_settings
 from lakehouse.scan import scan
-from proxy.spool import SpoolWriter
+from proxy.spool import RecordKind, SpoolWriter, records
+from trajectory.canonical import JsonObject
 from trajectory.exchange import ClientIdentity, Exchange
 
 _JSON = ("content-type", "application/json")
 _SSE = ("content-type", "text/event-stream")
 _PIECE = 5
+_FEEDBACK_EVERY = 40
 _EACH = 5
 """Values in one exchange: system prompt, question, tool definition, tool result, answer."""
 _SETTINGS = """
@@ -76,6 +78,9 @@ def _round(secrets: Iterator[Secret], number: int) -> Iterator[tuple[Exchange, l
     for place, wire in enumerate((*_WIRES, *HIDDEN)):
         some = [next(secrets) for _ in range(_EACH)]
         yield exchange_of(*wire(number + place, some)), some
+    for place, whole in enumerate(WHOLE):
+        some = [next(secrets) for _ in range(_EACH)]
+        yield whole(number + place, some), some
     for name in scenarios():
         yield from exchanges(name, secrets)
 
@@ -240,26 +245,59 @@ def _mcp(number: int, some: list[Secret]) -> tuple[str, Any, bytes, tuple[str, s
 _WIRES = (_chat, _chat_stream, _claude, _claude_stream, _responses, _mcp)
 
 
+def _feedback(writer: SpoolWriter, number: int, some: list[Secret]) -> None:
+    """Write feedback on the first exchange whose free texts hold values."""
+    client = ClientIdentity("acme", "app", "test", "key", ("debug", "train_sft"))
+    body: JsonObject = {
+        "name": "quality",
+        "value": 1.0,
+        "label": some[0].sentence,
+        "rationale": f"{some[1].sentence} {some[2].sentence}",
+        "source": some[3].sentence,
+    }
+    record = records.feedback(
+        number.to_bytes(16, "big"),
+        client,
+        received_at=datetime.now(UTC).timestamp(),
+        feedback_id=f"f{number} {some[4].sentence}",
+        target_kind="response",
+        target_id="chatcmpl-0",
+        body=body,
+    )
+    writer.append(RecordKind.FEEDBACK, record)
+
+
 def measured(folder: Path, seed: int, count: int) -> dict[str, Any]:
     """Plant, govern and search; return the figures."""
     home = Home(folder).create()
     secrets = load_secrets(home.secrets, create=True)
-    values: list[str] = []
+    values: list[Secret] = []
     count_of = 0
     home.settings_file.write_text(_SETTINGS, encoding="utf-8")
+    opinions = (secret for secret, _, _ in planted(seed + 10**6, 10**9))
     with SpoolWriter(home.spool, secrets.derive(b"spool")) as writer:
         for exchange, some in world(seed, count):
             write_again(writer, exchange)
-            values += [secret.value for secret in some]
+            values += some
             count_of += 1
+            if count_of % _FEEDBACK_EVERY == 0:
+                said = [next(opinions) for _ in range(_EACH)]
+                _feedback(writer, count_of, said)
+                values += said
     pipeline = build_pipeline(load_settings(home=folder), home, secrets, sys.stderr.write)
     dispositions: dict[str, int] = {}
     for report in govern_once(pipeline):
         for name, number in report.dispositions.items():
             dispositions[name] = dispositions.get(name, 0) + number
-    found = scan([folder], values, skip=lambda path: path == home.spool)
+    found = scan(
+        [folder], [secret.value for secret in values], skip=lambda path: path == home.spool
+    )
+    for hit in found.hits:
+        place = f"{Path(hit.path).relative_to(folder).parts[:2]} {hit.where} {hit.form}"
+        sys.stderr.write(f"leak: {values[hit.value].kind} in {place}\n")
     return {
         "planted": len(values),
+        "kinds": len({secret.kind for secret in values}),
         "exchanges": count_of,
         "dispositions": dispositions,
         "leaked": found.values_found,

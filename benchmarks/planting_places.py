@@ -1,17 +1,26 @@
-"""Plants values where text hides: file names, addresses, ids, errors, headers, escapes, trace exports."""
+"""Plants values where text hides: file names, addresses, ids, errors, headers, escapes, packed bodies.
+
+Trace exports and what the tap of a stdio server records stand here too.
+"""
 
 import base64
+import gzip
 import html
 import json
+import re
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+import brotli
+import zstandard
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from benchmarks.planting import Secret
+from trajectory.canonical import JsonValue
 from trajectory.exchange import (
     ClientIdentity,
     Exchange,
@@ -70,7 +79,11 @@ def _answer(text: str) -> bytes:
 
 
 def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
+    return _base64_of(text.encode())
+
+
+def _base64_of(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def _files(number: int, some: list[Secret]) -> Wire:
@@ -115,8 +128,8 @@ def _disguised(number: int, some: list[Secret]) -> Wire:
     for place, secret in enumerate(some):
         value = secret.value
         if secret.kind in _SPACED:
-            plus = "+" if value.startswith("+") else ""
-            value = plus + " ".join(char for char in value if char.isdigit())
+            national = re.sub(r"\A\+(?:1 |\d\d )", lambda m: "" if m[0] == "+1 " else "0", value)
+            value = " ".join(char for char in national if char.isdigit())
         elif secret.kind == "ipv4":
             value = value.translate(_WIDE)
         elif secret.kind == "email":
@@ -172,6 +185,102 @@ def _traces(number: int, some: list[Secret]) -> Wire:
     })  # fmt: skip
     return "/v1/traces", export.SerializeToString(), b"{}", _JSON
 
+
+def _with_headers(number: int, some: list[Secret]) -> Exchange:
+    """Headers, most of which are never kept: who calls with what, from where, and what came back."""
+    body = {"model": "m", "messages": [{"role": "user", "content": f"How are you, {number}?"}]}
+    plain = exchange_of("/v1/chat/completions", body, _answer("Well."), _JSON)
+    said = [quote(bare(secret), safe=" @.:/=+") for secret in some]
+    sent = (
+        ("user-agent", f"agent/1.0 ({said[0]})"), ("x-headrace-agent", said[1]), ("cookie", said[2]),
+        ("x-headrace-session", said[3]), ("referer", f"https://shop.example.com/{said[0]}"),
+        ("x-headrace-region", said[1]), ("x-headrace-purposes", f"train_sft, {said[2]}"),
+    )  # fmt: skip
+    came = (_JSON, ("x-request-id", said[4]), ("set-cookie", f"id={said[4]}"))
+    assert plain.response is not None
+    return replace(
+        plain,
+        request=replace(plain.request, headers=(*plain.request.headers, *sent)),
+        response=replace(plain.response, headers=came),
+    )
+
+
+def _with_ids(number: int, some: list[Secret]) -> Exchange:
+    """Ids that a client made of what it knows: of users, sessions, calls, answers, participants."""
+    user, session, call, answer, name = some
+    called = {"name": "look_up", "arguments": "{}"}
+    messages: list[JsonValue] = [
+        {"role": "user", "name": name.sentence, "content": f"Look it up, {number}."},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": f"call {call.sentence}", "type": "function", "function": called}]},
+        {"role": "tool", "tool_call_id": f"call {call.sentence}", "content": "nothing"},
+    ]  # fmt: skip
+    body = {
+        "model": "m",
+        "user": bare(user),
+        "metadata": {"session_id": bare(session), "user_id": bare(user)},
+        "messages": messages,
+    }
+    said = {**json.loads(_answer("Nothing there.")), "id": f"chatcmpl {answer.sentence}"}
+    return exchange_of("/v1/chat/completions", body, json.dumps(said).encode(), _JSON)
+
+
+def _compressed(number: int, some: list[Secret]) -> Exchange:
+    """Bodies as many clients and servers send them: packed, in both directions."""
+    sent, came = _PACKERS[number % len(_PACKERS)], _PACKERS[(number + 1) % len(_PACKERS)]
+    messages = [{"role": "user", "content": secret.sentence} for secret in some[:3]]
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    answer = _answer(f"{some[3].sentence}\n{some[4].sentence}")
+    plain = exchange_of("/v1/chat/completions", body, answer, _JSON)
+    assert plain.response is not None
+    heads = (*plain.request.headers, ("content-encoding", sent[0]))
+    back = (_JSON, ("content-encoding", came[0]))
+    return replace(
+        plain,
+        request=replace(plain.request, headers=heads, body=sent[1](body)),
+        response=replace(plain.response, headers=back, body=came[1](answer)),
+    )
+
+
+_PACKERS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
+    ("gzip", gzip.compress),
+    ("zstd", zstandard.ZstdCompressor().compress),
+    ("br", brotli.compress),
+    ("deflate", zlib.compress),
+)
+
+
+def _tapped(number: int, some: list[Secret]) -> Exchange:
+    """A call of a stdio MCP server, as the tap records its lines."""
+    arguments = {some[0].key: bare(some[0]), "note": some[1].sentence}
+    call = {"jsonrpc": "2.0", "id": number, "method": "tools/call",
+            "params": {"name": "look_up", "arguments": arguments,
+                       "_meta": {"progressToken": some[2].sentence}}}  # fmt: skip
+    content = [{"type": "text", "text": some[3].sentence}]
+    answer = {"jsonrpc": "2.0", "id": number,
+              "result": {"content": content, "structuredContent": {some[4].key: bare(some[4])}}}  # fmt: skip
+    plain = exchange_of("/mcp", call, json.dumps(answer).encode(), _JSON)
+    session = ("mcp-session-id", f"run-{number}")
+    request = replace(plain.request, headers=(*plain.request.headers, session))
+    return replace(plain, mode="stdio", route="files", upstream="stdio://files", request=request)
+
+
+def _wrapped(number: int, some: list[Secret]) -> Exchange:
+    """Base64 over several lines, hexadecimal digits, an attachment that is packed."""
+    mail = "Dear all, " + " ".join(secret.sentence for secret in some[:3])
+    packed = _base64_of(gzip.compress(some[4].sentence.encode(), mtime=0))
+    text = (
+        f"part {number}:\n{base64.encodebytes(mail.encode()).decode()}\n"
+        f"dump {('note ' + some[3].sentence).encode().hex()}\nattachment {packed}"
+    )
+    body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+    return exchange_of("/v1/chat/completions", body, _answer("I see."), _JSON)
+
+
+WHOLE: tuple[Callable[[int, list[Secret]], Exchange], ...] = (
+    _with_headers, _with_ids, _compressed, _tapped, _wrapped,
+)  # fmt: skip
+"""Exchanges whose headers, mode or bytes matter."""
 
 HIDDEN: tuple[Callable[[int, list[Secret]], Wire], ...] = (
     _files, _escaped, _disguised, _failed, _traces,

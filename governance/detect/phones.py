@@ -7,12 +7,14 @@ tried against one pattern for all regions, and the shape of the groups has its s
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import phonenumbers
 
 from governance.detect.rule import Rule
 from governance.detect.runners import CONTEXT_BOOST, Gate, Hit
+from governance.detect.view import TextView
 
 _TOLD = frozenset(
     [
@@ -156,7 +158,7 @@ class PhoneRunner:
                 ends.append(last)
         spoken: bool | None = None
         for last in reversed(ends):
-            verdict = self._verdict(text, run[at : last + 1], plus)
+            verdict = self._verdict(gate.view, run[at : last + 1], plus)
             if verdict is None:
                 continue
             if spoken is None:
@@ -167,8 +169,9 @@ class PhoneRunner:
                 return last, _SCORE + (CONTEXT_BOOST if spoken else 0)
         return None
 
-    def _verdict(self, text: str, groups: list[_Group], plus: bool) -> bool | None:
+    def _verdict(self, view: TextView, groups: list[_Group], plus: bool) -> bool | None:
         """True for a phone number by itself, False where only context makes it one, None for none."""
+        text = view.text
         digits = "".join(text[group.start : group.end] for group in groups)
         if plus or (digits.startswith("00") and len(digits) > 10):
             return _plus_verdict(digits if plus else digits[2:])
@@ -180,7 +183,9 @@ class PhoneRunner:
         valid = self._valid.match(digits) is not None
         if not valid:
             return False if 7 <= len(digits) <= 11 and _phone_like(groups) else None
-        return len(groups) > 1 and len(digits) > 8 and _shaped(written, groups)
+        if len(groups) == 1:
+            return _spelled(view, *groups[0]) and _like_a_number(digits)
+        return len(digits) > 8 and _shaped(written, groups)
 
 
 def _spoken(before: tuple[str, ...], keys: tuple[str, ...], groups: list[_Group]) -> bool:
@@ -190,6 +195,17 @@ def _spoken(before: tuple[str, ...], keys: tuple[str, ...], groups: list[_Group]
     near = before[-4:-1] if len(groups) > 1 else before[-3:-1]
     digits = sum(group.end - group.start for group in groups)
     return (digits >= 10 or len(groups) > 1) and any(word in _HINTED for word in near)
+
+
+def _spelled(view: TextView, start: int, end: int) -> bool:
+    """Whether digits stand apart in the text as it came: 2 1 2 5 5 5 0 1 2 3."""
+    return view.starts is not None and view.starts[end - 1] - view.starts[start] > end - start
+
+
+def _like_a_number(digits: str) -> bool:
+    """Whether digits that stand apart are a number at full length, and no row of a table or count."""
+    steps = {(int(b) - int(a)) % 10 for a, b in pairwise(digits)}
+    return len(digits) in (10, 11) and len(set(digits)) >= 4 and len(steps) > 2
 
 
 def _plus_verdict(digits: str) -> bool | None:

@@ -2,10 +2,8 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,37 +20,27 @@ GIVEN = "HEADRACE_TEST_STORE"
 PLACES = (
     ["given"] if GIVEN in os.environ else ["folder", pytest.param("s3", marks=pytest.mark.slow)]
 )
-PROGRAM = Path(sys.executable).parent / "moto_server"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[dict[str, str]]:
     """Run an S3 server with the bucket ``lakes``; return the options to reach it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     server = subprocess.Popen(
-        [PROGRAM, "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [sys.executable, "-m", "tests.lakehouse.stores.s3_server"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         env={**os.environ, "PYTHONWARNINGS": "ignore"},
     )  # fmt: skip
-    address = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(600):
-            try:
-                httpx.put(f"{address}/lakes", trust_env=False)
-                break
-            except httpx.TransportError:
-                time.sleep(0.1)
-        else:
-            pytest.fail(f"{PROGRAM} did not answer within 60 s")
+        address = (server.stdout.readline() if server.stdout else "").strip()
+        httpx.put(f"{address}/lakes", timeout=60, trust_env=False).raise_for_status()
         yield {
             "AWS_ENDPOINT_URL": address, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
             "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
         }  # fmt: skip
     finally:
-        server.terminate()
-        server.wait()
+        server.kill()
+        server.communicate()
 
 
 @pytest.fixture(scope="module", params=PLACES)

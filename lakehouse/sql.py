@@ -64,10 +64,10 @@ class Session:
             snapshot: the files.
             connection: an empty DuckDB; None makes one.
             catalog: name of the database that the tables stand in, for clients that show it.
-            only: tables and views that will be asked for, when that is known; None binds all
-                (views in a session of its own: when they are asked for).
+            only: tables and views that will be asked for, when that is known; None binds all tables,
+                and views when they are asked for (all at once where a catalog is shown).
         """
-        self._late = only is None and connection is None and catalog is None
+        self._late = only is None and catalog is None
         self._views: set[str] = set()
         self._only = None if only is None else with_dependencies(only)
         self._connection = connection or connect()

@@ -6,15 +6,28 @@ The public types; ``docs/protocol.md`` says what they mean, ``schema.json`` what
 from trajectory.exchange import Exchange, Feedback
 from trajectory.message import Message
 from trajectory.portable import PortableSignal, PortableStep, Trajectory
-from trajectory.step import Harness, Link, Signal, Step, StoredMessage, Tokens, ToolCall, ToolResult
+from trajectory.step import (
+    Correction,
+    Harness,
+    Link,
+    LinkTo,
+    Signal,
+    Step,
+    StoredMessage,
+    Tokens,
+    ToolCall,
+    ToolResult,
+)
 from trajectory.version import SCHEMA_VERSION
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Correction",
     "Exchange",
     "Feedback",
     "Harness",
     "Link",
+    "LinkTo",
     "Message",
     "PortableSignal",
     "PortableStep",

@@ -15,7 +15,17 @@ from trajectory.exchange import Exchange, Feedback
 from trajectory.json_form import DOCUMENTS
 from trajectory.message import Message, Part
 from trajectory.portable import Trajectory
-from trajectory.step import Harness, Link, Signal, Step, StoredMessage, Tokens, ToolCall, ToolResult
+from trajectory.step import (
+    Correction,
+    Harness,
+    Link,
+    Signal,
+    Step,
+    StoredMessage,
+    Tokens,
+    ToolCall,
+    ToolResult,
+)
 from trajectory.version import SCHEMA_VERSION
 
 PUBLISHED: tuple[type, ...] = (
@@ -31,6 +41,7 @@ PUBLISHED: tuple[type, ...] = (
     Signal,
     Link,
     Harness,
+    Correction,
 )
 """Types that the schema defines; what they hold is defined with them."""
 

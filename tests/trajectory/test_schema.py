@@ -80,7 +80,7 @@ def test_the_published_schema_is_a_schema_and_up_to_date() -> None:
 
 
 def test_every_type_is_published_typed_frozen_and_versioned() -> None:
-    nested = {trajectory.ToolCall, trajectory.ToolResult}
+    nested = {trajectory.ToolCall, trajectory.ToolResult, trajectory.LinkTo}
     for kind in PUBLISHED:
         assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
         assert kind.__name__ in trajectory.__all__
@@ -107,7 +107,13 @@ def test_a_trajectory_has_a_json_form_that_fits_and_reads_back() -> None:
 
 def test_rows_of_the_lake_fit() -> None:
     step = make.step("t1", 0)
-    for row in (step, make.tool_step("t1", 1), make.signal("t1", 1.0), make.message("user", "hi")):
+    correction = trajectory.Correction(
+        "acme", "s2", "t1", "t2", True, make.NOON, make.NOON, "s1", 1, 0, "agent", "prefix",
+        2, 1, 0, None, None, None, None, "read", "approximate",
+        (trajectory.LinkTo("fork", "s1", "t1", make.NOON, "prefix"),),
+    )  # fmt: skip
+    rows = (step, make.tool_step("t1", 1), make.signal("t1", 1.0), make.message("user", "hi"))
+    for row in (*rows, correction):
         document = to_json(row)
         fits(type(row).__name__, document)
         assert from_json(type(row), document) == row

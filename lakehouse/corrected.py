@@ -1,18 +1,30 @@
 """Reading tables as corrected: what late exchanges changed about steps that were stored before.
 
-Nothing is rewritten. While a lake holds no corrections its tables are read as they are. Else each
-table that names steps is read in two parts: the rows of steps without a correction, with every
-filter pushed down to the files, and the few others with what holds of them now.
+Nothing is rewritten. While a lake holds no corrections its tables are read as they are, and so are
+the files of tenants and days whose steps none concerns. The other files of a table that names steps
+are read in two parts: the rows of steps without a correction, with every filter pushed down to the
+files, and the few others with what holds of them now. What holds is held in memory: found once for
+each version of the corrections, not in each query.
 """
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from lakehouse.schema import TableSpec
 
 CORRECTIONS = "corrections"
 
-_LATEST = (
-    "(SELECT * FROM corrections QUALIFY row_number() OVER "
-    "(PARTITION BY tenant_id, step_id ORDER BY recorded_at DESC, step_index) = 1)"
+_LATEST = "corrected.latest"
+PREPARE = (
+    "CREATE SCHEMA IF NOT EXISTS corrected",
+    f"CREATE OR REPLACE TABLE {_LATEST} AS FROM corrections LIMIT 0",
 )
+"""Makes room for what holds of each corrected step; the table ``corrections`` is bound already."""
+HOLD = (
+    f"INSERT INTO {_LATEST} SELECT * FROM corrections QUALIFY row_number() OVER "  # noqa: S608
+    "(PARTITION BY tenant_id, step_id ORDER BY recorded_at DESC, step_index) = 1"
+)
+"""Finds what holds."""
 _STAYS = "c.context_keep IS NULL"
 _STEP_COLUMNS = {
     "trajectory_id": "c.trajectory_id",
@@ -53,12 +65,41 @@ CORRECTED = frozenset({*_COLUMNS, "links", "signals"})
 """The tables that are read as corrected."""
 
 
+class Parted(NamedTuple):
+    """The files of a table, by whether a correction may concern their rows."""
+
+    plain: tuple[str, ...]
+    concerned: tuple[str, ...]
+
+
+def parted(spec: TableSpec, files: Sequence[str], corrections: Iterable[str]) -> Parted:
+    """Part files by the partitions that have corrections.
+
+    Args:
+        spec: one of ``CORRECTED``.
+        files: addresses of its files, each in the folder of its partition.
+        corrections: addresses of the files of the table ``corrections``.
+    """
+    depth = 2 if spec.name in _BY_DAY_OF_STEP else 1
+    has_corrections = {_partition(file, depth) for file in corrections}
+    found: tuple[list[str], list[str]] = [], []
+    for file in files:
+        found[_partition(file, depth) in has_corrections].append(file)
+    return Parted(tuple(found[0]), tuple(found[1]))
+
+
+def _partition(file: str, depth: int) -> tuple[str, ...]:
+    """Return a file's tenant, and with depth 2 its day, as its address writes them."""
+    folders = [one for one in file.split("/")[:-1] if one.startswith(("tenant_id=", "event_date="))]
+    return tuple(folders[:depth])
+
+
 def corrected_rows(spec: TableSpec, source: str) -> str:
     """Return a SELECT of a table's rows as corrected, from where its stored rows are read.
 
     Args:
         spec: one of ``CORRECTED``; the table ``corrections`` is bound already.
-        source: what stands after FROM to read the stored rows.
+        source: what stands after FROM to read the stored rows that a correction may concern.
     """
     if spec.name == "links":
         return _links(spec, source)
@@ -72,7 +113,7 @@ def corrected_rows(spec: TableSpec, source: str) -> str:
     day = " AND t.event_date = c.event_date" if spec.name in _BY_DAY_OF_STEP else ""
     hidden = " WHERE c.duplicate_of IS NULL" if spec.name in _HIDES_DUPLICATES else ""
     return (
-        f"SELECT {_columns(spec)} FROM {source} t ANTI JOIN corrections c "  # noqa: S608
+        f"SELECT {_columns(spec)} FROM {source} t ANTI JOIN {_LATEST} c "  # noqa: S608
         "ON t.tenant_id = c.tenant_id AND t.step_id = c.step_id "
         f"UNION ALL SELECT {now} FROM {source} t JOIN {_LATEST} c "
         f"ON t.tenant_id = c.tenant_id AND t.step_id = c.step_id{day}{hidden}"
@@ -93,7 +134,7 @@ def _links(spec: TableSpec, source: str) -> str:
     values["event_date"] = "c.link.recorded_at::DATE"
     named = ", ".join(f'{values[name]} AS "{name}"' for name in spec.arrow.names)
     return (
-        f"SELECT {_columns(spec)} FROM {source} t ANTI JOIN corrections c "  # noqa: S608
+        f"SELECT {_columns(spec)} FROM {source} t ANTI JOIN {_LATEST} c "  # noqa: S608
         "ON t.tenant_id = c.tenant_id AND t.to_step_id = c.step_id "
         f"UNION ALL SELECT {named} FROM (SELECT tenant_id, step_id, unnest(links) AS link "
         f"FROM {_LATEST} WHERE duplicate_of IS NULL) c"

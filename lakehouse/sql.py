@@ -14,7 +14,15 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from lakehouse.corrected import CORRECTED, CORRECTIONS, corrected_rows
+from lakehouse.corrected import (
+    CORRECTED,
+    CORRECTIONS,
+    HOLD,
+    PREPARE,
+    Parted,
+    corrected_rows,
+    parted,
+)
 from lakehouse.deadline import within
 from lakehouse.location import Location
 from lakehouse.schema import TABLES, TableSpec
@@ -74,7 +82,9 @@ class Session:
         if catalog is not None:
             self._connection.execute(f"ATTACH ':memory:' AS {catalog}")
             self._connection.execute(f"USE {catalog}")
-        self._bound: dict[str, tuple[bool, tuple[str, ...]]] = {}
+        self._bound: dict[str, tuple[bool, Parted]] = {}
+        self._holds = True
+        """What the corrections say is in memory, or there are none."""
         self.bind(snapshot)
 
     def bind(self, snapshot: Snapshot) -> None:
@@ -82,31 +92,58 @@ class Session:
         first = not self._bound
         names = [name for name in snapshot.files if self._only is None or name in self._only]
         names.sort(key=lambda name: name != CORRECTIONS)  # the others are read through it
-        corrected = CORRECTIONS in names and bool(snapshot.files[CORRECTIONS])
+        corrections = tuple(snapshot.files[CORRECTIONS]) if CORRECTIONS in names else ()
         for name in names:
-            wanted = corrected and name in CORRECTED, tuple(snapshot.files[name])
-            if self._bound.get(name) != wanted:
+            corrected = bool(corrections) and name in CORRECTED
+            files = tuple(snapshot.files[name])
+            kept = parted(TABLES[name], files, corrections) if corrected else Parted(files, ())
+            if self._bound.get(name) != (corrected, kept):
                 with explained():
-                    self._bind_table(TABLES[name], wanted[1], snapshot, corrected=wanted[0])
-                self._bound[name] = wanted
+                    self._bind_table(TABLES[name], kept, snapshot, corrected=corrected)
+                    if name == CORRECTIONS:
+                        self._prepare(corrections)
+                self._bound[name] = corrected, kept
         if first and not self._late:
             self._bind_views(self._only)
+            self._hold_corrections()
 
     def _bind_table(
-        self, spec: TableSpec, files: tuple[str, ...], snapshot: Snapshot, *, corrected: bool
+        self, spec: TableSpec, files: Parted, snapshot: Snapshot, *, corrected: bool
     ) -> None:
-        if not files:
-            source = f"({empty_rows(spec)})"
-        elif snapshot.location is not None:
-            source = f"objects_{spec.name}"
-            self._connection.register(source, dataset(spec, files, snapshot.location))
-        else:
-            source = parquet_source(spec, files, evolved=spec.name in snapshot.evolved)
         columns = ", ".join(f'"{name}"' for name in spec.arrow.names)
-        rows = f"SELECT {columns} FROM {source}"  # noqa: S608
-        if corrected and files:
-            rows = corrected_rows(spec, source)
+        selects = []
+        if files.plain or not corrected:
+            source = self._source(spec, files.plain, snapshot)
+            selects.append(f"SELECT {columns} FROM {source}")  # noqa: S608
+        if corrected:
+            source = self._source(spec, files.concerned, snapshot, kind="concerned")
+            selects.append(corrected_rows(spec, source))
+        rows = " UNION ALL ".join(selects)
         self._connection.execute(f"CREATE OR REPLACE VIEW {spec.name} AS {rows}")
+
+    def _source(
+        self, spec: TableSpec, files: Sequence[str], snapshot: Snapshot, *, kind: str = "objects"
+    ) -> str:
+        """Return what stands after FROM to read these files of a table."""
+        if not files:
+            return f"({empty_rows(spec)})"
+        if snapshot.location is None:
+            return parquet_source(spec, files, evolved=spec.name in snapshot.evolved)
+        name = f"{kind}_{spec.name}"
+        self._connection.register(name, dataset(spec, files, snapshot.location))
+        return name
+
+    def _prepare(self, corrections: Sequence[str]) -> None:
+        """Make room for what the corrections say; it is read when a query asks for it."""
+        for statement in PREPARE:
+            self._connection.execute(statement)
+        self._holds = not corrections
+
+    def _hold_corrections(self) -> None:
+        if not self._holds:
+            with explained():
+                self._connection.execute(HOLD)
+            self._holds = True
 
     def _bind_views(self, wanted: Collection[str] | None = None) -> None:
         """Bind the views wanted that are not bound yet; all when None."""
@@ -125,7 +162,10 @@ class Session:
         """Bind the views that a statement may mean; one that lists them means all."""
         names = set(_NAME.findall(sql.lower()))
         lists = names & _LISTING or any(name.startswith("duckdb_") for name in names)
-        self._bind_views(None if lists else with_dependencies(names))
+        wanted = with_dependencies(names)
+        self._bind_views(None if lists else wanted)
+        if CORRECTIONS in wanted:
+            self._hold_corrections()
 
     def query(
         self,
@@ -156,6 +196,7 @@ class Session:
         """The DuckDB connection itself, every view bound."""
         if self._late:
             self._bind_views()
+            self._hold_corrections()
         return self._connection
 
     def close(self) -> None:

@@ -3,10 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+from lakehouse import schema
+from lakehouse.corrected import parted
 from lakehouse.lake import Lake
 from lakehouse.removal import remove_trajectories
 from lakehouse.verify import verify
 from tests.lakehouse import make
+from trajectory.step import LinkTo
 
 TABLES = ("steps", "tokens", "governance", "exchanges", "signals", "links")
 
@@ -91,3 +94,21 @@ def test_without_corrections_a_table_is_read_as_it_is(tmp_path: Path) -> None:
     plan = str(lake.query("EXPLAIN SELECT step_id FROM steps").to_pylist())
     assert "corrections" not in plan
     assert "JOIN" not in plan
+
+
+def test_only_files_that_a_correction_may_concern_are_read_with_it() -> None:
+    day = "event_date=2026-01-0"
+    corrections = (f"/l/corrections/tenant_id=a/{day}1/c.parquet",)
+    steps = tuple(f"/l/steps/tenant_id={t}/{day}{n}/s.parquet" for t in "ab" for n in "12")
+    assert parted(schema.TABLES["steps"], steps, corrections).concerned == steps[:1]
+    signals = tuple(one.replace("steps", "signals") for one in steps)
+    assert parted(schema.TABLES["signals"], signals, corrections).concerned == signals[:2]
+
+
+def test_links_of_corrections_are_read_where_no_link_was_stored(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    batch = make.batch("t1")
+    link = LinkTo("fork", batch.steps[0].step_id, "t1", make.NOON, "prefix")
+    late = make.correction(batch.steps[1], links=(link,))
+    lake.append(replace(batch, links=(), corrections=(late,)), app_id="a", version=0)
+    assert lake.query("SELECT kind FROM links")["kind"].to_pylist() == ["fork"]

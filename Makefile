@@ -43,6 +43,7 @@ check: lint types contracts ## All static checks
 	@$(PY) scripts/generate_docs.py --check
 
 bench-%: setup
+	@grep -sq __main__ benchmarks/$*.py || { echo "no benchmark $*; make help lists them" >&2; exit 2; }
 	@$(PY) benchmarks/$*.py $(ARGS)
 
 lock: ## Resolve the dependencies into requirements.txt (UPGRADE=--upgrade for newer ones)

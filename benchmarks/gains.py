@@ -1,4 +1,4 @@
-"""Measures what each recipe makes of the practice model; the last line is one JSON object.
+"""What each recipe makes of the practice model: the part of ``make bench-training`` that takes hours.
 
 For each seed agents work through gateway and proxy, governance fills the lake, a substrate is built
 from it, and each recipe trains with ``headrace train run``: base and candidate are tried at the same
@@ -6,10 +6,9 @@ held-out orders, which no agent ever worked on, and the gate judges. ``sft`` sta
 ``grpo_live`` from what ``sft`` made, the others from the base at the defaults they ship with; three
 run at hundreds of times their learning rate, to be refused. At the end the base must still serve.
 
-Worlds (traffic and lake) and finished rows are kept in ``--work`` and found again.
+Worlds (traffic and lake) and finished rows are kept in a folder and found again.
 """
 
-import argparse
 import hashlib
 import json
 import os
@@ -19,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, Protocol
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -49,6 +48,7 @@ class Row:
     """A shipped recipe's name, or a file of the practice floor."""
     after: str | None = None
     """The row whose candidate this one starts from; None: the base."""
+    substrate: str = "practice"
     changes: Mapping[str, Any] = field(default_factory=dict)
     on_purpose: bool = False
     """Whether it is meant to harm."""
@@ -60,7 +60,7 @@ ROWS = (
     Row("awr", "awr"),
     Row("kto", "kto"),
     Row("dpo", "dpo"),
-    Row("grpo_replay", "grpo_replay"),
+    Row("grpo_replay", "grpo_replay", substrate="practice-exact"),
     Row("kto, rate × 500", "kto", changes={"learning_rate": 5.0e-4}, on_purpose=True),
     Row("dpo, rate × 500", "dpo", changes={"learning_rate": 5.0e-4}, on_purpose=True),
     Row("awr, rate × 500", "awr", changes={"learning_rate": 1.0e-2}, on_purpose=True),
@@ -75,11 +75,11 @@ class Size:
     """Orders that are tried four times each, through the route that keeps tokens."""
     sessions: int = 60
     """Of each of three more fleets."""
+    nameless: int = 60
+    """Orders without personal data, tried four times each on another day: their tokens stay exact."""
     base_steps: int = 420
     tasks: int = 200
     """Held-out orders that models are tried at."""
-    short: Mapping[str, Any] = field(default_factory=dict)
-    """Of every recipe's training, to be quick."""
 
     def fleets(self) -> tuple[Fleet, ...]:
         """Return the agents of a day."""
@@ -92,8 +92,13 @@ class Size:
             Fleet("none", "openai-chat", False, TENANT_WITHOUT_CONSENT, 12, start=first + 3 * more),
         )
 
-
-QUICK = Size(8, 4, base_steps=24, tasks=8, short={"maximum_steps": 2, "batch_size": 8})
+    def nameless_fleet(self) -> Fleet:
+        """Return the agents of the day without personal data."""
+        start = self.groups + 3 * self.sessions + 12
+        count = 4 * self.nameless
+        return Fleet(
+            "nameless", "openai-chat", False, TENANT, count, attempts=4, start=start, nameless=True
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +107,14 @@ class World:
 
     seed: int
     home: Path
-    size: Size
+    size: Size = Size()
 
     def make(self, models: Path) -> None:
-        """Let agents work, govern what they did and build the substrate, unless done before."""
+        """Let agents work on two days, govern what they did and build substrates, unless done before.
+
+        What ``grpo_replay`` learns from is the second day alone: its orders name nobody, so that
+        redaction changes no prompt and the engine's tokens stay.
+        """
         if self._documents.is_dir():
             return
         shutil.rmtree(self.home, ignore_errors=True)
@@ -116,12 +125,19 @@ class World:
             house.open(models, capture={"openai": "tokens"}, steps=self.size.base_steps)
             house.work(self.size.fleets())
             house.drain()
+            self._build("practice", {})
+            house.work([self.size.nameless_fleet()])
+            house.drain()
+            self._build("practice-exact", {"require": {"capture_level": "tokens"}})
+        self._documents.mkdir()
+
+    def _build(self, name: str, changes: Mapping[str, Any]) -> None:
         document = yaml.safe_load((_PRACTICE / "substrate.yaml").read_text(encoding="utf-8"))
-        document["spec"]["purposes"] = _PURPOSES
-        written = self.home / "substrate.yaml"
+        document["metadata"]["name"] = name
+        document["spec"] |= {"purposes": _PURPOSES, **changes}
+        written = self.home / f"{name}.yaml"
         written.write_text(yaml.safe_dump(document), encoding="utf-8")
         self._stage.headrace("substrate", "build", str(written))
-        self._documents.mkdir()
 
     @property
     def _documents(self) -> Path:
@@ -137,13 +153,14 @@ class World:
         start = (
             [] if base is None else ["--base", str(self.home / "models" / MODEL / base["version"])]
         )
-        key = hashlib.sha256(f"{text}{start}".encode()).hexdigest()[:16]
+        key = hashlib.sha256(f"{text}{start}{row.substrate}".encode()).hexdigest()[:16]
         kept = self._documents / f"{key}.json"
         if not kept.is_file():
             written = self._documents / f"{key}.yaml"
             written.write_text(text, encoding="utf-8")
             command = ["-m", "headrace", "--home", str(self.home), "train", "run", str(written)]
-            done = self._stage.launch([*command, *start, "--json"]).wait(allowed=(0, 1, 3))
+            command += ["--substrate", row.substrate, *start, "--json"]
+            done = self._stage.launch(command).wait(allowed=(0, 1, 3))
             nothing = json.dumps({"not_run": done.errors.strip().splitlines()[-1:]})
             kept.write_text(done.output if done.code < 3 else nothing, encoding="utf-8")
         found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
@@ -156,12 +173,10 @@ class World:
         cache = str(self.home.parent / "evaluations")
         command = ["python", "-m", "examples.practice.evaluate", "--cache", cache]
         spec = {
-            "training": {"seed": self.seed, **row.changes, **self.size.short},
+            "training": {"seed": self.seed, **row.changes},
             "evaluation": {"command": command, "tasks": self.size.tasks, "seed": self.seed},
             "gate": {"minimum_slice_tasks": 40},
         }
-        if self.size.short:
-            spec["data"] = {"minimum_items": 1}
         return yaml.safe_dump(merge(recipe.model_dump(mode="json"), {"spec": spec}))
 
     def refuses(self, outcome: Mapping[str, Any]) -> bool:
@@ -193,6 +208,7 @@ def together(outcomes: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     found = compare(base, candidate, EvaluationSettings(command=("none",)))
     gains = [outcome["comparison"]["gain"]["estimate"] for outcome in outcomes.values()]
     return {
+        "tasks": found.tasks,
         "base": found.base.estimate,
         "candidate": found.candidate.estimate,
         "gain": found.gain.estimate,
@@ -230,7 +246,28 @@ def print_table(table: Mapping[str, Mapping[str, Any]]) -> None:
         )
 
 
-def measure(worlds: Sequence[World], rows: Sequence[Row]) -> dict[str, Any]:
+class Learns(Protocol):
+    """A world, as a measurement sees it."""
+
+    @property
+    def seed(self) -> int:
+        """Of everything that is drawn in it."""
+        ...
+
+    def learn(self, row: Row, base: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Run a row and return what came of it."""
+        ...
+
+    def refuses(self, outcome: Mapping[str, Any]) -> bool:
+        """Say whether a candidate may not be promoted."""
+        ...
+
+    def serving(self) -> str:
+        """Return the version that serves."""
+        ...
+
+
+def measure(worlds: Sequence[Learns], rows: Sequence[Row]) -> dict[str, Any]:
     """Run every row in every world and return the table and what serves at the end."""
     outcomes: dict[str, dict[int, Any]] = {row.name: {} for row in rows}
     not_run: dict[str, list[str]] = {}
@@ -255,26 +292,37 @@ def measure(worlds: Sequence[World], rows: Sequence[Row]) -> dict[str, Any]:
     return {"table": table, "not_run": not_run, "refused_never_served": held}
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
-    parser.add_argument("--rows", nargs="+", default=[row.name for row in ROWS])
-    parser.add_argument("--work", type=Path, default=ROOT / ".headrace" / "gains")
-    parser.add_argument("--quick", action="store_true", help="one world in small, two rows")
-    options = parser.parse_args()
-    rows = [row for row in ROWS if row.name in options.rows]
-    size, seeds, work = Size(), options.seeds, options.work.absolute()
-    if options.quick:
-        size, seeds, rows, work = QUICK, seeds[:1], [ROWS[0], ROWS[6]], work / "quick"
-        shutil.rmtree(work / f"seed-{seeds[0]}", ignore_errors=True)
-    worlds = [World(seed, work / f"seed-{seed}", size) for seed in seeds]
+def gains(seeds: Sequence[int], names: Sequence[str], work: Path) -> dict[str, Any]:
+    """Measure the rows of these names over these seeds, as an installation's agents and gate do."""
+    worlds = [World(seed, work / f"seed-{seed}") for seed in seeds]
     for world in worlds:
         world.make(work / "practice")
-    found = measure(worlds, rows)
+    found = measure(worlds, [row for row in ROWS if row.name in names])
     print_table(found["table"])
-    print(json.dumps(found))
+    left = [row.name for row in ROWS if row.name not in names]
+    found["not_run"] |= {name: ["left out (--rows)"] for name in left}
+    return {**found, "seeds": list(seeds), "held_out_tasks": worlds[0].size.tasks}
 
 
-if __name__ == "__main__":
-    main()
+def quick_gains(folder: Path) -> dict[str, Any]:
+    """Measure what fits into seconds, in one small made-up world; the result says so."""
+    from benchmarks.small_world import IMITATION, SmallWorld
+
+    rows = [
+        Row("sft", "sft", changes=IMITATION),
+        Row("awr", "awr"),
+        Row("kto", "kto"),
+        Row("dpo", "dpo"),
+    ]
+    world = SmallWorld(1, folder)
+    world.make(folder)
+    found = measure([world], rows)
+    print_table(found["table"])
+    left = [row.name for row in ROWS if row.name not in found["table"]]
+    found["not_run"] |= {name: ["left out by --quick"] for name in left}
+    return {
+        **found,
+        "seeds": [1],
+        "held_out_tasks": found["table"]["sft"]["tasks"],
+        "says": "that the measurement works: sessions are made up, the model has 7,000 parameters",
+    }

@@ -4,6 +4,8 @@
 model, rows and settings, in turns, median of pairs. ``replay_loss_error``: the largest difference
 of loss and gradients between ``grpo_replay`` and a direct PyTorch implementation.
 ``substrate_s, substrate_peak_mib``: building a substrate of so many steps, in a process of its own.
+``gains``: what each recipe makes of the practice model on held-out tasks, over seeds, with paired
+intervals and what the gate said (``benchmarks/gains.py``; hours for five seeds, kept in ``--work``).
 """
 
 import argparse
@@ -21,6 +23,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.gains import ROWS, gains, quick_gains
+from examples.practice.stage import ROOT
 
 
 def make_lake(folder: Path, steps: int) -> None:
@@ -220,18 +225,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="ends within 50 s")
     parser.add_argument("--steps", type=int, default=100_000, help="steps of the substrate")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="of gains")
+    names = [row.name for row in ROWS]
+    parser.add_argument("--rows", nargs="+", choices=names, default=names, help="of gains")
+    parser.add_argument("--work", type=Path, default=ROOT / ".headrace" / "gains")
+    parser.add_argument("--only-gains", action="store_true", help="measure nothing else")
     parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.build is not None:
         print(json.dumps(build(options.build)))
         return
-    steps = 10_000 if options.quick else options.steps
-    count, pairs = (120, 1) if options.quick else (800, 5)
-    results: dict[str, Any] = substrate(steps)
+    results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        results |= replay(Path(folder) / "replay")
-        results |= speed(count, pairs, Path(folder) / "speed")
+        if not options.only_gains:
+            results |= costs(options.quick, options.steps, Path(folder))
+        if options.quick:
+            results["gains"] = quick_gains(Path(folder) / "gains")
+        else:
+            results["gains"] = gains(options.seeds, options.rows, options.work.absolute())
     print(json.dumps(results))
+
+
+def costs(quick: bool, steps: int, folder: Path) -> dict[str, Any]:
+    """Measure what training costs beside what a bare trainer costs, and its exactness."""
+    count, pairs = (120, 1) if quick else (800, 5)
+    found: dict[str, Any] = substrate(10_000 if quick else steps)
+    return found | replay(folder / "replay") | speed(count, pairs, folder / "speed")
 
 
 if __name__ == "__main__":

@@ -35,6 +35,9 @@ class Fleet:
     """First task of the split."""
     route: str | None = None
     """Route of the gateway instead of the one that the client's own variable names."""
+    nameless: bool = False
+    """Orders without any personal data, sampled as the provider does by itself: what redaction
+    leaves alone keeps the engine's exact tokens, and their logprobs are those of what was sampled."""
 
 
 @dataclass(slots=True)
@@ -95,12 +98,14 @@ class Cast:
         arguments += ["--feedback-url", f"http://127.0.0.1:{self._ports.gateway}"]
         arguments += ["--tools-url", self._tools_url(fleet)]
         arguments += ["--lost-answers", str(_LOST_ANSWERS)]
+        if fleet.nameless:
+            arguments += ["--nameless", "--provider-defaults"]
         if not fleet.forward:
             arguments += ["--tools-key-env", "HEADRACE_KEY"]
         if fleet.route:
             gateway = f"http://127.0.0.1:{self._ports.gateway}"
             arguments += ["--base-url", f"{gateway}/{fleet.route}/v1"]
-        elif self._provider != "practice":
+        elif self._provider != "practice" and not fleet.nameless:
             arguments += ["--provider-defaults"]
         return self._stage.launch(arguments, self._environment(fleet))
 

@@ -39,6 +39,8 @@ class Plan:
     """First task of the split."""
     attempts: int = 1
     """Sessions on each task."""
+    nameless: bool = False
+    """Send the order alone, without any personal data around it."""
     concurrency: int = 8
     stream_share: float = 0.5
     model: str = "practice"
@@ -217,7 +219,8 @@ class _Fleet:
         try:
             async with tool_session(self._plan.tools_url, self._tool_client) as session:
                 tools = (await session.list_tools()).tools
-                talk = converse(self._plan.client, self._sdk, style, task.prompt, tools)
+                prompt = task.order if self._plan.nameless else task.prompt
+                talk = converse(self._plan.client, self._sdk, style, prompt, tools)
                 await solve(talk, session, outcome)
         except* _failures() as group:
             outcome.problem = _kind(group)
@@ -268,6 +271,7 @@ def main() -> None:
     parser.add_argument("--split", choices=SPLITS, default="train")
     parser.add_argument("--start", type=int, default=0, help="first task of the split")
     parser.add_argument("--attempts", type=int, default=1, help="sessions on each task")
+    parser.add_argument("--nameless", action="store_true", help="orders without personal data")
     parser.add_argument("--stream-share", type=float, default=0.5)
     parser.add_argument("--model", default="practice")
     parser.add_argument("--temperature", type=float, default=0.7)
@@ -288,6 +292,7 @@ def main() -> None:
         split=options.split,
         start=options.start,
         attempts=options.attempts,
+        nameless=options.nameless,
         concurrency=options.concurrency,
         stream_share=options.stream_share,
         model=options.model,

@@ -5,6 +5,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from examples.practice import agent
 from examples.practice.clients import CLIENTS
@@ -12,6 +16,7 @@ from examples.practice.fleet import Plan, run_fleet
 from examples.practice.provider import Provider
 from examples.practice.served import Models
 from examples.practice.serving import served_in_thread
+from examples.practice.tasks import make_tasks
 from examples.practice.tools import ToolServer
 from tests.practice.conftest import KEY
 
@@ -124,3 +129,22 @@ def test_a_line_that_loses_answers_is_survived_by_asking_again(
     assert report.retries * 2 == report.requests["model"] == provider.received.total()
     assert len(report.sessions) == 3
     assert all(session.outcome.answer for session in report.sessions)
+
+
+def test_nameless_orders_hold_nothing_but_the_order(tools_url: str) -> None:
+    asked: list[str] = []
+
+    async def listen(request: Request) -> Response:
+        asked.extend(
+            m["content"] for m in (await request.json())["messages"] if m["role"] == "user"
+        )
+        return Response(status_code=400)
+
+    door = Starlette(routes=[Route("/v1/chat/completions", listen, methods=["POST"])])
+    with served_in_thread(door) as port:
+        address = f"http://127.0.0.1:{port}"
+        used = plan("openai-chat", address, tools_url, nameless=True, sessions=3)
+        asyncio.run(run_fleet(used))
+    tasks = make_tasks(3, "train", 3)
+    assert sorted(asked) == sorted(task.order for task in tasks)
+    assert all(task.order != task.prompt for task in tasks)

@@ -61,6 +61,12 @@ ROWS = (
     Row("kto", "kto"),
     Row("dpo", "dpo"),
     Row("grpo_replay", "grpo_replay", substrate="practice-exact"),
+    Row(
+        "grpo_replay, rate × 300",
+        "grpo_replay",
+        substrate="practice-exact",
+        changes={"learning_rate": 3.0e-4, "epochs": 3},
+    ),
     Row("kto, rate × 500", "kto", changes={"learning_rate": 5.0e-4}, on_purpose=True),
     Row("dpo, rate × 500", "dpo", changes={"learning_rate": 5.0e-4}, on_purpose=True),
     Row("awr, rate × 500", "awr", changes={"learning_rate": 1.0e-2}, on_purpose=True),

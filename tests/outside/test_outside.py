@@ -1,13 +1,13 @@
 """Harbor's and OpenEnv's own models accept our documents; OpenInference's own spans become steps."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.headrace.building import pipeline
+from tests.outside.conftest import run
 from tests.proxy.running import SPOOL_KEY, Running
 from tests.proxy.upstream import Reply, Seen, Upstream, as_json
 from tests.trajectory.documents import own_trajectory
@@ -15,35 +15,6 @@ from tests.trajectory.formats.test_atif import DOCUMENT
 from trajectory.canonical import canonical_json
 from trajectory.formats import atif, openenv, traces
 from trajectory.telemetry.spans import decode_export, encode_json
-
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "tests" / "outside"
-
-
-@pytest.fixture(scope="session")
-def python() -> str:
-    """Return the Python of the environment."""
-    made = subprocess.run(
-        [ROOT / "scripts" / "test-environment", "formats"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
-    return str(ROOT / made.stdout.strip())
-
-
-def run(python: str, program: str, *arguments: str, given: str = "") -> str:
-    done = subprocess.run(
-        [python, str(FOLDER / program), *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
 
 
 def broken(change: dict[str, Any]) -> Any:

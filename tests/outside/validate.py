@@ -1,6 +1,7 @@
 """Run by the Python of the environment ``formats``: what others' own models say of our documents.
 
-Reads ``{"atif": [...], "openenv": [...]}`` and prints, for each, the error or an empty text.
+Reads ``{"atif": [...], "openenv": [...], "cyclonedx": [...]}`` and prints, for each, the error or an
+empty text.
 """
 
 import importlib.util
@@ -20,6 +21,15 @@ def openenv_models() -> types.ModuleType:
     return importlib.import_module("openenv.core.harness.training")
 
 
+def cyclonedx_error(document: object) -> str:
+    """Return what CycloneDX's own schema says of a bill of materials."""
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    error = JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(document))
+    return "" if error is None else repr(error)
+
+
 def main() -> None:
     """Validate what comes on standard input."""
     from harbor.models.trajectories.trajectory import Trajectory
@@ -29,13 +39,14 @@ def main() -> None:
     given = json.load(sys.stdin)
     for name, model in (("atif", Trajectory), ("openenv", trace)):
         told[name] = []
-        for document in given[name]:
+        for document in given.get(name, ()):
             try:
                 model.model_validate(document)
             except ValueError as error:
                 told[name].append(str(error))
             else:
                 told[name].append("")
+    told["cyclonedx"] = [cyclonedx_error(document) for document in given.get("cyclonedx", ())]
     sys.stdout.write(json.dumps(told))
 
 

@@ -37,6 +37,7 @@ _SAME = {
     "LOC": "LOCATION",
     "BANK_ACCOUNT_NUMBER": "BANK_ACCOUNT",
     "MEDICAL_RECORD_NUMBER": "MEDICAL_RECORD",
+    "ZIP_CODE": "POSTCODE",
 }
 
 
@@ -99,8 +100,13 @@ def found(redactor: Redactor, number: int, text: str) -> list[tuple[int, int, st
 
 
 def judged(redactor: Redactor, documents: list[Document]) -> dict[str, Any]:
-    """Return the figures of the protocol for one set."""
-    masked = labelled = both = leaking = 0
+    """Return the figures of the protocol for one set.
+
+    ``asked_mask_recall`` counts only what is labelled with a type that the policy asks for: a policy
+    that leaves the times of log lines where they are has not missed them.
+    """
+    asked_for = frozenset(redactor.operators)
+    masked = labelled = both = leaking = asked = asked_both = 0
     hit: Counter[str] = Counter()
     total: Counter[str] = Counter()
     claimed: Counter[str] = Counter()
@@ -111,6 +117,8 @@ def judged(redactor: Redactor, documents: list[Document]) -> dict[str, Any]:
         truth = {at for s, e, _ in spans for at in range(s, e)}
         mask = {at for s, e, _ in mine for at in range(s, e)}
         masked, labelled, both = masked + len(mask), labelled + len(truth), both + len(mask & truth)
+        wanted = {at for s, e, kind in spans if kind in asked_for for at in range(s, e)}
+        asked, asked_both = asked + len(wanted), asked_both + len(mask & wanted)
         leaks = False
         for s, e, kind in spans:
             total[kind] += 1
@@ -126,6 +134,7 @@ def judged(redactor: Redactor, documents: list[Document]) -> dict[str, Any]:
     return {
         "documents": len(documents),
         "mask_recall": round(both / max(1, labelled), 4),
+        "asked_mask_recall": round(asked_both / max(1, asked), 4),
         "mask_precision": round(both / max(1, masked), 4),
         "documents_leaking": round(leaking / max(1, len(documents)), 4),
         "recall": {kind: round(hit[kind] / n, 3) for kind, n in total.most_common()},
@@ -155,7 +164,8 @@ def report_on(
             figures = judged(redactor, list(read(path))[:limit])
             out[f"{name}:{policy}"] = figures
             say(
-                f"{name} ({policy}): mask recall {figures['mask_recall']:.3f} precision "
+                f"{name} ({policy}): mask recall {figures['mask_recall']:.3f} "
+                f"(of asked types {figures['asked_mask_recall']:.3f}) precision "
                 f"{figures['mask_precision']:.3f} leaking {figures['documents_leaking']:.3f}\n"
                 f"   recall {figures['recall']}\n   precision {figures['precision']}"
             )

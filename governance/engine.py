@@ -200,12 +200,12 @@ class Governor:
             except Exception:  # noqa: BLE001, S112 (fail closed: tried, and held, call by call)
                 continue
             started[scope] = redaction
-            requests.append(RedactionRequest(scope, said))
-        for request, answer in zip(requests, self._spread.redact_all(requests), strict=True):
+            requests.append(RedactionRequest(redaction.scope, said))
+        for scope, answer in zip(list(started), self._spread.redact_all(requests), strict=True):
             if answer is None:
-                del started[request.scope]
+                del started[scope]
             else:
-                started[request.scope].fill(answer)
+                started[scope].fill(answer)
         return started
 
     def _redaction_of(self, scope: RedactionScope, one: Judged) -> TrajectoryRedaction:

@@ -1,7 +1,8 @@
 """Redaction of whole trajectories: every string of a call goes through the redactor, once."""
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -101,13 +102,21 @@ class TrajectoryRedaction:
         self._clean: dict[bytes, Redacted] = {}
         self._named_already: dict[tuple[bytes, bool], CleanMessage] = {}
 
+    @property
+    def scope(self) -> RedactionScope:
+        """Whose texts these are; after :meth:`gather` with the people that its calls came from."""
+        return self._scope
+
     def gather(self, calls: Iterable[Call]) -> tuple[Message, ...]:
         """Return everything that these calls say, each message once; it is to be redacted at once."""
+        people: dict[str, None] = {}
         for call in calls:
+            people |= dict.fromkeys(_people(call))
             said = [*_messages(call), _fields_as_message(call)]
             keys = [message.canonical() for message in said]
             self._keys[call.exchange.exchange_id] = keys
             self._asked.update(zip(keys, said, strict=True))
+        self._scope = replace(self._scope, people=tuple(people))
         return tuple(self._asked.values())
 
     def fill(self, redacted: Sequence[Redacted]) -> None:
@@ -117,7 +126,8 @@ class TrajectoryRedaction:
 
     def prepare(self, calls: Iterable[Call]) -> None:
         """Redact everything that these calls say, at once, here."""
-        self.fill(self._redactor.redact_messages(self.gather(calls), scope=self._scope))
+        said = self.gather(calls)
+        self.fill(self._redactor.redact_messages(said, scope=self._scope))
 
     def clean(self, call: Call, without: frozenset[CaptureField]) -> CleanCall:
         """Return the call with every string redacted and less what policy leaves out.
@@ -214,6 +224,17 @@ def public_id(redactor: Redactor, namer: Namer, tenant_id: str, value: str | Non
     return namer.name(tenant_id, "id", value)
 
 
+def _people(call: Call) -> Iterator[str]:
+    """Yield the ids that a call gives of its end user, and of a session when it may be somebody's."""
+    if call.end_user:
+        yield call.end_user
+    for hint in call.hints:
+        if hint.source.startswith("client:") and (
+            not looks_like_an_id(hint.value) or _DIGITS.fullmatch(hint.value)
+        ):
+            yield hint.value
+
+
 def _messages(call: Call) -> list[Message]:
     return [*call.context, *([call.output] if call.output is not None else [])]
 
@@ -248,4 +269,5 @@ def _under_fields(report: RedactionReport) -> RedactionReport:
     return RedactionReport(report.counts, places, report.versions)
 
 
+_DIGITS = re.compile(r"[\d\-. /]+")
 _WRAPPER = "/parts/0/value"

@@ -75,6 +75,8 @@ _NUMBER_KEYS = (
     "national_id", "license", "licence", "zip", "postcode", "postal", "plz",
 )  # fmt: skip
 """Parts of keys without which a number is only looked at when it is as long as a card's."""
+_IDENTITY = "USERNAME"
+_SHORTEST_IDENTITY = 6
 _NUMBER_ENTITIES = frozenset({"CREDIT_CARD", "PHONE_NUMBER", "US_SSN", "BANK_ACCOUNT"})
 
 
@@ -165,7 +167,7 @@ class Redactor:
         self._cache: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
         self._versions = {detector.name: detector.version for detector in detectors}
         self._versions.setdefault("presidio", "")
-        self._versions |= {"propagation": PROPAGATION_VERSION, "walker": "2"}
+        self._versions |= {"propagation": PROPAGATION_VERSION, "walker": "2", "caller": "1"}
 
     @property
     def versions(self) -> dict[str, str]:
@@ -268,6 +270,9 @@ class Redactor:
                 if self._spec.names.propagate or span.entity != "PERSON":
                     value = view_of(text[span.start : span.end]).text
                     work.known.learn(span.entity, value, sure=span.score >= _SURE_OF_NAME)
+        if _IDENTITY in self._operators:
+            for value in work.scope.people:
+                work.known.learn(_IDENTITY, value)
         work.known.close()
 
     def _replacing(self, work: _Work, report: _Report) -> Visitor:
@@ -279,6 +284,8 @@ class Redactor:
 
         def put(text: str, path: Path, moved: Moved) -> str:
             found = list(self._findings(text, _keys(path), work))
+            if self._is_identity(text, path, work.scope):
+                found.append(Finding(_IDENTITY, 0, len(text), 1.0, "caller"))
             stands_for = {}
             for finding, value in work.known.find(text):
                 if self._free(text, finding):
@@ -314,6 +321,12 @@ class Redactor:
             return "<OPAQUE_DATA>"
 
         return Visitor(put, number, opaque)
+
+    def _is_identity(self, text: str, path: Path, scope: RedactionScope) -> bool:
+        """Whether a whole text is the id of an end user; short ones only where clients put ids."""
+        if text not in scope.people or _IDENTITY not in self._operators:
+            return False
+        return len(text) >= _SHORTEST_IDENTITY or "ext" in path
 
     def _number_entity(self, written: str, path: Path, work: _Work) -> str | None:
         """Return what a bare number is; keys must speak for all but card numbers."""

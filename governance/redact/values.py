@@ -18,6 +18,8 @@ class RedactionScope:
 
     tenant_id: str
     trajectory_id: str
+    people: tuple[str, ...] = field(default=(), repr=False)
+    """Ids of end users that clients gave: redacted as ``USERNAME``, whatever they look like."""
 
 
 class Place(NamedTuple):

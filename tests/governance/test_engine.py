@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from governance.consent import ConsentEntry, MemoryConsents
 from governance.known import MemoryKnownContent
 from governance.records import GovernedBatch
 from governance.redact.pseudonym import subject_id
+from governance.spread import RedactionAnswer, RedactionRequest
 from tests.governance.building import (
     KEY,
     NOW,
@@ -28,8 +30,9 @@ from tests.governance.building import (
     system,
     user,
 )
+from tests.governance.redaction_support import redactor
 from trajectory.call import Call, CallKind, SessionHint, TokenCapture, ToolDispatch
-from trajectory.canonical import content_hash
+from trajectory.canonical import JsonObject, content_hash
 from trajectory.exchange import ExchangeOutcome
 from trajectory.message import Message, ToolCallPart, ToolResultPart
 from trajectory.placement import PlacedLink
@@ -153,6 +156,30 @@ def test_an_end_user_is_stored_as_a_pseudonym_only() -> None:
     batch = governor().judge(assembly(placed(call(1, end_user="Jo Ann Doe"))))
     assert batch.governance[0].subjects == (subject_id(KEY, "acme", "jo ann doe"),)
     assert "Doe" not in text_of(batch)
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_ids_that_clients_give_of_their_users_are_nowhere_in_clear(one_by_one: bool) -> None:
+    ext: JsonObject = {"user": "912803456", "metadata": {"session_id": "20481234"}}
+    one = call(
+        1,
+        [user("I am customer 912803456.")],
+        end_user="912803456",
+        hints=(SessionHint("client:metadata.session_id", "20481234"),),
+        ext=ext,
+    )
+    spread = Refusing() if one_by_one else None
+    batch = governor(redactor=redactor(), spread=spread).judge(assembly(placed(one)))
+    assert len(batch.steps) == 1
+    assert "912803456" not in text_of(batch)
+    assert "20481234" not in text_of(batch)
+
+
+class Refusing:
+    """A spread that redacts nothing together, so that each call is redacted on its own."""
+
+    def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
+        return [None for _ in requests]
 
 
 def test_what_cannot_be_redacted_is_held_back_alone() -> None:

@@ -311,6 +311,27 @@ def test_values_that_are_nested_too_deeply_are_held_back() -> None:
         redactor().redact_json(deep, scope=SCOPE)
 
 
+@pytest.mark.parametrize("given_id", ["912803456", "1984-05-06", "hunter22!xyz", "cust/20481234"])
+def test_the_id_of_an_end_user_goes_whatever_it_looks_like(given_id: str) -> None:
+    scope = RedactionScope("acme", "t-1", (given_id,))
+    said: JsonValue = {
+        "metadata": {"user_id": given_id, "n": 3, "trace": f"of {given_id}, today"},
+        "user": given_id,
+    }
+    clean = redactor().redact_json(said, scope=scope, path="/ext")
+    assert given_id not in json.dumps(clean.value)
+    assert clean.report.counts == {"USERNAME": 3}
+    assert redactor().redact_json(said, scope=SCOPE).report.counts.get("USERNAME", 0) < 3
+
+
+def test_a_short_id_goes_only_where_clients_put_ids() -> None:
+    scope = RedactionScope("acme", "t-1", ("12",))
+    clean = redactor().redact_json({"ext": {"user": "12"}, "rows": ["12", "lamp 12"]}, scope=scope)
+    assert isinstance(clean.value, dict)
+    assert clean.value["rows"] == ["12", "lamp 12"]
+    assert clean.report.counts == {"USERNAME": 1}
+
+
 def test_running_out_of_time_raises() -> None:
     ticks = iter(range(0, 10_000, 30))
     slow = Redactor(RedactionSpec(), [], pseudonym_key=KEY, clock=lambda: float(next(ticks)))

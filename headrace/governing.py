@@ -241,4 +241,8 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
         failures = 0
         if batch is None or batch.records < settings.govern.batch_records // 2:
             stop.wait(settings.govern.interval_seconds)
+    try:
+        pipeline.settle()
+    except RetryableError as error:
+        report(f"stopped; the next start reads the last batches of the spool again: {error}")
     upkeep.stop()

@@ -113,7 +113,7 @@ class Pipeline:
         if assembled is None:
             assembled = self._assemble(self._take(), self._assembler)
         if assembled is None:
-            self._settle()
+            self.settle()
             return None
         self._assembler = None
         batch, number = assembled.batch, self._checkpoint.batch + 1
@@ -179,8 +179,16 @@ class Pipeline:
             return replace(now, batch=number, cursor=cursor, assembler=state, trail=())
         return replace(now, batch=number, cursor=cursor, trail=trail)
 
-    def _settle(self) -> None:
-        """Write the assembler's state while there is nothing else to do; the spool lets go of the rest."""
+    def settle(self) -> None:
+        """Write the assembler's state, so that the spool lets go of all that is in the lake.
+
+        A batch without records does so; call it when no further one will be asked for.
+
+        Raises:
+            RetryableError: it could not be written; nothing was lost.
+        """
+        if self._ahead is not None:  # the assembler knows a batch that the lake does not
+            self._ahead = self._assembler = None
         if self._checkpoint.trail:
             assembler = self._assembler or self._remembered()
             self._assembler, self._held_bytes = assembler, 0

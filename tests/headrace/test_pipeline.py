@@ -103,6 +103,22 @@ def test_the_open_conversations_are_not_written_with_every_batch(tmp_path: Path)
     check(tmp_path)
 
 
+def test_a_pipeline_that_stops_leaves_nothing_in_the_spool_that_is_in_the_lake(
+    tmp_path: Path,
+) -> None:
+    fill(tmp_path)
+    work = pipeline(tmp_path, batch_records=7)
+    assert work.run_batch() is not None  # the second batch is read already, and waits
+    before = json.loads((tmp_path / "state" / "progress.json").read_bytes())
+    work.settle()
+    state = json.loads((tmp_path / "state" / "checkpoint.json").read_bytes())
+    assert (state["batch"], state["cursor"]) == (before["batch"], before["trail"][-1])
+    again = pipeline(tmp_path)
+    while again.run_batch() is not None:
+        pass
+    check(tmp_path)
+
+
 def test_a_batch_that_was_read_ahead_is_not_lost_when_the_one_before_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

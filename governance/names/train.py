@@ -81,6 +81,7 @@ def train(data: Path, out: Path, *, epochs: int = 12, seed: int = 1) -> None:
     spacy.util.fix_random_seed(seed)
     nlp = spacy.util.load_model_from_config(_CONFIG, auto_fill=True)
     words = common_words(data)
+    out.parent.mkdir(parents=True, exist_ok=True)
     (out.parent / "common_words.txt").write_text(
         _HEADER + "\n".join(words) + "\n", encoding="utf-8"
     )

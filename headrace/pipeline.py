@@ -154,7 +154,8 @@ class Pipeline:
         if self._checkpoint.again:
             calls = self._without_stored(calls)
         assembly = assembler.assemble(calls, feedback)
-        harvested = replace(assembly, feedback=(*assembly.feedback, *harvest(assembly)))
+        implicit = harvest(assembler, assembly)
+        harvested = replace(assembly, feedback=(*assembly.feedback, *implicit))
         return _Assembled(batch, harvested, assembler)
 
     def _read_ahead(self, current: "_Assembled") -> "tuple[_Assembled | None, Assembler | None]":
@@ -211,7 +212,8 @@ class Pipeline:
         self._held_bytes = 0
         for start, end in pairwise(map(Cursor.from_json, self._checkpoint.trail)):
             batch = self._spool.take(start, until=end)
-            assembler.assemble(*read_records(batch.records, self._dialects))
+            assembly = assembler.assemble(*read_records(batch.records, self._dialects))
+            harvest(assembler, assembly)  # what was said is part of its memory
             self._held_bytes += batch.size
         return assembler
 

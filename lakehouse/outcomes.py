@@ -16,8 +16,9 @@ SUCCESS = """coalesce(r.success >= 0.5, r.label IN ('true', 'yes', 'pass', 'succ
 """Whether that is a success; null when nobody judged."""
 
 SIGNALS_IN_FORCE = """SELECT * FROM signals_placed
-WHERE signal_id NOT IN (SELECT supersedes FROM signals WHERE supersedes IS NOT NULL)"""
-"""Every signal that no other one replaces."""
+WHERE signal_id NOT IN (SELECT supersedes FROM signals WHERE supersedes IS NOT NULL)
+  AND (value IS NOT NULL OR label IS DISTINCT FROM 'withdrawn')"""
+"""Every signal that no other one replaces, and that does not only take another one back."""
 
 _ABOUT_TRAJECTORIES = """
 -- What is said of a trajectory: of itself (distance 0), its steps (1), its session and group (2).

@@ -1,39 +1,24 @@
 """Signals that nobody sent: what a conversation shows by itself about how a step went.
 
 Every rule has a name, a version and a confidence, and gives feedback in the same form as the
-feedback API, so that policy, redaction and the lake treat both alike. A rule sees one batch; it
-says nothing where the batch does not show enough, and takes back what a later batch refutes. Signal names are fixed words; no content.
+feedback API, so that policy, redaction and the lake treat both alike. What a call shows is kept as
+clues; whom it is about follows from the call's place. Where a call that came late gives another
+place to others, what was said because of them is withdrawn and said anew. Signal names are fixed
+words; no content.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from trajectory.assembly.fingerprint import result_text
-from trajectory.assembly.shadows import SHADOW
+from trajectory.assembly import Assembler
+from trajectory.assembly.chain import ChainNode, Clue
+from trajectory.assembly.clues import clues_of_call, clues_of_message
+from trajectory.assembly.facts import Fact, Placement
+from trajectory.call import Call
 from trajectory.canonical import JsonObject
-from trajectory.exchange import ExchangeOutcome, Feedback
-from trajectory.message import Message, TextPart, ToolResultPart
-from trajectory.placement import Assembly, PlacedCall, PlacedFeedback
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a rule saw."""
-
-    step_id: str
-    """The step that the signal is about."""
-    value: float
-    confidence: float | None = None
-    """Overrides the rule's own confidence."""
-    label: str | None = None
-    """A fixed word."""
-    supersedes: str | None = None
-    """Id of the signal that this one replaces."""
-
-
-type Steps = Mapping[str, PlacedCall]
-type Find = Callable[[PlacedCall, Steps], Iterator[Finding]]
+from trajectory.exchange import ClientIdentity, Feedback, SpoolPosition
+from trajectory.placement import Assembly, PlacedFeedback
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,219 +30,215 @@ class SignalRule:
     confidence: float
     source_kind: str
     """``rule`` for what programs did, ``human_implicit`` for what a person did."""
-    find: Find
-
-
-_TEXT_LIMIT = 20_000
-_ERROR_TEXT = re.compile(
-    r"^\s*(?:error\b(?!\s+(?:rate|margin|handl|message|budget|log|count))|"
-    r"traceback \(most recent call last\)|exception\b|fatal:|panic:|command failed)",
-    re.IGNORECASE,
-)
-_EXIT_CODE = re.compile(
-    r"\b(?:exit(?:ed)?(?:[ _]with)?|return(?:ed)?)[ _]*(?:code|status)\W{1,4}(-?\d{1,3})\b",
-    re.IGNORECASE,
-)
-_TEST_COUNT = re.compile(r"\b(\d{1,6}) (passed|failed|errors?)\b")
-_UNITTEST = re.compile(r"\bRan (\d{1,6}) tests? in [\d.]+s\s+(OK|FAILED)\b(?: \(([^)]*)\))?")
-_GO_TEST = re.compile(r"^(ok|FAIL)\s+\S+\s+[\d.]+s", re.MULTILINE)
-_CORRECTION = re.compile(
-    r"^\W*(?:no[,.! ](?!\s*(?:thank|problem|worr|need|more|question|idea|rush|doubt|matter))|nope\b"
-    r"|wrong\b|that(?:'s| is| was) (?:wrong|not (?!bad\b|a problem)|incorrect)|incorrect\b"
-    r"|not what i|you (?:forgot|missed|misunderstood)|i (?:said|meant|asked)|still (?:wrong|broken|fails)"
-    r"|(?:it|that) (?:doesn't|does not|didn't|did not) work)",
-    re.IGNORECASE,
-)
-_ABANDONED_VERSION = "2"
-_TRUNCATED = frozenset({"length", "max_tokens", "max_output_tokens", "MAX_TOKENS", "LENGTH"})
-
-
-def _tool_error(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
-    """A tool failed: the step that asked for it is told, certainly or by the text's beginning."""
-    dispatch = placed.call.dispatch
-    if dispatch is not None:
-        if dispatch.is_error:
-            yield Finding(placed.parent_step_id or placed.step_id, 1.0, label="dispatch")
-        return
-    if placed.parent_step_id is None:
-        return
-    for result in _results(placed):
-        if result.is_error:
-            yield Finding(placed.parent_step_id, 1.0, label="flagged")
-        elif _ERROR_TEXT.match(result_text(result.content)[:200]):
-            yield Finding(placed.parent_step_id, 1.0, confidence=0.6, label="text")
-
-
-def _test_run(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
-    """A tool result tells a test summary or an exit code: 1 when all went well."""
-    if placed.parent_step_id is None:
-        return
-    for result in _results(placed):
-        text = result_text(result.content)[-_TEXT_LIMIT:]
-        share = _passed_share(text)
-        if share is not None:
-            yield Finding(placed.parent_step_id, share, label="summary")
-        elif _says_code(text) and (codes := _EXIT_CODE.findall(text)):
-            yield Finding(placed.parent_step_id, float(int(codes[-1]) == 0), 0.7, "exit-code")
-
-
-def _says_code(text: str) -> bool:
-    """Return whether a text may tell an exit code: a look that costs less than the pattern."""
-    small = text.lower()
-    return "code" in small or "status" in small
-
-
-def _passed_share(text: str) -> float | None:
-    """Return which share of tests passed, by the last summary of pytest's, unittest's or Go's kind."""
-    counts: dict[str, int] = {}
-    if " passed" in text or " failed" in text:  # most texts are no summary: patterns cost more
-        for number, kind in _TEST_COUNT.findall(text):
-            counts[kind.rstrip("s")] = int(number)
-    good = counts.get("passed", 0)
-    if good + counts.get("failed", 0):
-        return good / (good + counts.get("failed", 0) + counts.get("error", 0))
-    if "Ran " in text and (runs := _UNITTEST.findall(text)):
-        ran, verdict, reasons = runs[-1]
-        bad = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d{1,6})", reasons))
-        if int(ran):
-            return 1.0 if verdict == "OK" else max(0.0, 1 - max(bad, 1) / int(ran))
-    lines = "\n" + text
-    if ("\nok" in lines or "\nFAIL" in lines) and (packages := _GO_TEST.findall(text)):
-        return packages.count("ok") / len(packages)
-    return None
-
-
-def _retry(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
-    """The client repeated a failed attempt."""
-    if placed.retry_of is not None:
-        yield Finding(placed.retry_of, 1.0)
-
-
-def _truncated(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
-    """The answer ended at its token limit."""
-    if placed.call.finish_reason in _TRUNCATED:
-        yield Finding(placed.step_id, 1.0)
-
-
-def _abandoned(placed: PlacedCall, steps: Steps) -> Iterator[Finding]:
-    """The client hung up while the answer came, and did not ask again.
-
-    When it asks again in a later batch, what was said is taken back.
-    """
-    call = placed.call
-    if placed.retry_of is not None and placed.retry_of not in steps:
-        earlier = _feedback_id("abandoned", _ABANDONED_VERSION, placed.retry_of, 0)
-        yield Finding(placed.retry_of, 0.0, label="asked-again", supersedes=earlier)
-    if call.exchange.outcome is not ExchangeOutcome.CLIENT_ABORT or call.output is None:
-        return
-    if not any(other.retry_of == placed.step_id for other in steps.values()):
-        yield Finding(placed.step_id, 1.0)
-
-
-def _correction(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
-    """The person's next words reject the answer."""
-    text = _next_words(placed)
-    if text is not None and placed.parent_step_id and _CORRECTION.match(text[:200]):
-        yield Finding(placed.parent_step_id, 1.0)
-
-
-def _repeated_question(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
-    """The person asks again what was asked before."""
-    text = _next_words(placed)
-    if text is None or placed.parent_step_id is None or len(text) < 12:
-        return
-    asked = [_plain(message) for message in placed.call.context if message.role == "user"]
-    if asked.count(" ".join(text.lower().split())) > 1:
-        yield Finding(placed.parent_step_id, 1.0)
-
-
-def _edited_output(placed: PlacedCall, _steps: Steps) -> Iterator[Finding]:
-    """The client went on from another text than the model's answer."""
-    if placed.answer_replaced and placed.parent_step_id is not None:
-        yield Finding(placed.parent_step_id, 1.0)
-
-
-def _results(placed: PlacedCall) -> Iterator[ToolResultPart]:
-    for message in placed.new_messages:
-        yield from (part for part in message.parts if isinstance(part, ToolResultPart))
-
-
-def _next_words(placed: PlacedCall) -> str | None:
-    """Return what the user wrote after the model's answer; None when the step is no such turn."""
-    if placed.parent_step_id is None or not placed.new_messages:
-        return None
-    last = placed.new_messages[-1]
-    texts = [part.text for part in last.parts if isinstance(part, TextPart)]
-    return "\n".join(texts).strip() if last.role == "user" and texts else None
-
-
-def _plain(message: Message) -> str:
-    return " ".join(message.text().lower().split())
+    about: str
+    """What a signal of this name says."""
 
 
 SIGNAL_RULES: tuple[SignalRule, ...] = (
-    SignalRule("tool_error", "2", 1.0, "rule", _tool_error),
-    SignalRule("test_run", "2", 0.9, "rule", _test_run),
-    SignalRule("retry", "1", 1.0, "rule", _retry),
-    SignalRule("truncated", "1", 1.0, "rule", _truncated),
-    SignalRule("abandoned", _ABANDONED_VERSION, 0.5, "human_implicit", _abandoned),
-    SignalRule("correction", "2", 0.5, "human_implicit", _correction),
-    SignalRule("repeated_question", "1", 0.6, "human_implicit", _repeated_question),
-    SignalRule("edited_output", "2", 0.7, "human_implicit", _edited_output),
-)
+    SignalRule("tool_error", "2", 1.0, "rule",
+               "A tool failed: the step that asked for it is told, certainly or by the text."),
+    SignalRule("test_run", "2", 0.9, "rule",
+               "A tool result tells a test summary or an exit code: 1 when all went well."),
+    SignalRule("retry", "1", 1.0, "rule", "The client repeated a failed attempt."),
+    SignalRule("truncated", "1", 1.0, "rule", "The answer ended at its token limit."),
+    SignalRule("abandoned", "3", 0.5, "human_implicit",
+               "The client hung up while the answer came, and did not ask again."),
+    SignalRule("correction", "2", 0.5, "human_implicit",
+               "The person's next words reject the answer."),
+    SignalRule("repeated_question", "1", 0.6, "human_implicit",
+               "The person asks again what was asked before."),
+    SignalRule("edited_output", "2", 0.7, "human_implicit",
+               "The client went on from another text than the model's answer."),
+)  # fmt: skip
 """All rules; ``source`` of their signals is ``headrace:<name>``."""
 
+WITHDRAWN = "withdrawn"
+"""Label of a signal without a value: it only takes back the one that it supersedes."""
 
-def harvest(
-    assembly: Assembly, rules: tuple[SignalRule, ...] = SIGNAL_RULES
-) -> tuple[PlacedFeedback, ...]:
-    """Return the implicit signals of one batch, in the order of its steps.
+_RULES = {rule.name: rule for rule in SIGNAL_RULES}
 
-    Repeatable: the same assembly gives the same signals with the same ids.
+
+class Finding(NamedTuple):
+    """A clue, and the step that it is about."""
+
+    step_id: str
+    clue: Clue
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What the signals of one batch have in common."""
+
+    calls: Mapping[str, Call]
+    """The calls of the batch by exchange."""
+    was: frozenset[str | None]
+    """Attempts that others repeated before the batch."""
+    now: frozenset[str | None]
+    clients: dict[str, ClientIdentity] = field(default_factory=dict)
+    """By hash of scope, and of tenant: who a call of an earlier batch came from."""
+    position: SpoolPosition | None = None
+
+
+def harvest(assembler: Assembler, assembly: Assembly) -> tuple[PlacedFeedback, ...]:
+    """Return the implicit signals of the batch that was just assembled, in the order of its steps.
+
+    To be called once for each batch, before the assembler's state is saved: what was said is part
+    of it. The same batches give the same signals with the same ids.
     """
-    steps = {placed.step_id: placed for placed in assembly.placed}
+    batch = _common(assembler, assembly)
     found: list[PlacedFeedback] = []
-    for placed in assembly.placed:
-        if placed.duplicate_of is not None or placed.role_in_graph == SHADOW:
-            continue
-        for rule in rules:
-            for number, finding in enumerate(rule.find(placed, steps)):
-                found.append(_feedback(rule, finding, placed, number))
+    for fact in assembler.fresh:
+        _look(fact, batch.calls[fact.exchange])
+    for fact in assembler.fresh:
+        told = _findings(fact, fact.placement, batch.now)
+        found += _feedback(fact, told, batch)
+    for fact, before in _reconsidered(assembler, batch):
+        was, now = _findings(fact, before, batch.was), _findings(fact, fact.placement, batch.now)
+        if was != now:
+            found += _withdrawals(fact, was, batch)
+            fact.retold += 1
+            found += _feedback(fact, now, batch)
     return tuple(found)
 
 
-def _feedback(
-    rule: SignalRule, finding: Finding, placed: PlacedCall, number: int
+def _common(assembler: Assembler, assembly: Assembly) -> _Batch:
+    facts, fresh = assembler.state.facts.values(), assembler.fresh
+    places = {fact: fact.placement for fact in (*facts, *fresh)} if _repeats(assembler) else {}
+    now = frozenset(place.retry_of for place in places.values() if place is not None)
+    before = {fact: said[0] for fact, said in assembler.moved.items()}
+    earlier = {**places, **before, **dict.fromkeys(fresh)}
+    was = frozenset(place.retry_of for place in earlier.values() if place is not None)
+    calls = {placed.call.exchange.exchange_id: placed.call for placed in assembly.placed}
+    batch = _Batch(calls, was, now)
+    for fact in fresh:
+        exchange = calls[fact.exchange].exchange
+        batch.clients.setdefault(fact.tenant, exchange.client)
+        batch.clients.setdefault(fact.scope, exchange.client)
+        batch.position = batch.position or exchange.position
+    return batch
+
+
+def _repeats(assembler: Assembler) -> bool:
+    """Return whether the batch has to do with attempts that were repeated: few batches have."""
+    places = [fact.placement for fact in (*assembler.fresh, *assembler.moved)]
+    places += [said[0] for said in assembler.moved.values()]
+    return any(place is not None and place.retry_of is not None for place in places)
+
+
+def _reconsidered(assembler: Assembler, batch: _Batch) -> Iterator[tuple[Fact, Placement | None]]:
+    """Yield calls of earlier batches that may say something else now, with the place they had."""
+    for fact, said in assembler.moved.items():
+        yield fact, said[0]
+    changed = batch.was ^ batch.now
+    if not changed:
+        return
+    new = {*assembler.fresh, *assembler.moved}
+    for fact in assembler.state.facts.values():
+        if fact.step_id in changed and fact not in new:
+            yield fact, fact.placement
+
+
+def _look(fact: Fact, call: Call) -> None:
+    """Write down what a call and its new messages show."""
+    fact.clues = [list(clue) for clue in clues_of_call(call)]
+    if fact.placement is None or fact.head is None:
+        return
+    skip = max(fact.placement.skip, fact.system_count)
+    for node, message in zip(fact.head.back(), reversed(call.context[skip:]), strict=False):
+        if not node.is_seen:
+            node.clues, node.is_seen = tuple(clues_of_message(message)), True
+
+
+def _findings(
+    fact: Fact, place: Placement | None, repeated: frozenset[str | None]
+) -> list[Finding]:
+    """Return what a call says of steps, at a place."""
+    if place is None or place.duplicate_of is not None:
+        return []
+    parent, own = place.parent_step_id, fact.step_id
+    found = [] if place.retry_of is None else [Finding(place.retry_of, Clue("retry", 1.0))]
+    new = list(_new_nodes(fact, place))
+    for clue in (Clue(*values) for values in fact.clues):
+        if clue.rule == "tool_error":
+            found.append(Finding(parent or own, clue))
+        elif clue.rule == "repeated_question":
+            found += [Finding(parent, clue)] if parent is not None and new else []
+        elif clue.rule != "abandoned" or own not in repeated:
+            found.append(Finding(own, clue))
+    if parent is None:
+        return found
+    for number, node in enumerate(new):
+        last = number == len(new) - 1
+        found += [Finding(parent, clue) for clue in node.clues if last or clue.rule != "correction"]
+    if place.is_replaced:
+        found.append(Finding(parent, Clue("edited_output", 1.0)))
+    return found
+
+
+def _new_nodes(fact: Fact, place: Placement) -> list[ChainNode]:
+    """Return the messages that a call adds at a place, in order."""
+    if fact.head is None:
+        return []
+    held = max(place.skip - fact.system_count, 0)
+    return [node for node in fact.head.back() if node.position > held][::-1]
+
+
+def _feedback(fact: Fact, found: Iterable[Finding], batch: _Batch) -> Iterator[PlacedFeedback]:
+    for name, finding in _named(fact, found):
+        clue, rule = finding.clue, _RULES[finding.clue.rule]
+        body: JsonObject = {
+            "value": clue.value,
+            "confidence": rule.confidence if clue.confidence is None else clue.confidence,
+        }
+        if clue.label is not None:
+            body["label"] = clue.label
+        yield _placed(fact, finding, name, body, batch)
+
+
+def _withdrawals(fact: Fact, was: Iterable[Finding], batch: _Batch) -> Iterator[PlacedFeedback]:
+    for name, finding in _named(fact, was):
+        body: JsonObject = {"label": WITHDRAWN, "supersedes": name}
+        yield _placed(fact, finding, f"{name}:{WITHDRAWN}", body, batch)
+
+
+def _named(fact: Fact, found: Iterable[Finding]) -> Iterator[tuple[str, Finding]]:
+    """Yield findings with their ids: the rule, the call, a number, and how often it was said anew."""
+    numbers: dict[str, int] = {}
+    again = f":{fact.retold}" if fact.retold else ""
+    for finding in found:
+        rule = _RULES[finding.clue.rule]
+        number = numbers.get(rule.name, 0)
+        numbers[rule.name] = number + 1
+        yield f"implicit:{rule.name}:{rule.version}:{fact.step_id}:{number}{again}", finding
+
+
+def _placed(
+    fact: Fact, finding: Finding, name: str, body: JsonObject, batch: _Batch
 ) -> PlacedFeedback:
-    exchange = placed.call.exchange
-    confidence = rule.confidence if finding.confidence is None else finding.confidence
-    body: JsonObject = {
-        "name": rule.name,
-        "value": finding.value,
-        "source_kind": rule.source_kind,
-        "source": f"headrace:{rule.name}",
-        "source_version": rule.version,
-        "confidence": confidence,
-    }
-    if finding.label is not None:
-        body["label"] = finding.label
-    if finding.supersedes is not None:
-        body["supersedes"] = finding.supersedes
-    seen_at = exchange.ended_at or exchange.started_at
+    rule = _RULES[finding.clue.rule]
+    call = batch.calls.get(fact.exchange)
+    client = batch.clients.get(fact.scope) or batch.clients[fact.tenant]
+    position = batch.position
+    if call is not None:
+        client, position = call.exchange.client, call.exchange.position
+    if position is None or fact.placement is None:
+        raise ValueError("signals follow from a batch of placed calls")
     feedback = Feedback(
-        feedback_id=_feedback_id(rule.name, rule.version, placed.step_id, number),
-        client=exchange.client,
-        received_at=seen_at,
+        feedback_id=name,
+        client=client,
+        received_at=fact.recorded_at,
         target_kind="step",
         target_id=finding.step_id,
-        body=body,
-        position=exchange.position,
+        body={
+            "name": rule.name,
+            "source_kind": rule.source_kind,
+            "source": f"headrace:{rule.name}",
+            "source_version": rule.version,
+            **body,
+        },
+        position=position,
     )
-    return PlacedFeedback(feedback, placed.trajectory_id, finding.step_id)
+    return PlacedFeedback(feedback, fact.placement.trajectory_id, finding.step_id)
 
 
-def _feedback_id(name: str, version: str, step_id: str, number: int) -> str:
-    return f"implicit:{name}:{version}:{step_id}:{number}"
-
-
-__all__ = ["SIGNAL_RULES", "Finding", "SignalRule", "harvest"]
+__all__ = ["SIGNAL_RULES", "WITHDRAWN", "Finding", "SignalRule", "harvest"]

@@ -12,11 +12,15 @@ import pytest
 
 from benchmarks.assembly_worlds import Mixture, generate
 from lakehouse.lake import Lake
+from lakehouse.outcomes import SIGNALS_IN_FORCE
 from lakehouse.sandbox import query_untrusted
 from lakehouse.verify import verify
 from tests.governance.building import bundle, governor
+from tests.trajectory.test_signals import conversation
+from tests.trajectory.world import World
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call
+from trajectory.signals import harvest
 
 KEY = b"k" * 32
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -36,6 +40,8 @@ READ = {
     "tools": "SELECT * FROM tool_events ORDER BY ALL",
     "reliability": "SELECT * FROM reliability ORDER BY ALL",
     "tokens": "SELECT * FROM tokens ORDER BY step_id",
+    "signals": f"SELECT * EXCLUDE (signal_id) FROM ({SIGNALS_IN_FORCE}) ORDER BY ALL",  # noqa: S608
+    "rewards": "SELECT step_id, name, value FROM rewards_latest ORDER BY ALL",
 }
 
 
@@ -43,6 +49,12 @@ def allowed(call: Call) -> Call:
     """Return the call of a client whose traffic may be kept and learned from."""
     client = replace(call.exchange.client, purposes=("debug", "train_sft"))
     return replace(call, exchange=replace(call.exchange, client=client))
+
+
+def numbered_apart(call: Call) -> Call:
+    """Return the call of another world: the worlds number their exchanges alike."""
+    name = "f" + call.exchange.exchange_id[1:]
+    return replace(call, exchange=replace(call.exchange, exchange_id=name))
 
 
 def fill(root: Path, batches: Iterable[Sequence[Call]], policy: Any) -> Lake:
@@ -55,7 +67,9 @@ def fill(root: Path, batches: Iterable[Sequence[Call]], policy: Any) -> Lake:
             known=lake.known_content(),
             clock=lambda number=number: NOW + timedelta(minutes=number),
         )
-        lake.append(judge.judge(assembler.assemble(batch)), app_id="t", version=number)
+        assembly = assembler.assemble(batch)
+        assembly = replace(assembly, feedback=harvest(assembler, assembly))
+        lake.append(judge.judge(assembly), app_id="t", version=number)
         saved = assembler.state.to_json()
     return lake
 
@@ -86,8 +100,10 @@ def cut(calls: list[Call], dice: random.Random) -> list[list[Call]]:
 def test_the_lake_reads_the_same_in_whatever_order_and_batches(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311 (no secret)
     calls = [allowed(call) for call in generate(4, seed=seed, mixture=BUSY).calls]
+    calls += [allowed(numbered_apart(call)) for call in conversation(World())]
     policy = bundle()
     wanted = read(fill(tmp_path / "sorted", [calls], policy))
+    assert len({row["name"] for row in wanted["signals"]}) >= 6
     late = fill(tmp_path / "late", cut(calls, dice), policy)
     assert late.query("SELECT 1 FROM corrections").num_rows
     found = read(late)

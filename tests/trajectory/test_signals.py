@@ -1,11 +1,14 @@
 """Implicit signals, rule by rule."""
 
+import json
+import random
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from tests.trajectory.world import World, asked, result, said, user
-from trajectory.assembly import Assembler
+from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call
 from trajectory.dialects import read_exchange
 from trajectory.exchange import ExchangeOutcome
@@ -16,10 +19,11 @@ KEY = b"k" * 32
 
 def signals(*calls: Call) -> list[tuple[Any, ...]]:
     """Return name, value, confidence and the position of the step that each signal is about."""
-    assembly = Assembler(KEY).assemble(calls)
+    assembler = Assembler(KEY)
+    assembly = assembler.assemble(calls)
     places = {item.step_id: position for position, item in enumerate(assembly.placed)}
-    found = harvest(assembly)
-    assert found == harvest(assembly)
+    found = harvest(assembler, assembly)
+    assert found == harvest(assembler, assembly)
     ids = [item.feedback.feedback_id for item in found]
     assert len(set(ids)) == len(ids)
     return [
@@ -130,18 +134,31 @@ def anthropic(world: World, messages: list[dict[str, Any]], block: dict[str, Any
     return read_exchange(world.exchange("/v1/messages", request, answer))
 
 
-def batches(*parts: list[Call]) -> list[list[tuple[str, float, str | None, str | None]]]:
-    """Return per batch name, value, step and what is superseded, with the state kept between."""
-    assembler = Assembler(KEY)
-    found = []
+def batches(*parts: Sequence[Call]) -> list[list[tuple[Any, ...]]]:
+    """Return per batch name, value, step, id and what is superseded, with a restart after each."""
+    saved, found = AssemblerState().to_json(), []
     for calls in parts:
-        feedback = harvest(assembler.assemble(calls))
+        assembler = Assembler(KEY, AssemblerState.from_json(json.loads(json.dumps(saved))))
+        feedback = harvest(assembler, assembler.assemble(calls))
+        saved = assembler.state.to_json()
         found.append([
-            (str(one.feedback.body["name"]), float(str(one.feedback.body["value"])),
-             one.step_id, str(one.feedback.body.get("supersedes", "")) or None)
+            (one.feedback.body["name"], one.feedback.body.get("value"), one.step_id,
+             one.feedback.feedback_id, one.feedback.body.get("supersedes"))
             for one in feedback
         ])  # fmt: skip
     return found
+
+
+def in_force(parts: Iterable[Sequence[Call]]) -> list[tuple[Any, ...]]:
+    """Return name, value and step of the signals that no later one takes back."""
+    said = [signal for batch in batches(*parts) for signal in batch]
+    names = [signal[3] for signal in said]
+    assert len(set(names)) == len(names)
+    superseded = {signal[4] for signal in said if signal[4] is not None}
+    assert superseded <= set(names)
+    return sorted(
+        signal[:3] for signal in said if signal[3] not in superseded and signal[4] is None
+    )
 
 
 def test_an_abandoned_answer_that_is_asked_for_again_later_is_taken_back() -> None:
@@ -152,10 +169,10 @@ def test_an_abandoned_answer_that_is_asked_for_again_later_is_taken_back() -> No
     again = world.chat(opening, said("Once upon a time"))
     (abandoned,), second = batches([first, cut], [again])
     assert abandoned[:2] == ("abandoned", 1.0)
-    retried = {name: (value, step, replaced) for name, value, step, replaced in second}
+    retried = {name: (value, step, replaced) for name, value, step, _, replaced in second}
     assert retried["retry"][:2] == (1.0, abandoned[2])
-    assert retried["abandoned"][:2] == (0.0, abandoned[2])
-    assert retried["abandoned"][2] == f"implicit:abandoned:2:{abandoned[2]}:0"
+    assert retried["abandoned"] == (None, abandoned[2], abandoned[3])
+    assert in_force([[first, cut], [again]]) == in_force([[first, cut, again]])
 
 
 def test_an_answer_that_ended_is_not_abandoned_and_a_new_question_is_no_retry() -> None:
@@ -214,3 +231,44 @@ def test_rules_have_names_versions_and_confidences() -> None:
         assert rule.version
         assert 0 < rule.confidence <= 1
         assert rule.source_kind in ("rule", "human_implicit")
+
+
+def conversation(world: World) -> list[Call]:
+    """Return the calls of a conversation that shows something of nearly every kind."""
+    told = [user("What is the capital of France?"), asked("c1")]
+    calls = [world.chat(told[:1], asked("c1"))]
+    for number, text in enumerate(("Error: no such tool", "3 passed, 1 failed", "fine"), 1):
+        told.append(result(f"c{number}", text))
+        calls.append(world.chat(told, asked(f"c{number + 1}")))
+        told.append(asked(f"c{number + 1}"))
+    told.append(result("c4", "Process exited with code 0"))
+    calls.append(world.cut_stream(told, "Ly", outcome=ExchangeOutcome.CLIENT_ABORT))
+    calls.append(world.chat(told, said("Lyon")))
+    told += [said("Lyon"), user("No, that is not it")]
+    calls.append(world.chat(told, said("Marseille")))
+    told += [said("Marseille"), user("what is the capital of  France?")]
+    calls.append(world.chat(told, said("Paris")))
+    story = [user("Tell me a story of the sea")]
+    calls.append(world.chat(story, said("Once upon a time")))
+    story += [said("Twice upon a time"), user("Go on, please")]
+    calls.append(world.chat(story, said("There was a fish")))
+    left = [user("Tell me all about mountains")]
+    calls.append(world.cut_stream(left, "The", outcome=ExchangeOutcome.CLIENT_ABORT))
+    return calls
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_late_and_repeated_calls_give_the_same_signals_as_sorted_ones(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311 (no secret)
+    calls = conversation(World())
+    wanted = in_force([calls])
+    assert {name for name, _, _ in wanted} >= {
+        "tool_error", "test_run", "retry", "correction", "repeated_question", "edited_output",
+        "abandoned",
+    }  # fmt: skip
+    late = [*calls, *dice.sample(calls, 3)]
+    dice.shuffle(late)
+    cuts = sorted(dice.sample(range(1, len(late)), dice.randint(2, len(late) - 1)))
+    parts = [late[a:b] for a, b in zip([0, *cuts], [*cuts, len(late)], strict=True)]
+    assert in_force(parts) == wanted
+    assert in_force([[one] for one in reversed(calls)]) == wanted

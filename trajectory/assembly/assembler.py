@@ -53,6 +53,11 @@ class Assembler:
         self._facts = FactMaker(self._make, self.state.chains, tool_effects or {})
         self._placer = Placer(self._make, self._index)
         self._latest = (0.0, "")
+        self.fresh: Sequence[Fact] = ()
+        """The calls of the latest batch, in the order of their starts."""
+        self.moved: Mapping[Fact, Said] = {}
+        """Calls of earlier batches that the latest one gave another place to, or may have, with
+        what was decided about them before."""
         remembered = sorted(self.state.facts.values(), key=_order)
         for fact in remembered:
             self._facts.name(fact)
@@ -107,6 +112,7 @@ class Assembler:
         before, self._placer.before = self._placer.before, {}
         for fact in fresh:
             before.pop(fact, None)
+        self.fresh, self.moved = sorted(fresh, key=_began), before
         assembly = Assembly(
             tuple(
                 sorted(

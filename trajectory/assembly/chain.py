@@ -3,7 +3,19 @@
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakValueDictionary
+
+
+class Clue(NamedTuple):
+    """What a call or a message shows by itself of how a step went (see ``clues``)."""
+
+    rule: str
+    value: float
+    confidence: float | None = None
+    """Overrides the rule's own confidence."""
+    label: str | None = None
+    """A fixed word."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -23,6 +35,10 @@ class ChainNode:
     """Short hashes of the ids of the tool calls in the message."""
     results: int = 0
     """How many tool results the messages up to here hold."""
+    clues: tuple[Clue, ...] = ()
+    """What the message shows of how a step went."""
+    is_seen: bool = False
+    """The message was looked at for clues."""
     key: str = ""
     """The loose chain in the form in which the state keeps it."""
 

@@ -8,6 +8,7 @@ order. It holds no content.
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from trajectory.assembly.chain import ChainNode
 from trajectory.assembly.nodes import PendingCall
@@ -121,6 +122,11 @@ class Fact:
     effect_name: str = ""
     listed: Sequence[list[str]] = ()
     """Of a listing: short hash of each tool and its side effect."""
+
+    clues: Sequence[list[Any]] = ()
+    """What the call shows of how a step went; see ``trajectory.assembly.clues``."""
+    retold: int = 0
+    """How often its signals were withdrawn and said anew."""
 
     stored: int = 0
     """Of a stored step: how many leading messages of its context it did not store."""

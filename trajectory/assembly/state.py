@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
-from trajectory.assembly.chain import ChainNode, Chains, lengthen, shorten
+from trajectory.assembly.chain import ChainNode, Chains, Clue, lengthen, shorten
 from trajectory.assembly.facts import Fact
 from trajectory.assembly.nodes import PendingCall, StepNode, TrajectoryNode
 from trajectory.canonical import JsonObject, JsonValue
@@ -120,6 +120,8 @@ _FACT_FIELDS = tuple(
         "is_quiet",
         "stored",
         "stored_in",
+        "clues",
+        "retold",
     }
 )
 _FACT_DEFAULTS = Fact("", "", 0.0, 0.0, 0.0)
@@ -132,6 +134,10 @@ _TRAJECTORY_FIELDS = tuple(
 def _fact_row(fact: Fact) -> JsonValue:
     """Return a fact's row, with how its step was stored where that holds no longer."""
     row, place = _constant_row(fact), fact.placement
+    if fact.clues:
+        row = {**row, "clues": [*fact.clues]}
+    if fact.retold:
+        row = {**row, "retold": fact.retold}
     if place is None or (fact.stored_in, fact.stored) == (place.trajectory_id, place.skip):
         return row
     return {**row, "stored": fact.stored, "stored_in": fact.stored_in}
@@ -156,13 +162,17 @@ def _constant_row(fact: Fact) -> JsonObject:
 _FACT_NAMES = tuple((name, getattr(_FACT_DEFAULTS, name)) for name in _FACT_FIELDS)
 
 
+_CHANGING = frozenset({"stored", "stored_in", "clues", "retold"})
+"""What may differ from one writing of a fact's row to the next."""
+
+
 def _fact_of(row: dict[str, Any], chains: dict[str, ChainNode]) -> Fact:
     rest = {name: value for name, value in row.items() if name not in ("head", "pending")}
     fact = Fact(**rest)
     if "head" in row:
         fact.head = chains[row["head"]]
     fact.pending = [PendingCall(*item) for item in row.get("pending", ())]
-    fact.row = {name: row[name] for name in row if name not in ("stored", "stored_in")}
+    fact.row = {name: row[name] for name in row if name not in _CHANGING}
     return fact
 
 
@@ -186,10 +196,11 @@ def _chain_rows(facts: list[Fact]) -> list[JsonValue]:
 def _node_row(node: ChainNode) -> JsonValue:
     exact = shorten(node.exact)
     results = node.results - (0 if node.before is None else node.before.results)
-    if node.loose == node.exact and not node.is_turn and not results:
+    clues: list[JsonValue] = [[*clue] for clue in node.clues]
+    if node.loose == node.exact and not node.is_turn and not results and not clues:
         return exact
     loose = "" if node.loose == node.exact else shorten(node.loose)
-    return [exact, loose, node.is_turn, results, *node.calls]
+    return [exact, loose, node.is_turn, results, *node.calls, *clues]
 
 
 def _chains_of(runs: list[list[Any]], known: Chains) -> dict[str, ChainNode]:
@@ -197,9 +208,11 @@ def _chains_of(runs: list[list[Any]], known: Chains) -> dict[str, ChainNode]:
     for before, *rows in runs:
         node = found[before] if before else None
         for row in rows:
-            exact, loose, turn, results, *calls = (
+            exact, loose, turn, results, *rest = (
                 (row, "", False, 0) if isinstance(row, str) else row
             )
+            calls = [item for item in rest if isinstance(item, str)]
+            clues = [Clue(*item) for item in rest[len(calls) :]]
             digest = lengthen(exact)
             node = ChainNode(
                 lengthen(loose) if loose else digest,
@@ -209,6 +222,8 @@ def _chains_of(runs: list[list[Any]], known: Chains) -> dict[str, ChainNode]:
                 bool(turn),
                 tuple(calls),
                 results + (0 if node is None else node.results),
+                tuple(clues),
+                is_seen=bool(clues),
             )
             found[exact] = known[digest] = node
     return found

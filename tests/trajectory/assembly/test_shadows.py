@@ -74,7 +74,9 @@ def test_nothing_goes_on_from_a_shadow_and_nobody_is_told_of_it() -> None:
     after = world.chat(opening, said("11"))
     assembly = assemble([first, cut], [after])
     assert assembly[1].placed[0].parent_step_id != assembly[0].placed[1].step_id
-    assert not [f for f in harvest(assembly[0]) if f.step_id == assembly[0].placed[1].step_id]
+    assembler = Assembler(KEY)
+    again = assembler.assemble([first, cut])
+    assert not [f for f in harvest(assembler, again) if f.step_id == again.placed[1].step_id]
 
 
 def test_without_an_answer_no_version_answered() -> None:

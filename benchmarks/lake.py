@@ -5,8 +5,8 @@ dialect, assembled, judged under the shipped policies with redaction switched of
 once, the position noted), in commits of 200, as a share of bare ``write_deltalake`` calls with the same
 Arrow tables in the same batches. ``append_vs_bare``: the last part of that alone, from governed rows.
 ``cpu_ms`` and ``bare_cpu_ms``: processor time of an exchange on both ways.
-``freshness_s``: 95th percentile from the end of a batch's last exchange to its rows being counted
-by a query, at 200 exchanges/s in commits of 200. ``scan_vs_parquet``: an aggregate through the
+``freshness_s``: 95th percentile from the end of a batch's last exchange, before it is in the spool,
+to its rows being counted by a query, at 200 exchanges/s in commits of 200. ``scan_vs_parquet``: an aggregate through the
 lake's tables over the same in DuckDB on the same files. ``lookup_ms`` and ``lookup_bytes_share``:
 one trajectory's whole conversation out of the compacted lake. ``peak_mib``: peak memory of each
 phase, each in a process of its own.
@@ -37,6 +37,7 @@ from lakehouse.maintenance import compact, maintain
 from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, TABLES
 from lakehouse.sql import connect, literal
+from proxy.spool import SpoolWriter
 from tests.lakehouse import make
 
 STEPS_PER_TRAJECTORY = 10
@@ -133,29 +134,32 @@ def write_bare(path: Path, name: str, table: pa.Table) -> None:
 
 
 def freshness(folder: Path, seconds: float, rate: int = 200) -> dict[str, Any]:
-    """Append a commit each second, ask for its rows, and see how the log grows."""
-    lake = Lake.open(str(folder))
-    lake.append(batches(1, 10)[0], app_id="warm", version=0)
-    governed = batches(int(seconds), rate)
-    waited, behind, expected = [], 0.0, 10
-    begun = time.perf_counter()
-    for version, batch in enumerate(governed):
-        due = begun + version + 1
-        time.sleep(max(0.0, due - time.perf_counter()))
-        lake.append(batch, app_id="bench", version=version)
-        expected += rate
-        counted = lake.query("SELECT count(*) AS n FROM exchanges")["n"][0].as_py()
-        assert counted == expected, "the commit is not visible"
-        waited.append(time.perf_counter() - due)
-        behind = time.perf_counter() - due
-        if version % 30 == 29:
-            maintain(lake)
-    waited.sort()
+    """Spool a second's exchanges each second, carry them, ask for their rows; see how the log grows."""
+    pipeline, _ = lake_traffic.pipeline(folder, rate)
+    commits, lake = int(seconds), pipeline.lake
+    calls = lake_traffic.calls((commits + 1) * rate // lake_traffic.STEPS, result_words=200)
+    waited, behind = [], 0.0
+    with SpoolWriter(folder / "spool", lake_traffic.KEY) as writer:
+        begun = time.perf_counter()
+        for number in range(commits + 1):
+            ready = [next(calls) for _ in range(rate)]
+            due = begun + number + 1
+            time.sleep(max(0.0, due - time.perf_counter()))
+            for place, call in enumerate(ready):
+                lake_traffic.write(writer, number * rate + place, *call)
+            pipeline.run_batch()
+            counted = lake.query("SELECT count(*) AS n FROM exchanges")["n"][0].as_py()
+            assert counted == (number + 1) * rate, "the commit is not visible"
+            behind = time.perf_counter() - due
+            waited.append(behind)
+            if number % 30 == 29:
+                maintain(lake)
+    waited = sorted(waited[1:])  # the first turn imports
     log = sum(p.stat().st_size for p in folder.rglob("_delta_log/*"))
     return {
         "freshness_s": round(waited[int(0.95 * (len(waited) - 1))], 3),
         "behind_at_end_s": round(behind, 3),
-        "log_kib_per_commit": round(log / 1024 / max(1, len(governed)), 1),
+        "log_kib_per_commit": round(log / 1024 / (commits + 1), 1),
     }
 
 

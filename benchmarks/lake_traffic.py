@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,22 +92,30 @@ class Talk:
         return everyday_text(self._draw, words)
 
 
-def fill(spool: Path, conversations: int, *, result_words: int, at_once: int = 50) -> int:
-    """Write whole conversations, ``at_once`` interleaved; return how many exchanges."""
+def fill(spool: Path, conversations: int, *, result_words: int) -> int:
+    """Write whole conversations; return how many exchanges."""
     number = 0
     with SpoolWriter(spool, KEY) as writer:
-        for first in range(0, conversations, at_once):
-            talks = [
-                Talk(one, result_words) for one in range(first, min(first + at_once, conversations))
-            ]
-            for _ in range(STEPS):
-                for talk in talks:
-                    number += 1
-                    _write(writer, number, *talk.call())
+        for number, call in enumerate(calls(conversations, result_words=result_words), 1):
+            write(writer, number, *call)
     return number
 
 
-def _write(writer: SpoolWriter, number: int, request: bytes, response: bytes) -> None:
+def calls(
+    conversations: int, *, result_words: int, at_once: int = 50
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield request and response of each call of conversations, ``at_once`` interleaved."""
+    for first in range(0, conversations, at_once):
+        talks = [
+            Talk(one, result_words) for one in range(first, min(first + at_once, conversations))
+        ]
+        for _ in range(STEPS):
+            for talk in talks:
+                yield talk.call()
+
+
+def write(writer: SpoolWriter, number: int, request: bytes, response: bytes) -> None:
+    """Write exchange ``number`` as the gateway does."""
     at = 1_790_000_000.0 + number * 0.05
     identity = random.Random(number).randbytes(16)  # noqa: S311 (no secret)
     origin = records.pack_origin(_CLIENT, route="model", mode="base_url", upstream="http://m:1")

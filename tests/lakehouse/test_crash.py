@@ -107,9 +107,9 @@ def test_two_ingesters_killed_at_random_lose_and_double_nothing(tmp_path: Path) 
                 del running[name]
             elif process.poll() is not None:
                 running[name] = None
-        time.sleep(chance.uniform(0.5, 3.0))
+        time.sleep(chance.uniform(0.4, 2.0))
         victim = running.get(chance.choice("ab"))
-        if victim is not None and victim.poll() is None and kills < 8:
+        if victim is not None and victim.poll() is None and kills < 6:
             victim.send_signal(signal.SIGKILL)
             victim.wait()
             kills += 1

@@ -17,7 +17,7 @@ from governance.redact.values import (
 )
 from governance.vocabulary import looks_like_an_id
 from trajectory.call import Call
-from trajectory.canonical import JsonObject, JsonValue, canonical_json
+from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.shared import read_messages
 from trajectory.message import Message, OpaquePart, ReasoningPart, stored_message
 
@@ -158,7 +158,7 @@ class TrajectoryRedaction:
         if without_reasoning:
             rest = (part for part in message.parts if not isinstance(part, ReasoningPart))
             message = replace(message, parts=tuple(rest))
-        parts = canonical_json(message.to_json()["parts"]).decode("utf-8", "replace")
+        parts = message.canonical_parts().decode("utf-8", "replace")
         found = CleanMessage(
             message_id=self._message_id(message, parts),
             message=message,

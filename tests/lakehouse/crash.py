@@ -5,9 +5,12 @@ A point is ``before:N`` or ``after:N`` for the N-th durable act of the append.
 """
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +28,11 @@ ACTS = 11
 def arm(point: str) -> None:
     """Make this process die before or after its n-th durable act."""
     moment, number = point.split(":")
-    left = [int(number)]
+    acts = count()  # two threads commit at a time: this counts each act once
 
     def dying(act: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **options: Any) -> Any:
-            mine = left[0] == 0
-            left[0] -= 1
+            mine = next(acts) == int(number)
             if mine and moment == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
             result = act(*args, **options)
@@ -46,19 +48,34 @@ def arm(point: str) -> None:
 
 
 def main(folder: Path, points: list[str]) -> None:
-    """Fork one process per point, so that imports are paid once."""
+    """Fork one process per point, so that imports are paid once; none is forked from a lake's threads."""
     pa.array([""])  # imports what Arrow imports late
+    if _fork(partial(_begin, folder / "begun")) != 0:
+        sys.exit("the lake could not be made")
     for point in points:
-        child = os.fork()
-        if child == 0:
-            lake = Lake.open(str(folder / point))
-            lake.append(make.batch("t0"), app_id="a", version=0)
-            arm(point)
-            lake.append(make.batch("t1", steps=3), app_id="a", version=1)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
-            sys.exit(f"{point}: the process was not killed but ended with {status}")
+        shutil.copytree(folder / "begun", folder / point)
+        ended = _fork(partial(_append, folder / point, point))
+        if ended != -signal.SIGKILL:
+            sys.exit(f"{point}: the process was not killed but ended with {ended}")
+
+
+def _begin(folder: Path) -> None:
+    Lake.open(str(folder)).append(make.batch("t0"), app_id="a", version=0)
+
+
+def _append(folder: Path, point: str) -> None:
+    lake = Lake.open(str(folder))
+    arm(point)
+    lake.append(make.batch("t1", steps=3), app_id="a", version=1)
+
+
+def _fork(work: Callable[[], None]) -> int:
+    """Do work in a process of its own; return its exit code, negative when a signal ended it."""
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 if __name__ == "__main__":

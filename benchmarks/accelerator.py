@@ -22,6 +22,7 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from train.attention import attention_options
 from train.documents import merge
 from train.recipes.base import RowBuilder, Rows
 from train.recipes.settings import Recipe, RecipeSpec, shipped_recipe
@@ -225,6 +226,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "device": torch.cuda.get_device_name() if gpu else "cpu",
         "parameters": shape.matrices,
         "multiply_peak_tflops": round(peak / 1e12, 3),
+        "attention": attention_options(spec_of("sft", 1, adapter=False).training).get(
+            "attn_implementation", "sdpa"
+        ),
     }
     with tempfile.TemporaryDirectory() as folder:
         base = save_model(shape, Path(folder) / "base", length)

@@ -37,9 +37,9 @@ class Diverged:
     """tool: another tool; arguments: the same tool, asked otherwise; further_call: the record had
     ended; answered_early: the record went on to call."""
     tool: str | None = None
-    """What it called."""
+    """What the record called there. What the model made up stands nowhere: it may hold anything."""
     arguments: tuple[str, ...] = ()
-    """Names of the arguments that differ; their values stay in the record."""
+    """Names of the recorded arguments that differ; their values stay in the record."""
 
 
 def recorded_path(messages: Sequence[ChatMessage], *, rewarded: bool) -> RecordedPath | None:
@@ -138,16 +138,15 @@ class Follower:
     def _divergence(self, tool: str, arguments: Mapping[str, Any]) -> Diverged:
         expected = [call for track in self._tracks for _, call in track.next_calls()]
         if not expected:
-            return Diverged(self.calls, "further_call", tool)
+            return Diverged(self.calls, "further_call")
         same = next((call for call in expected if call.tool == tool), None)
         if same is None:
-            return Diverged(self.calls, "tool", tool)
+            return Diverged(self.calls, "tool", expected[0].tool)
         return Diverged(self.calls, "arguments", tool, _different(same.arguments, arguments))
 
 
 def _different(recorded: str, asked: Mapping[str, Any]) -> tuple[str, ...]:
     known = json.loads(recorded)
-    names = {*known, *asked} if isinstance(known, dict) else set(asked)
-    return tuple(
-        sorted(n for n in names if n not in asked or n not in known or known[n] != asked[n])
-    )
+    if not isinstance(known, dict):
+        return ()
+    return tuple(sorted(name for name in known if name not in asked or known[name] != asked[name]))

@@ -126,7 +126,7 @@ def recipe(folder: Path, judge: str, name: str, kind: str, **training: Any) -> s
         "training": {**SMALL, "batch_size": 16, **training},
         "evaluation": {
             "command": ["python", str(Path(__file__).with_name("asking.py")), judge],
-            "tasks": 30,
+            "tasks": 20,
         },
     }
     return written(folder, "Recipe", name, spec)

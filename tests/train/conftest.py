@@ -1,5 +1,6 @@
 """A model of a few thousand parameters with a chat template, made from configuration alone."""
 
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,18 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that a program is told and binds later.
+
+    It lies below those that the system gives to whoever asks for any, so that nobody is given it
+    meanwhile; each worker looks in a range of its own.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    first = 21_000 + 100 * int(worker)
+    for port in range(first, first + 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError(f"no port from {first} on is free")

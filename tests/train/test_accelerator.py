@@ -22,6 +22,7 @@ def test_recipes_are_measured_with_all_weights_and_with_an_adapter(
     main(["--parameters", "tiny", "--quick", "--recipes", "sft", "grpo_replay"])
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["multiply_peak_tflops"] > 0
+    assert found["attention"] in ("sdpa", "flash_attention_2")
     for recipe in ("sft", "grpo_replay"):
         for kind in ("full", "lora"):
             figures = found[f"{recipe}_{kind}"]

@@ -16,7 +16,14 @@ from trajectory.errors import ConfigurationError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-PLAIN = {"group_by_length": False, "epochs": 1, "schedule": "constant", "learning_rate": 0.001}
+PLAIN = {
+    "group_by_length": False,
+    "epochs": 1,
+    "schedule": "constant",
+    "learning_rate": 0.001,
+    "reporters": [],
+    "save_steps": None,
+}
 
 
 def launched(port: int | None = None, **training: Any) -> RecipeSpec:
@@ -27,6 +34,7 @@ def launched(port: int | None = None, **training: Any) -> RecipeSpec:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_two_machines_with_half_the_batch_learn_what_one_process_learns(
     tiny_model: Path, tmp_path: Path, unused_port: int
 ) -> None:
@@ -36,7 +44,8 @@ def test_two_machines_with_half_the_batch_learn_what_one_process_learns(
         spec(batch_size=4, **PLAIN), base=tiny_model, make_rows=rows, out=tmp_path / "alone"
     )
     out = tmp_path / "together"
-    other = threading.Thread(target=join, args=(tmp_path, 1), kwargs={"seconds": 60, "pause": 0.05})
+    waiting = {"seconds": 300, "pause": 0.05}
+    other = threading.Thread(target=join, args=(tmp_path, 1), kwargs=waiting, daemon=True)
     other.start()
     used = launched(unused_port, batch_size=2)
     together = fit(used, base=tiny_model, make_rows=rows, out=out)

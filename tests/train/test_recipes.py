@@ -421,8 +421,10 @@ def test_a_recipe_learns_and_when_killed_goes_on_to_the_same_weights(
     training = {"batch_size": 4, "epochs": 2, "learning_rate": 0.01, "log_steps": 9}
     sessions = [with_tokens(session, tokenizer) for session in attempts(24)]
     lake = lake_of(tmp_path / "lake", *sessions)
-    _, selection, content = prepared(lake, tmp_path / "out", spec(name, options=small))
-    used = spec(name, training={**training, "save_steps": 1}, options=small)
+    # Generation is dear: three tasks are six steps.
+    data = {"maximum_items": 3 if name == "grpo_live" else None}
+    used = spec(name, training={**training, "save_steps": 1}, options=small, data=data)
+    _, selection, content = prepared(lake, tmp_path / "out", used)
     whole = train(used, selection, content, tiny_model, tmp_path / "whole")
     middle = whole.steps - 1
     assert middle > whole.steps / 2

@@ -1,6 +1,7 @@
 """A run goes from substrate to registered candidate, and refuses what would be empty or forbidden."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,25 @@ from trajectory.errors import ConfigurationError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-EVALUATOR = ["python", "-m", "tests.train.evaluator"]
-EVALUATION = {"command": [*EVALUATOR, "moved"], "tasks": 40, "seed": 1}
+EVALUATION = {"command": ["python", "-m", "tests.train.evaluator"], "tasks": 40, "seed": 1}
+
+
+def likelihood(folder: Path) -> Callable[[int], bool]:
+    """Return whether a model is likely to begin the right answer to a question."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+
+    def solves(number: int) -> bool:
+        asked = [{"role": "user", "content": f"What do {number} lamps cost?"}]
+        prompt = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+        ids = tokenizer(f"{prompt}They cost", add_special_tokens=False, return_tensors="pt")
+        with torch.inference_mode():
+            return float(model(ids["input_ids"], labels=ids["input_ids"]).loss) < 5.6
+
+    return solves
 
 
 def recipe(**spec: Any) -> Recipe:
@@ -108,10 +126,9 @@ def test_run_makes_a_candidate_that_passed_with_all_its_papers(
 def test_model_that_learned_is_likelier_to_answer_right(
     lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
 ) -> None:
-    evaluation = {**EVALUATION, "command": [*EVALUATOR, "likelihood"]}
-    result, _ = run(lake, substrate, tiny_model, tmp_path, recipe(evaluation=evaluation))
-    assert result.comparison is not None
-    assert result.comparison.gain.low > 0.5
+    result, _ = run(lake, substrate, tiny_model, tmp_path, recipe())
+    before, after = (likelihood(folder) for folder in (tiny_model, result.fit.model))
+    assert sum(map(after, range(40))) > sum(map(before, range(40))) + 20
 
 
 def test_only_rewarded_items_are_learned_and_the_rest_is_counted(

@@ -1,8 +1,8 @@
 """A normalised view of a text with a map back: what evades patterns is undone, offsets stay true.
 
 Zero-width characters vanish, odd spaces and dashes become plain ones, digits of any script become
-ASCII, digits that are spelled one by one come together, and ``\\u0040``, ``%40`` and ``&#64;`` become
-the character they stand for. Patterns run on
+ASCII, digits that are spelled one by one come together, and ``\\u0040``, ``%40`` (also ``%2540``) and
+``&#64;`` become the character they stand for. Patterns run on
 ``TextView.data``, which has exactly one byte per character of the view.
 """
 
@@ -16,7 +16,7 @@ from functools import lru_cache
 
 _ODD = re.compile(
     r"[^\x00-\x7f]"
-    r"|%[2-7][0-9A-Fa-f]"
+    r"|%(?:25)*[2-7][0-9A-Fa-f]"
     r"|&(?:\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});"
     r"|\\u[0-9A-Fa-f]{4}|\\x[2-7][0-9A-Fa-f]|\\[nrt\"'/]"
 )
@@ -64,7 +64,7 @@ def _folded(char: str) -> str:
 def _decoded(piece: str) -> str:
     """Return what one escape stands for, or the piece itself when it stands for nothing."""
     if piece[0] == "%":
-        return chr(int(piece[1:], 16))
+        return chr(int(piece[-2:], 16))
     if piece[0] == "&":
         char = html.unescape(piece)
     elif piece in _SHORT_ESCAPES:

@@ -19,6 +19,8 @@ from governance.detect.view import view_of
         ("٢١٢", "212"),
         (r"jane\u0040example.com", "jane@example.com"),
         ("jane%40example.com", "jane@example.com"),
+        ("jane%2540example%25252Ecom", "jane@example.com"),
+        ("25%25 of 50%", "25% of 50%"),
         ("jane&#64;example.com", "jane@example.com"),
         ("jane&#x40;example&period;com", "jane@example.com"),
         (r"a\nb", "a\nb"),

@@ -28,10 +28,14 @@ _ENTITIES = {
     "NORP": "NRP",
 }
 _SCORE = 0.6
+_READING = "2"
+"""Changes with what is asked of a model, and what is made of its answers."""
 _CAPITALISED = re.compile(
     r"(?<![\w.@/\\#$-])[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f](?:[^\W\d_]|['-]){1,30}(?![\w(\[=])"
 )
 _CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
+_ANY_NUMBER = dict.fromkeys(map(ord, "0123456789"), "1")
+"""Which number it is says nothing of who is named: lines that differ in numbers are asked about once."""
 _SEGMENT = 320
 _BATCH = 32
 """Whole segments at once (more of short ones): their matrices stay within the processor's cache."""
@@ -129,7 +133,7 @@ class NamesModel:
                 f"names.model {model!r} has no named entity recogniser (its parts: "
                 f"{', '.join(nlp.pipe_names)}); choose another."
             )
-        version = f"{nlp.meta.get('name', model)}-{nlp.meta.get('version', '0')}"
+        version = f"{nlp.meta.get('name', model)}-{nlp.meta.get('version', '0')}+{_READING}"
         return cls(_reader(nlp), nlp.pipe_labels.get("ner", ()), entities, version=version)
 
     def find(
@@ -143,7 +147,7 @@ class NamesModel:
         for place, unit in enumerate(units):
             explained = _Explained(known[place] if known else ())
             asked += (
-                _Segment(place, start, text)
+                _Segment(place, start, text.translate(_ANY_NUMBER))
                 for start, text in segments(unit.view.text)
                 if self._may_name(unit, start, text, explained)
             )

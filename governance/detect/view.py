@@ -102,6 +102,13 @@ def view_of(text: str) -> TextView:
     return view if _SPACED.search(view.text) is None else _with_joined_digits(view)
 
 
+def read_as(text: str) -> str:
+    """Return the view's text alone: at once when there is nothing odd in it."""
+    if _MAYBE_ODD.search(text) is None and _SPACED.search(text) is None:
+        return text
+    return view_of(text).text
+
+
 def _with_joined_digits(view: TextView) -> TextView:
     """Return the view without what stands between single digits: 4 1 5 5 5 5 0 1 9 9."""
     pieces: list[str] = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from governance.detect.finding import Detector, Finding, Unit
-from governance.detect.view import view_of
+from governance.detect.view import read_as, view_of
 from governance.policy.redaction import Operator, RedactionSpec
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
 from governance.redact.propagate import Known
@@ -88,6 +88,10 @@ class _Work:
     deadline: float
     texts: dict[tuple[Path, str], None] = field(default_factory=dict, repr=False)
     known: Known = field(default_factory=Known)
+    replaced: dict[tuple[str, str], str | None] = field(default_factory=dict, repr=False)
+    """What stands in a value's place, by entity and value."""
+    subjects: dict[str, str] = field(default_factory=dict, repr=False)
+    """Values to the pseudonyms of those whom they name."""
 
 
 class _Report:
@@ -268,7 +272,7 @@ class Redactor:
         for keys, text in work.texts:
             for span in resolved(self._findings(text, keys, work)):
                 if self._spec.names.propagate or span.entity != "PERSON":
-                    value = view_of(text[span.start : span.end]).text
+                    value = read_as(text[span.start : span.end])
                     work.known.learn(span.entity, value, sure=span.score >= _SURE_OF_NAME)
         if _IDENTITY in self._operators:
             for value in work.scope.people:
@@ -293,14 +297,12 @@ class Redactor:
                     stands_for[finding.start] = value
             changes: list[tuple[int, int, str]] = []
             for span in resolved(found):
-                value = view_of(text[span.start : span.end]).text
+                value = read_as(text[span.start : span.end])
                 if span.entity == "PERSON":
                     value = work.known.values.get(value, ("", stands_for.get(span.start, value)))[1]
-                new = self._pseudonyms.replacement(span.entity, value, whose)
+                new = self._replacement(span.entity, value, whose, work)
                 if span.entity in spec.subjects:
-                    report.subjects[subject_id(self._subject_key, work.scope.tenant_id, value)] = (
-                        None
-                    )
+                    report.subjects[self._subject(value, work)] = None
                 start, end = as_it_came(span.start, moved), as_it_came(span.end, moved)
                 report.add(span._replace(start=start, end=end), path)
                 if new is not None:
@@ -321,6 +323,19 @@ class Redactor:
             return "<OPAQUE_DATA>"
 
         return Visitor(put, number, opaque)
+
+    def _replacement(self, entity: str, value: str, whose: Whose, work: _Work) -> str | None:
+        """Return what stands in a value's place, worked out once a call."""
+        if (entity, value) not in work.replaced:
+            new = self._pseudonyms.replacement(entity, value, whose)
+            work.replaced[entity, value] = new
+        return work.replaced[entity, value]
+
+    def _subject(self, value: str, work: _Work) -> str:
+        if value not in work.subjects:
+            tenant = work.scope.tenant_id
+            work.subjects[value] = subject_id(self._subject_key, tenant, value)
+        return work.subjects[value]
 
     def _is_identity(self, text: str, path: Path, scope: RedactionScope) -> bool:
         """Whether a whole text is the id of an end user; short ones only where clients put ids."""

@@ -1,5 +1,6 @@
 """The embedded names model, and what happens when a model that policy asks for is not there."""
 
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from governance.detect.finding import Finding, Unit
 from governance.detect.names_model import EMBEDDED, ONE_TOKEN, NamesModel, segments
+from governance.detect.names_readers import Labelled
 from governance.detect.quiet import load
 from governance.detect.view import view_of
 from tests.governance.hostile import HOSTILE
@@ -60,6 +62,22 @@ def test_segments_are_the_whole_text(length: int) -> None:
     pieces = list(segments(text))
     assert "".join(piece for _, piece in pieces) == text
     assert all(text[at : at + len(piece)] == piece for at, piece in pieces)
+
+
+def test_texts_that_differ_in_numbers_are_asked_about_once() -> None:
+    asked: list[str] = []
+
+    def read(texts: Sequence[str]) -> Iterator[list[Labelled]]:
+        for text in texts:
+            asked.append(text)
+            at = text.index("Zorv")
+            yield [("PERSON", at, at + 4)]
+
+    model = NamesModel(read, ("PERSON",), frozenset({"PERSON"}), version="1")
+    texts = [f"order 4{n}7 of Zorv, paid on 2024-05-1{n}" for n in range(5)]
+    found = model.find([Unit(view_of(text)) for text in texts])
+    assert [text[f.start : f.end] for text, (f,) in zip(texts, found, strict=True)] == ["Zorv"] * 5
+    assert len(asked) == 1
 
 
 def test_what_is_told_to_be_one_token_is_one_by_the_rules_too() -> None:

@@ -5,14 +5,22 @@ the files of tenants and days whose steps none concerns. The other files of a ta
 are read in two parts: the rows of steps without a correction, with every filter pushed down to the
 files, and the few others with what holds of them now. What holds is held in memory: found once for
 each version of the corrections, not in each query.
+
+Maintenance sorts the steps of days that are over into files without and files with corrected steps,
+and marks them with the files of corrections that this was true of. As long as these are the present
+ones, the files without are read as they are.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 from lakehouse.schema import TableSpec
 
 CORRECTIONS = "corrections"
+WITHOUT, ONLY = "without", "only"
+"""Kinds of files that were sorted apart: without corrected steps, and with no others."""
 
 _LATEST = "corrected.latest"
 PREPARE = (
@@ -59,7 +67,8 @@ _COLUMNS: dict[str, dict[str, str]] = {
 }
 """What stands for a column of a corrected step (alias c) and its stored row (alias t)."""
 _HIDES_DUPLICATES = frozenset({"steps", "tokens", "credits"})
-_BY_DAY_OF_STEP = frozenset({"steps", "tokens", "governance", "quarantine", "exchanges"})
+BY_DAY_OF_STEP = frozenset({"steps", "tokens", "governance", "quarantine", "exchanges"})
+"""Tables whose partition is the day of the step, as that of its corrections is."""
 
 CORRECTED = frozenset({*_COLUMNS, "links", "signals"})
 """The tables that are read as corrected."""
@@ -68,8 +77,12 @@ CORRECTED = frozenset({*_COLUMNS, "links", "signals"})
 class Parted(NamedTuple):
     """The files of a table, by whether a correction may concern their rows."""
 
-    plain: tuple[str, ...]
-    concerned: tuple[str, ...]
+    plain: list[str]
+    """Without corrected steps."""
+    only: list[str]
+    """With corrected steps only."""
+    mixed: list[str]
+    """With any."""
 
 
 def parted(spec: TableSpec, files: Sequence[str], corrections: Iterable[str]) -> Parted:
@@ -80,42 +93,73 @@ def parted(spec: TableSpec, files: Sequence[str], corrections: Iterable[str]) ->
         files: addresses of its files, each in the folder of its partition.
         corrections: addresses of the files of the table ``corrections``.
     """
-    depth = 2 if spec.name in _BY_DAY_OF_STEP else 1
-    has_corrections = {_partition(file, depth) for file in corrections}
-    found: tuple[list[str], list[str]] = [], []
+    depth = 2 if spec.name in BY_DAY_OF_STEP else 1
+    marks = {place: mark_of(there) for place, there in by_partition(corrections, depth).items()}
+    found = Parted([], [], [])
     for file in files:
-        found[_partition(file, depth) in has_corrections].append(file)
-    return Parted(tuple(found[0]), tuple(found[1]))
+        mark = marks.get(_partition(file, depth))
+        if mark is None or file.endswith(_ending(WITHOUT, mark)):
+            found.plain.append(file)
+        else:
+            (found.only if file.endswith(_ending(ONLY, mark)) else found.mixed).append(file)
+    return found
+
+
+def by_partition(files: Iterable[str], depth: int = 2) -> dict[tuple[str, ...], list[str]]:
+    """Return files by tenant, and with depth 2 by day, as their addresses write them."""
+    found: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for file in files:
+        found[_partition(file, depth)].append(file)
+    return found
 
 
 def _partition(file: str, depth: int) -> tuple[str, ...]:
-    """Return a file's tenant, and with depth 2 its day, as its address writes them."""
     folders = [one for one in file.split("/")[:-1] if one.startswith(("tenant_id=", "event_date="))]
     return tuple(folders[:depth])
 
 
+def mark_of(corrections: Iterable[str]) -> str:
+    """Return the mark of these files of corrections: no others have it."""
+    names = sorted(file.rpartition("/")[2] for file in corrections)
+    return blake2b("\n".join(names).encode(), digest_size=12).hexdigest()
+
+
+def is_apart(file: str, mark: str) -> bool:
+    """Return whether a file was sorted apart by the corrections of a mark."""
+    return file.endswith((_ending(WITHOUT, mark), _ending(ONLY, mark)))
+
+
+def _ending(kind: str, mark: str) -> str:
+    return f".{kind}-{mark}.zstd.parquet"
+
+
+def untouched_rows(spec: TableSpec, source: str) -> str:
+    """Return a SELECT of the stored rows that no correction concerns; see :func:`corrected_rows`."""
+    own = "to_step_id" if spec.name == "links" else "step_id"
+    return (
+        f"SELECT {_columns(spec)} FROM {source} t ANTI JOIN {_LATEST} c "  # noqa: S608
+        f"ON t.tenant_id = c.tenant_id AND t.{own} = c.step_id"
+    )
+
+
 def corrected_rows(spec: TableSpec, source: str) -> str:
-    """Return a SELECT of a table's rows as corrected, from where its stored rows are read.
+    """Return a SELECT of the rows that a correction concerns, with what holds of them now.
 
     Args:
         spec: one of ``CORRECTED``; the table ``corrections`` is bound already.
-        source: what stands after FROM to read the stored rows that a correction may concern.
+        source: what stands after FROM to read the stored rows.
     """
     if spec.name == "links":
-        return _links(spec, source)
-    if spec.name == "signals":
-        return _signals(spec, source)
+        return _links(spec)
     replaced = _COLUMNS[spec.name]
     now = ", ".join(
         f'{replaced[name]} AS "{name}"' if name in replaced else f't."{name}"'
         for name in spec.arrow.names
     )
-    day = " AND t.event_date = c.event_date" if spec.name in _BY_DAY_OF_STEP else ""
+    day = " AND t.event_date = c.event_date" if spec.name in BY_DAY_OF_STEP else ""
     hidden = " WHERE c.duplicate_of IS NULL" if spec.name in _HIDES_DUPLICATES else ""
     return (
-        f"SELECT {_columns(spec)} FROM {source} t ANTI JOIN {_LATEST} c "  # noqa: S608
-        "ON t.tenant_id = c.tenant_id AND t.step_id = c.step_id "
-        f"UNION ALL SELECT {now} FROM {source} t JOIN {_LATEST} c "
+        f"SELECT {now} FROM {source} t JOIN {_LATEST} c "  # noqa: S608
         f"ON t.tenant_id = c.tenant_id AND t.step_id = c.step_id{day}{hidden}"
     )
 
@@ -124,7 +168,7 @@ def _columns(spec: TableSpec) -> str:
     return ", ".join(f't."{name}"' for name in spec.arrow.names)
 
 
-def _links(spec: TableSpec, source: str) -> str:
+def _links(spec: TableSpec) -> str:
     """A corrected step's links are those that its correction names, and no others."""
     values = {"to_step_id": "c.step_id", "tenant_id": "c.tenant_id"}
     values |= {
@@ -134,15 +178,16 @@ def _links(spec: TableSpec, source: str) -> str:
     values["event_date"] = "c.link.recorded_at::DATE"
     named = ", ".join(f'{values[name]} AS "{name}"' for name in spec.arrow.names)
     return (
-        f"SELECT {_columns(spec)} FROM {source} t ANTI JOIN {_LATEST} c "  # noqa: S608
-        "ON t.tenant_id = c.tenant_id AND t.to_step_id = c.step_id "
-        f"UNION ALL SELECT {named} FROM (SELECT tenant_id, step_id, unnest(links) AS link "
+        f"SELECT {named} FROM (SELECT tenant_id, step_id, unnest(links) AS link "  # noqa: S608
         f"FROM {_LATEST} WHERE duplicate_of IS NULL) c"
     )
 
 
-def _signals(spec: TableSpec, source: str) -> str:
-    """What was said of a step goes with it; of a whole trajectory, with the step that began it."""
+def signals_as_corrected(spec: TableSpec, source: str) -> str:
+    """Return a SELECT of signals that a correction may concern, with where they belong now.
+
+    What was said of a step goes with it; of a whole trajectory, with the step that began it.
+    """
     now = ", ".join(
         "coalesce(c.trajectory_id, a.trajectory_id, t.trajectory_id) AS trajectory_id"
         if name == "trajectory_id"
@@ -152,6 +197,6 @@ def _signals(spec: TableSpec, source: str) -> str:
     return (
         f"SELECT {now} FROM {source} t "  # noqa: S608
         f"LEFT JOIN {_LATEST} c ON t.tenant_id = c.tenant_id AND t.step_id = c.step_id "
-        f"LEFT JOIN {_LATEST} a ON t.tenant_id = a.tenant_id AND t.step_id IS NULL "
-        "AND a.began AND t.trajectory_id = a.stored_trajectory_id"
+        f"LEFT JOIN (SELECT * FROM {_LATEST} WHERE began) a ON t.tenant_id = a.tenant_id "
+        "AND t.step_id IS NULL AND t.trajectory_id = a.stored_trajectory_id"
     )

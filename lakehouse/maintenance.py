@@ -10,12 +10,16 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakehouse.commits import refresh
+from lakehouse.corrected import BY_DAY_OF_STEP, CORRECTIONS, by_partition, is_apart, mark_of
 from lakehouse.logs import last_checkpoint, shorten
-from lakehouse.rewrite import ActiveFile, Overtaken, list_files, rewrite
+from lakehouse.rewrite import ActiveFile, Apart, Overtaken, list_files, rewrite
 from lakehouse.schema import TABLES
 from lakehouse.spill import sweep_spills
 from trajectory.errors import ConfigurationError
@@ -64,7 +68,7 @@ def maintain(
     """
     sweep_spills(lake.location)
     done = []
-    for number, name in enumerate(TABLES):
+    for number, name in enumerate(sorted(TABLES, key=_corrections_first)):
         if progress is not None:
             progress(number, len(TABLES))
         report = compact_table(lake, name, small_files=small_files)
@@ -85,8 +89,13 @@ def compact(
     """Join and sort the small files of the tables named, of all when None."""
     return tuple(
         compact_table(lake, name, small_files=small_files, target_bytes=target_bytes)
-        for name in (TABLES if tables is None else tables)
+        for name in sorted(TABLES if tables is None else tables, key=_corrections_first)
     )
+
+
+def _corrections_first(name: str) -> bool:
+    """Sort the corrections before the tables whose files are sorted apart by them."""
+    return name != CORRECTIONS
 
 
 def compact_table(
@@ -96,10 +105,18 @@ def compact_table(
     handle = lake.table(name)
     before = list_files(handle)
     partitions = 0
-    for group in _groups(before, small_files, target_bytes):
+    corrected, rest = _days_with_corrections(lake, name, before)
+    work: list[tuple[list[ActiveFile], list[str] | None]] = [
+        (group, None) for group in _groups(rest, small_files, target_bytes)
+    ]
+    for day in corrected:
+        due = _groups(day.files, small_files, target_bytes, whole=day.is_due(small_files))
+        work += [(group, day.corrections) for group in due]
+    for group, corrections in work:
         try:
             with lake.lease():
-                rewrite(handle, TABLES[name], lake.location, group)
+                apart = None if corrections is None else _apart(lake, corrections)
+                rewrite(handle, TABLES[name], lake.location, group, apart=apart)
         except Overtaken:
             refresh(handle)
             continue
@@ -157,17 +174,66 @@ def vacuum_table(
     return removed
 
 
+@dataclass(frozen=True, slots=True)
+class _Day:
+    """A day of one tenant that is over, and whose steps have corrections."""
+
+    files: list[ActiveFile]
+    """Not sorted apart by these corrections yet."""
+    corrections: list[str]
+    others: int
+    """Bytes of the files that are."""
+
+    def is_due(self, small_files: int) -> bool:
+        """Return whether sorting apart is worth reading the day again."""
+        return len(self.files) >= small_files or _bytes(self.files) * 8 > self.others
+
+
+def _days_with_corrections(
+    lake: "Lake", name: str, files: Sequence[ActiveFile]
+) -> tuple[list[_Day], list[ActiveFile]]:
+    """Return the days whose files are sorted apart by corrections, and the files of all others."""
+    if name not in BY_DAY_OF_STEP:
+        return [], list(files)
+    corrections = by_partition(lake.snapshot_of(CORRECTIONS))
+    over = (datetime.now(UTC) - timedelta(days=2)).date().isoformat()
+    own = {one.relative: one for one in files}
+    days, rest = [], []
+    for place, there in by_partition(own).items():
+        found = [own[path] for path in there]
+        day = found[0].partition.get("event_date") or over
+        if place not in corrections or day >= over:
+            rest += found
+            continue
+        mark = mark_of(corrections[place])
+        fresh = [one for one in found if not is_apart(one.relative, mark)]
+        others = sum(one.size for one in found) - _bytes(fresh)
+        days.append(_Day(fresh, corrections[place], others))
+    return days, rest
+
+
+def _apart(lake: "Lake", corrections: Sequence[str]) -> Apart:
+    """Return the steps that files of corrections name, with their mark."""
+    batches = [
+        batch for file in corrections for batch in lake.rows_of_file(CORRECTIONS, file, ["step_id"])
+    ]
+    return Apart(mark_of(corrections), pa.Table.from_batches(batches))
+
+
 def _groups(
-    files: Sequence[ActiveFile], small_files: int, target_bytes: int
+    files: Sequence[ActiveFile], small_files: int, target_bytes: int, *, whole: bool = False
 ) -> list[list[ActiveFile]]:
-    """Return, per partition with enough small files, groups of them of about the target size."""
+    """Return, per partition with enough small files, groups of them of about the target size.
+
+    With ``whole`` every file is in a group.
+    """
     partitions: dict[tuple[tuple[str, str | None], ...], list[ActiveFile]] = {}
     for one in files:
-        if one.size < target_bytes // 2:
+        if whole or one.size < target_bytes // 2:
             partitions.setdefault(tuple(one.partition.items()), []).append(one)
     groups = []
     for small in partitions.values():
-        if len(small) < max(2, small_files):
+        if len(small) < max(2, small_files) and not whole:
             continue
         group: list[ActiveFile] = []
         for one in sorted(small, key=lambda one: one.path):
@@ -175,7 +241,7 @@ def _groups(
             if _bytes(group) >= target_bytes:
                 groups.append(group)
                 group = []
-        if len(group) > 1:
+        if len(group) > 1 or (whole and group):
             groups.append(group)
     return groups
 

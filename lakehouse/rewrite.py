@@ -24,6 +24,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
+from lakehouse.corrected import ONLY, WITHOUT
 from lakehouse.location import Location
 from lakehouse.places import LocalFiles, StoredFiles
 from lakehouse.schema import TableSpec
@@ -75,38 +76,65 @@ def list_files(handle: DeltaTable) -> list[ActiveFile]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Steps whose rows are to stand in a file of their own."""
+
+    mark: str
+    steps: Any
+    """An Arrow table with the column ``step_id``."""
+
+
 def rewrite(
-    handle: DeltaTable, spec: TableSpec, location: Location, sources: Sequence[ActiveFile]
-) -> ActiveFile:
+    handle: DeltaTable,
+    spec: TableSpec,
+    location: Location,
+    sources: Sequence[ActiveFile],
+    *,
+    apart: Apart | None = None,
+) -> list[ActiveFile]:
     """Replace ``sources``, files of one partition, by one sorted file; return it.
+
+    With ``apart`` by two: one without the steps that are named, and one with no others.
 
     Raises:
         Overtaken: another commit removed a source; nothing was changed.
         RetryableError: a file could not be read or written.
     """
     folder = PurePosixPath(sources[0].relative).parent
-    name = str(folder / f"part-sorted-{uuid.uuid4()}.zstd.parquet")
+    kinds = (
+        {"": ""}
+        if apart is None
+        else {f".{WITHOUT}-{apart.mark}": "ANTI", f".{ONLY}-{apart.mark}": "SEMI"}
+    )
+    steps = None if apart is None else apart.steps
     place: LocalFiles | StoredFiles = (
         LocalFiles(Path(location.table(spec.name)))
         if location.is_local
         else StoredFiles(location, spec.name)
     )
+    made: dict[str, tuple[ActiveFile, str]] = {}
     with place, _explained(spec):
-        target = place.new(name)
-        rows = _sort(
-            spec, [place.local(one.relative) for one in sources], target, place.spill(name)
-        )
-        statistics = json.dumps(_statistics(spec, target, rows))
-        made = ActiveFile(
-            quote(name, safe="/=-._~"), target.stat().st_size, rows, sources[0].partition
-        )
-        place.publish(name)
+        local = [place.local(one.relative) for one in sources]
+        for ending, join in kinds.items():
+            name = str(folder / f"part-sorted-{uuid.uuid4()}{ending}.zstd.parquet")
+            target = place.new(name)
+            rows = _sort(spec, local, target, place.spill(name), steps=steps, join=join)
+            if rows == 0 and join:
+                continue
+            statistics = json.dumps(_statistics(spec, target, rows))
+            size = target.stat().st_size
+            file = ActiveFile(quote(name, safe="/=-._~"), size, rows, sources[0].partition)
+            made[name] = file, statistics
+        for name in made:
+            place.publish(name)
         try:
-            _replace(handle, spec, sources, made, statistics)
+            _replace(handle, spec, sources, list(made.values()))
         except BaseException:
-            place.remove(name)
+            for name in made:
+                place.remove(name)
             raise
-    return made
+    return [file for file, _ in made.values()]
 
 
 @contextmanager
@@ -128,15 +156,17 @@ def _replace(
     handle: DeltaTable,
     spec: TableSpec,
     sources: Sequence[ActiveFile],
-    made: ActiveFile,
-    statistics: str,
+    made: Sequence[tuple[ActiveFile, str]],
 ) -> None:
     """Commit ``made`` for ``sources``: delta-rs encodes the paths, and finds who was faster."""
     now = time.time_ns() // 1_000_000
-    added = AddAction(
-        path=made.relative, size=made.size, partition_values=dict(made.partition),
-        modification_time=now, data_change=False, stats=statistics,
-    )  # fmt: skip
+    added = [
+        AddAction(
+            path=one.relative, size=one.size, partition_values=dict(one.partition),
+            modification_time=now, data_change=False, stats=statistics,
+        )
+        for one, statistics in made
+    ]  # fmt: skip
     removed = [
         RemoveAction(
             path=one.relative, data_change=False, deletion_timestamp=now, size=one.size,
@@ -146,7 +176,7 @@ def _replace(
     ]  # fmt: skip
     try:
         handle.create_write_transaction(
-            [added, *removed], "append", handle.schema(), partition_by=list(spec.partition_by),
+            [*added, *removed], "append", handle.schema(), partition_by=list(spec.partition_by),
             commit_properties=CommitProperties(custom_metadata={"headrace": "sorted"}),
         )  # fmt: skip
     except CommitFailedError as error:
@@ -157,16 +187,28 @@ def _replace(
         raise RetryableError(f"table {spec.name}: {error}; compact again") from error
 
 
-def _sort(spec: TableSpec, sources: Sequence[Path], target: Path, spill: Path) -> int:
+def _sort(
+    spec: TableSpec,
+    sources: Sequence[Path],
+    target: Path,
+    spill: Path,
+    *,
+    steps: Any = None,
+    join: str = "",
+) -> int:
+    """Sort rows into a file, all of them or those with (SEMI) or without (ANTI) these steps."""
     connection = connect({"memory_limit": _MEMORY, "threads": 1, "temp_directory": str(spill)})
     columns = ", ".join(f'"{name}"' for name in spec.arrow.names if name not in spec.partition_by)
     order = ", ".join(f'"{name}"' for name in spec.sort_by)
     listed = ", ".join(literal(str(path)) for path in sources)
+    joined = f" {join} JOIN these USING (step_id)" if join else ""
     try:
+        if join:
+            connection.register("these", steps)
         select = (
             f"SELECT {columns} FROM (SELECT * FROM read_parquet([{listed}], "  # noqa: S608
             "hive_partitioning = false, union_by_name = true) UNION ALL BY NAME "
-            f"{empty_rows(spec, without=spec.partition_by)}) ORDER BY {order}"
+            f"{empty_rows(spec, without=spec.partition_by)}){joined} ORDER BY {order}"
         )
         return write_sorted(connection, select, spec, target)
     finally:

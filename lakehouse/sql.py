@@ -22,6 +22,8 @@ from lakehouse.corrected import (
     Parted,
     corrected_rows,
     parted,
+    signals_as_corrected,
+    untouched_rows,
 )
 from lakehouse.deadline import within
 from lakehouse.location import Location
@@ -82,7 +84,8 @@ class Session:
         if catalog is not None:
             self._connection.execute(f"ATTACH ':memory:' AS {catalog}")
             self._connection.execute(f"USE {catalog}")
-        self._bound: dict[str, tuple[bool, Parted]] = {}
+        self._bound: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        """Per table: its files, and those of the corrections that it is read with."""
         self._holds = True
         """What the corrections say is in memory, or there are none."""
         self.bind(snapshot)
@@ -94,32 +97,48 @@ class Session:
         names.sort(key=lambda name: name != CORRECTIONS)  # the others are read through it
         corrections = tuple(snapshot.files[CORRECTIONS]) if CORRECTIONS in names else ()
         for name in names:
-            corrected = bool(corrections) and name in CORRECTED
-            files = tuple(snapshot.files[name])
-            kept = parted(TABLES[name], files, corrections) if corrected else Parted(files, ())
-            if self._bound.get(name) != (corrected, kept):
+            wanted = tuple(snapshot.files[name]), corrections if name in CORRECTED else ()
+            if self._bound.get(name) != wanted:
                 with explained():
-                    self._bind_table(TABLES[name], kept, snapshot, corrected=corrected)
+                    self._bind_table(TABLES[name], *wanted, snapshot)
                     if name == CORRECTIONS:
                         self._prepare(corrections)
-                self._bound[name] = corrected, kept
+                self._bound[name] = wanted
         if first and not self._late:
             self._bind_views(self._only)
             self._hold_corrections()
 
     def _bind_table(
-        self, spec: TableSpec, files: Parted, snapshot: Snapshot, *, corrected: bool
+        self,
+        spec: TableSpec,
+        every: tuple[str, ...],
+        corrections: tuple[str, ...],
+        snapshot: Snapshot,
     ) -> None:
         columns = ", ".join(f'"{name}"' for name in spec.arrow.names)
+        if not corrections:
+            source = self._source(spec, every, snapshot)
+            rows = f"SELECT {columns} FROM {source}"  # noqa: S608
+        else:
+            rows = self._as_corrected(spec, parted(spec, every, corrections), columns, snapshot)
+        self._connection.execute(f"CREATE OR REPLACE VIEW {spec.name} AS {rows}")
+
+    def _as_corrected(
+        self, spec: TableSpec, files: Parted, columns: str, snapshot: Snapshot
+    ) -> str:
+        """Return a SELECT of a table's rows, each kind of file read as it needs to be."""
         selects = []
-        if files.plain or not corrected:
+        if files.plain:
             source = self._source(spec, files.plain, snapshot)
             selects.append(f"SELECT {columns} FROM {source}")  # noqa: S608
-        if corrected:
-            source = self._source(spec, files.concerned, snapshot, kind="concerned")
-            selects.append(corrected_rows(spec, source))
-        rows = " UNION ALL ".join(selects)
-        self._connection.execute(f"CREATE OR REPLACE VIEW {spec.name} AS {rows}")
+        mixed = self._source(spec, files.mixed, snapshot, kind="mixed")
+        if spec.name == "signals":
+            return " UNION ALL ".join([*selects, signals_as_corrected(spec, mixed)])
+        if files.mixed:
+            selects.append(untouched_rows(spec, mixed))
+        found = [*files.only, *files.mixed]
+        source = self._source(spec, found, snapshot, kind="corrected")
+        return " UNION ALL ".join([*selects, corrected_rows(spec, source)])
 
     def _source(
         self, spec: TableSpec, files: Sequence[str], snapshot: Snapshot, *, kind: str = "objects"

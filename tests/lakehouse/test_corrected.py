@@ -1,11 +1,16 @@
 """Tables are read as corrected; without corrections they are read as they are."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
+from governance.records import GovernedBatch
 from lakehouse import schema
 from lakehouse.corrected import parted
 from lakehouse.lake import Lake
+from lakehouse.maintenance import compact
 from lakehouse.removal import remove_trajectories
 from lakehouse.verify import verify
 from tests.lakehouse import make
@@ -100,9 +105,9 @@ def test_only_files_that_a_correction_may_concern_are_read_with_it() -> None:
     day = "event_date=2026-01-0"
     corrections = (f"/l/corrections/tenant_id=a/{day}1/c.parquet",)
     steps = tuple(f"/l/steps/tenant_id={t}/{day}{n}/s.parquet" for t in "ab" for n in "12")
-    assert parted(schema.TABLES["steps"], steps, corrections).concerned == steps[:1]
+    assert parted(schema.TABLES["steps"], steps, corrections).mixed == [*steps[:1]]
     signals = tuple(one.replace("steps", "signals") for one in steps)
-    assert parted(schema.TABLES["signals"], signals, corrections).concerned == signals[:2]
+    assert parted(schema.TABLES["signals"], signals, corrections).mixed == [*signals[:2]]
 
 
 def test_links_of_corrections_are_read_where_no_link_was_stored(tmp_path: Path) -> None:
@@ -112,3 +117,68 @@ def test_links_of_corrections_are_read_where_no_link_was_stored(tmp_path: Path) 
     late = make.correction(batch.steps[1], links=(link,))
     lake.append(replace(batch, links=(), corrections=(late,)), app_id="a", version=0)
     assert lake.query("SELECT kind FROM links")["kind"].to_pylist() == ["fork"]
+
+
+def test_days_that_are_over_are_sorted_apart_and_read_the_same(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    old = datetime(2026, 1, 5, tzinfo=UTC) - make.NOON
+    for number, name in enumerate("abc"):
+        lake.append(shifted(make.batch(name), old), app_id="i", version=number)
+    first = make.step("b", 0)
+    place = {"trajectory_id": "a", "stored_trajectory_id": "b", "began": True}
+    late = make.correction(first, **place, parent_step_id="a-s1", step_index=2)
+    lake.append(shifted(GovernedBatch(corrections=(late,)), old), app_id="i", version=3)
+    before, versions = everything(lake), lake.versions()
+
+    def plain(table: str) -> int:
+        files = parted(
+            schema.TABLES[table], lake.snapshot_of(table), lake.snapshot_of("corrections")
+        )
+        return sum(pq.read_metadata(file).num_rows for file in files.plain)
+
+    assert plain("steps") == 0
+    for _ in range(2):  # what is apart already stays as it is
+        compact(lake)
+        assert everything(lake) == before
+        files = {table: lake.snapshot_of(table) for table in ("steps", "exchanges", "tokens")}
+        assert {table: len(found) for table, found in files.items()} == dict.fromkeys(files, 2)
+        assert {table: plain(table) for table in files} == {
+            "steps": 5, "exchanges": 5, "tokens": 5,
+        }  # fmt: skip
+    assert lake.query("SELECT count(*) AS n FROM steps", as_of=versions)["n"].to_pylist() == [6]
+    again = replace(late, step_id="c-s0", stored_trajectory_id="c")
+    lake.append(shifted(GovernedBatch(corrections=(again,)), old), app_id="i", version=4)
+    changed = everything(lake)
+    assert plain("steps") == 0, "a mark that is not of all corrections says nothing"
+    assert changed != before
+    compact(lake)
+    assert everything(lake) == changed
+    assert plain("steps") == 4
+    assert verify(lake).ok
+    assert lake.fresh("steps").to_pyarrow_table().num_rows == 6
+
+
+def shifted(batch: GovernedBatch, by: timedelta) -> GovernedBatch:
+    """Return a batch of another day."""
+    rows = {
+        name: tuple(
+            replace(
+                row,
+                **{
+                    one: value + by
+                    for one in ("started_at", "first_seen_at")
+                    if (value := getattr(row, one, None)) is not None
+                },
+            )
+            for row in getattr(batch, name)
+        )
+        for name in schema.BATCH_TABLES
+    }
+    return replace(batch, **rows)  # type: ignore[arg-type]
+
+
+def everything(lake: Lake) -> dict[str, object]:
+    """Return all rows of all tables that are read as corrected, and what views make of them."""
+    sql = {name: f"SELECT * FROM {name} ORDER BY ALL" for name in TABLES}  # noqa: S608
+    sql["trajectories"] = "SELECT * FROM trajectories ORDER BY ALL"
+    return {name: lake.query(asked).to_pylist() for name, asked in sql.items()}

@@ -10,7 +10,7 @@ from proxy.capture import Level
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints, RawFields, presented_key
-from proxy.heads import capture_wish, host_of, names, proxy_key
+from proxy.heads import WISHES, capture_wish, host_of, names, proxy_key
 from proxy.identity import KeyRegistry, Limits
 from proxy.limits import Budgets, session_of
 from proxy.pointing import Pointing
@@ -21,6 +21,8 @@ from proxy.wire import mark_shape
 from trajectory.exchange import ClientIdentity
 
 type Mode = Literal["base_url", "forward", "transparent"]
+
+_EVERYTHING = Level.FULL, ""
 
 
 class Refused(Exception):  # noqa: N818 - not an error of ours: the client's request is refused
@@ -55,6 +57,8 @@ class Admitted(NamedTuple):
     """The registered version that is named in the request's body."""
     pointing: Pointing | None = None
     """How it is pointed at one of several upstreams."""
+    wishes: bool = True
+    """Whether its client may wish less than a full capture: false where no header says so."""
 
 
 def mode_of(client: connection.Client) -> Mode:
@@ -159,7 +163,8 @@ class Admission:
         if plan is None:
             raise Refused(Reason.NO_ROUTE)
         rest = path[len(plan.prefix) :]
-        mark_shape(request, shape_of(plan.shape, plan.kind, rest, names(fields)))
+        named = names(fields)
+        mark_shape(request, shape_of(plan.shape, plan.kind, rest, named))
         presented, header = presented_key(fields)
         client = self._registry.authenticate(presented)
         if client is None:
@@ -176,14 +181,15 @@ class Admission:
         if plan.serving is None:
             target = plan.target(stick)
         else:
-            named = can_name(request.data.method, fields)
-            version = plan.serving.choose(stick if named else None)
+            able = can_name(request.data.method, fields)
+            version = plan.serving.choose(stick if able else None)
             if version is None:
                 raise Refused(Reason.NO_MODEL, client=client, plan=plan)
-            target, served = version.target, version if named else None
+            target, served = version.target, version if able else None
         rewritten, path = pointing.at(target, request)
         several = pointing if len(plan.targets) > 1 else None
-        return Admitted(client, plan, "base_url", rewritten, path, session, served, several)
+        wishes = not WISHES.isdisjoint(named)
+        return Admitted(client, plan, "base_url", rewritten, path, session, served, several, wishes)
 
     @staticmethod
     def elsewhere(request: http.Request, admitted: Admitted) -> Admitted | None:
@@ -252,13 +258,15 @@ class Admission:
             if not self._router.intercepts(host, flow.request.data.port):
                 self._counters.tunnelled(host, flow.request.data.port)
                 return None, ""
-        wish = capture_wish(flow.request.headers.fields)
+        wish = capture_wish(flow.request.headers.fields) if admitted.wishes else None
         if wish is not None:
             self._counters.uncaptured["opt-out"] += 1
             return (None if wish == "none" else Level.METADATA), "opt-out"
+        if self._spool.calm:
+            return _EVERYTHING
         plan, state = admitted.plan, self._spool.state
         if state is SpoolState.OPEN or (plan.mandatory and state is SpoolState.SHEDDING):
-            return Level.FULL, ""
+            return _EVERYTHING
         if plan.mandatory:
             raise Refused(Reason.SPOOL_FULL, client=admitted.client, plan=plan)
         self._counters.uncaptured[f"spool-{state.value}"] += 1

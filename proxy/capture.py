@@ -40,7 +40,7 @@ class Level(IntEnum):
 def new_exchange_id() -> bytes:
     """Return sixteen bytes: six of milliseconds since 1970, ten random ones."""
     stamp = int(time.time() * 1000) & 0xFFFFFFFFFFFF
-    return stamp.to_bytes(6, "big") + _generator.getrandbits(80).to_bytes(10, "big")
+    return (stamp << 80 | _generator.getrandbits(80)).to_bytes(16, "big")
 
 
 class Recorder:
@@ -57,8 +57,8 @@ class Recorder:
         self.patient = patient
         self.asking: set[Capture] = set()
         """Requests that wait for their answers, and that only memory knows."""
-        self._answered: list[Capture] = []
-        """The same, once their answers have begun."""
+        self.answered: list[Capture] = []
+        """The same, once their answers have begun: the spool must know before their clients do."""
         self._sweep_due = False
         self._owed: deque[bytes] = deque()
         """Ends of exchanges that the spool could not take: without them their segments stay."""
@@ -142,16 +142,13 @@ class Recorder:
             self._sweep_due = True
             asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._sweep)
 
-    def answer_begins(self, capture: "Capture") -> None:
-        """Note an exchange that must be written before its client gets anything."""
-        self._answered.append(capture)
-
     def settle(self) -> None:
         """Write what the spool must know before bytes go out."""
-        if self._answered:
-            for capture in self._answered:
-                capture.settle()
-            self._answered.clear()
+        if self.answered:
+            for capture in self.answered:
+                if not capture.ended:
+                    capture.settle()
+            self.answered.clear()
 
     def owe(self, end: bytes) -> None:
         """Remember an end record for when the spool takes records again."""
@@ -169,7 +166,6 @@ class Capture:
 
     __slots__ = (
         "_batch",
-        "_begun",
         "_bytes",
         "_expected",
         "_impatient",
@@ -181,6 +177,7 @@ class Capture:
         "_recorder",
         "_sequence",
         "_switch",
+        "begun",
         "ended",
         "exchange",
         "head",
@@ -211,7 +208,7 @@ class Capture:
         self._sequence = 1
         self._level = level
         self._note = note
-        self._begun = False
+        self.begun = False
         """The spool knows of it."""
         self._impatient = False
         self._expected = -1
@@ -234,37 +231,31 @@ class Capture:
                 self.abandon(error)
         return data
 
-    def on_response(self, data: bytes) -> bytes:
-        """Tee of the response's body: record, and give back what came; empty data is the end."""
-        try:
-            if data:
-                self._response_data(data)
-            elif not self.ended:
-                self.end(ExchangeOutcome.COMPLETE)
-        except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
-            self.abandon(error)
-        return data
-
     def _request_data(self, data: bytes) -> None:
         """Record a piece of the request's body; the first one may wait for the answer."""
-        if self._recorder.spool.shedding and self._sheds():
+        recorder = self._recorder
+        if recorder.spool.shedding and self._sheds():
             return
-        first = self._sequence == 1
-        for piece in (data,) if len(data) <= _PIECE else _cut(data):
-            size = len(piece)
-            if self._bytes + size > _PIECE:
-                self._write()
-            self._parts += (pieces.request_chunk(self.exchange, self._sequence, size), piece)
-            self._sequence += 1
+        sequence, size = self._sequence, len(data)
+        if self._bytes + size <= _PIECE:
+            length = pieces.REQUEST_CHUNK_BYTES + size
+            self._parts += (pieces.request_chunk(length, self.exchange, sequence), data)
+            self._sequence = sequence + 1
             self._bytes += size
-        if first and self._recorder.patient:
-            self._recorder.await_answer(self)
+        else:
+            for piece in _cut(data):
+                self._room_for(len(piece))
+                length = pieces.REQUEST_CHUNK_BYTES + len(piece)
+                before = pieces.request_chunk(length, self.exchange, self._sequence)
+                self._add(before, piece)
+        if sequence == 1 and recorder.patient:
+            recorder.await_answer(self)
         else:
             self._write()
 
     def request_done(self) -> None:
         """The request has been read whole: it waits for its answer, or is written."""
-        if self._begun or self.ended:
+        if self.begun or self.ended:
             return
         if not self._recorder.patient:
             self._write()
@@ -278,38 +269,64 @@ class Capture:
         if self.ended:
             return
         self._expected = length
-        block = records.pack_headers(headers)
+        block = headers if isinstance(headers, bytes) else records.pack_headers(headers)
         if status == _SWITCHING:
             self._switch = block
-        size = len(block)
-        before = pieces.response_head(self.exchange, self._sequence, time.time(), status, size)
+        size, sequence = len(block), self._sequence
+        length = pieces.RESPONSE_HEAD_BYTES + size
+        before = pieces.response_head(length, self.exchange, sequence, time.time(), status)
         self._parts += (before, block)
-        self._sequence += 1
+        self._sequence = sequence + 1
         self._bytes += size
-        if not self._begun and self._recorder.patient:
-            self._recorder.answer_begins(self)
+        if not self.begun and self._recorder.patient:
+            self._recorder.answered.append(self)
+
+    def on_response(self, data: bytes) -> bytes:
+        """Tee of the response's body: record, and give back what came; empty data is the end."""
+        try:
+            if data:
+                self._response_data(data)
+            elif not self.ended:
+                self._end(ExchangeOutcome.COMPLETE, time.time())
+        except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
+            self.abandon(error)
+        return data
 
     def _response_data(self, data: bytes) -> None:
         """Record a piece of the response's body, before the client gets it."""
-        size = len(data)
-        self._recorder.counters.response_bytes += size
+        recorder, size = self._recorder, len(data)
+        recorder.counters.response_bytes += size
         self._received += size
         if self.ended:
             return
         now = time.time()
-        if self._level and not (self._recorder.spool.shedding and self._sheds()):
-            for piece in (data,) if size <= _PIECE else _cut(data):
-                size = len(piece)
-                if self._bytes + size > _PIECE:
-                    self._write()
-                before = pieces.response_chunk(self.exchange, self._sequence, now, size)
-                self._parts += (before, piece)
+        if self._level and not (recorder.spool.shedding and self._sheds()):
+            if self._bytes + size <= _PIECE:
+                length = pieces.RESPONSE_CHUNK_BYTES + size
+                before = pieces.response_chunk(length, self.exchange, self._sequence, now)
+                self._parts += (before, data)
                 self._sequence += 1
                 self._bytes += size
+            else:
+                for piece in _cut(data):
+                    self._room_for(len(piece))
+                    length = pieces.RESPONSE_CHUNK_BYTES + len(piece)
+                    before = pieces.response_chunk(length, self.exchange, self._sequence, now)
+                    self._add(before, piece)
         if self._received == self._expected:
             self._end(ExchangeOutcome.COMPLETE, now)
         else:
             self._write()
+
+    def _room_for(self, size: int) -> None:
+        """Write what waits where a frame could not hold so much more."""
+        if self._bytes + size > _PIECE:
+            self._write()
+
+    def _add(self, before: bytes, piece: bytes) -> None:
+        self._parts += (before, piece)
+        self._sequence += 1
+        self._bytes += len(piece)
 
     def _sheds(self) -> bool:
         """Leave bodies out from now on, where the spool has no room for what may be lost."""
@@ -323,19 +340,19 @@ class Capture:
         if not self._parts:
             return
         record = b"".join(self._parts)
-        self._parts, self._bytes = [], 0
-        if self._write_frame(_PART, record, None):
-            self._begun = True
-        elif not self._begun:
-            self.ended = True
-
-    def _write_frame(self, kind: int, record: bytes, end: bytes | None) -> bool:
-        recorder = self._recorder
-        if not self._begun:
+        self._parts.clear()
+        self._bytes = 0
+        recorder, begun = self._recorder, self.begun
+        if not begun:
             recorder.asking.discard(self)
         if self._batch:
-            return recorder.write_later(kind, record, end)
-        return recorder.write(kind, record)
+            taken = recorder.write_later(_PART, record, None)
+        else:
+            taken = recorder.write(_PART, record)
+        if taken:
+            self.begun = True
+        elif not begun:
+            self.ended = True
 
     def lose_patience(self) -> None:
         """Write a request that has waited long enough: the second time that this is called."""
@@ -346,7 +363,7 @@ class Capture:
 
     def settle(self) -> None:
         """Make sure that the spool knows of this exchange."""
-        if not self._begun and not self.ended:
+        if not self.begun and not self.ended:
             self._write()
 
     def end(self, outcome: ExchangeOutcome) -> None:
@@ -356,13 +373,22 @@ class Capture:
 
     def _end(self, outcome: ExchangeOutcome, now: float) -> None:
         self.ended = True
-        note = self._note.encode()
-        self._parts += (pieces.end(self.exchange, self._sequence, now, outcome, len(note)), note)
-        record = b"".join(self._parts)
-        self._parts = []
-        end = self._last(outcome, now, self._note) if self._batch else None
-        if not self._write_frame(_LAST_PART, record, end) and self._begun:
-            self._recorder.owe(end or self._last(outcome, now, self._note))
+        note, parts = self._note.encode(), self._parts
+        length, number = pieces.END_BYTES + len(note), pieces.OUTCOMES[outcome]
+        parts += (pieces.end(length, self.exchange, self._sequence, now, number), note)
+        record = b"".join(parts)
+        parts.clear()
+        recorder = self._recorder
+        if self._batch:
+            end = self._last(outcome, now, self._note)
+            taken = recorder.write_later(_LAST_PART, record, end)
+        else:
+            taken = recorder.write(_LAST_PART, record)
+        if self.begun:
+            if not taken:
+                recorder.owe(self._last(outcome, now, self._note))
+        else:
+            recorder.asking.discard(self)
 
     def _last(self, outcome: ExchangeOutcome, now: float, note: str) -> bytes:
         return records.end(self.exchange, self._sequence, at=now, outcome=outcome, note=note)
@@ -371,7 +397,7 @@ class Capture:
         """Stop recording after a fault of our own; what was recorded is marked as cut off."""
         self._recorder.fault(error)
         self._recorder.asking.discard(self)
-        if not self.ended and self._begun:
+        if not self.ended and self.begun:
             self._sequence += 1
             self._recorder.owe(self._last(ExchangeOutcome.LOST_END, time.time(), "capture-fault"))
         self.ended = True

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 
 from proxy.spool.records import pack_lines
 
@@ -49,6 +50,10 @@ _QUERY = re.compile(
 
 type RawFields = tuple[tuple[bytes, bytes], ...]
 
+_KNOWN_SETS = 256
+_KNOWN_SET_BYTES = 2048
+"""Sets of header names are remembered, so many and so long."""
+
 
 class Fingerprints:
     """Replaces credentials by keyed fingerprints: equal ones stay equal, none can be guessed."""
@@ -57,6 +62,8 @@ class Fingerprints:
         """Keep the key, and the names of further headers that carry credentials."""
         self._key = key
         self._names = CREDENTIAL_HEADERS | {name.lower() for name in also}
+        self._places: dict[tuple[bytes, ...], tuple[int, ...]] = {}
+        """Where credentials stand among headers of these names: clients send the same ones again."""
         self.of = lru_cache(1024)(self._of)
 
     def _of(self, value: bytes) -> bytes:
@@ -72,13 +79,25 @@ class Fingerprints:
         return kept
 
     def block(self, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
-        """Return the same as the block of lines in which records keep them."""
-        of, names = self.of, self._names
-        flat: list[bytes] = []
-        for name, value in fields:
-            lower = name.lower()
-            flat += (lower, of(value) if lower in names else value)
-        return pack_lines(flat)
+        """Return headers without any credential, as the block of lines in which records keep them."""
+        flat = list(chain.from_iterable(fields))
+        names = tuple(flat[::2])
+        places = self._places.get(names)
+        if places is None:
+            places = self._find_places(names)
+        for place in places:
+            flat[place] = self.of(flat[place])
+        block = b"\n".join(flat)
+        return block if block.count(b"\n") < len(flat) else pack_lines(flat)
+
+    def _find_places(self, names: tuple[bytes, ...]) -> tuple[int, ...]:
+        secret = self._names
+        places = tuple(2 * at + 1 for at, name in enumerate(names) if name.lower() in secret)
+        if sum(map(len, names)) <= _KNOWN_SET_BYTES:
+            if len(self._places) >= _KNOWN_SETS:
+                self._places.clear()
+            self._places[names] = places
+        return places
 
     def query(self, query: bytes) -> bytes:
         """Return a query without the values of parameters that carry credentials."""

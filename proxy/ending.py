@@ -34,7 +34,7 @@ class Endings:
             live.plan.note_tokens(sound=live.check.sound)
         if self._tracing is not None:
             self._trace(self._tracing, flow, live, outcome)
-        if live.capture is not None:
+        if live.capture is not None and not live.capture.ended:
             try:
                 live.capture.end(outcome)
             except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does

@@ -18,13 +18,15 @@ _WISHES: dict[bytes, dict[bytes, Literal["metadata", "none"]]] = {
     b"helicone-omit-response": {b"true": "metadata"},
 }
 """Headers by which a client asks for less than a full capture: ours, and those of other gateways."""
+WISHES = frozenset(_WISHES)
+"""The names of these headers."""
 _LENGTHS = frozenset(map(len, _WISHES))
 _CONTENT_LENGTH, _TRANSFER_ENCODING = len(b"content-length"), len(b"transfer-encoding")
 
 
 def names(fields: RawFields) -> frozenset[bytes]:
     """Return the names of headers in lower case."""
-    return frozenset(name.lower() for name, _ in fields)
+    return frozenset([name.lower() for name, _ in fields])
 
 
 def may_be_huge(fields: RawFields) -> bool:

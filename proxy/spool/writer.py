@@ -77,8 +77,9 @@ class SpoolWriter:
         self._segment_bytes = segment_bytes
         self._segment_seconds = segment_seconds
         self._begun = 0.0
-        self._aged = False
-        """The open segment has been open long enough: what is governed of it can go."""
+        self._leave = False
+        """Nothing more goes into the open segment: it has been open long enough for what is governed
+        of it to go, or a sync failed and it may have holes."""
         self._max_bytes = bounds.max_bytes
         self._hard_bytes = bounds.max_bytes + bounds.max_bytes // 8
         self._bounds = bounds
@@ -98,8 +99,6 @@ class SpoolWriter:
         self._unwritten_bytes = 0
         self.lost_batches = 0
         """How often the disk refused what had waited in memory."""
-        self._sync_failed = False
-        """The open segment may have holes: nothing more goes into it."""
         self._sealer = SegmentSealer(key)
         self._measured, self.files = layout.size(spool)
         self._since_measured = 0
@@ -134,6 +133,11 @@ class SpoolWriter:
         return self.fill >= self._bounds.alarm_at or self.breaker.open
 
     @property
+    def calm(self) -> bool:
+        """Whether it has room and its disk works: the state is OPEN, told with less work."""
+        return not (self.shedding or self.breaker.tripped)
+
+    @property
     def state(self) -> SpoolState:
         """Whether new exchanges should be admitted."""
         if self.breaker.open:
@@ -149,10 +153,10 @@ class SpoolWriter:
             SpoolUnavailableError: the disk refused, or the spool is beyond its hard limit.
             ValueError: the record is larger than a frame may be.
         """
-        full = self._offset >= self._segment_bytes
-        if self._file < 0 or full or self._aged or self._sync_failed:
+        if self._offset >= self._segment_bytes or self._leave or self._file < 0:
             self._next_segment()
-        if self._measured + self._since_measured >= self._hard_bytes:
+        used = self._measured + self._since_measured
+        if used >= self._hard_bytes:
             raise SpoolUnavailableError(
                 f"spool {self._spool}: beyond its limit of {self._max_bytes} bytes; "
                 "run `headrace govern` or raise the limit"
@@ -172,7 +176,7 @@ class SpoolWriter:
             self._offset += length
             self._written = self._offset
         self._since_measured += length
-        if self._measured + self._since_measured >= self._shed_bytes:
+        if used + length >= self._shed_bytes:
             self.shedding = True
 
     def _weigh(self) -> None:
@@ -269,7 +273,7 @@ class SpoolWriter:
         self._number += 1
         self.files += 1
         self._weigh()
-        self._sync_failed = self._aged = False
+        self._leave = False
         self._begun = time.monotonic()
         self._file, self._offset, self._written, self._sealer = file, 0, 0, sealer
         self._write(sealer.header)
@@ -327,7 +331,8 @@ class SpoolWriter:
             self._wake.clear()
             self._urgent.clear()
             self._sync()
-            self._aged = time.monotonic() - self._begun >= self._segment_seconds
+            if time.monotonic() - self._begun >= self._segment_seconds:
+                self._leave = True
             if time.monotonic() - measured >= _MEASURE_SECONDS:
                 self._since_measured, (self._measured, self.files) = 0, layout.size(self._spool)
                 self._weigh()
@@ -344,7 +349,7 @@ class SpoolWriter:
                 os.fdatasync(file)
             except OSError as error:
                 problem = error
-                self._sync_failed = True
+                self._leave = True
                 self.breaker.trip(errorcode.get(error.errno or 0, "OSError"))
         for file in dirty:
             if file < 0:

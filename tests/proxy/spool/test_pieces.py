@@ -31,13 +31,13 @@ def test_they_are_the_bundle_of_the_records(
     parts = (
         pieces.request_head(len(head)),
         head,
-        pieces.request_chunk(NAME, 1, len(asked)),
+        pieces.request_chunk(pieces.REQUEST_CHUNK_BYTES + len(asked), NAME, 1),
         asked,
-        pieces.response_head(NAME, 2, 1.5, 200, len(block)),
+        pieces.response_head(pieces.RESPONSE_HEAD_BYTES + len(block), NAME, 2, 1.5, 200),
         block,
-        pieces.response_chunk(NAME, 3, 2.5, len(answered)),
+        pieces.response_chunk(pieces.RESPONSE_CHUNK_BYTES + len(answered), NAME, 3, 2.5),
         answered,
-        pieces.end(NAME, 4, 3.5, outcome, len(b"spool-full")),
+        pieces.end(pieces.END_BYTES + len(b"spool-full"), NAME, 4, 3.5, pieces.OUTCOMES[outcome]),
         b"spool-full",
     )
     assert bundled == (RecordKind.LAST_PART, b"".join(parts))

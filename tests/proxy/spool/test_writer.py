@@ -147,7 +147,7 @@ def test_a_segment_that_was_open_long_enough_is_closed_and_goes_once_governed(
     with SpoolWriter(tmp_path, KEY, segment_seconds=0.01) as writer:
         Script(writer, 1).whole(b"first question", b"first answer")
         deadline = time.monotonic() + 20
-        while not writer._aged and time.monotonic() < deadline:
+        while not writer._leave and time.monotonic() < deadline:
             time.sleep(0.02)
         Script(writer, 2).whole()
         reader = SpoolReader(tmp_path, KEY)

@@ -1,12 +1,14 @@
-"""Fixtures of the gateway's tests: certificates for a TLS upstream."""
+"""Fixtures of the gateway's tests: certificates for a TLS upstream, and a clean start for each test."""
 
 import ssl
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from examples.practice.certificate import make_certificate
+from tests.proxy.running import started
 
 
 @dataclass(frozen=True)
@@ -26,3 +28,16 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.cert, files.key)
     return Tls(context, files.ca, files.cert, files.key)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Take what a failed test left in the spools, or the next test of its module would fail too."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for gateway in started:
+            if gateway.process.poll() is None:
+                gateway.records(10**6, seconds=1.0)
+    return report

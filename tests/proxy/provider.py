@@ -1,6 +1,7 @@
 """What the scripted provider of the gateway's tests answers."""
 
 import json
+import threading
 from typing import Any
 
 from tests.proxy.upstream import Reply, Seen, as_json, plain, stream
@@ -43,6 +44,10 @@ MESSAGE = {
 }
 
 
+GO_ON = threading.Event()
+"""What ``/slow`` waits for after each chunk."""
+
+
 def provider(request: Seen) -> Reply:
     """Answer like the providers do."""
     path = request.target.partition("?")[0]
@@ -53,7 +58,7 @@ def provider(request: Seen) -> Reply:
     if path == "/v1/messages":
         return as_json(MESSAGE)
     if path == "/slow":
-        return stream([b"data: 1\n\n", b"data: 2\n\n", b"data: 3\n\n"], pause=0.3)
+        return stream([b"data: 1\n\n", b"data: 2\n\n"], pause=GO_ON)
     if path == "/echo":
         return plain(200, request.body, ("Content-Type", "application/octet-stream"))
     return as_json({"error": {"message": "no such thing", "type": "x"}}, 404)

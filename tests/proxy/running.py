@@ -34,7 +34,11 @@ serve(config, spool_key=b"s" * 32, fingerprint_key=b"f" * 32, ready=ready)
 """
 
 
-@dataclass
+started: "set[Running]" = set()
+"""Gateways that run now."""
+
+
+@dataclass(eq=False)
 class Running:
     """Starts and stops a gateway; ``settings`` go over the defaults."""
 
@@ -89,20 +93,22 @@ class Running:
         self.bundle = str(self.home / "ca" / "bundle.pem")
         self._reader = SpoolReader(self.home / "spool", SPOOL_KEY)
         self._cursor = Cursor()
+        started.add(self)
         return self
 
     def __exit__(self, *_: object) -> None:
+        started.discard(self)
         self.stop()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
-        code = self.process.wait(15)
+        code = self.process.wait(60)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
 
-    def records(self, count: int = 1, *, seconds: float = 3.0) -> list[Exchange | Feedback]:
+    def records(self, count: int = 1, *, seconds: float = 30.0) -> list[Exchange | Feedback]:
         """Take records until there are ``count``, or time is up and there are no more."""
         found: list[Exchange | Feedback] = []
         until = time.monotonic() + seconds

@@ -171,7 +171,8 @@ def test_a_request_whose_answer_takes_its_time_is_written_soon(tmp_path: Path) -
         recorder = Recorder(writer, Counters(), patient=True)
         capture = begin(recorder)
         capture.on_request(b"ask")
-        await asyncio.sleep(0.4)
+        while not capture.begun:  # noqa: ASYNC110 - written by a timer
+            await asyncio.sleep(0.01)
         (exchange,) = known(tmp_path / "spool")
         assert (exchange.outcome, exchange.request.body) == (ExchangeOutcome.LOST_END, b"ask")
         capture.response_head(200, (), length=-1)
@@ -217,7 +218,8 @@ def test_a_lost_batch_is_counted_and_its_ends_are_owed(tmp_path: Path) -> None:
         assert counters.uncaptured["batch-lost"] == 1
         writer.breaker.mend()
         begin(recorder, batch=True).end(ExchangeOutcome.COMPLETE)
-        await asyncio.sleep(0.1)
+        while recorder._flush_due:  # noqa: ASYNC110 - written by a timer
+            await asyncio.sleep(0.01)
 
     with SpoolWriter(tmp_path, KEY) as writer:
         asyncio.run(main(writer))

@@ -45,12 +45,10 @@ def test_an_attempt_is_cancelled_when_its_time_is_over() -> None:
     async def attempt() -> None:
         times = ConnectTimes(router(), dict)
         times.server_connect(data(tls=False))
-        await asyncio.sleep(5)
+        await asyncio.Event().wait()
 
-    begin = time.monotonic()
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(attempt())
-    assert time.monotonic() - begin < 3
 
 
 def test_a_connection_in_time_lives_on() -> None:
@@ -75,7 +73,8 @@ def test_the_handshake_has_what_time_is_left() -> None:
         times = ConnectTimes(router(), lambda: {1: handler})
         times.server_connect(hook)
         times.server_connected(hook)
-        await asyncio.sleep(0.2)
+        while not told:  # noqa: ASYNC110 - set by a timer
+            await asyncio.sleep(0.01)
         return told
 
     assert asyncio.run(attempt()) == ["the TLS handshake takes too long"]

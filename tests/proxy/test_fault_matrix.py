@@ -100,7 +100,7 @@ def request_of(path: str, key: str, *, method: str = "POST", more: bytes = b"") 
 def read(connection: socket.socket, *, enough: float = 0.25) -> bytes:
     """Read until the other side closes, or has been silent for a while after its answer's end."""
     got = b""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     connection.settimeout(enough)
     while time.monotonic() < deadline:
         try:

@@ -223,13 +223,13 @@ def test_an_upstream_that_does_not_accept_ends_after_the_connect_time(tmp_path: 
             filler.setblocking(False)
             filler.connect_ex(deaf.getsockname())
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-        settings = {"routes": [{"name": "deaf", "upstream": url}], "connect_seconds": 1}
+        settings = {"routes": [{"name": "deaf", "upstream": url}], "connect_seconds": 0.3}
         with Running(tmp_path, settings) as gateway:
             start = time.monotonic()
             headers = {"authorization": f"Bearer {gateway.key}"}
-            response = httpx.post(f"{gateway.url}/deaf/v1", json={}, headers=headers)
+            response = httpx.post(f"{gateway.url}/deaf/v1", json={}, headers=headers, timeout=60)
             assert response.status_code == 502
-            assert 0.9 < time.monotonic() - start < 4
+            assert time.monotonic() - start > 0.2
             assert gateway.exchange().outcome is UP
 
 
@@ -255,7 +255,7 @@ def test_a_client_that_hangs_up_leaves_a_partial_exchange(
         assert exchange.outcome is ExchangeOutcome.CLIENT_ABORT
         assert (exchange.response is None) == (word == "silent")
     if word == "slow-stream":
-        deadline = time.monotonic() + 3
+        deadline = time.monotonic() + 30
         while upstream.broken == before and time.monotonic() < deadline:
             time.sleep(0.02)
         assert upstream.broken > before
@@ -272,7 +272,7 @@ def test_a_half_closed_client_that_goes_is_missed_though_nothing_is_sent(
         connection.shutdown(socket.SHUT_WR)
         assert gateway.records(1, seconds=0.2) == []
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    (exchange,) = gateway.records(1, seconds=15)
+    (exchange,) = gateway.records(1)
     assert isinstance(exchange, Exchange)
     assert exchange.outcome is ExchangeOutcome.CLIENT_ABORT
 
@@ -315,28 +315,34 @@ def test_a_keep_alive_connection_carries_many_calls(
     assert [e.request.body for e in gateway.exchanges(20)] == [b"%d" % n for n in range(20)]
 
 
-def test_sigterm_finishes_streams_in_flight(upstream: Upstream, tmp_path: Path) -> None:
-    routes = [{"name": "up", "upstream": upstream.url}]
-    with Running(tmp_path, {"routes": routes, "drain_seconds": 20}) as gateway:
-        got: list[bytes] = []
-
-        def call() -> None:
+def test_sigterm_finishes_streams_in_flight(tmp_path: Path) -> None:
+    go_on = threading.Event()
+    script = stream([b"data: 1\n\n", b"data: 2\n\n"], pause=go_on)
+    with Upstream(lambda _: script) as upstream:
+        routes = [{"name": "up", "upstream": upstream.url}]
+        with Running(tmp_path, {"routes": routes, "drain_seconds": 60}) as gateway:
             headers = {"authorization": f"Bearer {gateway.key}"}
-            with httpx.stream("GET", f"{gateway.url}/up/slow-stream", headers=headers) as response:
-                got.extend(response.iter_raw())
+            url = f"{gateway.url}/up/stream"
+            with httpx.stream("GET", url, headers=headers, timeout=60) as response:
+                parts = response.iter_raw()
+                assert next(parts) == b"data: 1\n\n"
+                gateway.process.send_signal(signal.SIGTERM)
+                while listens(gateway):
+                    time.sleep(0.02)
+                assert gateway.process.poll() is None
+                go_on.set()
+                assert b"".join(parts) == b"data: 2\n\n"
+            assert gateway.process.wait(60) == 0
+            assert gateway.exchange().outcome is OK
 
-        thread = threading.Thread(target=call)
-        thread.start()
-        while not got:
-            time.sleep(0.01)
-        gateway.process.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{gateway.url}/headrace/v1/health")
-        thread.join(20)
-        assert b"".join(got).count(b"data:") == 100
-        assert gateway.stop() == 0
-        assert gateway.exchange().outcome is OK
+
+def listens(gateway: Running) -> bool:
+    """Tell whether new connections are taken."""
+    try:
+        httpx.get(f"{gateway.url}/headrace/v1/health")
+    except httpx.TransportError:
+        return False
+    return True
 
 
 def _load(gateway: Running, seen: list[bytes], stop: threading.Event) -> None:
@@ -379,7 +385,7 @@ def kill_and_compare(upstream: Upstream, home: Path, pause: float, *, at_least: 
         for thread in threads:
             thread.start()
         time.sleep(pause)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while len(seen) < at_least:
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -439,7 +445,7 @@ class TestFullSpool:
         body = b"z" * 400_000
         for _ in range(4):
             client.post(f"/{route}/echo", content=body)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while "spool alarm" not in gateway.log.read_text():
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -12,7 +12,7 @@ import httpx
 import openai
 import pytest
 
-from tests.proxy.provider import CHAT, provider
+from tests.proxy.provider import CHAT, GO_ON, provider
 from tests.proxy.running import Running
 from tests.proxy.upstream import Upstream
 from trajectory.exchange import ExchangeOutcome, Feedback
@@ -108,17 +108,17 @@ def test_credentials_become_fingerprints(gateway: Running, client: httpx.Client)
 
 
 def test_chunks_arrive_as_they_are_sent(gateway: Running, client: httpx.Client) -> None:
-    start = time.monotonic()
-    times = []
+    GO_ON.clear()
     with client.stream("POST", "/deep/raw/slow", content=b"") as response:
-        times = [time.monotonic() - start for _ in response.iter_raw()]
-    assert len(times) == 3
-    assert times[0] < 0.25
-    assert 0.2 < times[1] - times[0] < 0.5
+        parts = response.iter_raw()
+        assert next(parts) == b"data: 1\n\n"
+        time.sleep(0.1)
+        GO_ON.set()
+        assert b"".join(parts) == b"data: 2\n\n"
     exchange = gateway.exchange()
     assert exchange.first_byte_at is not None
     assert exchange.ended_at is not None
-    assert (exchange.ended_at - exchange.first_byte_at).total_seconds() > 0.5
+    assert (exchange.ended_at - exchange.first_byte_at).total_seconds() > 0.09
 
 
 def _raw(port: int, data: bytes) -> bytes:
@@ -202,7 +202,7 @@ def test_revoked_and_new_keys_count_without_restart(gateway: Running) -> None:
     created = gateway.registry.create(tenant_id="other", app_id="a")
     url = f"{gateway.url}/openai/v1/chat/completions"
     headers = {"authorization": f"Bearer {created.secret}"}
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 60
     while httpx.post(url, json={}, headers=headers).status_code != 200:
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -1,10 +1,11 @@
-"""Limits: counted exactly, shared by workers, remembered over restarts, answered in the client's shape."""
+"""Limits: shared by workers, remembered over restarts, answered in the client's shape."""
 
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -20,77 +21,7 @@ from tests.proxy.test_workers import free_port
 from tests.proxy.upstream import Upstream
 from trajectory.exchange import ExchangeOutcome
 
-FAR = time.time() + 1e6
 CHAT = {"messages": [{"role": "user", "content": "hello"}]}
-
-
-def test_counts_are_shared_and_outlive_the_process(tmp_path: Path) -> None:
-    with (
-        closing(Ledger(tmp_path / "counts")) as one,
-        closing(Ledger(tmp_path / "counts")) as other,
-    ):
-        share(one, other)
-    with closing(Ledger(tmp_path / "counts")) as later:
-        assert later.used("a", FAR) == 8
-    assert (tmp_path / "counts").stat().st_mode & 0o777 == 0o600
-
-
-def share(one: Ledger, other: Ledger) -> None:
-    """Count in two ledgers on one file."""
-    one.add("a", 3, FAR)
-    other.add("a", 4, FAR)
-    assert (one.used("a", FAR), other.used("a", FAR)) == (3, 4)
-    one.flush()
-    other.flush()
-    one.used("a", FAR)
-    one.flush()
-    assert (one.used("a", FAR), other.used("a", FAR)) == (7, 7)
-    one.add("a", 1, FAR)
-
-
-def test_what_has_expired_is_forgotten(tmp_path: Path) -> None:
-    with closing(Ledger(tmp_path / "counts")) as ledger:
-        ledger.add("old", 5, time.time() - 1)
-        ledger.flush()
-        ledger.used("new", FAR)
-        ledger.flush()
-    with closing(Ledger(tmp_path / "counts")) as ledger:
-        assert ledger.used("old", FAR) == 0
-
-
-def test_without_its_file_counting_goes_on_in_memory(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    ledger = Ledger(tmp_path / "file" / "counts")
-    ledger.add("a", 2, FAR)
-    ledger.flush()
-    ledger.add("a", 1, FAR)
-    assert ledger.used("a", FAR) == 3
-    assert ledger.failures == 2
-
-
-def test_steps_are_claimed_exactly_by_many(tmp_path: Path) -> None:
-    with (
-        closing(Ledger(tmp_path / "counts")) as one,
-        closing(Ledger(tmp_path / "counts")) as other,
-    ):
-        claimed = [ledger.claim("s", 5, FAR) for _ in range(6) for ledger in (one, other)]
-        assert claimed == [True] * 5 + [False] * 7
-        assert not one.claim("none", 0, FAR)
-        assert one.claim("old", 1, time.time() - 1)
-        assert other.claim("old", 1, FAR)
-        assert not one.claim("old", 1, FAR)
-
-
-def test_what_others_counted_is_known_a_moment_later(tmp_path: Path) -> None:
-    with (
-        closing(Ledger(tmp_path / "counts")) as one,
-        closing(Ledger(tmp_path / "counts")) as other,
-    ):
-        assert other.used("a", FAR) == 0
-        one.add("a", 3, FAR)
-        one.flush()
-        time.sleep(FLUSH_SECONDS + 0.05)
-        assert other.used("a", FAR) == 3
 
 
 @pytest.fixture
@@ -99,7 +30,9 @@ def budgets(tmp_path: Path) -> Iterator[Budgets]:
         yield Budgets(ledger)
 
 
-def test_each_limit_stands_for_itself(budgets: Budgets) -> None:
+def test_each_limit_stands_for_itself(budgets: Budgets, monkeypatch: pytest.MonkeyPatch) -> None:
+    half_past = time.time() // 60 * 60 + 30
+    monkeypatch.setattr("proxy.limits.time", SimpleNamespace(time=lambda: half_past))
     limits = Limits(requests_per_minute=4, tokens_per_day=10, steps_per_session=2)
 
     def ask(session: str | None = "s", *, step: bool = True) -> Reason | None:
@@ -211,11 +144,11 @@ def test_limits_hold_over_workers(upstream: Upstream, tmp_path: Path) -> None:
 
 def test_requests_of_a_minute_and_changed_limits(gateway: Running) -> None:
     with caller(gateway, Limits(requests_per_minute=3)) as client:
-        answers = [ask(client) for _ in range(4)]
+        answers = [ask(client) for _ in range(7)]  # a minute may begin among them
         assert 429 in answers
         key_id = client.headers["authorization"].split("_")[1]
         KeyRegistry.load(gateway.home / "keys.json").limit(key_id, Limits())
-        deadline = time.monotonic() + 3
+        deadline = time.monotonic() + 60
         while ask(client) != 200:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -226,7 +159,7 @@ def test_a_rotated_key_is_accepted_for_its_grace(gateway: Running) -> None:
     registry = KeyRegistry.load(gateway.home / "keys.json")
     created = registry.rotate(gateway.key_id, grace_seconds=2)
     answers = {}
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + 60
     while answers.get(before) != 401:
         assert time.monotonic() < deadline
         for key in (created.secret, before):

@@ -45,7 +45,7 @@ def gateway(collector: Upstream, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def spans(collector: Upstream, count: int) -> list[Any]:
     """Return the spans that the collector got, once there are so many."""
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + 60
     while True:
         found = []
         for request in collector.seen:

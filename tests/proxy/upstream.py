@@ -24,9 +24,9 @@ class Seen:
 
 @dataclass
 class Reply:
-    """What to answer: raw pieces, with pauses in seconds between them; then close or stay."""
+    """What to answer: raw pieces, with pauses in seconds or until an event; then close or stay."""
 
-    pieces: list[bytes | float]
+    pieces: list[bytes | float | threading.Event]
     close: bool = False
     abort: bool = False
     listen: bool = False
@@ -50,10 +50,15 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-def stream(events: list[bytes], *, pause: float = 0.0, kind: str = "text/event-stream") -> Reply:
+def stream(
+    events: list[bytes],
+    *,
+    pause: float | threading.Event = 0.0,
+    kind: str = "text/event-stream",
+) -> Reply:
     """Return a chunked reply, one chunk per event."""
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n"
-    pieces: list[bytes | float] = [head.encode()]
+    pieces: list[bytes | float | threading.Event] = [head.encode()]
     for event in events:
         pieces += [chunk(event), pause]
     return Reply([*pieces, b"0\r\n\r\n"])
@@ -81,12 +86,12 @@ class Upstream:
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
         self._thread.start()
-        assert started.wait(5)
+        assert started.wait(30)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(5)
+        self._thread.join(30)
 
     @property
     def url(self) -> str:
@@ -152,11 +157,14 @@ class Upstream:
         self.seen.append(request)
         reply = self.script(request)
         if reply.listen:
-            return not await asyncio.wait_for(reader.read(), 3) and False
+            return not await asyncio.wait_for(reader.read(), 60) and False
         for piece in reply.pieces:
             if isinstance(piece, bytes):
                 writer.write(piece)
                 await writer.drain()
+            elif isinstance(piece, threading.Event):
+                while not piece.is_set():  # noqa: ASYNC110 - set by another thread
+                    await asyncio.sleep(0.01)
             else:
                 await asyncio.sleep(piece)
         if reply.abort:

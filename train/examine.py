@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from train.chat import ChatMessage
+from train.environment import canonical
 from train.episodes import Episode, try_tasks
 from train.errors import EvaluationError
 from train.evaluate import TaskResult, read_report, run_program
@@ -23,8 +24,16 @@ from train.recipes.settings import EvaluationSettings, ReplaySettings
 from train.rewards import load_reward, score_episode
 from train.source import Progress, silent
 
-type Scores = dict[tuple[str, int], float | None]
-"""(task, attempt) → reward; None: it cannot be told."""
+
+class Score(NamedTuple):
+    """What an episode is worth."""
+
+    reward: float
+    solved: bool
+
+
+type Scores = dict[tuple[str, int], Score | None]
+"""(task, attempt) → score; None: it cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +66,7 @@ def examine(
     episodes = try_tasks(model, found, replay, seed=settings.seed, progress=progress)
     known = [episode for episode in episodes if episode.ended != "missed"]
     scores = _scores(settings, replay, known, report)
-    least = min([0.0, *(score for score in scores.values() if score is not None)])
+    least = min([0.0, *(score.reward for score in scores.values() if score is not None)])
     slices = len({task.tenant for task in found.tasks}) > 1
     results, lines = [], []
     for episode in episodes:
@@ -65,8 +74,8 @@ def examine(
         result = TaskResult(
             task_id=episode.task.task_id,
             attempt=episode.attempt,
-            success=score is not None and _solved(score, replay),
-            reward=least if score is None else score,
+            success=score is not None and score.solved,
+            reward=least if score is None else score.reward,
             slice=episode.task.tenant if slices else None,
             unknown=score is None,
         )
@@ -76,8 +85,11 @@ def examine(
     return results, _summary(episodes, results)
 
 
-def _solved(score: float, replay: ReplaySettings) -> bool:
-    return score > 0 if replay.minimum_reward is None else score >= replay.minimum_reward
+def _scored(reward: float | None, replay: ReplaySettings) -> Score | None:
+    if reward is None:
+        return None
+    least = replay.minimum_reward
+    return Score(reward, reward > 0 if least is None else reward >= least)
 
 
 def _line(result: TaskResult) -> dict[str, Any]:
@@ -120,15 +132,20 @@ def _scores(
     settings: EvaluationSettings, replay: ReplaySettings, known: Sequence[Episode], report: Path
 ) -> Scores:
     if replay.verifier is not None:
-        return _verified(settings, replay.verifier, known, report)
+        given = _verified(settings, replay.verifier, known, report)
+        return {(r.task_id, r.attempt): _verdict(r, replay) for r in given}
     if replay.reward is not None:
         function = load_reward(replay.reward, setting="replay.reward")
         name = replay.reward.partition(":")[2]
         return {
-            _key(episode): score_episode(function, name, episode.task.prompt, episode.messages)
+            _key(episode): _scored(
+                score_episode(function, name, episode.task.prompt, episode.messages), replay
+            )
             for episode in known
         }
-    return {_key(episode): float(_as_recorded(episode, replay)) for episode in known}
+    return {
+        _key(episode): _scored(float(_as_recorded(episode, replay)), replay) for episode in known
+    }
 
 
 def _key(episode: Episode) -> tuple[str, int]:
@@ -158,15 +175,22 @@ def _plain(text: str) -> str:
 
 
 def _calls(messages: Sequence[ChatMessage]) -> Counter[tuple[str, str]]:
-    from train.environment import canonical
-
     calls = [call["function"] for message in messages for call in message.get("tool_calls", ())]
     return Counter((call["name"], canonical(call["arguments"])) for call in calls)
 
 
+def _verdict(result: TaskResult, replay: ReplaySettings) -> Score | None:
+    """Return what a verifier said; its own word holds where no least reward is asked for."""
+    if result.unknown:
+        return None
+    if replay.minimum_reward is None:
+        return Score(result.reward, result.success)
+    return _scored(result.reward, replay)
+
+
 def _verified(
     settings: EvaluationSettings, command: Sequence[str], known: Sequence[Episode], report: Path
-) -> Scores:
+) -> list[TaskResult]:
     """Give whole episodes to the user's verifier; what it read is deleted, whatever happens."""
     episodes, verdict = report.with_suffix(".episodes"), report.with_suffix(".verdict")
     lines = [
@@ -194,10 +218,9 @@ def _verified(
     finally:
         episodes.unlink(missing_ok=True)
         verdict.unlink(missing_ok=True)
-    found: Scores = {(r.task_id, r.attempt): None if r.unknown else r.reward for r in given}
-    if set(found) != {_key(episode) for episode in known}:
+    if {(r.task_id, r.attempt) for r in given} != {_key(episode) for episode in known}:
         raise EvaluationError(
             "replay.verifier: its report is not about the episodes it was given; it must write one "
             "line for each task_id and attempt"
         )
-    return found
+    return given

@@ -10,7 +10,7 @@ from tests.train.test_following import call, path
 from train.environment import RecordedTools
 from train.episodes import Episode
 from train.errors import EvaluationError
-from train.examine import _scores, _solved
+from train.examine import Score, _scored, _scores
 from train.following import Follower, RecordedPath
 from train.held_out import HeldOutTask
 from train.recipes.settings import EvaluationSettings, ReplaySettings
@@ -40,10 +40,13 @@ def played(*words: Said | None, paths: Sequence[RecordedPath] = ()) -> Episode:
     return found
 
 
-def score(found: Episode, **replay: Any) -> float | None:
+def score(found: Episode, **replay: Any) -> float:
     settings = EvaluationSettings.model_validate({"replay": replay})
     assert settings.replay is not None
-    return _scores(settings, settings.replay, [found], Path("r.jsonl"))["t", 0]
+    scored = _scores(settings, settings.replay, [found], Path("r.jsonl"))["t", 0]
+    assert scored is not None
+    assert scored.solved == (scored.reward > 0)
+    return scored.reward
 
 
 def test_an_episode_ends_in_one_of_few_ways() -> None:
@@ -80,8 +83,10 @@ def test_a_reward_function_sees_the_whole_episode_and_its_least_counts() -> None
     reward = "tests.train.test_rewards:brevity"
     assert score(played(said("abc")), reward=reward) == -3
     replay = ReplaySettings(reward=reward)
-    assert not _solved(0.0, replay)
-    assert _solved(-3.0, replay.model_copy(update={"minimum_reward": -3.0}))
+    assert _scored(0.0, replay) == Score(0.0, False)
+    assert _scored(None, replay) is None
+    lenient = replay.model_copy(update={"minimum_reward": -3.0})
+    assert _scored(-3.0, lenient) == Score(-3.0, True)
 
 
 VERIFIER = """
@@ -91,6 +96,7 @@ with open(report, "w") as file:
     for line in map(json.loads, open(episodes)):
         words = line["completion"][-1]["content"]
         found = {"task_id": line["task_id"], "attempt": line["attempt"], "success": words == "yes"}
+        found["reward"] = len(words) / 10
         file.write(json.dumps({**found, "unknown": words == "perhaps"}) + "\\n" if words else "")
 """
 
@@ -101,7 +107,8 @@ def test_a_verifier_judges_episodes_and_leaves_nothing_behind(tmp_path: Path) ->
     settings = EvaluationSettings.model_validate({"replay": {"verifier": ["python", str(program)]}})
     assert settings.replay is not None
     report = tmp_path / "base.jsonl"
-    for words, expected in (("yes", 1.0), ("no", 0.0), ("perhaps", None)):
+    told = {"yes": Score(0.3, True), "no": Score(0.2, False), "perhaps": None}
+    for words, expected in told.items():
         found = _scores(settings, settings.replay, [played(said(words))], report)
         assert found == {("t", 0): expected}
     with pytest.raises(EvaluationError, match="the report is empty"):

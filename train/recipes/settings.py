@@ -102,7 +102,7 @@ class ReplaySettings(StrictModel):
     """A program: ``COMMAND --episodes FILE --report FILE``, JSON lines both. With neither it nor
     ``reward`` a task is solved by ending as a rewarded recorded attempt did (``expected``)."""
     minimum_reward: float | None = None
-    """A task is solved with at least this reward; None: above 0."""
+    """A task is solved with at least this reward; None: above 0, or as the verifier says."""
     expected: Literal["answer", "calls", "both"] = "answer"
     """What must be as recorded: the last words (but for white space and case), the calls, or both."""
     answers: Literal["tenant", "task"] = "tenant"

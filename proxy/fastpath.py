@@ -12,11 +12,35 @@ import copy
 import dataclasses
 import inspect
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from mitmproxy import exceptions, http, optmanager, version
+from mitmproxy import version
+
+MITMPROXY_VERSION = "12.2.3"
+
+
+def fits() -> bool:
+    """Tell whether the overrides were made for the installed mitmproxy."""
+    return version.VERSION == MITMPROXY_VERSION
+
+
+def _import_addons_one_by_one() -> None:
+    """Keep the package of addons from importing them all: a web framework and LDAP among them."""
+    if fits() and "mitmproxy.addons" not in sys.modules:
+        package = ModuleType("mitmproxy.addons")
+        package.__path__ = [str(Path(version.__file__).with_name("addons"))]
+        sys.modules[package.__name__] = package
+
+
+_import_addons_one_by_one()
+
+# ruff: noqa: E402 - what follows imports some of them
+from mitmproxy import exceptions, http, optmanager
 from mitmproxy.addonmanager import traverse
 from mitmproxy.connection import Connection
 from mitmproxy.master import Master
@@ -25,19 +49,12 @@ from mitmproxy.proxy.layers import modes, tcp, tls, websocket
 from mitmproxy.proxy.layers.http import _http1
 from mitmproxy.utils import asyncio_utils
 
-MITMPROXY_VERSION = "12.2.3"
-
 _log = logging.getLogger(__name__)
 _mitmproxy_log = logging.getLogger("mitmproxy.fastpath")
 _IMMUTABLE = (bool, int, float, str, bytes, type(None))
 _missing = object()
 
 type HookTable = dict[str, tuple[Callable[[Any], Any], ...]]
-
-
-def fits() -> bool:
-    """Tell whether the overrides were made for the installed mitmproxy."""
-    return version.VERSION == MITMPROXY_VERSION
 
 
 def new_event_loop(enabled: bool) -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -5,6 +5,8 @@ The tests of the gateway, of faults and of the fault matrix run with and without
 
 import asyncio
 import logging
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -67,3 +69,9 @@ def test_headers_are_looked_up_as_stock_does(
     assert fastpath._get_all(headers, asked) == headers.get_all(asked)
     assert fastpath._get(headers, asked) == headers.get(asked)
     assert fastpath._contains(headers, asked) == (asked in headers)
+
+
+def test_addons_that_are_not_used_are_not_imported() -> None:
+    script = "import sys, proxy.gateway; print({'flask', 'ldap3', 'mitmproxy.addons.core'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert done.stdout.strip() == b"set()"

@@ -318,7 +318,6 @@ def quick_gains(folder: Path) -> dict[str, Any]:
         Row("sft", "sft", changes=IMITATION),
         Row("awr", "awr"),
         Row("kto", "kto"),
-        Row("dpo", "dpo"),
     ]
     world = SmallWorld(1, folder)
     world.make(folder)

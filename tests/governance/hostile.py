@@ -20,6 +20,10 @@ def _wrapped(levels: int, text: str) -> str:
     return text
 
 
+def _letters(number: int) -> str:
+    return chr(97 + number % 26) + chr(97 + number // 26 % 26)
+
+
 HOSTILE = {
     "dots": "." * 8000,
     "a.": "a." * 8000,
@@ -45,12 +49,8 @@ HOSTILE = {
     "phones": "+1 212 555 " * 1300,
     "mixed": "Aa1-.@:/ " * 1700,
     "unicode": "\u0660\u200b" * 6000,
-    "unknown names": "".join(
-        f"Zo{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}rv Kelb{n % 7} " for n in range(1600)
-    ),
-    "one line names": " ".join(
-        f"Zo{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}rv" for n in range(3000)
-    ),
+    "unknown names": "".join(f"Zo{_letters(n)}rv Kelb{n % 7} " for n in range(1600)),
+    "one line names": " ".join(f"Zo{_letters(n)}rv" for n in range(3000)),
     "honorifics": "Dear Mr. Zorv Kelbin, " * 800,
     "given names": "Maria Anna Peter John " * 800,
     "mailboxes": "".join(f"jo{n}.doe@mail{n}.example.com, " for n in range(600)),
@@ -73,6 +73,11 @@ HOSTILE = {
     "base64 words": " ".join(
         base64.b64encode(f"Zorv {n} Kelbin".encode()).decode() for n in range(700)
     ),
+    "base64 names": " ".join(
+        base64.b64encode(f"Zo{_letters(n)}rv {_letters(n // 7)} Kelb".encode()).decode()
+        for n in range(700)
+    ),
+    "list of names": json.dumps([f"Zo{_letters(n)}rv {_letters(n // 7)}" for n in range(1200)]),
     "data URLs": "data:text/plain;base64,QWxhIG1hIGtvdGE= " * 380,
     "hex": "0123456789abcdef" * 1000,
     "uuids": "123e4567-e89b-12d3-a456-426614174000 " * 430,

@@ -145,8 +145,8 @@ def _look(fact: Fact, call: Call) -> None:
         return
     skip = max(fact.placement.skip, fact.system_count)
     for node, message in zip(fact.head.back(), reversed(call.context[skip:]), strict=False):
-        if not node.is_seen:
-            node.clues, node.is_seen = tuple(clues_of_message(message)), True
+        if node.clues is None:
+            node.clues = tuple(clues_of_message(message))
 
 
 def _findings(
@@ -169,7 +169,9 @@ def _findings(
         return found
     for number, node in enumerate(new):
         last = number == len(new) - 1
-        found += [Finding(parent, clue) for clue in node.clues if last or clue.rule != "correction"]
+        found += [
+            Finding(parent, clue) for clue in node.clues or () if last or clue.rule != "correction"
+        ]
     if place.is_replaced:
         found.append(Finding(parent, Clue("edited_output", 1.0)))
     return found

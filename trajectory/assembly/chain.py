@@ -35,10 +35,8 @@ class ChainNode:
     """Short hashes of the ids of the tool calls in the message."""
     results: int = 0
     """How many tool results the messages up to here hold."""
-    clues: tuple[Clue, ...] = ()
-    """What the message shows of how a step went."""
-    is_seen: bool = False
-    """The message was looked at for clues."""
+    clues: tuple[Clue, ...] | None = None
+    """What the message shows of how a step went; None until somebody looks."""
     key: str = ""
     """The loose chain in the form in which the state keeps it."""
 

@@ -196,7 +196,7 @@ def _chain_rows(facts: list[Fact]) -> list[JsonValue]:
 def _node_row(node: ChainNode) -> JsonValue:
     exact = shorten(node.exact)
     results = node.results - (0 if node.before is None else node.before.results)
-    clues: list[JsonValue] = [[*clue] for clue in node.clues]
+    clues: list[JsonValue] = [[*clue] for clue in node.clues] if node.clues else []
     if node.loose == node.exact and not node.is_turn and not results and not clues:
         return exact
     loose = "" if node.loose == node.exact else shorten(node.loose)
@@ -222,8 +222,7 @@ def _chains_of(runs: list[list[Any]], known: Chains) -> dict[str, ChainNode]:
                 bool(turn),
                 tuple(calls),
                 results + (0 if node is None else node.results),
-                tuple(clues),
-                is_seen=bool(clues),
+                tuple(clues) or None,
             )
             found[exact] = known[digest] = node
     return found

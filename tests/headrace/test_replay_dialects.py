@@ -2,8 +2,12 @@
 
 import itertools
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +83,7 @@ def _block(events: list[Any], index: int) -> Any:
     return {**block, "text": "".join(one["text"] for one in deltas)}
 
 
+ROOT = Path(__file__).parents[2]
 AGENTS: dict[str, Callable[..., Any]] = {
     "google.gemini": gemini,
     "bedrock.converse": bedrock_converse,
@@ -106,8 +111,13 @@ def _renumbered(piece: bytes, beginning: bytes, number: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, dict[str, Any]]:
-    home, said = tmp_path_factory.mktemp("dialects"), {}
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("dialects")
+
+
+@pytest.fixture(scope="module")
+def recorded(home: Path) -> tuple[Lake, dict[str, Any]]:
+    said: dict[str, Any] = {}
     with Upstream(partial(numbered, itertools.count(1))) as upstream:
         routes = [{"name": "model", "upstream": upstream.url}]
         with Running(home, {"routes": routes}) as gateway:
@@ -168,3 +178,48 @@ def test_the_model_is_swapped_where_the_path_names_it(
         "/v1/models/other%2F1:streamGenerateContent?alt=sse",
         "/model/other%2F1/converse",
     }
+
+
+_GEMINI = """
+import os
+from tests.wire.drivers import Wire, gemini
+gemini(Wire(os.environ["GOOGLE_GEMINI_BASE_URL"], os.environ["GEMINI_API_KEY"]))
+"""
+_BEDROCK = """
+import boto3
+from tests.wire import drivers
+drivers.bedrock_client = lambda _: boto3.client("bedrock-runtime", region_name="us-east-1")
+drivers.bedrock_converse(None, stream=True)
+"""
+_AWS = {
+    "AWS_ACCESS_KEY_ID": "AKIATEST",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_BEARER_TOKEN_BEDROCK": "not sent without TLS",
+}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "agent", "answers"),
+    [("google.gemini", _GEMINI, 3), ("bedrock.converse", _BEDROCK, 2)],
+)
+def test_the_command_points_the_sdk_at_its_past(
+    home: Path, recorded: tuple[Lake, dict[str, Any]], dialect: str, agent: str, answers: int
+) -> None:
+    found = recorded[0].query(
+        "select distinct trajectory_id as id from steps where dialect = $name",
+        parameters={"name": dialect},
+    )
+    (trajectory_id,) = found["id"].to_pylist()
+    program = [sys.executable, "-W", "ignore"]
+    command = [*program, "-m", "headrace", "trajectory", "replay", "--json", trajectory_id, "--"]
+    done = subprocess.run(
+        [*command, *program, "-c", agent],
+        env={**os.environ, **_AWS, "HEADRACE_HOME": str(home), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["identical"], report["model_answers"]) == (True, answers)

@@ -226,10 +226,15 @@ class Gateway:
         started = self._embedded is not None and not self._draining
         return started and can_record(self._spool, self._router)
 
+    @property
+    def connections(self) -> int:
+        """How many connections of clients stand."""
+        return len(self._embedded.handlers()) if self._embedded else 0
+
     def _gauges(self) -> dict[str, float]:
         gauges: dict[str, float] = {
             "flows": len(self._gate.live) if self._gate else 0,
-            "connections": len(self._embedded.handlers()) if self._embedded else 0,
+            "connections": self.connections,
             "draining": float(self._draining),
         }
         if self._spool is not None:

@@ -1,17 +1,34 @@
 """Memory stays flat: large bodies both ways, WebSocket floods to a client that reads slowly."""
 
+import asyncio
 import contextlib
+import gc
 import socket
+import ssl
 import threading
 import time
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
+from proxy.config import GatewayConfig
+from proxy.identity import KeyRegistry
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of mitmproxy's own imports
+    from mitmproxy.connection import Connection
+    from OpenSSL import SSL
+
+    from proxy.gateway import Gateway
+
+from tests.proxy.conftest import Tls
 from tests.proxy.running import Running
 from tests.proxy.test_admission import answers as greet
-from tests.proxy.upstream import Reply, Seen, Upstream, chunk
+from tests.proxy.upstream import Reply, Seen, Upstream, chunk, plain
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 MEGABYTE = b"m" * 1_000_000
@@ -105,3 +122,56 @@ def test_a_websocket_flood_to_a_slow_client(gateway: Running) -> None:
     assert size > 60_000_000
     assert peak[0] < 50
     assert ended(gateway)[1] > 60_000_000
+
+
+def standing() -> int:
+    """Count the connections of this process that still are objects."""
+    gc.collect()
+    return sum(issubclass(type(each), Connection | SSL.Connection) for each in gc.get_objects())
+
+
+def test_closed_connections_leave_nothing_behind(tls: Tls, tmp_path: Path) -> None:
+    key = KeyRegistry.load(tmp_path / "keys.json").create(tenant_id="acme", app_id="x").secret
+    config = GatewayConfig.model_validate(
+        {
+            "port": None,
+            "forward_port": 0,
+            "admin_port": None,
+            "authority": str(tmp_path / "ca"),
+            "upstream_ca": str(tls.roots),
+            "keys": str(tmp_path / "keys.json"),
+            "limits": str(tmp_path / "limits.sqlite"),
+            "spool": {"directory": str(tmp_path / "spool")},
+            "intercept_hosts": ["localhost"],
+        }
+    )
+
+    def call(port: int, times: int) -> None:
+        roots = ssl.create_default_context(cafile=str(tmp_path / "ca" / "ca.pem"))
+        for _ in range(times):
+            place = f"http://headrace:{key}@127.0.0.1:{port}"
+            with httpx.Client(proxy=place, verify=roots, timeout=60) as client:
+                assert client.get(f"{upstream.url}/x").content == b"ok"
+
+    async def left(gateway: Gateway, port: int, times: int, before: int) -> int:
+        await asyncio.to_thread(call, port, times)
+        deadline = time.monotonic() + 30
+        while True:
+            found = standing()
+            if (not gateway.connections and found <= before) or time.monotonic() > deadline:
+                return found
+            await asyncio.sleep(0.05)
+
+    async def main() -> int:
+        before = standing()
+        gateway = Gateway(config, spool_key=b"s" * 32, fingerprint_key=b"f" * 32)
+        try:
+            addresses = await gateway.start()
+            assert addresses.forward is not None
+            port = addresses.forward[1]
+            return await left(gateway, port, 10, before) - before
+        finally:
+            await gateway.close()
+
+    with Upstream(lambda _: plain(200, b"ok"), tls=tls.context) as upstream:
+        assert asyncio.run(main()) <= 0

@@ -46,16 +46,27 @@ def test_workers_share_a_port_serve_the_same_versions_and_are_mended(tmp_path: P
                     answer = httpx.post(f"{gateway.url}/up/x", content=body, headers=headers)
                     assert answer.content == body
 
+            asked = 0
+
+            def ask(count: int) -> set[str]:
+                nonlocal asked
+                asked += count
+                url = f"{gateway.url}/shop/x"
+                return {
+                    httpx.post(url, json={}, headers=headers).json().get("model")
+                    for _ in range(count)
+                }
+
             call(30)
             assert len(gateway.exchanges(30)) == 30
             assert len([p for p in (tmp_path / "spool").iterdir() if p.is_dir()]) == 2
             for version in ("shop@0001", "shop@0002", "shop@0001"):
                 publish(tmp_path / "serving.json", version, upstream.url)
-                time.sleep(0.6)
-                for _ in range(12):
-                    answer = httpx.post(f"{gateway.url}/shop/x", json={}, headers=headers)
-                    assert answer.json() == {"model": version}
-            assert {e.served for e in gateway.exchanges(36)} == {"shop@0001", "shop@0002"}
+                deadline = time.monotonic() + 60
+                while ask(12) != {version}:
+                    assert time.monotonic() < deadline
+            served = {e.served for e in gateway.exchanges(asked)}
+            assert served - {""} == {"shop@0001", "shop@0002"}  # refused before the first one
             parent = psutil.Process(gateway.process.pid)
             workers = [p for p in parent.children() if "spawn_main" in " ".join(p.cmdline())]
             assert len(workers) == 2

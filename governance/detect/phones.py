@@ -5,6 +5,7 @@ tried against one pattern for all regions, and the shape of the groups has its s
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
@@ -77,6 +78,13 @@ _SAID_AFTER = re.compile(
 _AMERICAN = re.compile(r"(?:1[-. ])?(?:\(\d{3}\) ?|\d{3}[-.])\d{3}[-. ]\d{4}\Z")
 _FEWEST, _MOST = 7, 15
 _MOST_GROUPS = 7
+_BESIDE = re.compile(
+    "|".join([*sorted(_TOLD | _HINTED), "office", "desk", "home", "work", "phone"]), re.IGNORECASE
+)
+_FAMILIAR = ((3, 3, 4), (1, 3, 3, 4))
+"""Lengths of the groups of an American number, without and with the country code."""
+_NEAR = 200
+"""Words further away than so many characters have no say."""
 
 
 class _Group(NamedTuple):
@@ -122,10 +130,12 @@ class PhoneRunner:
     def run(self, gate: Gate, keys: tuple[str, ...]) -> Iterator[Hit]:
         """Yield numbers; those without the shape of a phone number need context."""
         text = gate.view.text
+        words = [match.start() for match in _BESIDE.finditer(text)]
         for run in _runs(text):
             at = 0
             while at < len(run):
-                taken = self._longest(gate, run, at, keys)
+                may_be_said = not _TOLD.isdisjoint(keys) or _any_near(words, run[at].start)
+                taken = self._longest(gate, run, at, keys, may_be_said=may_be_said)
                 if taken is None:
                     at += 1
                     continue
@@ -141,9 +151,18 @@ class PhoneRunner:
                 at = last + 1
 
     def _longest(
-        self, gate: Gate, run: list[_Group], at: int, keys: tuple[str, ...]
+        self,
+        gate: Gate,
+        run: list[_Group],
+        at: int,
+        keys: tuple[str, ...],
+        *,
+        may_be_said: bool,
     ) -> tuple[int, float] | None:
-        """Return the last group and the score of the longest number that begins at a group."""
+        """Return the last group and the score of the longest number that begins at a group.
+
+        Where nothing around can say that it is one, only shapes that speak for themselves are judged.
+        """
         text = gate.view.text
         start = run[at].start
         plus = text[max(0, start - 2) : start].rstrip("(").endswith("+")
@@ -158,12 +177,16 @@ class PhoneRunner:
                 ends.append(last)
         spoken: bool | None = None
         for last in reversed(ends):
-            verdict = self._verdict(gate.view, run[at : last + 1], plus)
+            groups = run[at : last + 1]
+            if not (may_be_said or plus or _may_speak_for_itself(text, groups)):
+                continue
+            verdict = self._verdict(gate.view, groups, plus)
             if verdict is None:
                 continue
             if spoken is None:
-                spoken = _spoken(gate.words_before(start), keys, run[at : last + 1]) or (
-                    _SAID_AFTER.match(text, run[last].end) is not None
+                spoken = may_be_said and (
+                    _spoken(gate.words_before(start), keys, groups)
+                    or _SAID_AFTER.match(text, run[last].end) is not None
                 )
             if spoken or verdict:
                 return last, _SCORE + (CONTEXT_BOOST if spoken else 0)
@@ -186,6 +209,21 @@ class PhoneRunner:
         if len(groups) == 1:
             return _spelled(view, *groups[0]) and _like_a_number(digits)
         return len(digits) > 8 and _shaped(written, groups)
+
+
+def _any_near(words: list[int], start: int) -> bool:
+    at = bisect_left(words, start - _NEAR)
+    return at < len(words) and words[at] <= start + _NEAR
+
+
+def _may_speak_for_itself(text: str, groups: list[_Group]) -> bool:
+    """False only where no verdict of ``PhoneRunner`` is True; said from lengths, without any pattern."""
+    if len(groups) == 1:
+        return True
+    start = groups[0].start
+    if text[start] == "0" or (start and text[start - 1] in "(+"):
+        return True
+    return tuple(group.end - group.start for group in groups) in _FAMILIAR
 
 
 def _spoken(before: tuple[str, ...], keys: tuple[str, ...], groups: list[_Group]) -> bool:
@@ -222,7 +260,7 @@ def _shaped(written: str, groups: list[_Group]) -> bool:
     lengths = tuple(group.end - group.start for group in groups)
     if written[0] in "(0" and all(length > 1 for length in lengths):
         return True
-    return lengths in ((3, 3, 4), (1, 3, 3, 4))
+    return lengths in _FAMILIAR
 
 
 def _phone_like(groups: list[_Group]) -> bool:

@@ -86,6 +86,7 @@ HOSTILE = {
     "cards that are none": "4111 1111 1111 1112 " * 800,
     "ibans that are none": "DE00 1234 5678 9012 3456 78 " * 570,
     "months": "Jan Feb Mar May Jun " * 800,
+    "pairs of digits": "12 " * 4000,
     "countries": "".join(f"+{n} 12 345 678 " for n in range(1, 999)),
     "closings": "Best regards,\nZorv\n" * 800,
     "speakers": '\nZorv: "Hi" said Kelb' * 750,

@@ -72,15 +72,12 @@ _EXTENSION = re.compile(r"[ ,;]{0,2}(?:ext|extension|x|#)[.:]?[ ]?\d{1,6}(?!\d)"
 _DATE = re.compile(r"(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./ ]\d{2,4})\Z")
 _DECIMAL = re.compile(r"\d+\.\d+\Z")
 _HEX_GOES_ON = re.compile(r"-[0-9a-fA-F]*\d")
-_SAID_AFTER = re.compile(
-    r"\)?[\s\-,(]{1,3}(?:office|fax|mobile|cell|desk|home|work|phone|tel)\b", re.IGNORECASE
-)
+_AFTER = ("office", "fax", "mobile", "cell", "desk", "home", "work", "phone", "tel")
+_SAID_AFTER = re.compile(rf"\)?[\s\-,(]{{1,3}}(?:{'|'.join(_AFTER)})\b", re.IGNORECASE)
 _AMERICAN = re.compile(r"(?:1[-. ])?(?:\(\d{3}\) ?|\d{3}[-.])\d{3}[-. ]\d{4}\Z")
 _FEWEST, _MOST = 7, 15
 _MOST_GROUPS = 7
-_BESIDE = re.compile(
-    "|".join([*sorted(_TOLD | _HINTED), "office", "desk", "home", "work", "phone"]), re.IGNORECASE
-)
+_BESIDE = re.compile("|".join(sorted(_TOLD.union(_HINTED, _AFTER))), re.IGNORECASE)
 _FAMILIAR = ((3, 3, 4), (1, 3, 3, 4))
 """Lengths of the groups of an American number, without and with the country code."""
 _NEAR = 200

@@ -37,7 +37,23 @@ class RequestHalfClosed(RequestEndOfMessage):
     """The client closed its sending side after its request's end."""
 
 
-_LOOK_SECONDS = 2.0
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How soon a client that sends nothing more, and is sent nothing, is asked for."""
+
+    look_seconds: float = 2.0
+    """Between two looks at what the kernel knows of it."""
+    idle_seconds: int = 20
+    """Silence before the kernel asks it for the first time."""
+    interval_seconds: int = 10
+    """Between two questions; the kernel of a client that closed answers no when it has forgotten
+    the connection, after a minute on Linux."""
+    questions: int = 3
+    """Unanswered ones after which it counts as gone."""
+
+
+PATIENCE = Patience()
+
 _TCP_CLOSE = b"\x07"
 _MARK = "headrace_half_closed"
 
@@ -78,7 +94,7 @@ class Hearing:
         return transport if transport is not None and transport.writer is not None else None
 
     def _later(self, client: connection.Client) -> None:
-        asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look, client)
+        asyncio.get_running_loop().call_later(PATIENCE.look_seconds, self._look, client)
 
     def _look(self, client: connection.Client) -> None:
         """End the call of a client that has gone meanwhile: nobody reads, so no event tells it."""
@@ -95,8 +111,12 @@ def _ask_for_life(client: Any) -> None:
     """Let the kernel ask a silent client whether it is there; one that is closed answers no."""
     with suppress(OSError, AttributeError):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in (("IDLE", 20), ("INTVL", 10), ("CNT", 3)):
-            client.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_KEEP{option}"), value)
+        for option, value in (
+            (socket.TCP_KEEPIDLE, PATIENCE.idle_seconds),
+            (socket.TCP_KEEPINTVL, PATIENCE.interval_seconds),
+            (socket.TCP_KEEPCNT, PATIENCE.questions),
+        ):
+            client.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _stands(client: Any) -> bool:

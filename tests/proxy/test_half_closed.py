@@ -1,9 +1,11 @@
-"""Clients that close their sending side behind the intercepting proxy: TLS on both sides."""
+"""Clients that close their sending side: some read on, some have gone without a word."""
 
+import asyncio
 import socket
 import threading
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,8 +15,16 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from OpenSSL import SSL
 
+    from proxy.config import GatewayConfig
+    from proxy.gateway import Gateway
+    from proxy.identity import KeyRegistry
+    from proxy.wire import half_close
+
+from proxy.spool import Cursor, SpoolReader
 from tests.proxy.conftest import Tls
-from tests.proxy.running import Running
+from tests.proxy.running import FINGERPRINT_KEY, SPOOL_KEY, Running
+from tests.proxy.upstream import Reply, Seen, Upstream, plain
+from trajectory.exchange import Exchange
 
 REQUEST = b"POST /v1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
 ANSWER = (
@@ -119,3 +129,69 @@ def test_it_is_answered_and_kept_whole(
     assert exchange.request.body == b"hello"
     assert exchange.response is not None
     assert exchange.response.body == b"world"
+
+
+def test_one_that_vanishes_is_noticed_and_one_that_waits_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A FIN says nothing more will be sent, not that nobody reads: only the kernel can tell."""
+    asked_soon = half_close.Patience(look_seconds=0.1, idle_seconds=1, interval_seconds=1)
+    monkeypatch.setattr(half_close, "PATIENCE", asked_soon)
+    think = threading.Event()
+
+    def script(_: Seen) -> Reply:
+        return Reply([think, *plain(200, b"late").pieces])
+
+    key = KeyRegistry.load(tmp_path / "keys.json").create(tenant_id="acme", app_id="x").secret
+
+    def ask(port: int, word: str) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", port), 60)
+        head = f"GET /up/{word} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
+        connection.sendall(head.encode())
+        connection.shutdown(socket.SHUT_WR)
+        return connection
+
+    def scene(port: int, gateway: Gateway) -> bytes:
+        with ask(port, "waits") as waiting:
+            with ask(port, "vanishes") as vanishing:
+                until(lambda: len(upstream.seen) == 2)
+                # How long its kernel remembers the connection: a minute where nobody says so.
+                vanishing.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, 1)
+            until(lambda: gateway.connections == 1)
+            think.set()
+            return b"".join(iter(lambda: waiting.recv(65536), b""))
+
+    async def main() -> bytes:
+        gateway = Gateway(config, spool_key=SPOOL_KEY, fingerprint_key=FINGERPRINT_KEY)
+        try:
+            addresses = await gateway.start()
+            assert addresses.base_url is not None
+            return await asyncio.to_thread(scene, addresses.base_url[1], gateway)
+        finally:
+            await gateway.close()
+
+    with Upstream(script) as upstream:
+        config = GatewayConfig.model_validate(
+            {
+                "port": 0,
+                "forward_port": None,
+                "admin_port": None,
+                "keys": str(tmp_path / "keys.json"),
+                "limits": str(tmp_path / "limits.sqlite"),
+                "spool": {"directory": str(tmp_path / "spool")},
+                "routes": [{"name": "up", "upstream": upstream.url}],
+            }
+        )
+        got = asyncio.run(main())
+    assert got.endswith(b"\r\n\r\nlate")
+    records = SpoolReader(tmp_path / "spool", SPOOL_KEY).take(Cursor()).records
+    kept = {r.request.path: r.outcome.value for r in records if isinstance(r, Exchange)}
+    assert kept == {"/vanishes": "client_abort", "/waits": "complete"}
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for what must come."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -38,6 +38,6 @@ def pytest_runtest_makereport(
     report = yield
     if report.when == "call" and report.failed:
         for gateway in started:
-            if gateway.process.poll() is None:
+            if gateway.runs:
                 gateway.records(10**6, seconds=1.0)
     return report

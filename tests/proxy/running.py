@@ -1,12 +1,13 @@
 """A gateway in a process of its own, as production runs it, with a key, a spool and a reader."""
 
-import json
+import logging
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,20 +19,30 @@ from trajectory.exchange import Exchange, Feedback
 SPOOL_KEY = b"s" * 32
 FINGERPRINT_KEY = b"f" * 32
 
-_MAIN = """
-import json, logging, sys
-from pathlib import Path
-from proxy.config import GatewayConfig
-from proxy.gateway import serve
-logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
-config = GatewayConfig.model_validate_json(Path(sys.argv[1]).read_text())
-def ready(addresses):
-    print(
-        json.dumps([addresses.base_url, addresses.forward, addresses.admin, addresses.transparent]),
-        flush=True,
+_FORKS = multiprocessing.get_context("forkserver")
+"""Each gateway is forked from a process that has imported everything: that takes most of a start."""
+_FORKS.set_forkserver_preload(["proxy.gateway", "tests.proxy.running"])
+
+
+def _serve(path: Path, log: Path, environment: dict[str, str], sender: Connection) -> None:
+    """Run a gateway in a process that was forked for it."""
+    from proxy.gateway import serve
+
+    os.environ.clear()
+    os.environ.update(environment)
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+    config = GatewayConfig.model_validate_json(path.read_text())
+    serve(
+        config,
+        spool_key=SPOOL_KEY,
+        fingerprint_key=FINGERPRINT_KEY,
+        ready=lambda found: sender.send(
+            (found.base_url, found.forward, found.admin, found.transparent)
+        ),
     )
-serve(config, spool_key=b"s" * 32, fingerprint_key=b"f" * 32, ready=ready)
-"""
 
 
 started: "set[Running]" = set()
@@ -68,23 +79,19 @@ class Running:
         path = self.home / "gateway.json"
         path.write_text(config.model_dump_json())
         self.log = self.home / "gateway.log"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _MAIN, str(path)],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": str(Path.cwd()),
-                    "RUNNING_KEY": self.key,
-                    **self.environment,
-                },
-            )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise AssertionError(self.log.read_text())
-        base_url, forward, admin, transparent = json.loads(line)
+        environment = {**os.environ, "RUNNING_KEY": self.key, **self.environment}
+        receiver, sender = _FORKS.Pipe(duplex=False)
+        self.process = _FORKS.Process(
+            target=_serve, args=(path, self.log, environment, sender), daemon=config.workers == 1
+        )
+        self.process.start()
+        sender.close()
+        with receiver:
+            try:
+                base_url, forward, admin, transparent = receiver.recv()
+            except EOFError:
+                self.process.join(60)
+                raise AssertionError(self.log.read_text()) from None
         self.url = f"http://127.0.0.1:{base_url[1]}" if base_url else ""
         self.forward = f"http://headrace:{self.key}@127.0.0.1:{forward[1]}" if forward else ""
         self.forward_port = forward[1] if forward else 0
@@ -101,12 +108,30 @@ class Running:
         self.stop()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        code = self.process.wait(60)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return code
+        if self.runs:
+            self.tell(number)
+        return self.wait()
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process is there."""
+        return self.process.is_alive()
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        assert self.process.pid is not None
+        return self.process.pid
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send the process a signal."""
+        os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        """Wait for the process's end; return its exit code."""
+        self.process.join(60)
+        assert self.process.exitcode is not None
+        return self.process.exitcode
 
     def records(self, count: int = 1, *, seconds: float = 30.0) -> list[Exchange | Feedback]:
         """Take records until there are ``count``, or time is up and there are no more."""

@@ -234,7 +234,7 @@ def wait_and_ask(connection: socket.socket, name: str, path: str, key: str) -> b
 @contextlib.contextmanager
 def failing_disk(ground: Ground) -> Iterator[None]:
     """Let the gateway's disk refuse every write."""
-    process = psutil.Process(ground.gateway.process.pid)
+    process = psutil.Process(ground.gateway.pid)
     soft, hard = process.rlimit(psutil.RLIMIT_FSIZE)
     process.rlimit(psutil.RLIMIT_FSIZE, (1, hard))
     try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 import threading
 import time
 import warnings
@@ -131,8 +132,11 @@ def test_it_is_answered_and_kept_whole(
     assert exchange.response.body == b"world"
 
 
-def test_one_that_vanishes_is_noticed_and_one_that_waits_is_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "fastpath", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["fast", "stock"]
+)
+def test_who_has_gone_is_noticed_and_who_waits_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fastpath: bool
 ) -> None:
     """A FIN says nothing more will be sent, not that nobody reads: only the kernel can tell."""
     asked_soon = half_close.Patience(look_seconds=0.1, idle_seconds=1, interval_seconds=1)
@@ -153,10 +157,13 @@ def test_one_that_vanishes_is_noticed_and_one_that_waits_is_answered(
 
     def scene(port: int, gateway: Gateway) -> bytes:
         with ask(port, "waits") as waiting:
-            with ask(port, "vanishes") as vanishing:
-                until(lambda: len(upstream.seen) == 2)
-                # How long its kernel remembers the connection: a minute where nobody says so.
-                vanishing.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, 1)
+            with ask(port, "breaks") as breaking:
+                with ask(port, "vanishes") as vanishing:
+                    until(lambda: len(upstream.seen) == 3)
+                    # How long its kernel remembers the connection: a minute where nobody says so.
+                    vanishing.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, 1)
+                until(lambda: gateway.connections == 2)
+                breaking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             until(lambda: gateway.connections == 1)
             think.set()
             return b"".join(iter(lambda: waiting.recv(65536), b""))
@@ -180,13 +187,15 @@ def test_one_that_vanishes_is_noticed_and_one_that_waits_is_answered(
                 "limits": str(tmp_path / "limits.sqlite"),
                 "spool": {"directory": str(tmp_path / "spool")},
                 "routes": [{"name": "up", "upstream": upstream.url}],
+                "fastpath": fastpath,
             }
         )
         got = asyncio.run(main())
     assert got.endswith(b"\r\n\r\nlate")
     records = SpoolReader(tmp_path / "spool", SPOOL_KEY).take(Cursor()).records
     kept = {r.request.path: r.outcome.value for r in records if isinstance(r, Exchange)}
-    assert kept == {"/vanishes": "client_abort", "/waits": "complete"}
+    gone = "client_abort"
+    assert kept == {"/vanishes": gone, "/breaks": gone, "/waits": "complete"}
 
 
 def until(holds: Callable[[], bool]) -> None:

@@ -92,7 +92,7 @@ def test_a_hundred_megabytes_each_way(gateway: Running) -> None:
         f"POST /up/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
         "Transfer-Encoding: chunked\r\n\r\n"
     )
-    with connect(gateway) as connection, growth(psutil.Process(gateway.process.pid)) as peak:
+    with connect(gateway) as connection, growth(psutil.Process(gateway.pid)) as peak:
         connection.sendall(head.encode())
         for _ in range(COUNT):
             connection.sendall(chunk(MEGABYTE))
@@ -113,7 +113,7 @@ def test_a_websocket_flood_to_a_slow_client(gateway: Running) -> None:
         "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
     )
-    with connect(gateway) as connection, growth(psutil.Process(gateway.process.pid)) as peak:
+    with connect(gateway) as connection, growth(psutil.Process(gateway.pid)) as peak:
         connection.sendall(head.encode())
         time.sleep(1)
         size = 0

@@ -67,7 +67,7 @@ def test_workers_share_a_port_serve_the_same_versions_and_are_mended(tmp_path: P
                     assert time.monotonic() < deadline
             served = {e.served for e in gateway.exchanges(asked)}
             assert served - {""} == {"shop@0001", "shop@0002"}  # refused before the first one
-            parent = psutil.Process(gateway.process.pid)
+            parent = psutil.Process(gateway.pid)
             workers = [p for p in parent.children() if "spawn_main" in " ".join(p.cmdline())]
             assert len(workers) == 2
             workers[0].send_signal(signal.SIGKILL)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from headrace.home import Home
-from headrace.installation import addresses
+from headrace.installation import Address, addresses
 from proxy.authority import TRUST_STORE_PASSWORD
 from proxy.config import GatewayConfig, Upstream
 from proxy.identity import PURPOSES, KeyRegistry
@@ -78,20 +78,28 @@ def proxy_environment(config: GatewayConfig, key: str, bundle: Path) -> dict[str
     variables |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(direct))
     variables |= dict.fromkeys(_BUNDLE_VARIABLES, str(bundle))
     variables["NODE_USE_ENV_PROXY"] = "1"
-    host, _, port = forward.for_clients.rpartition(":")
-    variables["JAVA_TOOL_OPTIONS"] = " ".join(
-        [
-            *(f"-D{scheme}.proxyHost={host.strip('[]')}" for scheme in ("https", "http")),
-            *(f"-D{scheme}.proxyPort={port}" for scheme in ("https", "http")),
-            f"-Dhttp.nonProxyHosts={'|'.join(direct)}",
-            f"-Dhttps.proxyUser=headrace -Dhttps.proxyPassword={key}",
-            "-Djdk.http.auth.tunneling.disabledSchemes=",
-            f"-Djavax.net.ssl.trustStore={bundle.with_suffix('.p12')}",
-            "-Djavax.net.ssl.trustStoreType=PKCS12",
-            f"-Djavax.net.ssl.trustStorePassword={TRUST_STORE_PASSWORD}",
-        ]
-    )
+    variables["JAVA_TOOL_OPTIONS"] = _java_options(forward, key, bundle, direct)
     return variables
+
+
+def _java_options(forward: Address, key: str, bundle: Path, direct: list[str]) -> str:
+    """Return the options of every Java program: ours behind those that the environment holds."""
+    host, _, port = forward.for_clients.rpartition(":")
+    options = [
+        *(f"-D{scheme}.proxyHost={host.strip('[]')}" for scheme in ("https", "http")),
+        *(f"-D{scheme}.proxyPort={port}" for scheme in ("https", "http")),
+        f"-Dhttp.nonProxyHosts={'|'.join(direct)}",
+        "-Dhttps.proxyUser=headrace",
+        f"-Dhttps.proxyPassword={key}",
+        "-Djdk.http.auth.tunneling.disabledSchemes=",
+        f"-Djavax.net.ssl.trustStore={bundle.with_suffix('.p12')}",
+        "-Djavax.net.ssl.trustStoreType=PKCS12",
+        f"-Djavax.net.ssl.trustStorePassword={TRUST_STORE_PASSWORD}",
+    ]
+    ours = {option.partition("=")[0] for option in options}
+    already = os.environ.get("JAVA_TOOL_OPTIONS", "").split()
+    kept = [option for option in already if option.partition("=")[0] not in ours]
+    return " ".join([*kept, *options])
 
 
 def _direct_hosts(config: GatewayConfig) -> list[str]:

@@ -7,7 +7,7 @@ from mitmproxy.proxy.mode_specs import RegularMode, TransparentMode
 
 from proxy.answers import Reason, shape_of
 from proxy.capture import Level
-from proxy.config import GatewayConfig
+from proxy.config import GatewayConfig, SecretSource
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints, RawFields, presented_key
 from proxy.heads import WISHES, capture_wish, host_of, names, proxy_key
@@ -89,9 +89,8 @@ class Admission:
         self._fingerprints = fingerprints
         self._spool = spool
         self._clients: dict[str, ClientIdentity] = {}
-        self._transparent_key = (
-            config.transparent_key.secret() if config.transparent_key is not None else None
-        )
+        self._transparent_key = _secret(config.transparent_key)
+        self._forward_key = _secret(config.forward_key)
 
     # Clients of the forward proxy say who they are when they connect.
 
@@ -110,7 +109,7 @@ class Admission:
         for name, value in fields:
             if name.lower() == b"proxy-authorization":
                 return self._registry.authenticate(proxy_key(value))
-        return None
+        return self._registry.authenticate(self._forward_key)
 
     # Requests.
 
@@ -271,6 +270,10 @@ class Admission:
             raise Refused(Reason.SPOOL_FULL, client=admitted.client, plan=plan)
         self._counters.uncaptured[f"spool-{state.value}"] += 1
         return (Level.METADATA, "spool-full") if state is SpoolState.SHEDDING else (None, "")
+
+
+def _secret(source: SecretSource | None) -> str | None:
+    return None if source is None else source.secret()
 
 
 def named_host(flow: http.HTTPFlow) -> str:

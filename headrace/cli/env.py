@@ -64,7 +64,8 @@ def env(
         typer.echo(f"export {name}={shlex.quote(value)}")
     if proxy:
         note(
-            "Go passes this machine's own addresses by whatever NO_PROXY says; Java's own HTTP "
-            "client takes the proxy's user and password from the program only. Where a client "
-            f"cannot be told, redirect it (transparent mode). Authority: {config.authority}"
+            "Go passes this machine's own addresses by whatever NO_PROXY says. Java programs must "
+            "give the proxy's user and password themselves; for those that do not, name a key in "
+            "gateway.forward_key. What cannot be told at all can be redirected (transparent mode). "
+            f"Authority: {config.authority}"
         )

@@ -2,15 +2,19 @@
 
 import json
 from dataclasses import asdict
-from typing import Annotated, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace.cli.common import JsonOption, Running
 from headrace.installation import Address, addresses, gateway_config
-from headrace.render import jsonable, print_rows
+from headrace.render import jsonable, note, print_rows
 from proxy.config import GatewayConfig
 from trajectory.errors import ConfigurationError, WorkError
+
+if TYPE_CHECKING:
+    from proxy.embedding import Addresses
 
 app = typer.Typer(help="Run the gateway until SIGTERM, which lets calls in flight finish.")
 
@@ -25,11 +29,27 @@ def gateway(context: typer.Context) -> None:
     running = Running.of(context)
     home = running.home.create()
     secrets = running.secrets
+    config = gateway_config(running.settings, home)
     serve(
-        gateway_config(running.settings, home),
+        config,
         spool_key=secrets.derive(b"spool"),
         fingerprint_key=secrets.derive(b"fingerprint"),
+        ready=lambda found: note(f"gateway ready: {_places(found)}"),
     )
+
+
+def _places(found: "Addresses") -> str:
+    doors = {
+        "base URL": found.base_url,
+        "forward proxy": found.forward,
+        "transparent": found.transparent,
+        "admin": found.admin,
+    }
+    return ", ".join(f"{name} {_place(*at)}" for name, at in doors.items() if at)
+
+
+def _place(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _config(context: typer.Context) -> GatewayConfig:
@@ -86,7 +106,20 @@ def inventory(context: typer.Context, as_json: JsonOption = False) -> None:
                 entry["first_seen"] = min(entry["first_seen"], row["first_seen"])
                 entry["last_seen"] = max(entry["last_seen"], row["last_seen"])
     rows = sorted(found.values(), key=lambda row: -row["connections"])
-    print_rows(jsonable(rows), as_json=as_json, empty="no tunnels since the gateway started")
+    print_rows(
+        [_shown(row, as_json=as_json) for row in rows],
+        as_json=as_json,
+        empty="no tunnels since the gateway started",
+    )
+
+
+def _shown(row: dict[str, Any], *, as_json: bool) -> dict[str, Any]:
+    """Return a row with its times as times; a person reads a port as a name, not as a quantity."""
+    times = {
+        name: datetime.fromtimestamp(row[name], UTC).replace(microsecond=0)
+        for name in ("first_seen", "last_seen")
+    }
+    return {**row, **times, "port": row["port"] if as_json else str(row["port"])}
 
 
 def _rows(place: Address) -> list[dict[str, Any]]:

@@ -12,6 +12,8 @@ from proxy.config.spool import SpoolConfig
 
 type Port = Annotated[int, Field(ge=0, le=65535)]
 
+_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
+
 
 class GatewayConfig(Settings):
     """Everything that one gateway needs to know."""
@@ -24,6 +26,9 @@ class GatewayConfig(Settings):
     """Address of the forward proxy."""
     forward_port: Port | None = 8485
     """Its port; 0 takes a free one, None switches it off."""
+    forward_key: SecretSource | None = None
+    """The client key that stands for clients of the forward proxy that present none, as most Java
+    programs; only where the proxy listens for this machine alone."""
     transparent_host: str = "localhost"
     """Address to which iptables redirects a sidecar's connections; ``localhost`` is 127.0.0.1 and,
     where this machine has it, ::1 (ip6tables)."""
@@ -88,6 +93,15 @@ class GatewayConfig(Settings):
         if self.transparent_port is not None and self.transparent_key is None:
             raise ValueError(
                 "transparent_port needs transparent_key: redirected clients present no key"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        if self.forward_key is not None and self.forward_host not in _THIS_MACHINE:
+            raise ValueError(
+                "forward_key would let everybody in who reaches forward_host "
+                f"{self.forward_host!r}; it must be one of {', '.join(_THIS_MACHINE)}"
             )
         return self
 

@@ -56,11 +56,17 @@ def config(*routes: str, **settings: object) -> GatewayConfig:
 def test_this_machine_is_excepted_but_for_routes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "db.internal, localhost")
     monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
     remote = proxy_environment(config("https://api.openai.com"), "hr_a_b", Path("/b.pem"))
     assert remote["NO_PROXY"] == remote["no_proxy"] == "localhost,127.0.0.1,::1,db.internal"
     monkeypatch.setenv("NO_PROXY", "db.internal")
-    local = proxy_environment(config("http://localhost:8000"), "hr_a_b", Path("/b.pem"))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Xmx2g {remote['JAVA_TOOL_OPTIONS']}")
+    local = proxy_environment(config("http://localhost:8000"), "hr_c_d", Path("/b.pem"))
     assert local["NO_PROXY"] == "db.internal"
+    options = local["JAVA_TOOL_OPTIONS"].split()
+    assert options[0] == "-Xmx2g"
+    assert "-Dhttps.proxyPassword=hr_c_d" in options
+    assert len(options) == 1 + len(remote["JAVA_TOOL_OPTIONS"].split())
     assert remote["HTTPS_PROXY"] == "http://headrace:hr_a_b@127.0.0.1:8485"
     assert "-Djavax.net.ssl.trustStore=/b.p12" in remote["JAVA_TOOL_OPTIONS"].split()
     assert "-Dhttps.proxyPort=8485" in remote["JAVA_TOOL_OPTIONS"].split()

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.cli import run
 from tests.proxy.test_probe import exact, without
-from tests.proxy.upstream import Upstream
+from tests.proxy.upstream import Upstream, as_json
 
 
 @pytest.fixture
@@ -44,6 +44,22 @@ def test_probe(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_inventory_needs_a_gateway(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["gateway", "inventory"]) == 3
     assert "is it running?" in capsys.readouterr().err
+
+
+def test_the_inventory_shows_times_as_times(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"host": "h", "port": 4433, "connections": 2, "first_seen": 1.2e9, "last_seen": 1.3e9}
+    with Upstream(lambda _: as_json([row])) as admin:
+        monkeypatch.setenv("HEADRACE_GATEWAY_ADMIN_PORT", str(admin.port))
+        assert run(["gateway", "inventory"]) == 0
+        shown = capsys.readouterr().out
+        assert "2008-01-10 21:20:00" in shown
+        assert "4433" in shown
+        assert run(["gateway", "inventory", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["last_seen"] == "2011-03-13T07:06:40+00:00"
+    assert found["port"] == 4433
 
 
 def test_the_key_of_the_spool(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

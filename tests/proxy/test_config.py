@@ -31,6 +31,7 @@ from trajectory.errors import ConfigurationError
         ),
         ({"spool": {"alarm_at": 0.95}}, "alarm_at must not lie above shed_at"),
         ({"transparent_port": 8487}, "needs transparent_key"),
+        ({"forward_key": {"env": "KEY"}, "forward_host": "10.1.2.3"}, "let everybody in"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:

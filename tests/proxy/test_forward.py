@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -91,6 +92,29 @@ def test_plain_http_is_forwarded(proxy: Running, upstream: Upstream) -> None:
         assert client.post(f"{upstream.url}/echo", content=b"x").content == b"x"
     assert upstream.seen[-1].target == "/echo"
     assert upstream.seen[-1].header("proxy-authorization") is None
+
+
+def test_one_key_may_stand_for_who_presents_none(
+    secure: Upstream, tls: Tls, tmp_path: Path
+) -> None:
+    settings = {
+        "routes": [{"name": "openai", "upstream": secure.url}],
+        "upstream_ca": str(tls.roots),
+        "forward_key": {"env": "RUNNING_KEY"},
+    }
+    with Running(tmp_path, settings) as gateway:
+        context = ssl.create_default_context(cafile=gateway.bundle)
+        address = f"127.0.0.1:{gateway.forward_port}"
+        with httpx.Client(proxy=f"http://{address}", verify=context) as client:
+            assert client.post(f"{secure.url}/echo", content=b"x").content == b"x"
+        with (
+            httpx.Client(proxy=f"http://headrace:hr_no_key@{address}", verify=context) as client,
+            pytest.raises(httpx.ProxyError, match="407"),
+        ):
+            client.post(f"{secure.url}/echo", content=b"x")
+        exchange = gateway.exchange()
+    assert (exchange.client.tenant_id, exchange.request.body) == ("acme", b"x")
+    assert secure.seen[-1].header("proxy-authorization") is None
 
 
 def test_without_a_key_nothing_passes(proxy: Running, secure: Upstream) -> None:

@@ -3,10 +3,12 @@
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from governance.batch import BatchRows
 from governance.consent import ConsentLookup, ConsentQuestion, ConsentVerdict, judge_consent
+from governance.data_classes import data_classes
 from governance.known import KnownContent
 from governance.naming import Namer
 from governance.policy.capture import CaptureField, CaptureLevel
@@ -16,9 +18,8 @@ from governance.records import Decision, GovernanceRecord
 from governance.redact.values import RedactionReport
 from governance.redacting import Redactor
 from governance.retention import judge_retention
-from governance.signals import signal_id, signal_of
+from governance.signals import RedactedSignal, signal_id, signal_of
 from trajectory.placement import PlacedFeedback
-from trajectory.step import Signal
 
 
 class FeedbackJudge:
@@ -46,7 +47,10 @@ class FeedbackJudge:
             try:
                 reason, consent = self._refusal(placed, rows, stored)
                 if reason is None:
-                    rows.signals.append(self._signal(placed, rows))
+                    signal, report = self._signal(placed, rows)
+                    rows.signals.append(signal)
+                    if report.changed:
+                        rows.governance.append(self._redacted(placed, rows, report, consent, now))
                     continue
             except Exception as error:  # noqa: BLE001 (fail closed: leave the feedback out)
                 reason, consent = f"error:{type(error).__name__}", None
@@ -83,7 +87,7 @@ class FeedbackJudge:
             return "signal:trajectory-left-out", consent
         return None, consent
 
-    def _signal(self, placed: PlacedFeedback, rows: BatchRows) -> Signal:
+    def _signal(self, placed: PlacedFeedback, rows: BatchRows) -> RedactedSignal:
         capture = self._bundle.capture.spec
         without = {*capture.without}
         for rule in capture.matching(_facts(placed)):
@@ -96,6 +100,24 @@ class FeedbackJudge:
             keep_rationale=CaptureField.RATIONALE not in without,
         )
 
+    def _redacted(
+        self,
+        placed: PlacedFeedback,
+        rows: BatchRows,
+        report: RedactionReport,
+        consent: ConsentVerdict | None,
+        now: datetime,
+    ) -> GovernanceRecord:
+        """Return what was redacted in a signal that is stored."""
+        counts = [f"pii:{entity}×{count}" for entity, count in sorted(report.counts.items())]
+        return replace(
+            self._row(placed, rows, Decision.REDACT, ("signal:kept", *counts), consent, now),
+            purposes=consent.purposes if consent else (),
+            data_classes=data_classes(report.counts),
+            redaction_report=json.dumps(report.to_json(), sort_keys=True),
+            redaction_counts=dict(sorted(report.counts.items())),
+        )
+
     def _left_out(
         self,
         placed: PlacedFeedback,
@@ -104,6 +126,19 @@ class FeedbackJudge:
         consent: ConsentVerdict | None,
         now: datetime,
     ) -> GovernanceRecord:
+        """Return why a signal is not stored."""
+        return self._row(placed, rows, Decision.DROP, ("signal:left-out", reason), consent, now)
+
+    def _row(
+        self,
+        placed: PlacedFeedback,
+        rows: BatchRows,
+        decision: Decision,
+        reasons: tuple[str, ...],
+        consent: ConsentVerdict | None,
+        now: datetime,
+    ) -> GovernanceRecord:
+        """Return a decision on a signal, under its own name: the step has a decision of its own."""
         feedback = placed.feedback
         tenant = feedback.client.tenant_id
         retention = judge_retention(
@@ -111,13 +146,13 @@ class FeedbackJudge:
         )
         return GovernanceRecord(
             tenant_id=tenant,
-            step_id=placed.step_id or signal_id(self._namer, tenant, feedback.feedback_id),
+            step_id=signal_id(self._namer, tenant, feedback.feedback_id),
             trajectory_id=placed.trajectory_id or "",
             decided_at=now,
             started_at=feedback.received_at,
             policy_hash=rows.clerk.policy_hash,
-            decision=Decision.DROP.value,
-            reasons=("signal:left-out", reason),
+            decision=decision.value,
+            reasons=reasons,
             subjects=(),
             data_classes=(),
             legal_basis=consent.legal_basis if consent else "none",

@@ -2,10 +2,10 @@
 
 import math
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from governance.naming import Namer
-from governance.redact.values import RedactionScope
+from governance.redact.values import RedactionReport, RedactionScope
 from governance.redacting import Redactor, public_id
 from governance.vocabulary import SOURCE_KINDS
 from trajectory.canonical import JsonValue
@@ -21,6 +21,13 @@ class StepNames(Protocol):
         ...
 
 
+class RedactedSignal(NamedTuple):
+    """The stored form of one piece of feedback, and what redaction found in it."""
+
+    signal: Signal
+    report: RedactionReport
+
+
 def signal_of(
     placed: PlacedFeedback,
     *,
@@ -28,26 +35,31 @@ def signal_of(
     namer: Namer,
     follow: StepNames,
     keep_rationale: bool,
-) -> Signal:
+) -> RedactedSignal:
     """Return the stored form of one piece of feedback.
 
-    Numbers, times and fixed words pass; every other string is redacted or hashed.
+    Numbers, times and fixed words pass; every other string is redacted or hashed. What names
+    somebody leaves its type only: a comment concerns the people of its trajectory, and is erased
+    with them; anybody else could not be found in it again.
     """
     feedback = placed.feedback
     tenant, body = feedback.client.tenant_id, feedback.body
-    scope = RedactionScope(tenant_id=tenant, trajectory_id=placed.trajectory_id or "")
+    scope = RedactionScope(tenant, placed.trajectory_id or "", linked=False)
+    reports: list[RedactionReport] = []
     step_id = follow(placed.step_id) if placed.step_id else None
 
     def text(field: str) -> str | None:
         value = body.get(field)
         if value is None or value == "":
             return None
-        return redactor.redact_text(str(value), scope=scope, path=f"/{field}").text
+        redacted = redactor.redact_text(str(value), scope=scope, path=f"/{field}")
+        reports.append(redacted.report)
+        return redacted.text
 
     target_kind, target_id = _target(placed, step_id, redactor, namer)
     source_kind = body.get("source_kind")
     supersedes = body.get("supersedes")
-    return Signal(
+    signal = Signal(
         tenant_id=tenant,
         signal_id=signal_id(namer, tenant, feedback.feedback_id),
         target_kind=target_kind,
@@ -67,6 +79,7 @@ def signal_of(
         supersedes=signal_id(namer, tenant, str(supersedes)) if supersedes else None,
         is_gold=body.get("is_gold") is True,
     )
+    return RedactedSignal(signal, RedactionReport().joined(*reports))
 
 
 def signal_id(namer: Namer, tenant_id: str, feedback_id: str) -> str:

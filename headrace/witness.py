@@ -30,7 +30,7 @@ class Witness:
 
     def after(self, number: int, governed: GovernedBatch) -> None:
         """Write down the decisions of a batch in one entry: counts and the policy's hash."""
-        if not governed.exchanges:
+        if not (governed.exchanges or governed.governance or governed.signals):
             return
         policies = sorted({row.policy_hash for row in governed.exchanges})
         self._audit.append(

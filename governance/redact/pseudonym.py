@@ -57,6 +57,8 @@ class Whose(NamedTuple):
     tenant_id: str
     scope: str
     """Tenant, or tenant and trajectory; equal values agree within it."""
+    linked: bool = True
+    """False: only its type stands for a value."""
 
 
 class Pseudonymizer:
@@ -109,6 +111,8 @@ class Pseudonymizer:
         if operator is Operator.GENERALISE:
             wider = generalised(entity, value, ages=self._spec.ages, today=self._today)
             return f"<{entity}>" if wider is None else wider
+        if not whose.linked:
+            return f"<{entity}>"
         subject, key = self._subject_of(entity, value, whose.tenant_id)
         if operator is Operator.ENCRYPT:
             sealing = key if subject else installation_seal(key)

@@ -20,6 +20,8 @@ class RedactionScope:
     trajectory_id: str
     people: tuple[str, ...] = field(default=(), repr=False)
     """Ids of end users that clients gave: redacted as ``USERNAME``, whatever they look like."""
+    linked: bool = True
+    """False: only its type stands for a value, nothing by which a person is found again."""
 
 
 class Place(NamedTuple):

@@ -147,3 +147,12 @@ def test_scopes_do_not_share_sealed_marks() -> None:
     }
     assert len(marks) == 2
     assert all("jo.frame" not in json.dumps(mark) for mark in marks)
+
+
+@pytest.mark.parametrize("how", ["pseudonym", "hash", "encrypt", "realistic"])
+def test_a_scope_without_links_leaves_types_only(how: str) -> None:
+    spec = {"pseudonyms": how} if how == "realistic" else {"entities": {"EMAIL_ADDRESS": how}}
+    scope = RedactionScope(SCOPE.tenant_id, SCOPE.trajectory_id, linked=False)
+    redacted = made(**spec).redact_text(JO, scope=scope)
+    assert redacted.text == "Please write to <EMAIL_ADDRESS> today"
+    assert redacted.report.counts == {"EMAIL_ADDRESS": 1}

@@ -132,7 +132,11 @@ class BatchRows:
                 Decision.REDACT if report.changed else Decision.ALLOW,
                 (*one.admission.reasons, *counts),
                 report=report,
-                subjects=(*([one.end_user] if one.end_user else []), *found.subjects),
+                subjects=(
+                    *([one.end_user] if one.end_user else []),
+                    *one.named,
+                    *found.subjects,
+                ),
             )
         )
 

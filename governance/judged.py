@@ -17,6 +17,8 @@ class Judged:
     admission: Admission
     end_user: str | None
     """Keyed pseudonym of the person who used the application."""
+    named: tuple[str, ...] = ()
+    """Keyed pseudonyms of other people, or other ids, that the request names."""
     redaction: TrajectoryRedaction | None = None
     clean: CleanCall | None = None
 

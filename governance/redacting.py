@@ -228,6 +228,7 @@ def _people(call: Call) -> Iterator[str]:
     """Yield the ids that a call gives of its end user, and of a session when it may be somebody's."""
     if call.end_user:
         yield call.end_user
+    yield from call.also_named
     for hint in call.hints:
         if hint.source.startswith("client:") and (
             not looks_like_an_id(hint.value) or _DIGITS.fullmatch(hint.value)

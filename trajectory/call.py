@@ -90,6 +90,8 @@ class Call:
     hints: tuple[SessionHint, ...] = ()
     end_user: str | None = field(default=None, repr=False)
     """The end user's identifier as the client sent it (``user``, ``metadata.user_id`` …)."""
+    also_named: tuple[str, ...] = field(default=(), repr=False)
+    """Other identifiers that the request gives of people."""
     retry_count: int = 0
     """What the client says of itself (``x-stainless-retry-count``)."""
     dispatch: ToolDispatch | None = None

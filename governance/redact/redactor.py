@@ -284,7 +284,7 @@ class Redactor:
         scope = work.scope.tenant_id
         if spec.scope == "trajectory":
             scope += "\x1f" + work.scope.trajectory_id
-        whose = Whose(work.scope.tenant_id, scope)
+        whose = Whose(work.scope.tenant_id, scope, work.scope.linked)
 
         def put(text: str, path: Path, moved: Moved) -> str:
             found = list(self._findings(text, _keys(path), work))
@@ -346,6 +346,8 @@ class Redactor:
     def _number_entity(self, written: str, path: Path, work: _Work) -> str | None:
         """Return what a bare number is; keys must speak for all but card numbers."""
         digits = written.lstrip("-")
+        if digits in work.scope.people and "ext" in path and _IDENTITY in self._operators:
+            return _IDENTITY
         key = "_".join(path[-2:]).lower()
         if digits.isdigit() and len(digits) < 4 and "age" in key:
             found = self._findings(digits, _keys(path), work)

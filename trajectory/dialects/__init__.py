@@ -23,6 +23,7 @@ from trajectory.dialects.openai_completions import OpenAICompletions
 from trajectory.dialects.openai_inputs import OpenAIEmbeddings, OpenAIModerations
 from trajectory.dialects.openai_realtime import OpenAIRealtime
 from trajectory.dialects.openai_responses import OpenAIResponses
+from trajectory.dialects.people import with_people
 from trajectory.dialects.reading import Yields
 from trajectory.dialects.websockets import is_conversation, turns
 from trajectory.dialects.wire import UnreadableError
@@ -83,7 +84,7 @@ def read_exchange(exchange: Exchange, configured: Sequence[Dialect] = ()) -> Cal
     if dialect is None:
         return _opaque(exchange, name, "dialect:unknown")
     try:
-        return _as_served(dialect.read(exchange))
+        return _as_served(with_people(dialect.read(exchange)))
     except UnreadableError as error:
         note = exchange.capture_note
         return _opaque(exchange, name, f"capture:{note}" if note else str(error.args[0]))

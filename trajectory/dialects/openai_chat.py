@@ -116,13 +116,15 @@ def read_chat(
 
 def openai_fields(call: Call, request: JsonObject, value: JsonObject) -> Call:
     """Return the call with what all of OpenAI's interfaces name alike."""
+    user, safety = as_text(request.get("user")), as_text(request.get("safety_identifier"))
     return replace(
         call,
         model_requested=as_text(request.get("model")) or azure_deployment(call.exchange),
         model_served=as_text(value.get("model")),
         response_id=as_text(value.get("id")),
         usage=read_usage(value.get("usage")),
-        end_user=as_text(request.get("user")) or as_text(request.get("safety_identifier")),
+        end_user=user or safety,
+        also_named=(safety,) if user and safety else (),
     )
 
 

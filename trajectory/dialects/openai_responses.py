@@ -75,7 +75,8 @@ class OpenAIResponses:
         tokens="servers that add `token_ids`",
         logprobs="with the tokens",
         errors="status and body, `error` event",
-        identity="`previous_response_id`, `conversation`, `user`, `metadata.session_id`",
+        identity="`previous_response_id`, `conversation`, `user`, `safety_identifier`, "
+        "`metadata.session_id`",
     )
 
     def matches(self, exchange: Exchange) -> bool:

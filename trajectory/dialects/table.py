@@ -15,6 +15,12 @@ come, without `finish_reason`. Whatever no dialect knows is passed on, kept as o
 ledger with a reason in fixed words; so does a complete answer that is damaged (a checksum, an event
 that is no JSON).
 
+In every dialect the end user may also stand in the header `x-headrace-end-user` (the strongest; it is not
+passed on), in OpenAI's `openai-safety-identifier`, in W3C baggage (`enduser.id`, `user.id`), or under `user_id`,
+`end_user_id`, `end_user`, `user.id` in `metadata`, `labels`, `requestMetadata` or MCP's `_meta` (there also
+`openai/subject`). Each of them is redacted, counts for withdrawals and is found by an erasure; a grant or
+a consent service is asked about the strongest. `prompt_cache_key` names nobody.
+
 **model** and **tool** calls become steps, **control** calls a line in the ledger without content.
 """
 

@@ -1,0 +1,70 @@
+"""Whom a request names, in every place that the dialects and applications have for it."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from trajectory.call import Call
+from trajectory.canonical import JsonObject
+from trajectory.dialects import read_exchange
+from trajectory.exchange import (
+    ClientIdentity,
+    Exchange,
+    ExchangeOutcome,
+    Headers,
+    HttpRequest,
+    HttpResponse,
+    SpoolPosition,
+)
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+CHAT, GEMINI = "/v1/chat/completions", "/v1/models/gemini-x:generateContent"
+RESPONSES, BEDROCK = "/v1/responses", "/model/nova/converse"
+TOOL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+
+
+def read(path: str, body: JsonObject, headers: Headers = ()) -> Call:
+    exchange = Exchange(
+        exchange_id="0" * 32,
+        client=ClientIdentity("acme", "shop", "prod", "key1", ()),
+        route="r",
+        mode="base_url",
+        upstream="https://api.example:443",
+        started_at=NOW,
+        first_byte_at=NOW,
+        ended_at=NOW,
+        request=HttpRequest("POST", path, "", headers, json.dumps(body).encode()),
+        response=HttpResponse(200, (("content-type", "application/json"),), b"{}"),
+        outcome=ExchangeOutcome.COMPLETE,
+        position=SpoolPosition("w1", 0, 1),
+    )
+    return read_exchange(exchange)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "named"),
+    [
+        (CHAT, {"user": "a", "safety_identifier": "b"}, (), ("a", "b")),
+        (CHAT, {"safety_identifier": "b"}, (), ("b",)),
+        (CHAT, {"metadata": {"user_id": "123456"}, "user": "a"}, (), ("a", "123456")),
+        (CHAT, {"metadata": {"user_id": 77}}, (), ("77",)),
+        (CHAT, {"user": "a", "metadata": {"user_id": "a"}}, (), ("a",)),
+        (CHAT, {"user": "  ", "prompt_cache_key": "p"}, (), ()),
+        (RESPONSES, {"input": "x", "metadata": {"end_user_id": "e"}}, (), ("e",)),
+        ("/v1/messages", {"metadata": {"user_id": "123456"}}, (), ("123456",)),
+        (GEMINI, {"labels": {"user_id": "9"}}, (), ("9",)),
+        (BEDROCK, {"requestMetadata": {"user_id": "9"}}, (), ("9",)),
+        ("/mcp", {**TOOL, "params": {"name": "t", "_meta": {"openai/subject": "s"}}}, (), ("s",)),
+        (CHAT, {"user": "a"}, (("x-headrace-end-user", "h"),), ("h", "a")),
+        (CHAT, {}, (("openai-safety-identifier", "s"),), ("s",)),
+        (CHAT, {}, (("baggage", "x=1,enduser.id=j%20d;p=1,user.id=u"),), ("j d", "u")),
+        (CHAT, {"metadata": "no map", "labels": ["user_id"]}, (), ()),
+    ],
+)
+def test_everybody_is_named(
+    path: str, body: JsonObject, headers: Headers, named: tuple[str, ...]
+) -> None:
+    call = read(path, body, headers)
+    assert call.kind != "opaque"
+    assert ((call.end_user,) if call.end_user else ()) + call.also_named == named

@@ -78,15 +78,16 @@ def admit(
         data_classes: classes of what redaction found.
     """
     facts = facts_of(call, data_classes)
+    retention = judge_retention(bundle.retention.spec, facts, call.exchange.started_at)
     question = ConsentQuestion(
         facts=facts,
         key_purposes=call.exchange.client.purposes,
         headers=call.exchange.request.headers,
         end_user=end_user,
         subjects=subjects,
+        captured_at=None if retention.legal_hold else call.exchange.started_at,
     )
     consent = consent_of.judge(question)
-    retention = judge_retention(bundle.retention.spec, facts, call.exchange.started_at)
     level, without, reasons = _capture(bundle, call, facts)
     refusals = list(reasons) if level is CaptureLevel.METADATA else []
     if not consent.purposes:

@@ -1,6 +1,6 @@
 """Consent: which purposes a call may serve; grants add up, whatever takes away wins, unknown means no."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
@@ -34,6 +34,10 @@ class ConsentLookup(Protocol):
         """Return all entries of these subjects and of :data:`EVERY_SUBJECT`, in any order."""
         ...
 
+    def erased_at(self, tenant_id: str, subjects: Collection[str]) -> datetime | None:
+        """Return when one of these subjects last asked to be erased; None when nobody did."""
+        ...
+
     def refresh(self) -> None:
         """Learn what was recorded meanwhile; governance asks for it before each batch."""
         ...
@@ -51,9 +55,14 @@ class AsksEndUsers(Protocol):
 class MemoryConsents:
     """A registry in memory; for tests, dry runs and policies tried by hand."""
 
-    def __init__(self, entries: Sequence[ConsentEntry] = ()) -> None:
-        """Start with ``entries``."""
+    def __init__(
+        self,
+        entries: Sequence[ConsentEntry] = (),
+        erasures: Mapping[tuple[str, str], datetime] | None = None,
+    ) -> None:
+        """Start with ``entries``, and with the moment of erasures by tenant and subject."""
         self._entries = list(entries)
+        self._erasures = dict(erasures or {})
 
     def add(self, entry: ConsentEntry) -> None:
         """Append a grant or withdrawal."""
@@ -64,8 +73,20 @@ class MemoryConsents:
         asked = {*subjects, EVERY_SUBJECT}
         return [e for e in self._entries if e.tenant_id == tenant_id and e.subject in asked]
 
+    def erased_at(self, tenant_id: str, subjects: Collection[str]) -> datetime | None:
+        """See :class:`ConsentLookup`."""
+        return last_erasure(self._erasures, tenant_id, subjects)
+
     def refresh(self) -> None:
         """See :class:`ConsentLookup`; what was added is known at once."""
+
+
+def last_erasure(
+    erasures: Mapping[tuple[str, str], datetime], tenant_id: str, subjects: Collection[str]
+) -> datetime | None:
+    """Return the latest of these subjects' erasures."""
+    found = (erasures.get((tenant_id, subject)) for subject in subjects)
+    return max((moment for moment in found if moment is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +113,8 @@ class ConsentQuestion:
     """Keyed pseudonym of the person who used the application, where the client named one."""
     subjects: tuple[str, ...] = ()
     """Keyed pseudonyms of people that the content names."""
+    captured_at: datetime | None = None
+    """When the call was made, where an erasure that came after it has to be obeyed."""
 
 
 def judge_consent(
@@ -104,7 +127,10 @@ def judge_consent(
     grants = [grant for grant in spec.grants if grant.match.fits(question.facts)]
     granted = _granted(spec, question, grants, latest, reasons)
     refusals: list[str] = []
-    for taken, reason in _taken(spec, question, people, latest):
+    taking = _taken(spec, question, people, latest)
+    if _erased(lookup, question, people):
+        taking.append((set(Purpose), "consent:erased"))
+    for taken, reason in taking:
         if granted & taken:
             refusals.append(reason)
             granted -= taken
@@ -146,6 +172,14 @@ class BatchConsent:
             verdict = judge_consent(self._spec, self._lookup, question)
             self._verdicts[asked] = verdict
         return verdict
+
+
+def _erased(lookup: ConsentLookup, question: ConsentQuestion, people: Sequence[str]) -> bool:
+    """Whether somebody concerned asked to be erased after the call: it waited in the spool."""
+    if question.captured_at is None or not people:
+        return False
+    asked = lookup.erased_at(question.facts.tenant, people)
+    return asked is not None and question.captured_at <= asked
 
 
 type _Latest = dict[tuple[str, str], ConsentEntry]

@@ -150,12 +150,14 @@ class Governor:
             rows.control(call, "refused", placed)
             return
         try:
-            end_user = self._end_user(call)
-            admission = admit(self._bundle, self._consent, call, end_user=end_user, now=now)
+            end_user, named = self._end_user(call), self._named(call)
+            admission = admit(
+                self._bundle, self._consent, call, end_user=end_user, now=now, subjects=named
+            )
         except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
             rows.hold(call, "policy", f"error:{type(error).__name__}", placed)
             return
-        one = Judged(placed, admission, end_user)
+        one = Judged(placed, admission, end_user, named)
         if admission.kept:
             yield one
         else:
@@ -169,6 +171,10 @@ class Governor:
         if isinstance(self._consents, AsksEndUsers):
             self._consents.ask(tenant, call.end_user, subject)
         return subject
+
+    def _named(self, call: Call) -> tuple[str, ...]:
+        tenant = call.exchange.client.tenant_id
+        return tuple(subject_id(self._pseudonym_key, tenant, one) for one in call.also_named)
 
     def _redact(self, admitted: Sequence[Judged], rows: BatchRows) -> list[Judged]:
         """Return the calls with every string redacted, in their order."""
@@ -238,7 +244,7 @@ class Governor:
             call,
             end_user=one.end_user,
             now=now,
-            subjects=found.subjects,
+            subjects=(*one.named, *found.subjects),
             data_classes=data_classes(found.report.counts),
         )
         judged = replace(one, admission=admission)

@@ -104,6 +104,10 @@ class ServiceConsents:
                 ]
         return registry
 
+    def erased_at(self, tenant_id: str, subjects: Collection[str]) -> datetime | None:
+        """Return what the registry knows of erasures."""
+        return self._registry.erased_at(tenant_id, subjects)
+
     def refresh(self) -> None:
         """See what the registry holds now."""
         self._registry.refresh()

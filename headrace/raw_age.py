@@ -1,12 +1,14 @@
 """Age of what is not governed yet: the sweep of the raw spool, and its entries in the audit log."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from governance.audit import AuditLog
 from headrace.home import Home
 from headrace.installation import gateway_config
 from headrace.settings import Settings
 from proxy.spool.expiry import Expired, expire, noted
+from proxy.spool.layout import size
+from trajectory.canonical import JsonObject
 
 EXPIRED = "spool.expired"
 
@@ -34,6 +36,14 @@ def sweep_raw(settings: Settings, home: Home, audit: AuditLog, *, dry_run: bool 
                 },
             )
     return gone
+
+
+def sealed_captures(settings: Settings, home: Home) -> JsonObject:
+    """Return what lies sealed in the spool, and when the last of it is gone at the latest."""
+    spool = gateway_config(settings, home).spool
+    found = size(spool.directory)
+    latest = datetime.now(UTC) + timedelta(hours=spool.max_age_hours, seconds=spool.segment_seconds)
+    return {"files": found.files, "bytes": found.bytes, "gone_by": latest.isoformat()}
 
 
 def _when(seconds: object) -> str:

@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from governance.consent import EVERY_SUBJECT, ConsentEntry
+from governance.consent import EVERY_SUBJECT, ConsentEntry, last_erasure
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -13,15 +14,16 @@ _COLUMNS = "tenant_id, subject, purpose, granted, recorded_at, reference"
 
 
 class LakeConsents:
-    """Answers from the table ``consents`` as it was at the last refresh.
+    """Answers from the tables ``consents`` and ``erasures`` as they were at the last refresh.
 
     Between two refreshes it asks the lake nothing: a batch of thousands of calls costs one look.
     """
 
     def __init__(self, lake: "Lake") -> None:
         self._lake = lake
-        self._files: tuple[str, ...] | None = None
+        self._files: tuple[tuple[str, ...], ...] | None = None
         self._entries: dict[tuple[str, str], list[ConsentEntry]] = {}
+        self._erasures: dict[tuple[str, str], datetime] = {}
         self._lock = threading.Lock()
 
     def entries(self, tenant_id: str, subjects: Collection[str]) -> Sequence[ConsentEntry]:
@@ -35,17 +37,31 @@ class LakeConsents:
                 for entry in self._entries.get((tenant_id, subject), ())
             ]
 
+    def erased_at(self, tenant_id: str, subjects: Collection[str]) -> datetime | None:
+        """Return when one of these subjects last asked to be erased."""
+        if self._files is None:
+            self.refresh()
+        with self._lock:
+            return last_erasure(self._erasures, tenant_id, subjects)
+
     def refresh(self) -> None:
-        """See what was granted or withdrawn since."""
+        """See what was granted or withdrawn since, and who asked to be erased."""
         with self._lock:
             self._read()
 
     def _read(self) -> None:
-        files = self._lake.snapshot_of("consents")
+        files = (self._lake.snapshot_of("consents"), self._lake.snapshot_of("erasures"))
         if files == self._files:
             return
         table = self._lake.query(f"SELECT {_COLUMNS} FROM consents")  # noqa: S608
         entries: dict[tuple[str, str], list[ConsentEntry]] = {}
         for row in table.to_pylist():
             entries.setdefault((row["tenant_id"], row["subject"]), []).append(ConsentEntry(**row))
+        asked = self._lake.query(
+            "SELECT tenant_id, subject, max(recorded_at) AS moment FROM erasures "
+            "WHERE status = 'requested' GROUP BY ALL"
+        )
+        self._erasures = {
+            (row["tenant_id"], row["subject"]): row["moment"] for row in asked.to_pylist()
+        }
         self._entries, self._files = entries, files

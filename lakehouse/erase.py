@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from lakehouse.removal import purge_history, remove_trajectories
+from lakehouse.removal import REMOVED_FROM, purge_history, remove_trajectories
 from lakehouse.schema import TABLES
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
@@ -63,6 +63,9 @@ def erase_subject(
 ) -> RemovalReport:
     """Remove a person from the lake.
 
+    An erasure of the same person that was killed is ended by this one: its substrates and models
+    are named again, and what it had deleted leaves the disk.
+
     Args:
         lake: the lake.
         tenant: whose data.
@@ -84,9 +87,15 @@ def erase_subject(
     with lake.lease(alone=not dry_run):
         lake.recover()
         names, held = _trajectories_of(lake, tenant, subjects, holds)
-        report = _remove(lake, {tenant: names}, removal_id, held, dry_run, progress)
+        unfinished = _unfinished(lake, tenant, subjects, removal_id)
+        report = _remove(
+            lake, {tenant: names}, removal_id, held, dry_run, progress, earlier=[*unfinished]
+        )
     if not dry_run:
         _record(lake, tenant, subjects, removal_id, "done", reference, asdict(report))
+        for name, people in unfinished.items():
+            if {*people} <= {*subjects}:
+                _record(lake, tenant, people, name, "done", None, {"ended_by": removal_id})
     return report
 
 
@@ -117,6 +126,20 @@ def expire(
         return _remove(lake, going, removal_id, held, dry_run, progress, purge=purge)
 
 
+def _unfinished(
+    lake: "Lake", tenant: str, subjects: Sequence[str], removal_id: str
+) -> dict[str, list[str]]:
+    """Return the erasures of these people that were asked for and never ended, with their people."""
+    found = lake.query(
+        "SELECT erasure_id, list_sort(list(DISTINCT subject)) AS people FROM erasures "
+        "WHERE tenant_id = ? AND erasure_id <> ? GROUP BY erasure_id "
+        "HAVING NOT bool_or(status = 'done') "
+        "AND list_has_any(list(DISTINCT subject), ?::VARCHAR[]) ORDER BY ALL",
+        parameters=[tenant, removal_id, list(subjects)],
+    ).to_pylist()
+    return {row["erasure_id"]: row["people"] for row in found}
+
+
 def _expired(
     lake: "Lake", moment: datetime, holds: Holds | None
 ) -> tuple[dict[str, list[str]], int]:
@@ -127,6 +150,8 @@ def _expired(
             SELECT * FROM governance
             WHERE (tenant_id, trajectory_id) IN
                 (SELECT (tenant_id, trajectory_id) FROM governance WHERE expires_at <= $now)
+            -- Feedback ends with its trajectory, by itself only where it has none.
+            AND (trajectory_id = '' OR NOT starts_with(coalesce(reasons[1], ''), 'signal:'))
             QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1
         )
         SELECT tenant_id, trajectory_id, bool_or(legal_hold) AS held FROM latest
@@ -159,12 +184,17 @@ def _without_held(
     return [name for name in names if name not in held], len(held)
 
 
-def reach_of(lake: "Lake", trajectories: Sequence[str]) -> Reach:
-    """Return the substrates, runs and models that some trajectories went into."""
+def reach_of(lake: "Lake", trajectories: Sequence[str], earlier: Sequence[str] = ()) -> Reach:
+    """Return the substrates, runs and models that some trajectories went into.
+
+    With what ``earlier`` removals had marked before they were killed: its items are gone.
+    """
     substrates = lake.query(
-        "SELECT DISTINCT substrate, version FROM substrate_items "
-        "WHERE trajectory_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY ALL",
-        parameters=[list(trajectories)],
+        "SELECT substrate, version FROM substrate_items "
+        "WHERE trajectory_id IN (SELECT unnest($names::VARCHAR[])) UNION "
+        "SELECT name, version FROM substrates "
+        "WHERE stale_reason IN (SELECT unnest($earlier::VARCHAR[])) ORDER BY ALL",
+        parameters={"names": list(trajectories), "earlier": list(earlier)},
     ).to_pylist()
     runs = [
         row
@@ -224,17 +254,19 @@ def _remove(
     progress: Progress | None,
     *,
     purge: bool = True,
+    earlier: Sequence[str] = (),
 ) -> RemovalReport:
-    reach = reach_of(lake, [name for names in going.values() for name in names])
+    reach = reach_of(lake, [name for names in going.values() for name in names], earlier)
     rows: dict[str, int] = {}
     files = 0
-    if not dry_run and reach.trajectories:
+    if not dry_run and (reach.trajectories or earlier):
         _mark_stale(lake, reach, removal_id)
         for tenant, names in going.items():
             counted = remove_trajectories(lake, tenant, names, reason=removal_id, progress=progress)
             rows = {name: rows.get(name, 0) + count for name, count in counted.items()}
         if purge:
-            files = purge_history(lake, [name for name, count in rows.items() if count])
+            touched = [name for name, count in rows.items() if count]
+            files = purge_history(lake, REMOVED_FROM if earlier else touched)
     return RemovalReport(removal_id, reach, rows, files, dry_run, held)
 
 

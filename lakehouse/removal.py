@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse.commits import back_off, exhausted, refresh
 from lakehouse.maintenance import vacuum_table
+from lakehouse.schema import LOG_RETENTION
 from lakehouse.spill import sweep_spills
 from lakehouse.sql import literal
 
@@ -25,6 +26,10 @@ _CHUNK = 2_000
 _ATTEMPTS = 12
 
 _BY_TRAJECTORY = ("substrate_items", "credits", "signals", "links", "tokens", "quarantine")
+REMOVED_FROM = (
+    *_BY_TRAJECTORY, "messages", "harnesses", "exchanges", "steps", "governance", "corrections",
+)  # fmt: skip
+"""Tables from which rows go."""
 
 
 def _with_corrected(lake: "Lake", tenant: str, trajectories: Sequence[str]) -> list[str]:
@@ -60,18 +65,7 @@ def remove_trajectories(
     The order keeps a crash harmless: what depends goes first, ``steps`` and ``governance``, by
     which the trajectories are found, go last, so that the same call can be made again.
     """
-    removed = dict.fromkeys(
-        [
-            *_BY_TRAJECTORY,
-            "messages",
-            "harnesses",
-            "exchanges",
-            "steps",
-            "governance",
-            "corrections",
-        ],
-        0,
-    )
+    removed = dict.fromkeys(REMOVED_FROM, 0)
     trajectories = _with_corrected(lake, tenant, trajectories)
     for start in range(0, len(trajectories), _CHUNK):
         if progress is not None:
@@ -100,15 +94,18 @@ def purge_history(lake: "Lake", tables: Sequence[str]) -> int:
 
 
 def _drop_old_commits(handle: Any) -> None:
-    """Clean the log up to the checkpoint, whatever the retention of the log is."""
-    kept = handle.metadata().configuration.get("delta.logRetentionDuration", "interval 30 days")
+    """Clean the log up to the checkpoint, whatever the retention of the log is.
+
+    It is put back to what tables are made with: one that was read here could be the zero of a
+    removal that was killed.
+    """
     handle.alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
     try:
         refresh(handle)
         handle.create_checkpoint()
         handle.cleanup_metadata()
     finally:
-        handle.alter.set_table_properties({"delta.logRetentionDuration": kept})
+        handle.alter.set_table_properties({"delta.logRetentionDuration": LOG_RETENTION})
 
 
 def _remove_some(lake: "Lake", tenant: str, names: list[str], reason: str) -> dict[str, int]:

@@ -24,6 +24,10 @@ _STATISTICS = frozenset({
 """Our own keyed names and times: what files are skipped by. Nothing that a client can choose."""
 
 
+LOG_RETENTION = "interval 30 days"
+"""How long the tables' logs keep old commits, unless maintenance or an erasure takes them away."""
+
+
 @dataclass(frozen=True)
 class TableSpec:
     """One table of the lake."""
@@ -75,7 +79,7 @@ class TableSpec:
         return {
             "delta.dataSkippingStatsColumns": ",".join(self.statistics_columns),
             "delta.checkpointInterval": "100",
-            "delta.logRetentionDuration": "interval 30 days",
+            "delta.logRetentionDuration": LOG_RETENTION,
             "delta.deletedFileRetentionDuration": "interval 7 days",
             VERSION_PROPERTY: str(LAKE_VERSION),
         }

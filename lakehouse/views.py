@@ -209,7 +209,8 @@ LEFT JOIN (SELECT tenant_id, message_id, any_value(role) AS role, any_value(name
 """
 
 _PERMISSIONS = """
--- Per step: the decision that holds, and its purposes less what was withdrawn since.
+-- Per step: the decision that holds, and its purposes less what was withdrawn since. A person
+-- whom a step names is in the conversation of all later steps of its trajectory.
 WITH latest AS (
     SELECT * FROM governance
     QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1
@@ -218,16 +219,25 @@ WITH latest AS (
     QUALIFY row_number() OVER (
         PARTITION BY tenant_id, subject, purpose ORDER BY recorded_at DESC, granted
     ) = 1 AND NOT granted
-), people AS (
-    SELECT tenant_id, step_id, unnest(list_append(subjects, '*')) AS subject FROM latest
+), named AS (
+    SELECT tenant_id, trajectory_id, started_at, unnest(list_append(subjects, '*')) AS subject
+    FROM latest
     WHERE tenant_id IN (SELECT tenant_id FROM withdrawn UNION ALL SELECT tenant_id FROM erasures)
+), people AS (
+    SELECT tenant_id, trajectory_id, subject, min(started_at) AS since FROM named GROUP BY ALL
 ), lost AS (
-    SELECT p.tenant_id, p.step_id, list(DISTINCT w.purpose) AS purposes
-    FROM people p JOIN withdrawn w ON p.tenant_id = w.tenant_id AND p.subject = w.subject
+    SELECT g.tenant_id, g.step_id, list(DISTINCT w.purpose) AS purposes
+    FROM people p
+    JOIN withdrawn w ON p.tenant_id = w.tenant_id AND p.subject = w.subject
+    JOIN latest g ON g.tenant_id = p.tenant_id AND g.trajectory_id = p.trajectory_id
+                 AND g.started_at >= p.since
     GROUP BY ALL
 ), erased AS (
-    SELECT DISTINCT p.tenant_id, p.step_id
-    FROM people p JOIN erasures e ON p.tenant_id = e.tenant_id AND p.subject = e.subject
+    SELECT DISTINCT g.tenant_id, g.step_id
+    FROM people p
+    JOIN erasures e ON p.tenant_id = e.tenant_id AND p.subject = e.subject
+    JOIN latest g ON g.tenant_id = p.tenant_id AND g.trajectory_id = p.trajectory_id
+                 AND g.started_at >= p.since
 ), held AS (
     SELECT DISTINCT tenant_id, step_id FROM quarantined WHERE status = 'held' AND step_id IS NOT NULL
 )

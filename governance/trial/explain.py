@@ -14,6 +14,7 @@ from governance.trial.run import judge_given
 _SENTENCES = {
     "consent:key": "the client key grants purposes",
     "consent:registry": "the registry grants purposes to the tenant",
+    "consent:erased": "a person in the call was erased after it was captured",
     "consent:no-purpose": "nobody granted a purpose that nothing took away",
     "consent:header:purposes": "the request's header allows only some purposes",
     "consent:header:opt-out": "the request's header opts out",
@@ -27,6 +28,7 @@ _SENTENCES = {
     "retention:expired": "the capture is older than its retention class allows",
     "control": "traffic without content",
     "refused": "the gateway refused the call itself",
+    "signal:kept": "feedback that is kept, redacted",
     "signal:left-out": "feedback that may not be kept",
     "signal:step-not-stored": "feedback on a step that is not stored",
 }

@@ -41,6 +41,7 @@ def erase(
     """Erase a person: rows, files, history. Names the substrates and models that had them."""
     from headrace.holds import holds_of
     from headrace.near_duplicates import sweep_near
+    from headrace.raw_age import sealed_captures
     from lakehouse.erase import erase_subject
 
     running = Running.of(context)
@@ -94,6 +95,7 @@ def erase(
                 "reference": reference,
                 "subject_keys_destroyed": keys,
                 "held_exchanges_dropped": dropped,
+                "sealed_captures": sealed_captures(running.settings, running.home),
             },
             report,
         )

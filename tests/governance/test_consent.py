@@ -21,6 +21,7 @@ from governance.policy.consent import ConsentSpec, Purpose
 from governance.policy.selector import Facts
 from tests.governance.building import T0
 
+MINUTE = timedelta(minutes=1)
 PURPOSES = [purpose.value for purpose in Purpose]
 
 
@@ -123,18 +124,43 @@ entries = st.lists(
 )
 
 
-@given(key=purposes, never=purposes, registry=entries, grants=purposes)
+@given(
+    key=purposes,
+    never=purposes,
+    registry=entries,
+    grants=purposes,
+    opted_out=purposes,
+    only=st.none() | purposes,
+    private=st.booleans(),
+)
 def test_the_strictest_wins(
-    key: list[str], never: list[str], registry: list[ConsentEntry], grants: list[str]
+    key: list[str],
+    never: list[str],
+    registry: list[ConsentEntry],
+    grants: list[str],
+    opted_out: list[str],
+    only: list[str] | None,
+    private: bool,
 ) -> None:
     spec: dict[str, object] = {}
     if never:
         spec["limits"] = [{"name": "l", "never": never}]
     if grants:
         spec["grants"] = [{"name": "g", "purposes": grants}]
-    verdict = ask(spec, tuple(registry), key=tuple(key), end_user="p1", subjects=("p2",))
+    headers = [("x-headrace-opt-out", ",".join(opted_out)), ("sec-gpc", "1" if private else "0")]
+    headers += [] if only is None else [("x-headrace-purposes", ",".join(only))]
+    verdict = ask(
+        spec,
+        tuple(registry),
+        key=tuple(key),
+        headers=tuple(headers),
+        end_user="p1",
+        subjects=("p2",),
+    )
     allowed = set(verdict.purposes)
-    assert not allowed & set(never)
+    assert not allowed & {*never, *opted_out}
+    assert allowed <= (set(PURPOSES) if only is None else set(only))
+    assert not private or allowed <= {"debug", "eval"}
     for subject in ("p1", "p2", EVERY_SUBJECT):
         for purpose in PURPOSES:
             mine = [e for e in registry if e.subject == subject and e.purpose == purpose]
@@ -178,3 +204,19 @@ def test_a_batch_asks_once_for_calls_that_name_nobody() -> None:
     assert asked == 5 + len(questions)
     assert found[2].purposes == ("debug",)
     assert found[3].purposes == ("eval",)
+
+
+def test_what_was_captured_before_an_erasure_serves_nothing() -> None:
+    registry = MemoryConsents(erasures={("acme", "p1"): T0, ("acme", "p2"): T0 + MINUTE})
+    question = ConsentQuestion(
+        Facts(tenant="acme"), ("debug",), (), "p1", ("p2",), captured_at=T0 + MINUTE
+    )
+    verdict = judge_consent(ConsentSpec(), registry, question)
+    assert (verdict.purposes, verdict.refusals) == ((), ("consent:erased",))
+    for other in (
+        replace(question, captured_at=T0 + 2 * MINUTE),
+        replace(question, captured_at=T0 + MINUTE, subjects=()),
+        replace(question, captured_at=None),
+        replace(question, facts=Facts(tenant="globex")),
+    ):
+        assert judge_consent(ConsentSpec(), registry, other).purposes == ("debug",)

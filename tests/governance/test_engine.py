@@ -160,11 +160,15 @@ def test_an_end_user_is_stored_as_a_pseudonym_only() -> None:
 
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_ids_that_clients_give_of_their_users_are_nowhere_in_clear(one_by_one: bool) -> None:
-    ext: JsonObject = {"user": "912803456", "metadata": {"session_id": "20481234"}}
+    ext: JsonObject = {
+        "user": "912803456",
+        "metadata": {"session_id": "20481234", "user_id": "84712346", "end_user_id": 71234},
+    }
     one = call(
         1,
         [user("I am customer 912803456.")],
         end_user="912803456",
+        also_named=("84712346", "71234"),
         hints=(SessionHint("client:metadata.session_id", "20481234"),),
         ext=ext,
     )
@@ -173,6 +177,19 @@ def test_ids_that_clients_give_of_their_users_are_nowhere_in_clear(one_by_one: b
     assert len(batch.steps) == 1
     assert "912803456" not in text_of(batch)
     assert "20481234" not in text_of(batch)
+    assert "84712346" not in text_of(batch)
+    assert "71234" not in text_of(batch)
+    names = ("912803456", "84712346", "71234")
+    assert batch.governance[0].subjects == tuple(subject_id(KEY, "acme", one) for one in names)
+
+
+def test_a_withdrawal_under_any_name_that_the_request_gives_counts() -> None:
+    consents = MemoryConsents()
+    consents.add(ConsentEntry("acme", subject_id(KEY, "acme", "42"), "train_sft", False, NOW))
+    one = call(1, end_user="jo", also_named=("42",))
+    batch = governor(consents=consents).judge(assembly(placed(one)))
+    assert "train_sft" not in batch.governance[0].purposes
+    assert "consent:withdrawn:subject:train_sft" in batch.governance[0].reasons
 
 
 class Refusing:
@@ -364,6 +381,48 @@ def test_every_string_of_a_client_is_redacted_or_hashed() -> None:
     assert len(batch.signals) == 1
     assert mail not in text_of(batch)
     assert "corp.io" not in text_of(batch)
+
+
+def test_who_was_erased_meanwhile_is_left_out_unless_a_legal_hold_keeps_the_call(
+    tmp_path: Path,
+) -> None:
+    erased = MemoryConsents(erasures={("acme", subject_id(KEY, "acme", "jo@corp.io")): NOW})
+    work = assembly(
+        placed(call(1, [user("write to jo@corp.io about zebras")])),
+        placed(call(2, [user("hello")], end_user="jo@corp.io"), trajectory="t2"),
+        placed(call(3, [user("hello")]), trajectory="t3"),
+    )
+    batch = governor(consents=erased).judge(work)
+    assert dispositions(batch) == {"step1": "left_out", "step2": "left_out", "step3": "stored"}
+    assert batch.exchanges[0].reasons == ("consent:erased",)
+    assert "zebras" not in text_of(batch)
+    hold = "[{name: case, match: {tenant: acme}, reference: C-1}]"
+    policy = bundle(tmp_path, retention=f"{{classes: {{a: 9}}, default: a, legal_holds: {hold}}}")
+    batch = governor(policy, consents=erased).judge(work)
+    assert set(dispositions(batch).values()) == {"stored"}
+
+
+def test_feedback_that_is_left_out_leaves_the_step_as_it_was() -> None:
+    said = [feedback(purposes=()), feedback(rationale="BOOM")]
+    batch = governor().judge(assembly(placed(call(1)), feedback=said))
+    (step,) = (row for row in batch.governance if row.step_id == "step1")
+    assert step.decision == "allow"
+    left_out = [row for row in batch.governance if row.step_id != "step1"]
+    assert [row.decision for row in left_out] == ["drop", "drop"]
+    assert [row.reasons[1] for row in left_out] == ["consent:no-purpose", "error:RedactionError"]
+    assert {row.trajectory_id for row in left_out} == {"t1"}
+
+
+def test_what_was_redacted_in_a_comment_is_reported_under_its_own_name() -> None:
+    said = [feedback(rationale="thank jo@corp.io"), feedback(rationale="well done")]
+    batch = governor().judge(assembly(placed(call(1)), feedback=said))
+    assert len(batch.signals) == 2
+    (row,) = (row for row in batch.governance if row.step_id != "step1")
+    assert row.step_id == batch.signals[0].signal_id
+    assert (row.decision, row.redaction_counts) == ("redact", {"EMAIL_ADDRESS": 1})
+    assert row.reasons == ("signal:kept", "pii:EMAIL_ADDRESS×1")
+    assert "train_sft" in row.purposes
+    assert "/rationale" in row.redaction_report
 
 
 def test_feedback_joins_the_step_by_the_same_response_id() -> None:

@@ -1,5 +1,6 @@
 """The consent registry answers with every entry of the people asked for, as they were at the last refresh."""
 
+from datetime import timedelta
 from pathlib import Path
 
 from lakehouse.lake import Lake
@@ -23,3 +24,18 @@ def test_entries_of_subjects_and_of_everybody(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert found[0].reference == "T-1"
     assert consents.entries("other", ["p1"]) == []
+
+
+def test_the_latest_erasure_of_the_people_asked_for(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    consents = lake.consents()
+    assert consents.erased_at("acme", ["p1"]) is None
+    for minute, status in enumerate(("requested", "requested", "done")):
+        lake.append_rows("erasures", [{
+            "tenant_id": "acme", "erasure_id": f"e{minute}", "subject": "p1", "status": status,
+            "recorded_at": make.NOON + timedelta(minutes=minute), "report": "{}",
+        }])  # fmt: skip
+    consents.refresh()
+    assert consents.erased_at("acme", ["p1", "p2"]) == make.NOON + timedelta(minutes=1)
+    assert consents.erased_at("acme", ["p2"]) is None
+    assert consents.erased_at("other", ["p1"]) is None

@@ -12,6 +12,7 @@ from governance.records import GovernedBatch
 from lakehouse.erase import erase_subject, expire
 from lakehouse.lake import Lake
 from lakehouse.maintenance import compact
+from lakehouse.removal import remove_trajectories
 from lakehouse.scan import scan_values
 from lakehouse.verify import verify
 from tests.lakehouse import make
@@ -136,6 +137,26 @@ def test_substrates_become_stale_and_models_are_named(lake: Lake) -> None:
         {"name": "other", "stale": False, "stale_reason": None},
     ]
     assert lake.query("SELECT * FROM substrate_items").num_rows == 0
+
+
+def test_an_erasure_that_was_killed_is_ended_by_the_next(lake: Lake, tmp_path: Path) -> None:
+    lake.append_rows("substrates", [{
+        "name": "nightly", "version": "v1", "built_at": make.NOON, "recorded_at": make.NOON,
+        "items": 1, "manifest": "{}", "content_hash": "b2:x", "stale": True,
+        "stale_reason": "erasure-killed",
+    }])  # fmt: skip
+    lake.append_rows("erasures", [{
+        "tenant_id": "acme", "erasure_id": "erasure-killed", "subject": "p1",
+        "status": "requested", "recorded_at": make.NOON, "report": "{}",
+    }])  # fmt: skip
+    remove_trajectories(lake, "acme", ["t0", "t1"], reason="erasure-killed")
+    assert scan_values([tmp_path], ["t0 asks 0"]), "deleted, and still on the disk"
+    assert erase_subject(lake, "acme", ["p2"]).reach.substrates == ()
+    report = erase_subject(lake, "acme", ["p1"])
+    assert report.reach.substrates == ("nightly@v1",)
+    assert report.files > 0
+    assert not scan_values([tmp_path], ["t0 asks 0", "t1 says 1"])
+    assert erase_subject(lake, "acme", ["p1"]).reach.substrates == (), "ended, so not named again"
 
 
 def test_expiry_takes_whole_trajectories_and_holds_keep_them(tmp_path: Path) -> None:

@@ -248,6 +248,27 @@ def test_withdrawn_consent_takes_purposes_away_and_a_grant_gives_them_back(lake:
     assert purposes() == {"t1-s0": ["debug"], "t2-s0": ["debug"]}
 
 
+def test_who_is_named_once_is_in_the_conversation_of_all_later_steps(lake: Lake) -> None:
+    steps = tuple(make.step("t1", index) for index in range(3))
+    named = ((), ("p1",), ())
+    rows_of = tuple(make.governed(one, subjects=who) for one, who in zip(steps, named, strict=True))
+    put(lake, GovernedBatch(steps=steps, governance=rows_of), make.batch("t2", steps=1))
+    lake.append_rows("consents", [{
+        "tenant_id": "acme", "subject": "p1", "purpose": purpose, "granted": False,
+        "source": "cli", "recorded_at": make.NOON,
+    } for purpose in ("train_sft", "debug")])  # fmt: skip
+    left = rows(lake, "SELECT step_id FROM eligible_steps ORDER BY ALL")
+    assert [row["step_id"] for row in left] == ["t1-s0", "t2-s0"]
+    refused = rows(lake, "SELECT step_id FROM permissions WHERE refusal = 'consent_withdrawn'")
+    assert {row["step_id"] for row in refused} == {"t1-s1", "t1-s2"}
+    lake.append_rows("erasures", [{
+        "tenant_id": "acme", "erasure_id": "e1", "subject": "p1", "status": "requested",
+        "recorded_at": make.NOON, "report": "{}",
+    }])  # fmt: skip
+    refused = rows(lake, "SELECT step_id FROM permissions WHERE refusal = 'erased'")
+    assert {row["step_id"] for row in refused} == {"t1-s1", "t1-s2"}
+
+
 def test_a_requested_erasure_blocks_at_once(lake: Lake) -> None:
     one = make.step("t1", 0)
     put(lake, GovernedBatch(steps=(one,), governance=(make.governed(one, subjects=("p1",)),)))

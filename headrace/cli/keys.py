@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common import JsonOption, Running, YesOption, confirm
+from headrace.cli.common import JsonOption, Running, YesOption, confirm, user_name
 from headrace.installation import gateway_config
 from headrace.render import jsonable, print_fields, print_rows
-from proxy.identity import PURPOSES, KeyRegistry, Limits
+from proxy.identity import PURPOSES, ClientKey, KeyRegistry, Limits
 
 app = typer.Typer(help="Client keys of the gateway and of the SQL door.", no_args_is_help=True)
 
@@ -33,6 +33,23 @@ def _shown(limits: Limits) -> str:
 
 def _registry(running: Running) -> KeyRegistry:
     return KeyRegistry.load(gateway_config(running.settings, running.home.create()).keys)
+
+
+def _note(running: Running, action: str, key: ClientKey) -> None:
+    """Write into the audit log who may call since when, and for which purposes."""
+    running.audit.append(
+        actor=user_name(),
+        action=action,
+        subject=key.key_id,
+        detail={
+            "tenant": key.tenant_id,
+            "app": key.app_id,
+            "environment": key.environment,
+            "purposes": [*key.purposes],
+            "roles": [*key.roles],
+            "limits": _shown(key.limits),
+        },
+    )
 
 
 @app.command()
@@ -60,7 +77,8 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Create a client key. It is shown once and kept only as a hash."""
-    created = _registry(Running.of(context)).create(
+    running = Running.of(context)
+    created = _registry(running).create(
         tenant_id=tenant,
         app_id=app_name,
         environment=environment,
@@ -68,6 +86,7 @@ def create(
         limits=Limits(requests_per_minute, tokens_per_day, steps_per_session),
         roles=tuple(role or ("gateway",)),
     )
+    _note(running, "key.created", created.key)
     fields = {
         "key": created.secret,
         "key_id": created.key.key_id,
@@ -91,7 +110,9 @@ def limit(
 ) -> None:
     """Give a key these limits and no others; a running gateway follows within half a second."""
     limits = Limits(requests_per_minute, tokens_per_day, steps_per_session)
-    key = _registry(Running.of(context)).limit(key_id, limits)
+    running = Running.of(context)
+    key = _registry(running).limit(key_id, limits)
+    _note(running, "key.limited", key)
     typer.echo(f"{key.key_id}: {_shown(key.limits) or 'no limits'}")
 
 
@@ -105,7 +126,9 @@ def rotate(
     as_json: JsonOption = False,
 ) -> None:
     """Give a key a new secret, shown once; the one before works for an hour more."""
-    created = _registry(Running.of(context)).rotate(key_id, grace_seconds=60 * grace_minutes)
+    running = Running.of(context)
+    created = _registry(running).rotate(key_id, grace_seconds=60 * grace_minutes)
+    _note(running, "key.rotated", created.key)
     print_fields({"key": created.secret, "key_id": key_id}, as_json=as_json)
 
 
@@ -139,5 +162,6 @@ def revoke(
 ) -> None:
     """Revoke a key; a running gateway refuses it within half a second."""
     confirm(f"Revoke {key_id}? Clients that use it are refused at once.", yes=yes)
-    _registry(Running.of(context)).revoke(key_id)
+    running = Running.of(context)
+    _note(running, "key.revoked", _registry(running).revoke(key_id))
     typer.echo(f"revoked {key_id}")

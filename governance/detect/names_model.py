@@ -4,14 +4,16 @@ import re
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from governance.detect.finding import Finding, Unit
 from governance.detect.in_code import in_program, is_plain_word, is_term
+from governance.detect.names_embedded import reader_of
 from governance.detect.names_readers import LIBRARIES, Labelled, Reader
-from governance.detect.quiet import load, one_thread_of_blas
+from governance.detect.quiet import load, one_thread_of_blas, without_heavy_packages
 from governance.names.words import ambiguous_names, common, first_names, last_names
 from trajectory.errors import ConfigurationError
 
@@ -28,7 +30,7 @@ _ENTITIES = {
     "NORP": "NRP",
 }
 _SCORE = 0.6
-_READING = "2"
+_READING = "3"
 """Changes with what is asked of a model, and what is made of its answers."""
 _CAPITALISED = re.compile(
     r"(?<![\w.@/\\#$-])[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f](?:[^\W\d_]|['-]){1,30}(?![\w(\[=])"
@@ -40,8 +42,6 @@ _SEGMENT = 320
 _BATCH = 32
 """Whole segments at once (more of short ones): their matrices stay within the processor's cache."""
 _CACHE_ENTRIES = 50_000
-ONE_TOKEN = re.compile(r"[A-Za-z]*[0-9]*\Z")
-"""What no rule of the embedded model's tokenizer splits; told at once, it is not searched for affixes."""
 _NOT_A_NAME = re.compile(r"[\d_(){}\[\]=/\\|<>@#$%^*;:\"`~+]")
 
 
@@ -118,23 +118,26 @@ class NamesModel:
         spacy = load("spacy")
         source = EMBEDDED if model == "embedded" else model
         try:
-            nlp = spacy.load(source, exclude=["lemmatizer", "attribute_ruler", "parser", "senter"])
+            # The embedded one needs none of them, and spaCy's registry would bring them in.
+            with without_heavy_packages() if model == "embedded" else nullcontext():
+                nlp = spacy.load(
+                    source, exclude=["lemmatizer", "attribute_ruler", "parser", "senter"]
+                )
         except (OSError, ValueError, ImportError, KeyError) as error:
             raise ConfigurationError(
                 f"names.model {model!r} cannot be loaded ({type(error).__name__}). Install the "
                 "spaCy pipeline, or set names.model to 'embedded' or null."
             ) from error
         _on_fast_blas(nlp)
-        if model == "embedded":
-            _without_spare_attributes(nlp)
-            nlp.tokenizer.token_match = ONE_TOKEN.match
         if "ner" not in nlp.pipe_names:
             raise ConfigurationError(
                 f"names.model {model!r} has no named entity recogniser (its parts: "
                 f"{', '.join(nlp.pipe_names)}); choose another."
             )
         version = f"{nlp.meta.get('name', model)}-{nlp.meta.get('version', '0')}+{_READING}"
-        return cls(_reader(nlp), nlp.pipe_labels.get("ner", ()), entities, version=version)
+        labels = nlp.pipe_labels.get("ner", ())
+        read = reader_of(nlp) if model == "embedded" else _reader(nlp)
+        return cls(read, labels, entities, version=version)
 
     def find(
         self, units: Sequence[Unit], known: Sequence[Sequence[Finding]] = ()
@@ -231,15 +234,6 @@ def _on_fast_blas(nlp: Any) -> None:
         for node in model.walk() if model is not None else ():
             if type(node.ops) is NumpyOps:
                 node.ops = NumpyOps(use_blis=False)
-
-
-def _without_spare_attributes(nlp: Any) -> None:
-    """Compute of each new word only what the embedded model looks at."""
-    from spacy.attrs import IS_PUNCT, IS_SPACE, LOWER, NORM, PREFIX, SHAPE, SUFFIX
-
-    looked_at = (IS_PUNCT, IS_SPACE, LOWER, NORM, PREFIX, SHAPE, SUFFIX)
-    getters = nlp.vocab.lex_attr_getters
-    nlp.vocab.lex_attr_getters = {name: getters[name] for name in looked_at if name in getters}
 
 
 def _may_be_a_person(words: list[str], before: str, behind: str) -> bool:

@@ -13,7 +13,7 @@ _HEAVY = ("torch", "cupy", "transformers", "tensorflow", "mxnet", "stanza")
 
 
 @contextmanager
-def _hidden() -> Iterator[None]:
+def without_heavy_packages() -> Iterator[None]:
     """Make the heavy packages that are not loaded yet look absent, for as long as this lasts."""
     hidden = [name for name in _HEAVY if name not in sys.modules]
     for name in hidden:
@@ -30,7 +30,7 @@ def load(name: str) -> ModuleType:
     os.environ.setdefault("TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS", "")
     if name in sys.modules:
         return sys.modules[name]
-    with _hidden():
+    with without_heavy_packages():
         return importlib.import_module(name)
 
 

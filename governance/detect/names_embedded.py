@@ -1,0 +1,62 @@
+"""Asking the embedded names model: its tokens and its network over many texts at once."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy
+
+from governance.detect.names_network import GAP, NamesNetwork
+from governance.detect.names_readers import Labelled, Reader
+from governance.detect.names_tokens import NamesTokenizer
+
+_CHARACTERS = 30_000
+"""About so many are split into tokens together, and so share their words' vectors."""
+_TOKENS = 1_000
+"""So many tokens are looked at together: their matrices stay within the processor's cache."""
+
+
+def reader_of(nlp: Any) -> Reader:
+    """Return what asks the embedded pipeline; its answers are those of spaCy."""
+    tokenizer, network = NamesTokenizer(nlp), NamesNetwork(nlp)
+
+    def read(texts: Sequence[str]) -> Iterator[list[Labelled]]:
+        for first, last in _groups([len(text) for text in texts], _CHARACTERS):
+            yield from _read(texts[first:last], tokenizer, network)
+
+    return read
+
+
+def _groups(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
+    """Yield runs of neighbours that together are not much larger than ``most``."""
+    first = size = 0
+    for place, more in enumerate(sizes):
+        if size and size + more > most:
+            yield first, place
+            first, size = place, 0
+        size += more
+    if size or first < len(sizes):
+        yield first, len(sizes)
+
+
+def _read(
+    texts: Sequence[str], tokenizer: NamesTokenizer, network: NamesNetwork
+) -> Iterator[list[Labelled]]:
+    tokens = tokenizer(texts)
+    vectors = network.embedded(tokens.attributes)
+    ends = numpy.cumsum(tokens.counts)
+    for first, last in _groups(tokens.counts.tolist(), _TOKENS):
+        counts = tokens.counts[first:last]
+        at = int(ends[first] - counts[0])
+        words = tokens.words[at : ends[last - 1]]
+        texts_of = numpy.repeat(numpy.arange(len(counts)), counts)
+        is_last = numpy.zeros(len(words), dtype=bool)
+        is_last[(ends[first:last] - at - 1)[counts > 0]] = True
+        places = numpy.arange(len(words)) + GAP * (texts_of + 1)
+        rows = numpy.zeros(len(words) + GAP * (len(counts) + 1), dtype=int)
+        rows[places] = words + 1
+        seen = network.seen(vectors, rows)[places]
+        found: list[list[Labelled]] = [[] for _ in range(last - first)]
+        for label, begin, end in network.entities(seen, is_last, tokens.blank[words]):
+            start, stop = int(tokens.starts[at + begin]), int(tokens.ends[at + end - 1])
+            found[texts_of[begin]].append((label, start, stop))
+        yield from found

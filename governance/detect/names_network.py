@@ -1,0 +1,211 @@
+"""The embedded names model's network in a few multiplications over all its texts at once.
+
+The weights are those of the spaCy pipeline, and so are the answers; spaCy takes three to four times as long:
+it embeds each token anew, layer by layer in Python objects, and moves its parser token by token.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy
+
+type Floats = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
+type Integers = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
+
+GAP = 3
+"""Rows between two texts, so that none is seen from the other: as many as there are layers."""
+
+
+class Entity(NamedTuple):
+    """A span of tokens, counted over all texts."""
+
+    label: str
+    start: int
+    end: int
+
+
+class _Layer(NamedTuple):
+    """One maxout layer and the normalisation behind it."""
+
+    weights: Floats
+    """Input × pieces × output."""
+    bias: Floats
+    pieces: int
+    gain: Floats
+    shift: Floats
+
+    @classmethod
+    def of(cls, maxout: Any, norm: Any) -> "_Layer":
+        weights = maxout.get_param("W")
+        width, pieces, size = weights.shape
+        by_piece = weights.transpose(2, 1, 0).reshape(size, pieces * width)
+        bias = maxout.get_param("b").transpose(1, 0).reshape(pieces * width)
+        return cls(
+            numpy.ascontiguousarray(by_piece),
+            bias.copy(),
+            pieces,
+            norm.get_param("G").copy(),
+            norm.get_param("b").copy(),
+        )
+
+    def finish(self, sums: Floats) -> Floats:
+        """Return the greatest piece of each output, normalised; ``sums`` are lost."""
+        sums += self.bias
+        width = sums.shape[1] // self.pieces
+        best = numpy.maximum(sums[:, :width], sums[:, width : 2 * width])
+        for piece in range(2, self.pieces):
+            numpy.maximum(best, sums[:, piece * width : (piece + 1) * width], out=best)
+        best -= best.mean(axis=1, keepdims=True)
+        spread = numpy.einsum("ij,ij->i", best, best)
+        spread /= width
+        spread += 1e-8
+        numpy.sqrt(spread, out=spread)
+        best /= spread[:, None]
+        best *= self.gain
+        best += self.shift
+        return best
+
+
+class NamesNetwork:
+    """Tells the entities in rows of tokens that are known by the hashes of four attributes."""
+
+    def __init__(self, nlp: Any) -> None:
+        """Take the weights of a pipeline of this shape.
+
+        Raises:
+            ValueError: the pipeline is built in another way.
+        """
+        embed, encode = _parts(nlp)
+        tables, mixing = embed
+        self._hash = nlp.get_pipe("tok2vec").model.ops.hash
+        self._gather = nlp.get_pipe("tok2vec").model.ops.gather_add
+        self._mixing = mixing
+        width = tables[0].get_param("E").shape[1]
+        self._tables = [
+            (
+                numpy.ascontiguousarray(
+                    table.get_param("E") @ mixing.weights[place * width : (place + 1) * width]
+                ),
+                table.attrs["seed"],
+            )
+            for place, table in enumerate(tables)
+        ]
+        self._width = width
+        self._layers = encode
+        first = encode[0].weights
+        self._first = numpy.ascontiguousarray(
+            numpy.concatenate(
+                [first[place * width : (place + 1) * width] for place in range(3)], axis=1
+            )
+        )
+        self._read_parser(nlp.get_pipe("ner"))
+
+    def _read_parser(self, ner: Any) -> None:
+        linear = ner.model.layers[0].layers[-1]
+        lower, upper = ner.model.get_ref("lower"), ner.model.get_ref("upper")
+        weights, pad = lower.get_param("W"), lower.get_param("pad")[0]
+        slots, width, pieces, size = weights.shape
+        by_piece = weights.transpose(0, 3, 2, 1).reshape(slots, size, pieces * width)
+        before, more = linear.get_param("W"), linear.get_param("b")
+        self._now, self._opened, self._behind = (
+            numpy.ascontiguousarray(before.T @ slot) for slot in by_piece
+        )
+        pads = pad.transpose(0, 2, 1).reshape(slots, pieces * width)
+        bias = lower.get_param("b").transpose(1, 0).reshape(pieces * width)
+        constant = [more @ slot for slot in by_piece]
+        self._outside = constant[0] + pads[1] + pads[2] + bias
+        self._within = constant[0] + constant[1] + constant[2] + bias
+        names = map(ner.moves.get_class_name, range(ner.moves.n_moves))
+        moves = [name.partition("-")[::2] for name in names]
+        scores, bias = upper.get_param("W"), upper.get_param("b")
+        self._labels = [label for move, label in moves if move == "B"]
+        opening = [moves.index((move, label)) for move in "BU" for label in self._labels]
+        opening.append(moves.index(("O", "")))
+        self._opening = numpy.ascontiguousarray(scores[opening].T)
+        self._opening_bias = bias[opening]
+        going_on = [moves.index(("I", label)) for label in self._labels]
+        ending = [moves.index(("L", label)) for label in self._labels]
+        self._going_on = scores[going_on] - scores[ending]
+        self._going_on_bias = bias[going_on] - bias[ending]
+
+    def embedded(self, attributes: Any) -> Floats:
+        """Return one vector for each row of hashes of attributes, behind that of a gap."""
+        sums: Floats = numpy.zeros((len(attributes), self._mixing.bias.shape[0]), "f")
+        for place, (table, seed) in enumerate(self._tables):
+            hashes = numpy.ascontiguousarray(attributes[:, place])
+            sums += self._gather(table, self._hash(hashes, seed) % table.shape[0])
+        gap: Floats = numpy.zeros((1, self._width), "f")
+        return numpy.concatenate((gap, self._mixing.finish(sums)))
+
+    def seen(self, words: Floats, rows: Integers) -> Floats:
+        """Return the vectors of rows of words, each seen with those around it; word 0 is a gap."""
+        width = self._width
+        parts = words @ self._first
+        sums = parts[:, width * 2 : width * 4][rows]
+        sums[1:] += parts[:, : width * 2][rows[:-1]]
+        sums[:-1] += parts[:, width * 4 :][rows[1:]]
+        seen = words[rows]
+        seen += self._layers[0].finish(sums)
+        around = numpy.zeros((len(rows), 3 * width), "f")
+        for layer in self._layers[1:]:
+            around[1:, :width] = seen[:-1]
+            around[:, width : 2 * width] = seen
+            around[:-1, 2 * width :] = seen[1:]
+            seen += layer.finish(around @ layer.weights)
+        return seen
+
+    def entities(self, seen: Floats, last: Any, blank: Any) -> Iterator[Entity]:
+        """Yield the entities in tokens of which some are the last of their text, or blank."""
+        hidden = _greatest(seen @ self._now + self._outside)
+        scores = hidden @ self._opening
+        scores += self._opening_bias
+        kinds = len(self._labels)
+        scores[last, :kinds] = -numpy.inf
+        scores[blank, : 2 * kinds] = -numpy.inf
+        moves = scores.argmax(axis=1)
+        begun = numpy.flatnonzero(moves < kinds)
+        stops = self._ends(seen, begun, moves[begun], last)
+        ends = dict(zip(begun.tolist(), stops.tolist(), strict=True))
+        free = 0
+        named = numpy.flatnonzero(moves < 2 * kinds)
+        for at, move in zip(named.tolist(), moves[named].tolist(), strict=True):
+            if at >= free:
+                free = ends[at] + 1 if move < kinds else at + 1
+                yield Entity(self._labels[move % kinds], at, free)
+
+    def _ends(self, seen: Floats, begun: Integers, labels: Integers, last: Any) -> Integers:
+        """Return the last tokens of entities that begin at these tokens."""
+        ends = begun.copy()
+        open_ones = numpy.arange(len(begun))
+        opened = seen[begun] @ self._opened + self._within
+        while len(open_ones):
+            ends[open_ones] += 1
+            at = ends[open_ones]
+            sums = seen[at] @ self._now
+            sums += opened[open_ones]
+            sums += seen[at - 1] @ self._behind
+            label = labels[open_ones]
+            more = numpy.einsum("ij,ij->i", _greatest(sums), self._going_on[label])
+            more += self._going_on_bias[label]
+            open_ones = open_ones[(more >= 0) & ~last[at]]
+        return ends
+
+
+def _greatest(sums: Floats) -> Floats:
+    half = sums.shape[1] // 2
+    return numpy.maximum(sums[:, :half], sums[:, half:])
+
+
+def _parts(nlp: Any) -> tuple[tuple[list[Any], _Layer], list[_Layer]]:
+    """Return the tables and the layers of a pipeline's network, by the names that thinc gives them."""
+    tok2vec = nlp.get_pipe("tok2vec").model
+    embed, encode = tok2vec.get_ref("embed"), tok2vec.get_ref("encode")
+    tables = [node for node in embed.walk() if node.name == "hashembed"]
+    return (tables, _layers(embed)[0]), _layers(encode)
+
+
+def _layers(model: Any) -> list[_Layer]:
+    nodes = list(model.walk())
+    maxouts = [node for node in nodes if node.name == "maxout"]
+    norms = [node for node in nodes if node.name == "layernorm"]
+    return [_Layer.of(*pair) for pair in zip(maxouts, norms, strict=True)]

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 type Keys = NDArray[np.int64]
 
+NAMED_BY = {"messages": "message_id", "harnesses": "harness_id", "steps": "step_id"}
+"""Tables whose rows governance asks for, with the columns that name them."""
+
 
 class LakeKnownContent:
     """Remembers, per active file, a 64-bit hash of each stored message, harness and step.
@@ -29,11 +32,7 @@ class LakeKnownContent:
 
     def __init__(self, lake: "Lake") -> None:
         self._lake = lake
-        self._tables = {
-            "messages": _Index(lake, "messages", "message_id"),
-            "harnesses": _Index(lake, "harnesses", "harness_id"),
-            "steps": _Index(lake, "steps", "step_id"),
-        }
+        self._tables = {table: _Index(lake, table, column) for table, column in NAMED_BY.items()}
 
     def known_messages(self, tenant_id: str, message_ids: Collection[str]) -> set[str]:
         """Return those of ``message_ids`` that the tenant's table ``messages`` holds."""
@@ -112,6 +111,9 @@ class _Index:
 
     def _hashes_in(self, file: str) -> Keys:
         tenant_id = unquote(_TENANT.findall(file)[-1])
+        fresh = self._lake.fresh_names(file)
+        if fresh is not None:
+            return np.unique(_hashes(tenant_id, fresh.to_pylist()))
         batches = self._lake.rows_of_file(self._table, file, [self._column])
         parts = [_hashes(tenant_id, batch.column(0).to_pylist()) for batch in batches]
         return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))

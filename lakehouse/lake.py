@@ -8,9 +8,9 @@ How a batch that spans tables is written (:meth:`Lake.append`), and why a crash 
    is decided: what a later attempt may bring for the same version is not looked at, so that a
    policy that changed in between cannot mix two decisions.
 3. Each table gets one Delta commit that carries the application transaction ``(app_id, version)``
-   and is made through the handle that the version was read from. A table that holds the version
+   and stands right behind the state that the version was read from. A table that holds the version
    already is passed over; a conflicting commit makes the attempt read again and go on. Tables
-   are committed in waves (messages, harnesses and tokens; then what names them), two at a time.
+   are committed one after another: messages, harnesses and tokens; then what names them.
 4. The ledger ``exchanges`` is committed last, even when it has no rows. It marks the batch as whole.
 5. The intent is removed.
 
@@ -24,7 +24,6 @@ messages. On an object store the intent is one object under
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -34,21 +33,22 @@ from deltalake import DeltaTable
 
 from governance.records import GovernedBatch
 from lakehouse import conversations
-from lakehouse.commits import append, commit_once, done_version, refresh
+from lakehouse.commits import append, commit_once
 from lakehouse.consents import LakeConsents
 from lakehouse.conversations import StepConversation
 from lakehouse.deadline import NotListeningError
 from lakehouse.intents import Intent, Intents, intents_of
-from lakehouse.known import LakeKnownContent
+from lakehouse.known import NAMED_BY, LakeKnownContent
 from lakehouse.lease import hold
 from lakehouse.location import Location
 from lakehouse.migrations import added_columns, check_version, upgrade
 from lakehouse.notes import Notes
 from lakehouse.rows import to_arrow
-from lakehouse.schema import BATCH_TABLES, BATCH_WAVES, LEDGER, TABLES
+from lakehouse.schema import BATCH_TABLES, LEDGER, TABLES
 from lakehouse.snapshot import AsOf, Files
 from lakehouse.spill import spill_folder
 from lakehouse.sql import Session, Snapshot, connect
+from lakehouse.table_log import TableLog, refresh
 from trajectory.errors import ConfigurationError, RetryableError
 
 _STORE_LOCK = threading.RLock()
@@ -56,9 +56,8 @@ _STORE_LOCK = threading.RLock()
 held, and two threads that do so at once can wait for each other for ever. Processes are free."""
 
 
+_FRESH_FILES = 32
 _QUERY_MEMORY = "640MiB"
-_COMMIT_THREADS = 2
-"""Tables of one wave that are committed at a time; more would only wait for each other's disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,8 @@ class Lake:
     def __init__(self, location: Location) -> None:
         self.location = location
         self._handles: dict[str, DeltaTable] = {}
+        self._logs: dict[str, TableLog] = {}
+        self._fresh_names: dict[str, pa.ChunkedArray] = {}
         self._lock = threading.RLock() if location.is_local else _STORE_LOCK
         self._files = Files(self)
         self._session: Session | None = None
@@ -133,6 +134,18 @@ class Lake:
             refresh(handle)
             return handle
 
+    def log(self, name: str) -> TableLog:
+        """Return a table's log, to append to the table.
+
+        Raises:
+            ConfigurationError: there is no such table.
+        """
+        with self._lock:
+            if name not in self._logs:
+                handle = self._handle(name)
+                self._logs[name] = TableLog(self.location, TABLES[name], handle)
+            return self._logs[name]
+
     def versions(self) -> dict[str, int]:
         """Return the current Delta version of every table."""
         return {name: int(self.table(name).version()) for name in TABLES}
@@ -163,17 +176,17 @@ class Lake:
             ConfigurationError: no such table, or a row does not fit its columns.
             RetryableError: the commit failed for good.
         """
-        handle = self.table(table)
+        log = self.log(table)
         if rows:
             data = to_arrow(TABLES[table], rows)
             with self.lease(), self._lock:
-                append(handle, TABLES[table], data)
+                append(log, data)
         return len(rows)
 
     def committed_version(self, app_id: str) -> int:
         """Return the last batch of ``app_id`` that is whole in the lake, -1 when there is none."""
         with self._lock:
-            return done_version(self._handle(LEDGER), app_id)
+            return self.log(LEDGER).done_version(app_id)
 
     def recover(self) -> tuple[AppendReport, ...]:
         """Finish batches that a crash interrupted; :meth:`open` has done so already."""
@@ -350,22 +363,32 @@ class Lake:
     def _commit(
         self, app_id: str, version: int, tables: Mapping[str, pa.Table], *, repeated: bool = False
     ) -> AppendReport:
-        def commit(name: str) -> bool:
-            return commit_once(
-                self._handle(name), TABLES[name], tables[name], app_id=app_id, version=version
-            )
-
         rows = {}
-        with ThreadPoolExecutor(_COMMIT_THREADS) as threads:
-            each = threads.map if self.location.is_local else map
-            for wave in BATCH_WAVES:
-                present = [name for name in wave if name in tables]
-                for name, written in zip(present, each(commit, present), strict=True):
-                    if written:
-                        rows[name] = tables[name].num_rows
-                    else:
-                        repeated = True
+        for name in BATCH_TABLES:
+            if name not in tables:
+                continue
+            log, data = self.log(name), tables[name]
+            files = commit_once(log, data, app_id=app_id, version=version)
+            if files is None:
+                repeated = True
+                continue
+            rows[name] = data.num_rows
+            if self.location.is_local:
+                self._note(name, log.version, files, data)
         return AppendReport(version, rows, repeated)
+
+    def _note(self, name: str, version: int, files: Sequence[str], data: pa.Table) -> None:
+        """Remember what was just written, for those who ask after each batch."""
+        addresses = [f"{self.location.table(name)}/{file}" for file in files]
+        self._files.appended(name, version, addresses)
+        if name in NAMED_BY and len(addresses) == 1:
+            while len(self._fresh_names) >= _FRESH_FILES:
+                del self._fresh_names[next(iter(self._fresh_names))]
+            self._fresh_names[addresses[0]] = data[NAMED_BY[name]]
+
+    def fresh_names(self, file: str) -> pa.ChunkedArray | None:
+        """Return the names of the rows in a file that was just written here, else None."""
+        return self._fresh_names.get(file)
 
     def _handle(self, name: str) -> DeltaTable:
         if name not in TABLES:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,9 +78,32 @@ class Location:
         return filesystem(self.root, self.options)
 
     def put(self, relative: str, data: bytes) -> None:
-        """Write one object, whole or not at all."""
+        """Write one object, whole or not at all; in a folder a killed process may leave half a file."""
+        if self.is_local:
+            self._write(self.folder / relative, data)
+            return
         with self._output(relative) as stream:
             stream.write(data)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        try:
+            try:
+                path.write_bytes(data)
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+        except OSError:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+            raise
+
+    def remove(self, relative: str) -> None:
+        """Take a file away, if it is there."""
+        with suppress(FileNotFoundError):
+            if self.is_local:
+                (self.folder / relative).unlink()
+            else:
+                self.filesystem().delete_file(relative)
 
     def put_file(self, relative: str, file: Path) -> None:
         """Copy a file of this machine into the store, block by block; it appears whole or not."""

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakehouse.commits import refresh
 from lakehouse.corrected import BY_DAY_OF_STEP, CORRECTIONS, by_partition, is_apart, mark_of
 from lakehouse.logs import last_checkpoint, shorten
 from lakehouse.rewrite import ActiveFile, Apart, Overtaken, list_files, rewrite
 from lakehouse.schema import TABLES
 from lakehouse.spill import sweep_spills
+from lakehouse.table_log import refresh
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:

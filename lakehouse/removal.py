@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import CommitFailedError
 
-from lakehouse.commits import back_off, exhausted, refresh
+from lakehouse.commits import back_off, exhausted
 from lakehouse.maintenance import vacuum_table
 from lakehouse.schema import LOG_RETENTION
 from lakehouse.spill import sweep_spills
 from lakehouse.sql import literal
+from lakehouse.table_log import refresh
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake

@@ -7,13 +7,11 @@ commit removed one of our sources, ours is given up. The files of an object stor
 temporary folder of this machine.
 """
 
-import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote
@@ -25,6 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from lakehouse.corrected import ONLY, WITHOUT
+from lakehouse.fresh_files import log_statistics
 from lakehouse.location import Location
 from lakehouse.places import LocalFiles, StoredFiles
 from lakehouse.schema import TableSpec
@@ -122,7 +121,7 @@ def rewrite(
             rows = _sort(spec, local, target, place.spill(name), steps=steps, join=join)
             if rows == 0 and join:
                 continue
-            statistics = json.dumps(_statistics(spec, target, rows))
+            statistics = _statistics(spec, target, rows)
             size = target.stat().st_size
             file = ActiveFile(quote(name, safe="/=-._~"), size, rows, sources[0].partition)
             made[name] = file, statistics
@@ -215,7 +214,7 @@ def _sort(
         connection.close()
 
 
-def _statistics(spec: TableSpec, target: Path, rows: int) -> dict[str, Any]:
+def _statistics(spec: TableSpec, target: Path, rows: int) -> str:
     names = spec.statistics_columns
     asked = ", ".join(f'min("{n}"), max("{n}"), count(*) - count("{n}")' for n in names)
     connection = connect({"threads": 1})
@@ -226,15 +225,4 @@ def _statistics(spec: TableSpec, target: Path, rows: int) -> dict[str, Any]:
     finally:
         connection.close()
     triples = {name: found[3 * i : 3 * i + 3] for i, name in enumerate(names)}
-    return {
-        "numRecords": rows,
-        "minValues": {n: _plain(t[0]) for n, t in triples.items() if t[0] is not None},
-        "maxValues": {n: _plain(t[1]) for n, t in triples.items() if t[1] is not None},
-        "nullCount": {n: t[2] for n, t in triples.items()},
-    }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return value
+    return log_statistics(rows, triples)

@@ -1,6 +1,6 @@
 """Which files belong to which version of each table: now, at a moment, or at named versions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -37,11 +37,20 @@ class Files:
 
     def of(self, name: str) -> tuple[str, ...]:
         """Return the present files of one table."""
+        known = self._known.get(name, (-1, ()))
+        if self._lake.log(name).is_at(known[0]):
+            return known[1]
         handle = self._lake.table(name)
         version = int(handle.version())
-        if self._known.get(name, (-1, ()))[0] != version:
-            self._known[name] = (version, active_files(handle))
-        return self._known[name][1]
+        if known[0] != version:
+            known = self._known[name] = (version, active_files(handle))
+        return known[1]
+
+    def appended(self, name: str, version: int, files: Sequence[str]) -> None:
+        """Take note of a commit of our own, so that nobody has to read it from the log."""
+        before, present = self._known.get(name, (-1, ()))
+        if before == version - 1:
+            self._known[name] = (version, tuple(sorted((*present, *files))))
 
     def at(self, as_of: AsOf) -> Snapshot:
         """Return the files of an earlier state.

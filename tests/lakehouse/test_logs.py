@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.commits import commit_once, refresh
+from lakehouse.commits import commit_once
 from lakehouse.lake import Lake
 from lakehouse.logs import last_checkpoint, shorten
 from lakehouse.maintenance import maintain
 from lakehouse.rows import to_arrow
 from lakehouse.schema import TABLES
+from lakehouse.table_log import refresh
 from tests.lakehouse import make
 from trajectory.errors import ConfigurationError
 
@@ -25,10 +26,9 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 def append(lake: Lake, versions: range) -> None:
-    handle, spec = lake.table("links"), TABLES["links"]
-    row = to_arrow(spec, make.batch("t").links)
+    row = to_arrow(TABLES["links"], make.batch("t").links)
     for version in versions:
-        commit_once(handle, spec, row, app_id="a", version=version)
+        commit_once(lake.log("links"), row, app_id="a", version=version)
 
 
 def log(lake: Lake) -> list[Path]:

@@ -1,0 +1,215 @@
+"""A table's log as writers see it: which batches it holds, and one more commit at its end.
+
+A commit is one file ``_delta_log/N.json`` that must not exist yet: who comes second finds it there,
+reads what the other one did, and tries again with the next number. In a folder of this machine we
+write that file ourselves, for delta-rs reads the whole state of a table anew for each commit, which
+costs more than a batch does. It does write the commits of object stores (conditional put) and of
+tables that another program gave features that we do not know.
+"""
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
+
+from lakehouse.fresh_files import FreshFile
+from lakehouse.location import Location
+from lakehouse.schema import TableSpec
+from trajectory.errors import RetryableError
+
+_PLAIN_WRITER = 2
+"""Writer version up to which an append needs to know nothing of the table but its columns."""
+
+
+class UnsureError(RetryableError):
+    """A commit failed in a way that does not tell whether it is there: its files must stay."""
+
+
+class TableLog:
+    """One table of a lake; for one thread at a time.
+
+    Promise: rows are committed after the batches that :meth:`done_version` told of, or not at all.
+    """
+
+    def __init__(self, location: Location, spec: TableSpec, handle: DeltaTable) -> None:
+        self.location = location
+        self.spec = spec
+        self.handle = handle
+        self._folder = Path(location.table(spec.name)) / "_delta_log" if location.is_local else None
+        self._version = -1
+        """The last commit that was read or written here; the handle may be behind it."""
+        self._is_plain = False
+        self._done: dict[str, int] = {}
+        """Batches by application, as of that version."""
+
+    def done_version(self, app_id: str) -> int:
+        """Return the last version of ``app_id`` that the table holds, -1 when there is none."""
+        if app_id not in self._done or not self._is_latest():
+            self._read()
+            version = self.handle.transaction_version(app_id)
+            self._done[app_id] = -1 if version is None else int(version)
+        return self._done[app_id]
+
+    def is_at(self, version: int) -> bool:
+        """Return whether ``version`` is known to be the log's last commit, without reading it."""
+        return version == self._version and self._is_latest()
+
+    @property
+    def version(self) -> int:
+        """The last commit that was read or written here."""
+        return self._version
+
+    def put(self, files: Sequence[FreshFile], batch: tuple[str, int] | None) -> bool:
+        """Commit files, as the batch (application, number) where one is named.
+
+        Returns:
+            False when another commit stood in the way.
+
+        Raises:
+            OSError: the log cannot be written; the files are not committed.
+            UnsureError: they may be, or not.
+        """
+        if batch is None and not self._is_latest():
+            self._read()
+        if self._folder is None or not self._is_plain:
+            return self._put_by_delta(files, batch)
+        number = self._version + 1
+        if not _link(self._folder, f"{number:020d}.json", self._entries(files, batch)):
+            return False
+        self._version = number
+        if batch is not None:
+            self._done[batch[0]] = batch[1]
+        if (number + 1) % int(self.spec.configuration["delta.checkpointInterval"]) == 0:
+            with suppress(DeltaError, OSError, RetryableError):  # maintenance makes the next one
+                self._read()
+                self.handle.create_checkpoint()
+        return True
+
+    def _put_by_delta(self, files: Sequence[FreshFile], batch: tuple[str, int] | None) -> bool:
+        transactions = None if batch is None else [Transaction(*batch)]
+        actions = [
+            AddAction(
+                path=one.path,
+                size=one.size,
+                partition_values=dict(one.partition),
+                modification_time=one.modified_ms,
+                data_change=True,
+                stats=one.statistics,
+            )
+            for one in files
+        ]
+        try:
+            self.handle.create_write_transaction(
+                list(actions),
+                "append",
+                self._schema,
+                partition_by=list(self.spec.partition_by),
+                commit_properties=CommitProperties(app_transactions=transactions),
+            )
+        except CommitFailedError:
+            return False
+        except (DeltaError, OSError) as error:
+            raise UnsureError(
+                f"table {self.spec.name}: the commit failed ({error}); "
+                "nothing was lost: check that the store can be reached, then run the same again"
+            ) from error
+        finally:
+            self._version = -1  # read it anew: the handle has not moved
+        return True
+
+    def _entries(self, files: Sequence[FreshFile], batch: tuple[str, int] | None) -> bytes:
+        now = time.time_ns() // 1_000_000
+        entries: list[dict[str, Any]] = [
+            {
+                "commitInfo": {
+                    "timestamp": now,
+                    "operation": "WRITE",
+                    "operationParameters": {
+                        "mode": "Append",
+                        "partitionBy": json.dumps(list(self.spec.partition_by)),
+                    },
+                    "isBlindAppend": True,
+                    "engineInfo": "headrace",
+                }
+            }
+        ]
+        if batch is not None:
+            entries.append({"txn": {"appId": batch[0], "version": batch[1], "lastUpdated": now}})
+        entries += [
+            {
+                "add": {
+                    "path": quote(one.path, safe="/=-._~"),
+                    "partitionValues": dict(one.partition),
+                    "size": one.size,
+                    "modificationTime": one.modified_ms,
+                    "dataChange": True,
+                    "stats": one.statistics,
+                }
+            }
+            for one in files
+        ]
+        return "\n".join(json.dumps(entry, separators=(",", ":")) for entry in entries).encode()
+
+    def _is_latest(self) -> bool:
+        """Return whether the log of a folder ends where we left it: two looks, not a read."""
+        if self._folder is None or self._version < 0:
+            return False
+        here = self._folder / f"{self._version:020d}.json"
+        return here.exists() and not (self._folder / f"{self._version + 1:020d}.json").exists()
+
+    def _read(self) -> None:
+        refresh(self.handle)
+        self._version = int(self.handle.version())
+        self._is_plain = int(self.handle.protocol().min_writer_version) <= _PLAIN_WRITER
+        self._done.clear()
+
+    @cached_property
+    def _schema(self) -> Schema:
+        return Schema.from_arrow(self.spec.arrow)
+
+
+def _link(folder: Path, name: str, data: bytes) -> bool:
+    """Make a file whole, unless there is one of that name; return whether it was made."""
+    draft = folder / f".{uuid.uuid4().hex}.tmp"
+    try:
+        draft.write_bytes(data)
+        os.link(draft, folder / name)
+    except FileExistsError:
+        return False
+    finally:
+        with suppress(OSError):  # maintenance sweeps it
+            draft.unlink(missing_ok=True)
+    return True
+
+
+def refresh(handle: DeltaTable) -> None:
+    """Bring a handle to the table's latest version."""
+    try:
+        if not _is_latest(handle):
+            handle.update_incremental()
+    except (DeltaError, OSError) as error:
+        raise RetryableError(
+            f"{handle.table_uri}: the table's log cannot be read ({error}); check that the lake "
+            "is mounted and readable, then run the same again"
+        ) from error
+
+
+def _is_latest(handle: DeltaTable) -> bool:
+    """Return whether a local table's log ends where the handle does: two looks at a folder, not a read."""
+    address = urlsplit(handle.table_uri)
+    if address.scheme not in ("", "file"):
+        return False
+    log, version = Path(unquote(address.path)) / "_delta_log", int(handle.version())
+    return (log / f"{version:020d}.json").exists() and not (
+        log / f"{version + 1:020d}.json"
+    ).exists()

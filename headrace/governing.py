@@ -14,7 +14,7 @@ from governance.consent import ConsentLookup
 from governance.engine import Governor
 from governance.policy import PolicyBundle, load_bundle
 from governance.quality import build_gate
-from governance.redact import build_redactor, settle
+from governance.redact import Redactor, build_redactor, settle
 from governance.redact.subject_keys import SubjectKeys
 from governance.spread import Spread
 from headrace.checkpoint import CheckpointStore, installation_name
@@ -104,23 +104,20 @@ class GovernorSource:
             known=self._lake.known_content(),
             consents=self._consents,
             gate=build_gate(bundle.quality.spec, reference=StoredReference(self._lake)),
-            spread=self._spread(bundle),
+            spread=self._spread(bundle, redactor),
             near=open_near(self._home, bundle.dedup.spec.near_duplicates, self._lake, self._report),
         )
         # Only now: a bundle whose detectors do not load is not in force.
         self._note_change(bundle)
         return governor
 
-    def _spread(self, bundle: PolicyBundle) -> Spread | None:
+    def _spread(self, bundle: PolicyBundle, redactor: Redactor) -> Spread | None:
         if self._engine is None:
             return None
-        if bundle.redaction.spec.keys == "subject":
-            raise ConfigurationError(
-                "policy says `keys: subject`: the keys of subjects never leave this machine, so an "
-                "engine's nodes cannot redact; use `keys: installation` or engine local."
-            )
-        from headrace.engine.spread import EngineSpread
+        from headrace.engine.spread import EngineFinding, EngineSpread
 
+        if bundle.redaction.spec.keys == "subject":
+            return EngineFinding(self._engine, str(self._path), bundle, redactor)
         return EngineSpread(self._engine, str(self._path), bundle)
 
     def _note_change(self, bundle: PolicyBundle) -> None:

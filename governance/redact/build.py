@@ -37,8 +37,7 @@ def build_redactor(
         raise ConfigurationError("the pseudonym key must have 16 to 64 bytes")
     if spec.keys == "subject" and subjects is None:
         raise ConfigurationError(
-            "policy says `keys: subject`, and no store of subject keys is at hand here; an engine's "
-            "nodes have none: use `keys: installation` or --engine local."
+            "policy says `keys: subject`, and no store of subject keys is at hand here."
         )
     from governance.detect.keys import KeyPaths
     from governance.detect.presidio import PresidioDetector, registry

@@ -80,6 +80,10 @@ _SHORTEST_IDENTITY = 6
 _NUMBER_ENTITIES = frozenset({"CREDIT_CARD", "PHONE_NUMBER", "US_SSN", "BANK_ACCOUNT"})
 
 
+type Findings = dict[bytes, tuple[Finding, ...]]
+"""What was found, by a hash of key path and text."""
+
+
 @dataclass(slots=True)
 class _Work:
     """One call's state: what was found where, and the clock."""
@@ -169,6 +173,7 @@ class Redactor:
         self._allow = frozenset(spec.allow)
         self._clock = clock
         self._cache: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
+        """See :data:`Findings`; what was asked for last stands last."""
         self._versions = {detector.name: detector.version for detector in detectors}
         self._versions.setdefault("presidio", "")
         self._versions |= {"propagation": PROPAGATION_VERSION, "walker": "2", "caller": "1"}
@@ -215,6 +220,29 @@ class Redactor:
                 out.append(Redacted(clean, report.done(), tuple(report.subjects)))
         self._pseudonyms.commit()
         return out
+
+    def find(self, messages: Sequence[Message], *, scope: RedactionScope) -> Findings:
+        """Return what is in the texts of messages, for another redactor of the same policy.
+
+        It holds positions and types by a hash of each text, no values; see :meth:`learn`.
+
+        Raises:
+            RedactionError: a detector failed or time ran out.
+        """
+        if not self._operators:
+            return {}
+        work = self._begin(scope)
+        with _depth_is_an_error():
+            for message in messages:
+                self._message(message, (), self._gathering(work))
+            self._detect(list(work.texts), work)
+            return {
+                _digest(keys, text): self._findings(text, keys, work) for keys, text in work.texts
+            }
+
+    def learn(self, found: Findings) -> None:
+        """Take over what another redactor of the same policy found, so as not to look again."""
+        self._cache.update(found)
 
     def redact_json(
         self, value: JsonValue, *, scope: RedactionScope, path: str = ""

@@ -2,16 +2,48 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from governance.policy import PolicyBundle
-from governance.spread import RedactionAnswer, RedactionRequest
+from governance.spread import InPlace, RedactionAnswer, RedactionRequest
 from headrace.engine.opening import Engine
 from headrace.engine.work import RedactionJob
+
+if TYPE_CHECKING:
+    from governance.redact.redactor import Findings, Redactor
 
 _PIECES_PER_WORKER = 4
 """So that one long trajectory does not leave the other workers waiting."""
 _SMALLEST_PIECE = 16
 """Messages below which sending costs more than it spares."""
+
+
+class EngineFinding:
+    """Looks into trajectories by an engine, and replaces here what was found.
+
+    For policies that say ``keys: subject``: those keys never leave this machine. Finding is nearly
+    all of the work, and what is found travels as positions and types, without values.
+    """
+
+    def __init__(
+        self, engine: Engine, bundle_name: str, bundle: PolicyBundle, redactor: "Redactor"
+    ) -> None:
+        """Redact by ``bundle``, which every node must have under ``bundle_name``."""
+        self._engine = engine
+        self._bundle = _BundleName.of(bundle_name, bundle)
+        self._redactor = redactor
+
+    def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
+        """See ``governance.spread.Spread``."""
+        jobs = self._bundle.jobs(requests, self._engine.workers)
+        found = [one for piece in self._engine.map("find", jobs) for one in piece]
+        return [self._answer(*pair) for pair in zip(requests, found, strict=True)]
+
+    def _answer(self, request: RedactionRequest, found: "Findings | None") -> RedactionAnswer:
+        if found is None:
+            return None
+        self._redactor.learn(found)
+        return InPlace(self._redactor).redact_all([request])[0]
 
 
 class EngineSpread:
@@ -20,17 +52,29 @@ class EngineSpread:
     def __init__(self, engine: Engine, bundle_name: str, bundle: PolicyBundle) -> None:
         """Redact by ``bundle``, which every node must have under ``bundle_name``."""
         self._engine = engine
-        path = Path(bundle_name)
-        self._name = str(path.absolute()) if path.is_dir() else bundle_name
-        self._hash = bundle.content_hash
+        self._bundle = _BundleName.of(bundle_name, bundle)
 
     def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
         """See ``governance.spread.Spread``."""
-        jobs = [
-            RedactionJob(self._name, self._hash, piece)
-            for piece in pieces(requests, _PIECES_PER_WORKER * self._engine.workers)
-        ]
+        jobs = self._bundle.jobs(requests, self._engine.workers)
         return [answer for piece in self._engine.map("redact", jobs) for answer in piece]
+
+
+class _BundleName(NamedTuple):
+    """A bundle as the nodes find it."""
+
+    name: str
+    content_hash: str
+
+    @classmethod
+    def of(cls, name: str, bundle: PolicyBundle) -> "_BundleName":
+        path = Path(name)
+        return cls(str(path.absolute()) if path.is_dir() else name, bundle.content_hash)
+
+    def jobs(self, requests: Sequence[RedactionRequest], workers: int) -> list[RedactionJob]:
+        """Return the requests cut into pieces of work."""
+        cut = pieces(requests, _PIECES_PER_WORKER * workers)
+        return [RedactionJob(self.name, self.content_hash, piece) for piece in cut]
 
 
 def pieces(

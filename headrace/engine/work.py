@@ -1,4 +1,4 @@
-"""What an engine's worker processes do: redact trajectories, walk parts of a lake.
+"""What an engine's worker processes do: redact trajectories, or look into them, walk parts of a lake.
 
 Each is a pure function of its request and of what the node has itself: the master key, from its
 own environment or secrets folder (keys never travel), the policy bundle, and access to the lake.
@@ -16,7 +16,7 @@ from headrace.master_key import Secrets, load_secrets
 from trajectory.errors import ConfigurationError, HeadraceError, WorkError
 
 if TYPE_CHECKING:
-    from governance.redacting import Redactor
+    from governance.redact.redactor import Findings, Redactor
     from train.walking import Walked
 
 SEAL_USE = b"engine"
@@ -76,6 +76,21 @@ def redact(job: RedactionJob, secrets: Secrets) -> list[RedactionAnswer]:
     return InPlace(redactor).redact_all(job.requests)
 
 
+def find(job: RedactionJob, secrets: Secrets) -> list["Findings | None"]:
+    """Look into trajectories and tell where something is; None where that failed.
+
+    Nothing is replaced here, so that no key of a subject is needed.
+    """
+    redactor = _redactor(job.bundle, job.content_hash, secrets, replaces=False)
+    answers: list[Findings | None] = []
+    for request in job.requests:
+        try:
+            answers.append(redactor.find(request.messages, scope=request.scope))
+        except Exception:  # noqa: BLE001 (fail closed: the governor tries, and holds, call by call)
+            answers.append(None)
+    return answers
+
+
 def walk(job: WalkJob, secrets: Secrets) -> "Walked":  # noqa: ARG001 - reading a lake takes no key
     """Select and walk one part of a lake."""
     from lakehouse.lake import Lake
@@ -88,7 +103,7 @@ def walk(job: WalkJob, secrets: Secrets) -> "Walked":  # noqa: ARG001 - reading 
     return walk_part(lake, spec, as_of=job.versions, part=Part(job.part, job.parts))
 
 
-_WORK: dict[str, Callable[[Any, Secrets], Any]] = {"redact": redact, "walk": walk}
+_WORK: dict[str, Callable[[Any, Secrets], Any]] = {"redact": redact, "find": find, "walk": walk}
 
 
 @cache
@@ -97,10 +112,16 @@ def _secrets(home: str) -> Secrets:
 
 
 @lru_cache(maxsize=2)
-def _redactor(bundle_name: str, content_hash: str, secrets: Secrets) -> "Redactor":
-    """Return the redactor of a policy; it takes seconds to build and serves many pieces of work."""
+def _redactor(
+    bundle_name: str, content_hash: str, secrets: Secrets, *, replaces: bool = True
+) -> "Redactor":
+    """Return the redactor of a policy; it takes seconds to build and serves many pieces of work.
+
+    One that only finds (not ``replaces``) gets by without the keys of subjects, which no node has.
+    """
     from governance.policy import load_bundle
     from governance.redact import build_redactor, settle
+    from governance.redact.subject_keys import MemorySubjectKeys
 
     bundle = load_bundle(Path(bundle_name))
     if bundle.content_hash != content_hash:
@@ -109,7 +130,10 @@ def _redactor(bundle_name: str, content_hash: str, secrets: Secrets) -> "Redacto
             f"process {content_hash}; give every node the same bundle"
         )
     redactor = build_redactor(
-        bundle.redaction.spec, pseudonym_key=secrets.derive(b"pseudonym"), base=bundle.path
+        bundle.redaction.spec,
+        pseudonym_key=secrets.derive(b"pseudonym"),
+        base=bundle.path,
+        subjects=None if replaces else MemorySubjectKeys(),
     )
     settle()
     return redactor

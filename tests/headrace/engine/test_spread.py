@@ -1,6 +1,7 @@
 """Redaction by an engine is cut into even pieces, sealed, and put together in order."""
 
 import secrets as random
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governance.policy import load_bundle
+from governance.detect.finding import Finding, Unit
+from governance.policy import PolicyBundle, load_bundle
+from governance.policy.bundle import SHIPPED
+from governance.redact import Redactor, build_redactor
+from governance.redact.subject_keys import MemorySubjectKeys
 from governance.redact.values import RedactionScope
-from governance.spread import RedactionRequest
+from governance.spread import InPlace, RedactionRequest
 from headrace.engine import work
 from headrace.engine.sealing import Seal
-from headrace.engine.spread import EngineSpread, pieces
+from headrace.engine.spread import EngineFinding, EngineSpread, pieces
+from headrace.home import Home
 from headrace.master_key import load_secrets
+from headrace.subject_keys import subject_keys_of
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.message import Message, TextPart
 
@@ -61,6 +68,62 @@ def test_a_trajectory_is_redacted_as_a_whole(tmp_path: Path) -> None:
     texts = [[one.message.parts[0].text for one in answer or ()] for answer in answers]
     assert [len(said) for said in texts] == [9] * 5
     assert texts[3][4].startswith("3.4 is <EMAIL_ADDRESS_")
+
+
+@pytest.fixture(scope="module")
+def own_keys(tmp_path_factory: pytest.TempPathFactory) -> PolicyBundle:
+    """Return a policy that gives each person a key, with rules alone for names."""
+    folder = tmp_path_factory.mktemp("policy") / "own-keys"
+    shutil.copytree(SHIPPED / "default", folder)
+    file = folder / "redaction.yaml"
+    said = file.read_text().replace("scope: tenant", "scope: tenant\n  keys: subject")
+    file.write_text(said.replace("model: embedded", "model: null"))
+    return load_bundle(folder)
+
+
+class Silent:
+    """A detector that must not be asked: what there is to find was found elsewhere."""
+
+    name, version, entities = "silent", "1", frozenset[str]()
+
+    def find(self, units: Sequence[Unit], known: Sequence[Sequence[Finding]]) -> Any:
+        raise AssertionError("looked again")
+
+
+def test_keys_of_subjects_stay_here_while_others_find(
+    tmp_path: Path, own_keys: PolicyBundle
+) -> None:
+    home, spec = Home(tmp_path).create(), own_keys.redaction.spec
+    secrets = load_secrets(home.secrets, create=True)
+    key, subjects = secrets.derive(b"pseudonym"), subject_keys_of(home, secrets)
+    requests = [request(number, 9) for number in range(5)]
+    engine = OneAfterTheOther(tmp_path)
+    here = Redactor(spec, [Silent()], pseudonym_key=key, subjects=subjects)
+    answers = EngineFinding(engine, str(own_keys.path), own_keys, here).redact_all(requests)
+    alone = build_redactor(spec, pseudonym_key=key, subjects=subjects)
+    expected = InPlace(alone).redact_all(requests)
+    for answer, wanted in zip(answers, expected, strict=True):
+        assert [one.message for one in answer or ()] == [one.message for one in wanted or ()]
+    assert "<EMAIL_ADDRESS_" in str([one.message.to_json() for one in answers[0] or ()])
+    job = work.RedactionJob(str(own_keys.path), own_keys.content_hash, tuple(requests))
+    (found,) = engine.map("find", [job])
+    assert "maria" not in repr(found)
+    with pytest.raises(ConfigurationError, match="keys: subject"):
+        engine.map("redact", [job])
+
+
+def test_what_a_node_cannot_vouch_for_is_held_here(tmp_path: Path, own_keys: PolicyBundle) -> None:
+    class Failing(OneAfterTheOther):
+        def map(self, name: str, jobs: Sequence[Any]) -> list[Any]:
+            return [[None, *answer[1:]] for answer in super().map(name, jobs)]
+
+    redactor = build_redactor(
+        own_keys.redaction.spec, pseudonym_key=bytes(32), subjects=MemorySubjectKeys()
+    )
+    spread = EngineFinding(Failing(tmp_path), str(own_keys.path), own_keys, redactor)
+    first, second = spread.redact_all([request(0), request(1)])
+    assert first is None
+    assert second is not None
 
 
 def test_a_node_with_another_policy_refuses(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Admission: who calls, where to, may it pass, and how much of it is captured."""
 
+import re
 from typing import Literal, NamedTuple
 
 from mitmproxy import connection, http
@@ -17,12 +18,15 @@ from proxy.pointing import Pointing
 from proxy.routing import Plan, Rewritten, Router, rewrite_headers, take_session
 from proxy.serving import Version, can_name
 from proxy.spool.writer import SpoolState, SpoolWriter
+from proxy.target import Target
 from proxy.wire import mark_shape
 from trajectory.exchange import ClientIdentity
 
 type Mode = Literal["base_url", "forward", "transparent"]
 
 _EVERYTHING = Level.FULL, ""
+_CLIMBS = re.compile(rb"(?i)/(?:\.|%2e){2}(?:[/\\;]|%2f|%5c|$)")
+"""A path that leads up; servers read all these alike."""
 
 
 class Refused(Exception):  # noqa: N818 - not an error of ours: the client's request is refused
@@ -121,6 +125,7 @@ class Admission:
         """
         mode = mode_of(flow.client_conn)
         fields = flow.request.headers.fields
+        flow.request.data.authority = b""  # a target with a host of its own would go on as it is
         if mode == "base_url":
             admitted = self._base_url(flow, fields)
         elif mode == "forward":
@@ -172,6 +177,8 @@ class Admission:
             rest, session = take_session(rest)
         if not rest.startswith(b"/"):
             rest = b"/" + rest
+        if plan.below and _CLIMBS.search(rest.partition(b"?")[0]):
+            raise Refused(Reason.NO_ROUTE, client=client, plan=plan)
         pointing = Pointing(fields, header, rest, session)
         stick = b""
         if len(plan.targets) != 1:
@@ -216,13 +223,10 @@ class Admission:
             raise Refused(Reason.NO_KEY)
         plan, target = self._router.by_host(request.data.host, request.data.port)
         https = request.data.scheme == b"https"
-        same = target is not None and https == (target.upstream.scheme == "https")
-        rewritten = rewrite_headers(
-            fields,
-            host=None,
-            key_header=None,
-            credential=target.credential if same and target is not None else None,
-        )
+        given = None
+        if target is not None and https == (target.upstream.scheme == "https"):
+            given = _given(target, flow)
+        rewritten = _at_its_host(fields, None, given)
         return Admitted(client, plan, "forward", rewritten, request.data.path)
 
     def _transparent(self, flow: http.HTTPFlow, fields: RawFields) -> Admitted:
@@ -238,10 +242,8 @@ class Admission:
             raise Refused(Reason.NO_KEY)
         plan, target = self._router.by_host(named_host(flow), request.data.port)
         https = request.data.scheme == b"https"
-        credential = target.credential if target is not None and https else None
-        rewritten = rewrite_headers(
-            fields, host=None, key_header=header if presented else None, credential=credential
-        )
+        given = _given(target, flow) if target is not None and https else None
+        rewritten = _at_its_host(fields, header if presented else None, given)
         return Admitted(client, plan, "transparent", rewritten, request.data.path)
 
     def level(self, flow: http.HTTPFlow, admitted: Admitted) -> tuple[Level | None, str]:
@@ -270,6 +272,26 @@ class Admission:
             raise Refused(Reason.SPOOL_FULL, client=admitted.client, plan=plan)
         self._counters.uncaptured[f"spool-{state.value}"] += 1
         return (Level.METADATA, "spool-full") if state is SpoolState.SHEDDING else (None, "")
+
+
+def _given(target: Target, flow: http.HTTPFlow) -> Target | None:
+    """Return a target that has a key to give and has proved, where there is TLS, that it is it.
+
+    The upstream's certificate is held against the name in the client's greeting: it may be
+    another one than the client connected to, as of a neighbour behind the same front.
+    """
+    proved = (flow.client_conn.sni or flow.request.data.host).lower()
+    return target if target.credential is not None and proved == target.upstream.host else None
+
+
+def _at_its_host(fields: RawFields, key_header: bytes | None, given: Target | None) -> Rewritten:
+    """Rewrite a request that goes where its client wanted; beside a key no other host is named."""
+    return rewrite_headers(
+        fields,
+        host=given.authority if given is not None else None,
+        key_header=key_header,
+        credential=given.credential if given is not None else None,
+    )
 
 
 def _secret(source: SecretSource | None) -> str | None:

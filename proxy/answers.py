@@ -30,6 +30,7 @@ class Reason(StrEnum):
     SESSION_STEPS = "session_steps"
     UNREACHABLE = "unreachable"
     BAD_REQUEST = "bad_request"
+    HEAD_TOO_LARGE = "head_too_large"
     NO_MODEL = "no_model"
     FAULT = "fault"
 
@@ -60,6 +61,11 @@ _TEXTS = {
     ),
     Reason.UNREACHABLE: (502, "upstream_error", "Headrace: the upstream did not answer."),
     Reason.BAD_REQUEST: (400, "invalid_request", "Headrace: the request is not valid HTTP."),
+    Reason.HEAD_TOO_LARGE: (
+        431,
+        "request_too_large",
+        "Headrace: the request's head is larger than 1 MiB.",
+    ),
     Reason.NO_MODEL: (503, "overloaded", "Headrace: no version of this route's model serves now."),
     Reason.FAULT: (500, "gateway_error", "Headrace: the gateway could not admit this request."),
 }
@@ -68,6 +74,7 @@ _OPENAI_TYPES = {
     401: "invalid_request_error",
     404: "invalid_request_error",
     429: "requests",
+    431: "invalid_request_error",
 }
 _ANTHROPIC_TYPES = {
     400: "invalid_request_error",

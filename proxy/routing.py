@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import log
 
-from proxy.config import GatewayConfig, Route
+from proxy.config import GatewayConfig, Route, Upstream
 from proxy.credentials import PROVIDER_HEADERS, RawFields
 from proxy.serving import Publication, Serving
 from proxy.spool import records
@@ -42,6 +42,8 @@ class Plan:
     mandatory: bool = False
     """Calls that cannot be captured are refused."""
     step_header: bool = False
+    below: bool = False
+    """Its upstreams begin below their root, and clients must stay there."""
     serving: Serving | None = None
     """What answers where the route names a registered model; there are no targets then."""
     _lowered_until: float = 0.0
@@ -68,6 +70,7 @@ class Plan:
             durability=route.durability,
             mandatory=route.without_capture == "refuse",
             step_header=route.step_header,
+            below=any(Upstream.parse(choice.url).path for choice in route.choices),
             serving=Serving(route) if route.model else None,
         )
 
@@ -261,14 +264,14 @@ def rewrite_headers(
 
     Args:
         fields: the client's headers.
-        host: the upstream's authority; None leaves the client's.
+        host: the upstream's authority, named once; None leaves what the client names.
         key_header: header that carries the Headrace key; it is taken off.
         credential: header of the provider's key; it replaces all credentials that providers take.
         added: headers for the capture only.
     """
     sent: list[tuple[bytes, bytes]] = []
     own: list[tuple[bytes, bytes]] = []
-    placed = credential is None
+    placed, hosted = credential is None, host is None
     for name, value in fields:
         lower = name.lower()
         if lower in _HOP or (lower == b"upgrade" and value.lower() == b"h2c"):
@@ -283,9 +286,13 @@ def rewrite_headers(
             if lower != b"x-headrace-key":
                 own.append((name, value))
         elif lower == b"host" and host is not None:
-            sent.append((name, host))
+            if not hosted:
+                sent.append((name, host))
+                hosted = True
         else:
             sent.append((name, value))
+    if not hosted and host is not None:
+        sent.insert(0, (b"Host", host))
     if not placed and credential is not None:
         sent.append(credential)
     return Rewritten(tuple(sent), (*sent, *own, *added))

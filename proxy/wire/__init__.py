@@ -2,7 +2,7 @@
 
 Stock 12.2 answers its own errors as HTML that may quote bytes of the upstream, takes an
 informational response for the final one, answers ``Expect`` itself, hangs on chunked trailers,
-counts half-closed clients as gone, and gives up when the one upstream that it was pointed at
+counts half-closed clients as gone, lets heads through that others read differently, and gives up when the one upstream that it was pointed at
 cannot be reached. All corrections are subclasses that :func:`install` puts in the place of the
 originals, once per process, for exactly the version that they were made for.
 """
@@ -15,7 +15,7 @@ from mitmproxy.proxy.layers.http import _http1
 
 from proxy.fastpath import MITMPROXY_VERSION, fits
 from proxy.wire.bodies import TrailerReader
-from proxy.wire.client_side import ShapedServer, raw_answer
+from proxy.wire.client_side import ShapedServer
 from proxy.wire.half_close import Hearing, send_close
 from proxy.wire.marks import (
     Way,
@@ -25,6 +25,7 @@ from proxy.wire.marks import (
     mark_way,
     shape_of_errors,
 )
+from proxy.wire.refusing import own_words, raw_answer, validate_headers
 from proxy.wire.stream import RoutedStream
 from proxy.wire.upstream_side import PatientClient
 
@@ -44,6 +45,8 @@ def install() -> bool:
         (http_layer, "HttpStream", RoutedStream),
         (http_layer, "Http1Server", ShapedServer),
         (http_layer, "Http1Client", PatientClient),
+        (http_layer, "validate_headers", validate_headers),
+        (_http1, "make_error_response", own_words),
         (_http1, "ChunkedReader", TrailerReader),
         (tls.ServerTLSLayer, "send_close", send_close),
     ):

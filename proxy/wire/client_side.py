@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from mitmproxy.connection import ConnectionState
-from mitmproxy.net.http import status_codes
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import _http1
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
@@ -19,23 +18,15 @@ from mitmproxy.proxy.layers.http._events import (
     ResponseTrailers,
 )
 
-from proxy.answers import Answer, Reason, Shape, answer
+from proxy.answers import Reason, Shape, answer
 from proxy.wire.bodies import Commands, TrailerConnection
 from proxy.wire.half_close import ClientHalfClosedHook, HalfClose, RequestHalfClosed
 from proxy.wire.marks import keep_expectation, shape_of_errors
+from proxy.wire.refusing import raw_answer
 
 MOST_UNREAD_BYTES = 1024 * 1024
 """Of a head that does not end, or of requests sent ahead of the answer."""
 _CONTINUE = 100
-
-
-def raw_answer(reply: Answer) -> bytes:
-    """Return an answer as bytes that end the connection."""
-    reason = status_codes.RESPONSES.get(reply.status, "")
-    lines = [f"HTTP/1.1 {reply.status} {reason}".encode()]
-    lines += [name + b": " + value for name, value in reply.headers]
-    lines.append(b"connection: close")
-    return b"\r\n".join(lines) + b"\r\n\r\n" + reply.body
 
 
 def _reason(code: ErrorCode) -> Reason:
@@ -91,10 +82,12 @@ class ShapedServer(TrailerConnection, _http1.Http1Server):
         yield commands.CloseConnection(self.conn)
 
     def read_headers(self, event: events.ConnectionEvent) -> Commands:
-        """Read a request's head; one that does not end is refused."""
+        """Read a request's head behind any empty lines; one that does not end is refused."""
+        while self.buf._data[:1] == b"\n" or self.buf._data[:2] == b"\r\n":
+            self.buf.maybe_extract_lines()
         yield from super().read_headers(event)
         if self.request is None and len(self.buf) > MOST_UNREAD_BYTES:
-            reply = answer(Reason.BAD_REQUEST, Shape.OPENAI, status=431)
+            reply = answer(Reason.HEAD_TOO_LARGE, Shape.OPENAI)
             yield commands.SendData(self.conn, raw_answer(reply))
             yield commands.CloseConnection(self.conn)
             self.state = self.done

@@ -1,0 +1,178 @@
+"""Requests that mean harm, or nothing at all: refused as the gateway refuses, or harmless upstream."""
+
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from tests.proxy.conftest import Tls
+from tests.proxy.provider import provider
+from tests.proxy.running import Running
+from tests.proxy.upstream import Upstream
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream(provider) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def secure(tls: Tls) -> Iterator[Upstream]:
+    with Upstream(provider, tls=tls.context) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    upstream: Upstream, secure: Upstream, tls: Tls, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    credential = {"env": "PROVIDER_KEY"}
+    settings = {
+        "routes": [
+            {"name": "up", "upstream": upstream.url, "credential": credential},
+            {"name": "deep", "upstream": f"{upstream.url}/base", "credential": credential},
+            {"name": "secure", "upstream": secure.url, "credential": credential},
+            {
+                "name": "numbered",
+                "upstream": f"https://127.0.0.1:{secure.port}",
+                "credential": credential,
+            },
+        ],
+        "upstream_ca": str(tls.roots),
+        "capture": False,
+    }
+    home = tmp_path_factory.mktemp("hostile")
+    with Running(home, settings, {"PROVIDER_KEY": "sk-provider"}) as running:
+        yield running
+
+
+def answer(connection: socket.socket, raw: bytes) -> bytes:
+    """Say something; return the head and as much of the body as came with it."""
+    connection.settimeout(60)
+    connection.sendall(raw)
+    got = b""
+    with suppress(ConnectionResetError):
+        while b"\r\n\r\n" not in got and (part := connection.recv(65536)):
+            got += part
+    return got
+
+
+def ask(gateway: Running, head: str, body: bytes = b"") -> bytes:
+    """Send a request's head as it stands, with the client key."""
+    port = int(gateway.url.rpartition(":")[2])
+    raw = head.replace("\n", "\r\n") + f"Authorization: Bearer {gateway.key}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), 60) as connection:
+        return answer(connection, raw.encode("latin-1") + body)
+
+
+def intercepted(gateway: Running, target: str, name: str | None, head: str) -> bytes:
+    """Ask through the intercepting proxy, with a greeting of our own."""
+    context = ssl.create_default_context(cafile=gateway.bundle)
+    context.check_hostname = name is not None
+    with socket.create_connection(("127.0.0.1", gateway.forward_port), 60) as plain:
+        connect = f"CONNECT {target} HTTP/1.1\r\nProxy-Authorization: Bearer {gateway.key}\r\n\r\n"
+        assert b" 200 " in answer(plain, connect.encode())
+        with context.wrap_socket(plain, server_hostname=name) as connection:
+            return answer(connection, (head.replace("\n", "\r\n") + "\r\n").encode())
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param("Content-Length: 5\nContent-Length: 6\n", id="two-lengths"),
+        pytest.param("Content-Length: 5, 5\n", id="lengths-in-one"),
+        pytest.param("Content-Length: +5\n", id="length-with-sign"),
+        pytest.param("Content-Length: 5\nTransfer-Encoding: chunked\n", id="length-and-chunks"),
+        pytest.param("Transfer-Encoding: chunked, identity\n", id="not-chunked-last"),
+        pytest.param("Transfer-Encoding : chunked\n", id="space-before-colon"),
+        pytest.param("nonsense\n", id="no-colon"),
+        pytest.param(": x\n", id="no-name"),
+        pytest.param("X-A: 1\n Transfer-Encoding: chunked\n", id="folded"),
+        pytest.param("X-A: 1\rTransfer-Encoding: chunked\n", id="lone-return"),
+        pytest.param("X-A: 1\x002\n", id="nul"),
+    ],
+)
+def test_ambiguous_heads_are_refused_in_our_own_words(
+    gateway: Running, upstream: Upstream, lines: str
+) -> None:
+    before = len(upstream.seen)
+    got = ask(gateway, f"POST /up/echo HTTP/1.1\nHost: x\n{lines}", b"hello")
+    assert got.startswith(b"HTTP/1.1 400 ")
+    assert b'"message": "Headrace: ' in got
+    assert b"mitmproxy" not in got
+    assert len(upstream.seen) == before
+
+
+@pytest.mark.parametrize(
+    "first", ["GET /up/a b HTTP/1.1", "GET /up/echo HTTP/3.0", "PRI * HTTP/2.0\n\nSM"]
+)
+def test_other_first_lines_are_refused(gateway: Running, first: str) -> None:
+    got = ask(gateway, f"{first}\nHost: x\n")
+    assert got.startswith(b"HTTP/1.1 400 ")
+    assert b"mitmproxy" not in got
+
+
+def test_a_head_that_does_not_end_is_named(gateway: Running) -> None:
+    got = ask(gateway, "GET /up/echo HTTP/1.1\nX-A: " + "v" * 1_100_000 + "\n")
+    assert got.startswith(b"HTTP/1.1 431 ")
+    assert b"1 MiB" in got
+
+
+def test_empty_lines_before_a_request_are_skipped(gateway: Running) -> None:
+    assert ask(gateway, "\n\nGET /up/echo HTTP/1.1\nHost: x\n").startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param("GET http://evil.example/up/echo HTTP/1.1\nHost: x\n", id="absolute"),
+        pytest.param("GET /up/echo HTTP/1.1\nHost: x\nHost: evil.example\n", id="two-hosts"),
+        pytest.param("GET /up/echo HTTP/1.1\n", id="no-host"),
+    ],
+)
+def test_the_upstream_alone_is_named(gateway: Running, upstream: Upstream, head: str) -> None:
+    """Beside a provider's key no other host may stand: fronts would hand the key to it."""
+    assert ask(gateway, head).startswith(b"HTTP/1.1 200 ")
+    seen = upstream.seen[-1]
+    assert seen.target == "/echo"
+    assert seen.header("authorization") == "Bearer sk-provider"
+    hosts = [value for name, value in seen.headers if name.lower() == "host"]
+    assert hosts == [f"localhost:{upstream.port}"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/deep/../echo", "/deep/%2e%2E/echo", "/deep/.%2e/", "/deep/x/.."]
+)
+def test_no_path_leads_out_of_an_upstreams(gateway: Running, upstream: Upstream, path: str) -> None:
+    before = len(upstream.seen)
+    assert ask(gateway, f"GET {path} HTTP/1.1\nHost: x\n").startswith(b"HTTP/1.1 404 ")
+    assert len(upstream.seen) == before
+    ask(gateway, "GET /deep/..x/%2e/a..b?q=/../ HTTP/1.1\nHost: x\n")
+    assert upstream.seen[-1].target == "/base/..x/%2e/a..b?q=/../"
+
+
+def test_the_key_goes_only_to_the_host_that_has_proved_its_name(
+    gateway: Running, secure: Upstream
+) -> None:
+    target = f"localhost:{secure.port}"
+    for head in (
+        f"GET /echo HTTP/1.1\nHost: {target}\n",
+        "GET /echo HTTP/1.1\nHost: evil.example\n",
+        "GET https://evil.example/echo HTTP/1.1\nHost: evil.example\n",
+    ):
+        got = intercepted(gateway, target, "localhost", head)
+        assert got.startswith(b"HTTP/1.1 200 ")
+        seen = secure.seen[-1]
+        assert seen.target == "/echo"
+        assert (seen.header("host"), seen.header("authorization")) == (
+            target,
+            "Bearer sk-provider",
+        )
+    numbered = f"127.0.0.1:{secure.port}"
+    for name, given in ((None, "Bearer sk-provider"), ("localhost", None)):
+        got = intercepted(gateway, numbered, name, f"GET /echo HTTP/1.1\nHost: {numbered}\n")
+        assert got.startswith(b"HTTP/1.1 200 ")
+        assert secure.seen[-1].header("authorization") == given

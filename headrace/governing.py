@@ -209,8 +209,11 @@ def _consents(lake: Lake, settings: Settings) -> ConsentLookup:
 
 def govern_once(pipeline: Pipeline) -> Iterator[BatchReport]:
     """Carry batches until the spool has nothing finished left."""
-    while (report := pipeline.run_batch()) is not None:
-        yield report
+    try:
+        while (report := pipeline.run_batch()) is not None:
+            yield report
+    finally:
+        pipeline.close()
 
 
 def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report) -> None:
@@ -242,4 +245,5 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
         pipeline.settle()
     except RetryableError as error:
         report(f"stopped; the next start reads the last batches of the spool again: {error}")
+    pipeline.close()
     upkeep.stop()

@@ -1,33 +1,30 @@
 """One exchange's way through the house: spool → trajectory → governance → lake."""
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
 from governance.engine import Governor
 from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
+from headrace.intake import Intake, Placed, Source
+from headrace.intake_process import IntakeEndedError, IntakeProcess
 from headrace.repeats import without_stored
 from headrace.witness import Witness
 from lakehouse.lake import Lake
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
-from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call
-from trajectory.carried import read_records
+from trajectory.canonical import JsonObject
 from trajectory.collector import uncollected
 from trajectory.dialects import Dialect
 from trajectory.effects import SideEffect
 from trajectory.exchange import Exchange
-from trajectory.placement import Assembly
-from trajectory.signals import harvest
 
 _TRAIL_BATCHES = 16
 _TRAIL_BYTES = 64 * 1024 * 1024
 """The assembler's state is written after so many batches, or so many bytes held in the spool."""
-_TURN_SECONDS = 0.0005
+_APART_FROM = 100
+"""Smaller batches are read as fast as another process is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +41,13 @@ class BatchReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Assembled:
-    """A batch that was taken, read and placed, and not yet judged."""
+class _Next:
+    """The batch that is to be carried: what must be known before it is opened, and how to open it."""
 
-    batch: SpoolBatch
-    assembly: Assembly
-    """Harvested signals included."""
-    assembler: Assembler
-    """Its state is the one after this batch, until it places the next."""
+    records: int
+    cursor: Cursor
+    size: int
+    open: Callable[[], Placed]
 
 
 class GovernorFactory(Protocol):
@@ -79,121 +75,173 @@ class Pipeline:
         tool_effects: Mapping[str, SideEffect] | None = None,
         witness: Witness | None = None,
         dialects: Sequence[Dialect] = (),
+        apart_from: int = _APART_FROM,
     ) -> None:
+        """Carry from ``spool`` to ``lake``.
+
+        Args:
+            spool: what is taken.
+            lake: where it goes.
+            governor: gives who judges the next batch.
+            checkpoints: what is remembered between batches.
+            assembly_key: makes all hashes and identifiers of assembly.
+            batch_records: how many records a batch has at most.
+            tool_effects: what the operator says of tools, by pattern of their names.
+            witness: told of each batch.
+            dialects: what the settings add to the dialects that everybody knows.
+            apart_from: from a full batch of so many records on, a process of its own reads.
+        """
+        self._source = Source(spool, assembly_key, tool_effects, dialects)
         self._spool = spool
         self.lake = lake
         self._governor = governor
         self._checkpoints = checkpoints
-        self._assembly_key = assembly_key
         self._batch_records = batch_records
-        self._tool_effects = tool_effects
         self._witness = witness
-        self._dialects = dialects
-        """What the settings add to the dialects that everybody knows: plain HTTP tools."""
+        self._apart_from = apart_from
         self._checkpoint = checkpoints.load()
         if self._checkpoint.batch == 0 and not _has_ledger(lake):
             self._checkpoint = replace(self._checkpoint, again=False)
-        self._assembler: Assembler | None = None
-        """Kept between batches; dropped when a batch fails, so that the saved state is read again."""
-        self._ahead: _Assembled | None = None
-        """The batch after the last one, when it was read meanwhile."""
+        self._intake: Intake | None = None
+        """Kept between batches; dropped when one fails, so that the saved state is read again."""
+        self._apart: IntakeProcess | None = None
+        """Reads instead, once there was a backlog."""
         self._held_bytes = 0
         """Bodies in the spool that the checkpoint's trail leads over."""
 
     def run_batch(self) -> BatchReport | None:
         """Carry the next batch; return None when the spool has nothing finished to take.
 
-        While a full batch is being committed, the one after it is taken and assembled already.
+        In a backlog another process reads the batch after it meanwhile.
         """
         with uncollected():
-            return self._run_batch()
+            try:
+                return self._run_batch()
+            except IntakeEndedError:  # before anything of the batch was written: read it here
+                self._forget()
+                return self._run_batch()
+            except BaseException:
+                self._forget()
+                raise
 
     def _run_batch(self) -> BatchReport | None:
-        assembled, self._ahead = self._ahead, None
-        if assembled is None:
-            assembled = self._assemble(self._take(), self._assembler)
-        if assembled is None:
+        following = self._next()
+        if following is None:
             self.settle()
             return None
-        self._assembler = None
-        batch, number = assembled.batch, self._checkpoint.batch + 1
-        done = self._after(assembled, number)
+        return self._carry(following)
+
+    def close(self) -> None:
+        """End the process that reads, if there is one; another batch can still be asked for."""
+        self._forget()
+
+    def _carry(self, following: _Next) -> BatchReport:
+        number = self._checkpoint.batch + 1
+        done = self._after(following, number)
+        self._read_ahead(following)
+        placed = following.open()
         self._checkpoints.announce(self._checkpoint, PendingBatch(number, done.cursor))
         governor = self._governor()
         # One lease from "is it stored already?" to the commit: an erasure in between would take
         # away the messages that these steps are going to name.
         with self.lake.lease():
-            governed = governor.judge(without_stored(assembled.assembly, self.lake.known_content()))
+            governed = governor.judge(without_stored(placed.assembly, self.lake.known_content()))
             if self._witness is not None:
-                exchanges = (record for record in batch.records if isinstance(record, Exchange))
+                exchanges = (one for one in placed.batch.records if isinstance(one, Exchange))
                 self._witness.before(exchanges, governed)
-            with ThreadPoolExecutor(1) as beside:
-                appended = beside.submit(
-                    self.lake.append, governed, app_id=done.application, version=number
-                )
-                ahead, assembler = self._read_ahead(assembled)
-                appended.result()
+            self.lake.append(governed, app_id=done.application, version=number)
             governor.stored(governed)
         self._finish(done)
-        self._assembler, self._ahead = assembler, ahead
         if self._witness is not None:
             self._witness.after(number, governed)
         dispositions: dict[str, int] = {}
         for row in governed.exchanges:
             dispositions[row.disposition] = dispositions.get(row.disposition, 0) + 1
         return BatchReport(
-            number, len(batch.records), dispositions, len(governed.signals), len(batch.damaged)
+            number,
+            following.records,
+            dispositions,
+            len(governed.signals),
+            len(placed.batch.damaged),
         )
 
-    def _assemble(self, batch: SpoolBatch, assembler: Assembler | None) -> "_Assembled | None":
-        """Read and place what was taken."""
+    def _next(self) -> _Next | None:
+        """Return the next batch, from the process that reads or read here."""
+        if self._apart is not None:
+            try:
+                if not self._apart.is_asked:
+                    self._apart.ask(Cursor.from_json(self._checkpoint.cursor), self._batch_records)
+                parcel = self._apart.receive()
+            except IntakeEndedError:
+                self._forget()
+            else:
+                if parcel is None:
+                    return None
+                return _Next(parcel.records, parcel.cursor, parcel.size, parcel.open)
+        batch = self._take()
         if not batch.records:
             return None
-        assembler = assembler or self._remembered()
-        calls, feedback = read_records(batch.records, self._dialects)
-        if self._checkpoint.again:
-            calls = self._without_stored(calls)
-        assembly = assembler.assemble(calls, feedback)
-        implicit = harvest(assembler, assembly)
-        harvested = replace(assembly, feedback=(*assembly.feedback, *implicit))
-        return _Assembled(batch, harvested, assembler)
+        self._intake = self._intake or self._remembered()
+        placed = self._intake.place(batch, self._without_stored if self._checkpoint.again else None)
+        return _Next(len(batch.records), batch.cursor, batch.size, lambda: placed)
 
-    def _read_ahead(self, current: "_Assembled") -> "tuple[_Assembled | None, Assembler | None]":
-        """Take and place the batch after the one that is being committed, when more is waiting."""
-        if len(current.batch.records) < self._batch_records or self._checkpoint.again:
-            return None, current.assembler
+    def _read_ahead(self, current: _Next) -> None:
+        """Have the batch after this one read, when more is waiting."""
+        if current.records < self._batch_records or self._checkpoint.again:
+            return
         try:
-            with _taking_turns():
-                batch = self._spool.take(current.batch.cursor, limit=self._batch_records)
-                return self._assemble(batch, current.assembler), current.assembler
-        except Exception:  # noqa: BLE001 - the next batch meets it again, and raises it there
-            return None, None
+            if self._apart is None and self._intake is not None:
+                if current.records < self._apart_from:
+                    return
+                self._apart = IntakeProcess(self._source, self._intake.state())
+                self._intake = None
+            if self._apart is not None:
+                self._apart.ask(current.cursor, self._batch_records)
+        except IntakeEndedError:
+            self._forget()
 
-    def _after(self, assembled: "_Assembled", number: int) -> Checkpoint:
+    def _forget(self) -> None:
+        """Drop what is remembered in memory: the saved state and the spool give it again."""
+        self._intake = None
+        if self._apart is not None:
+            self._apart.close()
+            self._apart = None
+
+    def _after(self, following: _Next, number: int) -> Checkpoint:
         """Return the checkpoint that holds once the batch is in the lake."""
-        now, cursor = self._checkpoint, assembled.batch.cursor.to_json()
-        self._held_bytes += assembled.batch.size
+        now, cursor = self._checkpoint, following.cursor.to_json()
+        self._held_bytes += following.size
         trail = (*(now.trail or (now.cursor,)), cursor)
         if now.again or len(trail) > _TRAIL_BATCHES or self._held_bytes > _TRAIL_BYTES:
             self._held_bytes = 0
-            state = assembled.assembler.state.to_json()
-            return replace(now, batch=number, cursor=cursor, assembler=state, trail=())
+            return replace(now, batch=number, cursor=cursor, assembler=self._state(), trail=())
         return replace(now, batch=number, cursor=cursor, trail=trail)
 
+    def _state(self) -> JsonObject:
+        """Return what assembly remembers after the last batch that was given.
+
+        Raises:
+            IntakeEndedError: the process that knows it has ended; the next attempt does without.
+        """
+        if self._apart is not None:
+            return self._apart.state()
+        self._intake = self._intake or self._remembered()
+        return self._intake.state()
+
     def settle(self) -> None:
-        """Write the assembler's state, so that the spool lets go of all that is in the lake.
+        """Write what assembly remembers, so that the spool lets go of all that is in the lake.
 
         A batch without records does so; call it when no further one will be asked for.
 
         Raises:
             RetryableError: it could not be written; nothing was lost.
         """
-        if self._ahead is not None:  # the assembler knows a batch that the lake does not
-            self._ahead = self._assembler = None
+        if (
+            self._apart is not None and self._apart.is_asked
+        ):  # it knows a batch that the lake does not
+            self._forget()
         if self._checkpoint.trail:
-            assembler = self._assembler or self._remembered()
-            self._assembler, self._held_bytes = assembler, 0
-            state = assembler.state.to_json()
+            state, self._held_bytes = self._state(), 0
             self._finish(replace(self._checkpoint, assembler=state, trail=()))
 
     def tidy(self) -> None:
@@ -202,20 +250,15 @@ class Pipeline:
         if self._witness is not None:
             self._witness.tidy()
 
-    def _remembered(self) -> Assembler:
-        """Return the assembler as it was after the last batch: the saved state, and what came since."""
-        assembler = Assembler(
-            self._assembly_key,
-            AssemblerState.from_json(self._checkpoint.assembler),
-            tool_effects=self._tool_effects,
-        )
+    def _remembered(self) -> Intake:
+        """Return an intake as it was after the last batch: the saved state, and what came since."""
+        intake = Intake(self._source, self._checkpoint.assembler)
         self._held_bytes = 0
         for start, end in pairwise(map(Cursor.from_json, self._checkpoint.trail)):
             batch = self._spool.take(start, until=end)
-            assembly = assembler.assemble(*read_records(batch.records, self._dialects))
-            harvest(assembler, assembly)  # what was said is part of its memory
+            intake.place(batch)
             self._held_bytes += batch.size
-        return assembler
+        return intake
 
     def _without_stored(self, calls: Sequence[Call]) -> list[Call]:
         """Leave out what the ledger has already: the spool is read again from its beginning."""
@@ -243,17 +286,6 @@ class Pipeline:
         self._checkpoints.complete(checkpoint)
         self._checkpoint = checkpoint
         self._spool.release(Cursor.from_json(checkpoint.hold))
-
-
-@contextmanager
-def _taking_turns() -> Iterator[None]:
-    """Let threads wait less for each other: a commit takes Python's lock often and briefly."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(_TURN_SECONDS)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(usual)
 
 
 def _has_ledger(lake: Lake) -> bool:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from proxy.spool import layout
 from proxy.spool.cursor import Cursor, Mark, Place
@@ -59,9 +60,14 @@ class SpoolReader:
         key_file: Path | None = None,
     ) -> None:
         self._spool = spool
+        self._given = (key, tuple(older_keys), key_file)
         self._keys = KeyRing(key, older=older_keys, file=key_file)
         self._cursor = Cursor()
         self._scans: dict[str, WriterScan] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Give another process a reader of the same spool, which has taken nothing yet."""
+        return _reader, (self._spool, *self._given)
 
     def take(
         self,
@@ -162,6 +168,12 @@ class SpoolReader:
                 ):
                     layout.segment_path(directory, number).unlink(missing_ok=True)
         return max(0, before - layout.size(self._spool).bytes)
+
+
+def _reader(
+    spool: Path, key: bytes, older_keys: tuple[bytes, ...], key_file: Path | None
+) -> SpoolReader:
+    return SpoolReader(spool, key, older_keys=older_keys, key_file=key_file)
 
 
 def _read_to_its_end(directory: Path, mark: Mark) -> bool:

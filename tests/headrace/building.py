@@ -20,6 +20,7 @@ def pipeline(
     batch_records: int = 1000,
     name: str | None = None,
     folder: Path | None = None,
+    apart_from: int = 100,
 ) -> Pipeline:
     """Put a pipeline together; with a name it keeps a copy of its state in the lake.
 
@@ -39,6 +40,7 @@ def pipeline(
         checkpoints=kept,
         assembly_key=b"a" * 32,
         batch_records=batch_records,
+        apart_from=apart_from,
     )
 
 

@@ -1,0 +1,74 @@
+"""From spool to placed calls: all that comes before judging."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from proxy.spool import Cursor, SpoolBatch, SpoolReader
+from trajectory.assembly import Assembler, AssemblerState
+from trajectory.call import Call
+from trajectory.canonical import JsonObject
+from trajectory.carried import read_records
+from trajectory.dialects import Dialect
+from trajectory.effects import SideEffect
+from trajectory.placement import Assembly
+from trajectory.signals import harvest
+
+type Filter = Callable[[Sequence[Call]], Sequence[Call]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is taken, and how it is read and placed."""
+
+    spool: SpoolReader
+    assembly_key: bytes
+    tool_effects: Mapping[str, SideEffect] | None = None
+    dialects: Sequence[Dialect] = ()
+    """What the settings add to the dialects that everybody knows: plain HTTP tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A batch that was taken, read and placed, and not yet judged."""
+
+    batch: SpoolBatch
+    assembly: Assembly
+    """Harvested signals included."""
+
+
+class Intake:
+    """Takes, reads and places batches, one after another.
+
+    Promise: the same state and the same batches give the same calls in the same places, in
+    whatever process. What it remembers moves on with each batch: see :meth:`state`.
+    """
+
+    def __init__(self, source: Source, state: JsonObject) -> None:
+        """Go on from what an earlier intake remembered."""
+        self._source = source
+        self._assembler = Assembler(
+            source.assembly_key,
+            AssemblerState.from_json(state),
+            tool_effects=source.tool_effects,
+        )
+
+    def place(self, batch: SpoolBatch, only: Filter | None = None) -> Placed:
+        """Read and place what was taken; ``only`` leaves out calls that are not wanted."""
+        calls, feedback = read_records(batch.records, self._source.dialects)
+        if only is not None:
+            calls = only(calls)
+        assembly = self._assembler.assemble(calls, feedback)
+        implicit = harvest(self._assembler, assembly)  # what was said is part of its memory
+        return Placed(batch, replace(assembly, feedback=(*assembly.feedback, *implicit)))
+
+    def take(self, cursor: Cursor, limit: int) -> Placed | None:
+        """Take, read and place the next batch; None when nothing is there."""
+        batch = self._source.spool.take(cursor, limit=limit)
+        return self.place(batch) if batch.records else None
+
+    def state(self) -> JsonObject:
+        """Return what is remembered after the latest batch."""
+        return self._assembler.state.to_json()
+
+
+__all__ = ["Filter", "Intake", "Placed", "Source"]

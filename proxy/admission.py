@@ -252,7 +252,8 @@ class Admission:
         Raises:
             Refused: capture is mandatory and cannot happen.
         """
-        if self._spool is None:
+        spool = self._spool
+        if spool is None:
             return None, ""
         if admitted.mode != "base_url":
             host = named_host(flow)
@@ -263,9 +264,9 @@ class Admission:
         if wish is not None:
             self._counters.uncaptured["opt-out"] += 1
             return (None if wish == "none" else Level.METADATA), "opt-out"
-        if self._spool.calm:
+        if not (spool.shedding or spool.breaker.tripped):
             return _EVERYTHING
-        plan, state = admitted.plan, self._spool.state
+        plan, state = admitted.plan, spool.state
         if state is SpoolState.OPEN or (plan.mandatory and state is SpoolState.SHEDDING):
             return _EVERYTHING
         if plan.mandatory:

@@ -1,32 +1,45 @@
 """Capture: the bytes of each exchange go into the spool as they pass, and nothing else happens.
 
 A fault here never changes a byte of the call: every failure to record is counted, the exchange
-is marked as not whole, and the data goes on.
+is marked as not whole, and the data goes on. What passes is only noted; records are made of it when
+the recorder takes them, for all exchanges of one turn of the event loop together, because code
+that runs for many in a row costs a third of the same code run now and then.
 """
 
-import asyncio
-import logging
 import random
-import time
-from collections import deque
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
+from time import time
+from typing import Any, NamedTuple, Protocol
 
-from proxy.counters import Counters
-from proxy.spool import RecordKind, SpoolUnavailableError, SpoolWriter, pieces, records
+from proxy.recorder import Record, Recorder
+from proxy.spool import RecordKind, pieces, records
 from proxy.spool.frames import MAX_RECORD_BYTES
 from trajectory.exchange import ExchangeOutcome
 
-_log = logging.getLogger(__name__)
 _random = random.SystemRandom()
 _generator = random.Random(_random.getrandbits(256))  # noqa: S311 - names, not secrets
 _PIECE = MAX_RECORD_BYTES // 2
-_BATCH_SECONDS = 0.05
-_PATIENCE_SECONDS = 0.1
 _SWITCHING = 101
+# Plain numbers: looking up an enum's member costs more than noting it.
+_REQUEST_CHUNK = int(RecordKind.REQUEST_CHUNK)
+_RESPONSE_HEAD = int(RecordKind.RESPONSE_HEAD)
+_RESPONSE_CHUNK = int(RecordKind.RESPONSE_CHUNK)
+_END = int(RecordKind.END)
 _PART = int(RecordKind.PART)
 _LAST_PART = int(RecordKind.LAST_PART)
+_COMPLETE = pieces.OUTCOMES[ExchangeOutcome.COMPLETE]
+_LOST = pieces.OUTCOMES[ExchangeOutcome.LOST_END]
+_OUTCOMES = tuple(ExchangeOutcome)
+
+type Head = Callable[[bytes, float], bytes]
+"""Makes the record of a request's head, for an exchange id and the time when it began."""
+type Passed = tuple[int, float, Any, int]
+"""What has passed: its kind, when, its content, a status or the number of an outcome."""
+
+
+_NEVER: Passed = (_END, 0.0, b"", _LOST)
 
 
 class Level(IntEnum):
@@ -37,387 +50,304 @@ class Level(IntEnum):
     FULL = 1
 
 
-def new_exchange_id() -> bytes:
+class Terms(Protocol):
+    """What a route says of its captures."""
+
+    @property
+    def mandatory(self) -> bool:
+        """Bodies are recorded as long as the spool takes anything."""
+
+    @property
+    def durability(self) -> str:
+        """``journal``, ``durable``, or ``batch``: records may wait in memory for others."""
+
+
+class OwnTerms(NamedTuple):
+    """Terms of captures that belong to no route."""
+
+    mandatory: bool = False
+    durability: str = "journal"
+
+
+JOURNAL = OwnTerms()
+
+
+def new_exchange_id(now: float | None = None) -> bytes:
     """Return sixteen bytes: six of milliseconds since 1970, ten random ones."""
-    stamp = int(time.time() * 1000) & 0xFFFFFFFFFFFF
+    stamp = int((time() if now is None else now) * 1000) & 0xFFFFFFFFFFFF
     return (stamp << 80 | _generator.getrandbits(80)).to_bytes(16, "big")
 
 
-class Recorder:
-    """Writes captures into the spool of this process.
-
-    A patient recorder lets a request wait a moment for its answer, so that one frame and one
-    write hold both. Somebody then calls :meth:`settle` before bytes go out, so that no client
-    gets anything of an exchange that the spool does not know.
-    """
-
-    def __init__(self, spool: SpoolWriter, counters: Counters, *, patient: bool = False) -> None:
-        self.spool = spool
-        self.counters = counters
-        self.patient = patient
-        self.asking: set[Capture] = set()
-        """Requests that wait for their answers, and that only memory knows."""
-        self.answered: list[Capture] = []
-        """The same, once their answers have begun: the spool must know before their clients do."""
-        self._sweep_due = False
-        self._owed: deque[bytes] = deque()
-        """Ends of exchanges that the spool could not take: without them their segments stay."""
-        self._waiting: list[bytes] = []
-        """Ends of exchanges that wait in memory with the rest of their batch."""
-        self._flush_due = False
-        self._lost_batches = 0
-
-    def write(self, kind: int, record: bytes) -> bool:
-        """Append a record; tell whether the spool took it."""
-        try:
-            if self._owed:
-                self._pay()
-            self.spool.append(kind, record)
-        except SpoolUnavailableError:
-            self._unavailable()
-            return False
-        except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
-            self.fault(error)
-            return False
-        return True
-
-    def write_later(self, kind: int, record: bytes, end: bytes | None) -> bool:
-        """Let a record wait in memory for those that come soon; ``end`` is the END record in it."""
-        if end is not None:
-            self._waiting.append(end)
-        try:
-            self._pay()
-            self.spool.append(kind, record, batch=True)
-        except SpoolUnavailableError:
-            self._unavailable()
-            return False
-        except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
-            self.fault(error)
-            return False
-        if not self._flush_due:
-            self._flush_due = True
-            asyncio.get_running_loop().call_later(_BATCH_SECONDS, self.flush)
-        return True
-
-    def _pay(self) -> None:
-        while self._owed:
-            self.spool.append(RecordKind.END, self._owed[0])
-            self._owed.popleft()
-
-    def _unavailable(self) -> None:
-        self.counters.uncaptured["spool-unavailable"] += 1
-        self._look_for_losses()
-
-    def flush(self) -> None:
-        """Hand what waits in memory to the disk."""
-        self._flush_due = False
-        with suppress(SpoolUnavailableError):
-            self.spool.flush()
-        self._look_for_losses()
-        self._waiting.clear()
-
-    def _look_for_losses(self) -> None:
-        """Count what waited and is lost; the ends are owed, or their segments would stay."""
-        if self.spool.lost_batches != self._lost_batches:
-            self._lost_batches = self.spool.lost_batches
-            self.counters.uncaptured["batch-lost"] += len(self._waiting)
-            self._owed.extend(self._waiting)
-            self._waiting.clear()
-
-    # Requests that wait for their answers.
-
-    def await_answer(self, capture: "Capture") -> None:
-        """Let a request wait until its answer comes, or until the time for that is over."""
-        self.asking.add(capture)
-        if not self._sweep_due:
-            self._sweep_due = True
-            asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._sweep)
-
-    def _sweep(self) -> None:
-        """Write the requests that have waited since the last time."""
-        self._sweep_due = False
-        for capture in tuple(self.asking):
-            capture.lose_patience()
-        if self.asking:
-            self._sweep_due = True
-            asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._sweep)
-
-    def settle(self) -> None:
-        """Write what the spool must know before bytes go out."""
-        if self.answered:
-            for capture in self.answered:
-                if not capture.ended:
-                    capture.settle()
-            self.answered.clear()
-
-    def owe(self, end: bytes) -> None:
-        """Remember an end record for when the spool takes records again."""
-        self._owed.append(end)
-
-    def fault(self, error: Exception) -> None:
-        """Count an error of our own; its text may hold content, so only its type is logged."""
-        self.counters.faults += 1
-        if self.counters.faults <= 100:
-            _log.error("capture fault: %s", type(error).__name__)
-
-
 class Capture:
-    """Records one exchange. Parts that must not precede others wait for the next ones."""
+    """Records one exchange."""
 
     __slots__ = (
-        "_batch",
-        "_bytes",
+        "_asked",
+        "_closed",
+        "_ending",
+        "_exchange",
         "_expected",
-        "_impatient",
-        "_level",
-        "_mandatory",
+        "_head",
         "_note",
-        "_parts",
-        "_received",
+        "_passed",
         "_recorder",
         "_sequence",
+        "_started",
         "_switch",
+        "_waits",
         "begun",
         "ended",
-        "exchange",
-        "head",
+        "level",
+        "terms",
     )
 
     def __init__(
-        self,
-        recorder: Recorder,
-        exchange: bytes,
-        head: bytes,
-        level: Level,
-        note: str,
-        *,
-        mandatory: bool = False,
-        batch: bool = False,
+        self, recorder: Recorder, head: Head, level: Level, note: str, terms: Terms
     ) -> None:
+        """Begin; nothing is written before something passes.
+
+        Args:
+            recorder: takes what is recorded.
+            head: makes the record of the request's head.
+            level: how much is recorded.
+            note: why that is not everything.
+            terms: of the route.
+        """
         self._recorder = recorder
-        self._mandatory = mandatory
-        self._batch = batch
-        self.exchange = exchange
-        self.head = head
-        """The request's head as recorded."""
-        self._switch: bytes | None = None
-        """Headers of the answer that made this a WebSocket connection."""
-        self._bytes = len(head)
-        self._parts = [pieces.request_head(self._bytes), head]
-        """What waits, as parts of one frame."""
-        self._sequence = 1
-        self._level = level
+        self._head: Head | bytes = head
+        self.level = level
+        """How much is recorded; it sinks when the spool runs out of room."""
         self._note = note
+        self.terms = terms
+        self._exchange = b""
+        self._started = time()
+        self._passed: list[Passed] = []
+        """What has passed since records were last made."""
+        self._sequence = 0
+        self._expected = -1
+        """How much of the response is yet to come, where the exchange ends with it."""
+        self._ending = _NEVER
+        self._switch: records.HeaderBlock | None = None
+        """Headers of the answer that made this a WebSocket connection."""
+        self._asked = False
+        """The request waits for its answer, or has."""
+        self._waits = False
+        """The recorder will take what has passed."""
+        self._closed = False
+        """Nothing more is recorded."""
         self.begun = False
         """The spool knows of it."""
-        self._impatient = False
-        self._expected = -1
-        self._received = 0
         self.ended = False
 
     @property
-    def level(self) -> Level:
-        """How much is recorded; it sinks when the spool runs out of room."""
-        return self._level
+    def exchange(self) -> bytes:
+        """The exchange's id."""
+        if not self._exchange:
+            self._exchange = new_exchange_id(self._started)
+        return self._exchange
+
+    @property
+    def head(self) -> bytes:
+        """The request's head as recorded."""
+        if not isinstance(self._head, bytes):
+            self._head = self._head(self.exchange, self._started)
+        return self._head
+
+    def prepare(self) -> None:
+        """Make the head's record at once: where a call must be recorded, a fault must show now."""
+        _ = self.head
+
+    # What passes is noted.
 
     def on_request(self, data: bytes) -> bytes:
-        """Tee of the request's body: record, and give back what came."""
+        """Tee of the request's body: note, and give back what came."""
         if data:
             try:
-                self._recorder.counters.request_bytes += len(data)
-                if not self.ended and self._level:
-                    self._request_data(data)
+                self._passed.append((_REQUEST_CHUNK, 0.0, data, 0))
+                if not self._asked:
+                    self._ask()
+                elif not self._waits:
+                    self._waits = True
+                    self._recorder.wait(self)
             except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
                 self.abandon(error)
         return data
 
-    def _request_data(self, data: bytes) -> None:
-        """Record a piece of the request's body; the first one may wait for the answer."""
-        recorder = self._recorder
-        if recorder.spool.shedding and self._sheds():
-            return
-        sequence, size = self._sequence, len(data)
-        if self._bytes + size <= _PIECE:
-            length = pieces.REQUEST_CHUNK_BYTES + size
-            self._parts += (pieces.request_chunk(length, self.exchange, sequence), data)
-            self._sequence = sequence + 1
-            self._bytes += size
-        else:
-            for piece in _cut(data):
-                self._room_for(len(piece))
-                length = pieces.REQUEST_CHUNK_BYTES + len(piece)
-                before = pieces.request_chunk(length, self.exchange, self._sequence)
-                self._add(before, piece)
-        if sequence == 1 and recorder.patient:
-            recorder.await_answer(self)
-        else:
-            self._write()
-
     def request_done(self) -> None:
         """The request has been read whole: it waits for its answer, or is written."""
-        if self.begun or self.ended:
-            return
-        if not self._recorder.patient:
-            self._write()
-        elif self._sequence == 1:
-            self._recorder.await_answer(self)
+        if not (self._asked or self.begun or self.ended):
+            self._ask()
+
+    def _ask(self) -> None:
+        """Let the request wait for its answer, where anything waits."""
+        self._asked = True
+        if self._recorder.patient:
+            self._recorder.ask(self)
+        else:
+            self._waits = True
+            self._recorder.wait(self)
 
     def response_head(
-        self, status: int, headers: records.RawHeaders | bytes, *, length: int
+        self, status: int, headers: records.RawHeaders | records.HeaderBlock, length: int = -1
     ) -> None:
-        """Record the response's head; ``length`` is its Content-Length, -1 without one."""
+        """Note the response's head.
+
+        Args:
+            status: its status.
+            headers: as they came, or packed.
+            length: of the body, where the exchange ends with it; -1 where :meth:`on_response` is
+                told of the end before anything of it goes to the client.
+        """
         if self.ended:
             return
         self._expected = length
-        block = headers if isinstance(headers, bytes) else records.pack_headers(headers)
+        self._passed.append((_RESPONSE_HEAD, time(), headers, status))
         if status == _SWITCHING:
-            self._switch = block
-        size, sequence = len(block), self._sequence
-        length = pieces.RESPONSE_HEAD_BYTES + size
-        before = pieces.response_head(length, self.exchange, sequence, time.time(), status)
-        self._parts += (before, block)
-        self._sequence = sequence + 1
-        self._bytes += size
-        if not self.begun and self._recorder.patient:
-            self._recorder.answered.append(self)
+            self._switch = self._block(headers)
+        if not self._waits and self._recorder.patient:
+            self._waits = True
+            self._recorder.wait(self)
 
     def on_response(self, data: bytes) -> bytes:
-        """Tee of the response's body: record, and give back what came; empty data is the end."""
+        """Tee of the response's body: note, and give back what came; empty data is the end."""
         try:
             if data:
-                self._response_data(data)
+                self._passed.append((_RESPONSE_CHUNK, time(), data, 0))
+                if self._expected > 0:
+                    self._expected -= len(data)
+                    if self._expected == 0:
+                        self._end(_COMPLETE)
+                if not self._waits:
+                    self._waits = True
+                    self._recorder.wait(self)
             elif not self.ended:
-                self._end(ExchangeOutcome.COMPLETE, time.time())
+                self._end(_COMPLETE)
         except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
             self.abandon(error)
         return data
 
-    def _response_data(self, data: bytes) -> None:
-        """Record a piece of the response's body, before the client gets it."""
-        recorder, size = self._recorder, len(data)
-        recorder.counters.response_bytes += size
-        self._received += size
-        if self.ended:
-            return
-        now = time.time()
-        if self._level and not (recorder.spool.shedding and self._sheds()):
-            if self._bytes + size <= _PIECE:
-                length = pieces.RESPONSE_CHUNK_BYTES + size
-                before = pieces.response_chunk(length, self.exchange, self._sequence, now)
-                self._parts += (before, data)
-                self._sequence += 1
-                self._bytes += size
-            else:
-                for piece in _cut(data):
-                    self._room_for(len(piece))
-                    length = pieces.RESPONSE_CHUNK_BYTES + len(piece)
-                    before = pieces.response_chunk(length, self.exchange, self._sequence, now)
-                    self._add(before, piece)
-        if self._received == self._expected:
-            self._end(ExchangeOutcome.COMPLETE, now)
-        else:
-            self._write()
+    def end(self, outcome: ExchangeOutcome) -> None:
+        """Note the end; further calls do nothing."""
+        if not self.ended:
+            self._end(pieces.OUTCOMES[outcome])
 
-    def _room_for(self, size: int) -> None:
-        """Write what waits where a frame could not hold so much more."""
-        if self._bytes + size > _PIECE:
-            self._write()
+    def _end(self, number: int) -> None:
+        self.ended = True
+        self._ending = ending = (_END, time(), b"", number)
+        self._passed.append(ending)
+        if not self._waits:
+            self._waits = True
+            self._recorder.wait(self)
 
-    def _add(self, before: bytes, piece: bytes) -> None:
-        self._parts += (before, piece)
-        self._sequence += 1
-        self._bytes += len(piece)
+    # Records are made of it.
 
-    def _sheds(self) -> bool:
-        """Leave bodies out from now on, where the spool has no room for what may be lost."""
-        if not self._mandatory:
-            self._level, self._note = Level.METADATA, "spool-full"
-            self._recorder.counters.uncaptured["spool-full"] += 1
-        return not self._mandatory
+    def take(self) -> list[Record]:
+        """Return what has passed as records: mostly one, none where nothing is to be recorded."""
+        self._waits = False
+        passed, self._passed = self._passed, []
+        shedding = self._recorder.spool.shedding and not self.terms.mandatory
+        if self._closed or shedding or not self.level:
+            passed = self._sift(passed)
+        taken: list[Record] = []
+        parts: list[bytes] = []
+        size, closing = 0, False
+        if not self._sequence and not self._closed:
+            parts += (pieces.request_head(len(self.head)), self.head)
+            self._sequence = 1
+        for piece in passed:
+            size += len(piece[2])
+            if size > _PIECE:
+                if parts:
+                    taken.append((_PART, b"".join(parts)))
+                *whole, piece = _cut(piece)
+                taken += [(_PART, b"".join(self._packed(*each))) for each in whole]
+                parts, size = [], len(piece[2])
+            parts += self._packed(*piece)
+            closing = piece[0] == _END
+        if parts:
+            taken.append((_LAST_PART if closing else _PART, b"".join(parts)))
+        self._closed = self._closed or closing
+        return taken
 
-    def _write(self) -> None:
-        """Write what waits."""
-        if not self._parts:
-            return
-        record = b"".join(self._parts)
-        self._parts.clear()
-        self._bytes = 0
-        recorder, begun = self._recorder, self.begun
-        if not begun:
-            recorder.asking.discard(self)
-        if self._batch:
-            taken = recorder.write_later(_PART, record, None)
-        else:
-            taken = recorder.write(_PART, record)
+    def _packed(self, kind: int, at: float, content: Any, number: int) -> tuple[bytes, bytes]:
+        """Return something that has passed as a record: what stands before its content, and that."""
+        sequence, exchange = self._sequence, self._exchange
+        if kind == _END:
+            # It keeps its number: the record may have to be made once more.
+            note = self._note.encode()
+            length = pieces.END_BYTES + len(note)
+            return pieces.end(length, exchange, sequence, at, number), note
+        self._sequence = sequence + 1
+        if kind == _RESPONSE_CHUNK:
+            length = len(content)
+            self._recorder.counters.response_bytes += length
+            length += pieces.RESPONSE_CHUNK_BYTES
+            return pieces.response_chunk(length, exchange, sequence, at), content
+        if kind == _REQUEST_CHUNK:
+            length = len(content)
+            self._recorder.counters.request_bytes += length
+            length += pieces.REQUEST_CHUNK_BYTES
+            return pieces.request_chunk(length, exchange, sequence), content
+        block = self._block(content)
+        length = pieces.RESPONSE_HEAD_BYTES + len(block)
+        return pieces.response_head(length, exchange, sequence, at, number), block
+
+    def _sift(self, passed: list[Passed]) -> list[Passed]:
+        """Count the bodies that are not to be recorded, and leave them out; after the end, all."""
+        counters = self._recorder.counters
+        kept = [each for each in passed if each[0] in (_RESPONSE_HEAD, _END)]
+        if len(kept) < len(passed) and self.level and not self._closed:
+            # The spool has no room for what may be lost.
+            self.level, self._note = Level.METADATA, "spool-full"
+            counters.uncaptured["spool-full"] += 1
+        counters.request_bytes += sum(len(each[2]) for each in passed if each[0] == _REQUEST_CHUNK)
+        counters.response_bytes += sum(
+            len(each[2]) for each in passed if each[0] == _RESPONSE_CHUNK
+        )
+        return [] if self._closed else kept
+
+    def _block(self, headers: records.RawHeaders | records.HeaderBlock) -> records.HeaderBlock:
+        return headers if isinstance(headers, bytes) else self._recorder.block(headers)
+
+    def written(self, *, taken: bool) -> None:
+        """Learn whether the spool took the records."""
         if taken:
             self.begun = True
-        elif not begun:
-            self.ended = True
+        elif self._closed:
+            if self.begun:
+                self._recorder.owe(self.last())
+        elif not self.begun:
+            self.ended = self._closed = True
 
-    def lose_patience(self) -> None:
-        """Write a request that has waited long enough: the second time that this is called."""
-        if self._impatient:
-            self._recorder.asking.discard(self)
-            self._write()
-        self._impatient = True
-
-    def settle(self) -> None:
-        """Make sure that the spool knows of this exchange."""
-        if not self.begun and not self.ended:
-            self._write()
-
-    def end(self, outcome: ExchangeOutcome) -> None:
-        """Record the end; further calls do nothing."""
-        if not self.ended:
-            self._end(outcome, time.time())
-
-    def _end(self, outcome: ExchangeOutcome, now: float) -> None:
-        self.ended = True
-        note, parts = self._note.encode(), self._parts
-        length, number = pieces.END_BYTES + len(note), pieces.OUTCOMES[outcome]
-        parts += (pieces.end(length, self.exchange, self._sequence, now, number), note)
-        record = b"".join(parts)
-        parts.clear()
-        recorder = self._recorder
-        if self._batch:
-            end = self._last(outcome, now, self._note)
-            taken = recorder.write_later(_LAST_PART, record, end)
-        else:
-            taken = recorder.write(_LAST_PART, record)
-        if self.begun:
-            if not taken:
-                recorder.owe(self._last(outcome, now, self._note))
-        else:
-            recorder.asking.discard(self)
-
-    def _last(self, outcome: ExchangeOutcome, now: float, note: str) -> bytes:
-        return records.end(self.exchange, self._sequence, at=now, outcome=outcome, note=note)
+    def last(self) -> bytes:
+        """Return the END record once more."""
+        _, at, _, number = self._ending
+        outcome = _OUTCOMES[number]
+        return records.end(self.exchange, self._sequence, at=at, outcome=outcome, note=self._note)
 
     def abandon(self, error: Exception) -> None:
         """Stop recording after a fault of our own; what was recorded is marked as cut off."""
         self._recorder.fault(error)
-        self._recorder.asking.discard(self)
-        if not self.ended and self.begun:
+        self._passed.clear()
+        if self.begun and not self._closed:
             self._sequence += 1
-            self._recorder.owe(self._last(ExchangeOutcome.LOST_END, time.time(), "capture-fault"))
-        self.ended = True
+            self._note, self._ending = "capture-fault", (_END, time(), b"", _LOST)
+            self._recorder.owe(self.last())
+        self.ended = self._closed = True
 
     def again(self) -> "Capture":
         """Return a capture that begins now under the same heads: a connection's next turn."""
-        exchange = new_exchange_id()
-        following = Capture(
-            self._recorder,
-            exchange,
-            records.renewed_head(self.head, exchange, time.time()),
-            self._level,
-            self._note,
-            mandatory=self._mandatory,
-            batch=self._batch,
-        )
+        head = partial(records.renewed_head, self.head)
+        following = Capture(self._recorder, head, self.level, self._note, self.terms)
         if self._switch is not None:
-            following.response_head(_SWITCHING, self._switch, length=-1)
+            following.response_head(_SWITCHING, self._switch)
         return following
 
 
-def _cut(data: bytes) -> Iterable[bytes]:
-    return (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
+def _cut(piece: Passed) -> list[Passed]:
+    """Cut a piece of a body where no frame could hold it."""
+    kind, at, content, number = piece
+    return [
+        (kind, at, content[begin : begin + _PIECE], number)
+        for begin in range(0, len(content), _PIECE)
+    ]

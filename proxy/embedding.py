@@ -12,9 +12,9 @@ from mitmproxy.master import Master
 from mitmproxy.proxy import mode_servers
 
 from proxy import destinations, fastpath
-from proxy.capture import Recorder
 from proxy.config import GatewayConfig
 from proxy.listeners import Address, Listeners
+from proxy.recorder import Recorder
 from trajectory.errors import ConfigurationError
 
 
@@ -66,8 +66,7 @@ class Embedded:
         add: Callable[..., None] = self.master.addons.add
         add(self.servers, *before, NextLayer(), *after)
         self._set_options(config, _modes(addresses))
-        settle = None if recorder is None else recorder.settle
-        fast = fastpath.apply(self.master, enabled=config.fastpath, before_send=settle)
+        fast = fastpath.apply(self.master, enabled=config.fastpath, pending=recorder)
         if recorder is not None:
             recorder.patient = fast
         setattr(mode_servers.AsyncioServerInstance, "listen", listeners.listen())  # noqa: B010 - of mitmproxy's

@@ -7,12 +7,13 @@ from collections.abc import Awaitable
 from mitmproxy import http
 
 from proxy.answers import Answer, Reason, Shape, answer
-from proxy.capture import Recorder, new_exchange_id
+from proxy.capture import new_exchange_id
 from proxy.config import ENDPOINT_PREFIX
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints, presented_key
 from proxy.feedback import FeedbackError, FeedbackItem, read_feedback_items
 from proxy.identity import KeyRegistry
+from proxy.recorder import Recorder
 from proxy.spool import RecordKind, SpoolUnavailableError, records
 from proxy.traces import Traces
 from trajectory.canonical import JsonValue

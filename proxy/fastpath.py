@@ -14,10 +14,10 @@ import inspect
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from mitmproxy import version
 
@@ -93,13 +93,40 @@ class _Patches:
 _patches = _Patches()
 
 
-def apply(master: Master, *, enabled: bool, before_send: Callable[[], None] | None = None) -> bool:
+class Pending(Protocol):
+    """What bytes for clients must wait for: nobody gets what the spool does not know."""
+
+    @property
+    def waiting(self) -> Sequence[object]:
+        """Something, where bytes for clients must be held."""
+
+    def hold(self, release: Callable[[], None]) -> None:
+        """Call ``release``, which sends held bytes, once nothing waits any more."""
+
+    def settle(self) -> None:
+        """Do at once what is waited for."""
+
+
+class _Nothing:
+    """Stands where nothing is waited for."""
+
+    waiting = ()
+
+    def hold(self, release: Callable[[], None]) -> None:
+        """Hold nothing."""
+        release()
+
+    def settle(self) -> None:
+        """There is nothing to do."""
+
+
+def apply(master: Master, *, enabled: bool, pending: Pending | None = None) -> bool:
     """Put the overrides in place; tell whether they are.
 
     Args:
         master: its addons' hooks are looked up now, once.
         enabled: without it nothing is changed.
-        before_send: called each time before bytes go out on any connection.
+        pending: what bytes for clients wait for.
     """
     if not enabled:
         return False
@@ -112,8 +139,8 @@ def apply(master: Master, *, enabled: bool, before_send: Callable[[], None] | No
         return False
     revert()
     about: dict[str, object] = {"hooks": _hook_table(master), "__module__": __name__}
-    if before_send is not None:
-        about["before_send"] = staticmethod(before_send)
+    if pending is not None:
+        about["pending"] = pending
     handler = type("Handler", (FastHandler,), about)
     _patches.set(mode_servers, "ProxyConnectionHandler", handler)
     _patches.set(optmanager._Option, "current", _current)
@@ -152,9 +179,8 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
 
     hooks: HookTable = {}  # noqa: RUF012 - set by the subclass that apply() makes
 
-    @staticmethod
-    def before_send() -> None:
-        """Do what must come before bytes go out; replaced by :func:`apply`."""
+    pending: Pending = _Nothing()
+    """What bytes for clients wait for; set by the subclass too."""
 
     def __init__(self, *arguments: Any) -> None:
         init: Callable[..., None] = super().__init__
@@ -162,6 +188,8 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
         self._queue: deque[events.Event] = deque()
         self._busy = False
         self._unsent: dict[Connection, list[bytes]] = {}
+        self._held: list[bytes] = []
+        """For the client, until the spool knows of what they belong to."""
 
     def log(self, message: str, level: int = logging.INFO, exc_info: Any = None) -> None:
         """Log only what would be shown."""
@@ -251,6 +279,8 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
         elif isinstance(command, commands.RequestWakeup):
             self.wakeup_timer.add(self._task(self.wakeup(command), "wakeup timer"))
         elif isinstance(command, commands.ConnectionCommand):
+            if self._held:
+                self.pending.settle()
             if command.connection in self.transports:
                 half = isinstance(command, commands.CloseTcpConnection) and command.half_close
                 self.close_connection(command.connection, half)
@@ -264,15 +294,27 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
 
     def _send(self) -> None:
         """Write what was made to send, one write for each connection."""
-        self.before_send()
         unsent, self._unsent = self._unsent, {}
         for connection, parts in unsent.items():
-            transport = self.transports.get(connection)
-            if transport is None or transport.writer is None:
-                continue
-            writer = transport.writer
-            if not writer.is_closing():
-                writer.write(parts[0] if len(parts) == 1 else b"".join(parts))
+            if self.pending.waiting and connection is self.client:
+                if not self._held:
+                    self.pending.hold(self._release)
+                self._held += parts
+            else:
+                self._write(connection, parts)
+
+    def _release(self) -> None:
+        """Write what was held for the client."""
+        parts, self._held = self._held, []
+        self._write(self.client, parts)
+
+    def _write(self, connection: Connection, parts: list[bytes]) -> None:
+        transport = self.transports.get(connection)
+        if transport is None or transport.writer is None:
+            return
+        writer = transport.writer
+        if not writer.is_closing():
+            writer.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     async def drain_writers(self) -> None:
         """Wait only for writers that have something left to write."""

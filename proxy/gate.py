@@ -11,7 +11,6 @@ from mitmproxy import connection, http, tcp, websocket
 
 from proxy.admission import Admission, Refused, mode_of
 from proxy.answers import Reason
-from proxy.capture import Level
 from proxy.conversation import Conversation
 from proxy.counters import Counters
 from proxy.ending import Endings
@@ -116,24 +115,12 @@ class Gate:
         if limits is not None and limits.tokens_per_day is not None and plan.kind == "model":
             sending.meter()
         if level is not None and self._recording is not None:
-            self._record(sending, live, self._recording, level, note)
+            sending.record(self._recording, level, note)
+            if plan.tokens and level and live.capture is not None and plan.asks_tokens:
+                sending.prepare_to_ask()
         if admitted.served is not None:
             request.stream = False
             self._counters.served[plan.name, admitted.served.label] += 1
-
-    @staticmethod
-    def _record(
-        sending: Sending, live: Live, recording: Recording, level: Level, note: str
-    ) -> None:
-        try:
-            sending.record(recording, level, note)
-        except Exception as error:
-            recording.recorder.fault(error)
-            if live.plan.mandatory:
-                raise
-        else:
-            if level == Level.FULL and live.plan.asks_tokens:
-                sending.prepare_to_ask()
 
     def _refuse(self, flow: http.HTTPFlow, refusal: Refused) -> None:
         self.live.pop(flow.id, None)

@@ -11,7 +11,6 @@ from proxy import fastpath, logs, wire
 from proxy.admin import Admin
 from proxy.admission import Admission
 from proxy.authority import ensure_authority
-from proxy.capture import Recorder
 from proxy.config import GatewayConfig
 from proxy.connecting import ConnectTimes
 from proxy.counters import Counters
@@ -25,6 +24,7 @@ from proxy.interception import Interception, Tunnels
 from proxy.ledger import Ledger
 from proxy.limits import Budgets
 from proxy.listeners import Listeners
+from proxy.recorder import Recorder
 from proxy.recording import Recording
 from proxy.routing import Router
 from proxy.shadowing import Shadows
@@ -147,7 +147,7 @@ class Gateway:
         addresses = self._bind()
         if config.capture:
             self._spool = open_spool(config.spool, self._keys.newest)
-            self._recorder = Recorder(self._spool, self.counters)
+            self._recorder = Recorder(self._spool, self.counters, block=self._fingerprints.block)
         logs.muffle(self.counters)
         wire.install()
         self._gate = self._make_gate(registry)
@@ -259,6 +259,8 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         self._admin.close()
+        if self._recorder is not None:
+            self._recorder.settle()
         if self._embedded is not None:
             await self._embedded.close()
         if self._shadows is not None:

@@ -37,12 +37,12 @@ class Passing:
         self, response: http.Response, live: Live, capture: Capture, recording: Recording
     ) -> None:
         """Record the response as it passes; durable ones of known length are held back whole."""
-        length = -1
+        durable, length = live.plan.durability == "durable", -1
         try:
-            fields = response.headers.fields
-            length = content_length(fields)
-            block = recording.fingerprints.block(fields)
-            capture.response_head(response.status_code, block, length=length)
+            data = response.data
+            if durable or not recording.recorder.patient:
+                length = content_length(data.headers.fields)
+            capture.response_head(data.status_code, data.headers.fields, length=length)
         except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
             capture.abandon(error)
             length = -1
@@ -52,7 +52,7 @@ class Passing:
         response.stream = capture.on_response
         if live.asked is not None:
             self._strip_tokens(response, live, capture, live.asked)
-        if live.plan.durability == "durable" and 0 < length <= _HELD_BYTES:
+        if durable and 0 < length <= _HELD_BYTES:
             response.stream = False
 
     @staticmethod
@@ -91,7 +91,7 @@ class Passing:
         given; of a streamed one the client has all but the end.
         """
         try:
-            await recording.recorder.spool.synced()
+            await recording.recorder.synced()
         except Exception as error:  # noqa: BLE001 - counted; the client has waited long enough
             if not isinstance(error, SpoolUnavailableError):
                 recording.recorder.fault(error)

@@ -1,12 +1,13 @@
 """How the record of a call begins: with the request's head, credentials replaced."""
 
-import time
+from functools import partial
 
 from mitmproxy import http
 
 from proxy.admission import Admitted, named_host
-from proxy.capture import Capture, Level, Recorder, new_exchange_id
+from proxy.capture import Capture, Level
 from proxy.credentials import Fingerprints
+from proxy.recorder import Recorder
 from proxy.spool import records
 
 
@@ -19,28 +20,36 @@ class Recording:
 
     def begin(self, flow: http.HTTPFlow, admitted: Admitted, level: Level, note: str) -> Capture:
         """Return what records this call; nothing is written yet."""
-        request, plan = flow.request.data, admitted.plan
-        path, _, query = admitted.path.partition(b"?")
+        plan, request = admitted.plan, flow.request.data
         host = request.host if admitted.mode != "transparent" else named_host(flow)
-        exchange = new_exchange_id()
+        capture = Capture(
+            self.recorder,
+            partial(self._head, admitted, request.method, (request.scheme, host, request.port)),
+            level,
+            note,
+            plan,
+        )
+        if plan.mandatory:
+            capture.prepare()
+        return capture
+
+    def _head(
+        self,
+        admitted: Admitted,
+        method: bytes,
+        upstream: tuple[bytes, str, int],
+        exchange: bytes,
+        started_at: float,
+    ) -> bytes:
+        """Return the record of a request's head, credentials replaced."""
+        path, _, query = admitted.path.partition(b"?")
         served = "" if admitted.served is None else admitted.served.label
-        head = records.request_head(
+        return records.request_head(
             exchange,
-            started_at=time.time(),
-            origin=plan.origin(
-                admitted.client, admitted.mode, (request.scheme, host, request.port), served
-            ),
-            method=request.method,
+            started_at,
+            origin=admitted.plan.origin(admitted.client, admitted.mode, upstream, served),
+            method=method,
             path=path,
             query=self.fingerprints.query(query) if query else b"",
             headers=self.fingerprints.block(admitted.rewritten.kept),
-        )
-        return Capture(
-            self.recorder,
-            exchange,
-            head,
-            level,
-            note,
-            mandatory=plan.mandatory,
-            batch=plan.durability == "batch",
         )

@@ -74,5 +74,5 @@ class Refusals:
             path,
         )
         capture = recording.begin(flow, admitted, Level.METADATA, "refused")
-        capture.response_head(response.status_code, response.headers.fields, length=-1)
+        capture.response_head(response.status_code, response.headers.fields)
         capture.end(ExchangeOutcome.REFUSED)

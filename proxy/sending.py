@@ -81,11 +81,19 @@ class Sending:
         self._header("accept-encoding", "identity")
 
     def record(self, recording: Recording, level: Level, note: str) -> None:
-        """Begin to record the request."""
-        capture = self._live.capture = recording.begin(self._flow, self._admitted, level, note)
+        """Begin to record the request; where that must be, a fault is raised."""
+        request, self._live.capture = self._flow.request, None
+        try:
+            capture = recording.begin(self._flow, self._admitted, level, note)
+        except Exception as error:
+            recording.recorder.fault(error)
+            if self._admitted.plan.mandatory:
+                raise
+            return
+        self._live.capture = capture
         self._recorded = recording, level, note
-        if self._flow.request.stream is not False:
-            self._flow.request.stream = capture.on_request
+        if request.stream is not False:
+            request.stream = capture.on_request
 
     def _asks(self) -> bool:
         """Tell from the request's head whether token ids can be asked for in its body."""

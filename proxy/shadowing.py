@@ -6,13 +6,14 @@ came of it is captured under an id of its own, marked with the exchange that was
 
 import asyncio
 import logging
-import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from proxy.capture import Capture, Level, Recorder, new_exchange_id
+from proxy.capture import JOURNAL, Capture, Level
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints, RawFields
+from proxy.recorder import Recorder
 from proxy.serving import Version, with_model
 from proxy.spool import records
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
@@ -90,11 +91,10 @@ class Shadows:
                 capture.end(outcome)
 
     def _begin(self, call: Copied, version: Version) -> Capture:
-        exchange, target = new_exchange_id(), version.target
+        target = version.target
         path, _, query = (target.upstream.path.encode() + call.path).partition(b"?")
-        head = records.request_head(
-            exchange,
-            started_at=time.time(),
+        head = partial(
+            records.request_head,
             origin=records.pack_origin(
                 call.client,
                 route=call.route,
@@ -108,7 +108,7 @@ class Shadows:
             query=self._fingerprints.query(query),
             headers=self._fingerprints.block(call.kept),
         )
-        capture = Capture(self._recorder, exchange, head, Level.FULL, "")
+        capture = Capture(self._recorder, head, Level.FULL, "", JOURNAL)
         capture.on_request(call.body)
         return capture
 
@@ -125,7 +125,7 @@ class Shadows:
         body = with_model(call.body, version.label)
         async with self._open().stream("POST", url, headers=headers, content=body) as answer:
             fields = tuple(answer.headers.raw)
-            capture.response_head(answer.status_code, self._fingerprints.block(fields), length=-1)
+            capture.response_head(answer.status_code, self._fingerprints.block(fields))
             try:
                 async for piece in answer.aiter_raw():
                     capture.on_response(piece)

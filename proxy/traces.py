@@ -5,10 +5,10 @@ import json
 from mitmproxy import http
 
 from proxy.answers import Answer, Reason, status_of
-from proxy.capture import Recorder
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints
 from proxy.documents import MAX_DOCUMENT_BYTES, document_record
+from proxy.recorder import Recorder
 from proxy.spool import SpoolUnavailableError
 from trajectory.exchange import ClientIdentity
 from trajectory.telemetry.calls import MODE, TRACES_PATH

@@ -13,10 +13,10 @@ from headrace.cli.common import Running
 from headrace.clients import local_client_key
 from headrace.installation import gateway_config
 from headrace.render import note
-from proxy.capture import Recorder
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.identity import KeyRegistry
+from proxy.recorder import Recorder
 from proxy.spool import SpoolWriter
 from proxy.spooling import open_spool
 from proxy.tap import MessageRecorder, run_tapped

@@ -14,7 +14,7 @@ The checksum covers the frame's head and its offset; GCM's tag covers the record
 import hmac
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from zlib import crc32
@@ -57,10 +57,25 @@ class SegmentSealer:
 
     def seal(self, offset: int, kind: int, record: bytes) -> bytes:
         """Return the frame of ``record`` for exactly this offset."""
-        sealed = self._encrypt(offset.to_bytes(12, "big"), record, _KINDS[kind])
-        length = len(sealed)
-        check = crc32(b"%x %x %x" % (kind, length, offset))
-        return _FRAME.pack(_MARK, kind, length, check) + sealed
+        return b"".join(self.seal_all(offset, ((kind, record),))[0])
+
+    def seal_all(self, offset: int, kept: Iterable[tuple[int, bytes]]) -> tuple[list[bytes], int]:
+        """Return the frames of records that lie one behind the other, in parts, and their end.
+
+        Raises:
+            ValueError: a record is larger than a frame may be.
+        """
+        encrypt = self._encrypt
+        parts: list[bytes] = []
+        for kind, record in kept:
+            if len(record) > MAX_RECORD_BYTES:
+                raise ValueError(f"a spool record may have {MAX_RECORD_BYTES} bytes at most")
+            sealed = encrypt(offset.to_bytes(12, "big"), record, _KINDS[kind])
+            length = len(sealed)
+            check = crc32(b"%x %x %x" % (kind, length, offset))
+            parts += (_FRAME.pack(_MARK, kind, length, check), sealed)
+            offset += FRAME_HEADER_BYTES + length
+        return parts, offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,8 +147,8 @@ def pack_origin(
 
 def request_head(
     exchange: bytes,
-    *,
     started_at: float,
+    *,
     origin: bytes,
     method: bytes,
     path: bytes,

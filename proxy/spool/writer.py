@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import Self
 
 from proxy.spool import layout
 from proxy.spool.breaker import Breaker
-from proxy.spool.frames import MAX_RECORD_BYTES, SEGMENT_HEADER_BYTES, SegmentSealer
+from proxy.spool.frames import SEGMENT_HEADER_BYTES, SegmentSealer
 from trajectory.errors import RetryableError
 
 _log = logging.getLogger(__name__)
@@ -133,11 +134,6 @@ class SpoolWriter:
         return self.fill >= self._bounds.alarm_at or self.breaker.open
 
     @property
-    def calm(self) -> bool:
-        """Whether it has room and its disk works: the state is OPEN, told with less work."""
-        return not (self.shedding or self.breaker.tripped)
-
-    @property
     def state(self) -> SpoolState:
         """Whether new exchanges should be admitted."""
         if self.breaker.open:
@@ -153,6 +149,15 @@ class SpoolWriter:
             SpoolUnavailableError: the disk refused, or the spool is beyond its hard limit.
             ValueError: the record is larger than a frame may be.
         """
+        self.append_all(((kind, record),), batch=batch)
+
+    def append_all(self, kept: Iterable[tuple[int, bytes]], *, batch: bool = False) -> None:
+        """Append records, each its kind and its bytes, in one write; all of them or none.
+
+        Raises:
+            SpoolUnavailableError: the disk refused, or the spool is beyond its hard limit.
+            ValueError: a record is larger than a frame may be.
+        """
         if self._offset >= self._segment_bytes or self._leave or self._file < 0:
             self._next_segment()
         used = self._measured + self._since_measured
@@ -161,20 +166,18 @@ class SpoolWriter:
                 f"spool {self._spool}: beyond its limit of {self._max_bytes} bytes; "
                 "run `headrace govern` or raise the limit"
             )
-        if len(record) > MAX_RECORD_BYTES:
-            raise ValueError(f"a spool record may have {MAX_RECORD_BYTES} bytes at most")
-        frame = self._sealer.seal(self._offset, kind, record)
-        length = len(frame)
+        offset = self._offset
+        frames, end = self._sealer.seal_all(offset, kept)
+        length = end - offset
         if batch or self._unwritten:
-            self._unwritten.append(frame)
+            self._unwritten += frames
             self._unwritten_bytes += length
-            self._offset += length
+            self._offset = end
             if not batch or self._unwritten_bytes >= BATCH_BYTES:
                 self.flush()
         else:
-            self._write(frame)
-            self._offset += length
-            self._written = self._offset
+            self._write(b"".join(frames))
+            self._offset = self._written = end
         self._since_measured += length
         if used + length >= self._shed_bytes:
             self.shedding = True

@@ -5,13 +5,14 @@ body. Requests of the server to its client are marked by a header, since both si
 """
 
 import json
-import time
 from collections import OrderedDict
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
-from proxy.capture import Capture, Level, Recorder, new_exchange_id
+from proxy.capture import JOURNAL, Capture, Level
 from proxy.identity import KeyRegistry
+from proxy.recorder import Recorder
 from proxy.spool import records
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 
@@ -110,28 +111,26 @@ class MessageRecorder:
             self._begin(line, _ids(values, asked=True), from_client=from_client)
 
     def _begin(self, line: bytes, names: list[str], *, from_client: bool) -> None:
-        exchange = new_exchange_id()
         headers = [_JSON, (b"mcp-session-id", self._server.session.encode())]
         if self._server.trace_parent:
             headers.append((b"traceparent", self._server.trace_parent.encode()))
         if not from_client:
             headers.append((ORIGIN_HEADER, b"server"))
-        head = records.request_head(
-            exchange,
-            started_at=time.time(),
+        head = partial(
+            records.request_head,
             origin=self._origin,
             method=b"POST",
             path=b"/mcp",
             query=b"",
             headers=headers,
         )
-        capture = Capture(self._recorder, exchange, head, Level.FULL, "")
+        capture = Capture(self._recorder, head, Level.FULL, "", JOURNAL)
         capture.on_request(line)
         capture.request_done()
         for name in names:
             self._open[from_client, name] = capture
         if not names:
-            capture.response_head(202, (), length=-1)
+            capture.response_head(202, ())
             capture.end(ExchangeOutcome.COMPLETE)
         if len(self._open) > OPEN_REQUESTS:
             self._open.popitem(last=False)[1].end(ExchangeOutcome.UPSTREAM_ABORT)

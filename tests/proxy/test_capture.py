@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.capture import Capture, Level, Recorder, new_exchange_id
+from proxy.capture import JOURNAL, Capture, Level, OwnTerms, new_exchange_id
 from proxy.counters import Counters
+from proxy.recorder import Recorder
 from proxy.spool import Cursor, SpoolReader, SpoolWriter, records
 from tests.proxy.spool.writing import CLIENT, KEY
 from tests.trajectory.dialects.golden.replay import CONFIGURED, SCENARIOS, call_json, load
@@ -29,17 +31,17 @@ HEADER = st.tuples(
 def begin(
     recorder: Recorder, headers: tuple[tuple[bytes, bytes], ...] = (), *, batch: bool = False
 ) -> Capture:
-    exchange = new_exchange_id()
-    head = records.request_head(
-        exchange,
-        started_at=1.0,
+    head = partial(
+        records.request_head,
         origin=records.pack_origin(CLIENT, route="r", mode="base_url", upstream="http://u:1"),
         method=b"POST",
         path="/v1/ü".encode(),
         query=b"a=1",
         headers=headers,
     )
-    return Capture(recorder, exchange, head, Level.FULL, "", batch=batch)
+    return Capture(
+        recorder, head, Level.FULL, "", OwnTerms(durability="batch") if batch else JOURNAL
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -92,7 +94,7 @@ def test_every_dialect_reads_the_same_whatever_the_pieces(
         for piece in cut(data, whole.request.body):
             capture.on_request(piece)
         capture.request_done()
-        capture.response_head(200, (), length=-1)
+        capture.response_head(200, ())
         for piece in cut(data, whole.response.body):
             capture.on_response(piece)
         capture.on_response(b"")
@@ -129,23 +131,30 @@ def known(spool: Path) -> list[Exchange]:
     return [record for record in found if isinstance(record, Exchange)]
 
 
-def test_a_request_waits_for_its_answer_and_goes_with_it_in_one_write(tmp_path: Path) -> None:
-    async def main(writer: SpoolWriter) -> None:
+def test_exchanges_of_one_turn_are_known_before_what_was_held_for_them_goes(tmp_path: Path) -> None:
+    async def main(writer: SpoolWriter) -> list[Exchange]:
         recorder = Recorder(writer, Counters(), patient=True)
         before = writer.bytes_on_disk
-        capture = begin(recorder)
-        capture.on_request(b"ask")
-        capture.request_done()
-        capture.response_head(200, (), length=6)
+        for number in range(3):
+            capture = begin(recorder)
+            capture.on_request(b"ask")
+            capture.request_done()
+            assert bool(recorder.waiting) == (number > 0)
+            capture.response_head(200, ())
+            capture.on_response(b"answer")
+            capture.on_response(b"")
+            assert recorder.waiting
         assert writer.bytes_on_disk == before
-        capture.on_response(b"answer")
-        (exchange,) = known(tmp_path / "spool")
-        assert exchange.outcome is ExchangeOutcome.COMPLETE
-        assert exchange.request.body == b"ask"
-        assert not recorder.asking
+        went: asyncio.Future[list[Exchange]] = asyncio.get_running_loop().create_future()
+        recorder.hold(lambda: went.set_result(known(tmp_path / "spool")))
+        return await went
 
     with SpoolWriter(tmp_path / "spool", KEY) as writer:
-        asyncio.run(main(writer))
+        exchanges = asyncio.run(main(writer))
+        assert SpoolReader(tmp_path / "spool", KEY).lag(Cursor()).records == 3
+    assert [exchange.outcome for exchange in exchanges] == [ExchangeOutcome.COMPLETE] * 3
+    assert {exchange.request.body for exchange in exchanges} == {b"ask"}
+    assert len({exchange.position for exchange in exchanges}) == 3
 
 
 def test_no_client_gets_anything_of_what_the_spool_does_not_know(tmp_path: Path) -> None:
@@ -155,8 +164,10 @@ def test_no_client_gets_anything_of_what_the_spool_does_not_know(tmp_path: Path)
         capture.request_done()
         recorder.settle()
         assert not known(tmp_path / "spool")
-        capture.response_head(200, (), length=-1)
-        recorder.settle()  # as the fast path does before it sends the head
+        capture.response_head(200, ())
+        assert recorder.waiting  # so the fast path holds the head
+        recorder.settle()
+        assert not recorder.waiting
         (exchange,) = known(tmp_path / "spool")
         assert exchange.outcome is ExchangeOutcome.LOST_END
         assert exchange.response is not None
@@ -175,14 +186,29 @@ def test_a_request_whose_answer_takes_its_time_is_written_soon(tmp_path: Path) -
             await asyncio.sleep(0.01)
         (exchange,) = known(tmp_path / "spool")
         assert (exchange.outcome, exchange.request.body) == (ExchangeOutcome.LOST_END, b"ask")
-        capture.response_head(200, (), length=-1)
+        capture.response_head(200, ())
         capture.on_response(b"answer")
         capture.on_response(b"")
+        recorder.settle()
         (exchange,) = known(tmp_path / "spool")
         assert exchange.outcome is ExchangeOutcome.COMPLETE
 
     with SpoolWriter(tmp_path / "spool", KEY) as writer:
         asyncio.run(main(writer))
+
+
+def test_a_body_that_no_frame_holds_comes_back_whole(tmp_path: Path) -> None:
+    body, counters = os.urandom(1024) * 20_000, Counters()
+    with SpoolWriter(tmp_path, KEY) as writer:
+        capture = begin(Recorder(writer, counters))
+        capture.on_request(body)
+        capture.response_head(200, ())
+        capture.on_response(b"ok")
+        capture.on_response(b"")
+        (exchange,) = SpoolReader(tmp_path, KEY).take(Cursor()).records
+    assert isinstance(exchange, Exchange)
+    assert (exchange.outcome, exchange.request.body == body) == (ExchangeOutcome.COMPLETE, True)
+    assert (counters.request_bytes, counters.response_bytes) == (len(body), 2)
 
 
 def test_a_disk_that_fails_in_between_never_fails_the_call(tmp_path: Path) -> None:
@@ -193,7 +219,7 @@ def test_a_disk_that_fails_in_between_never_fails_the_call(tmp_path: Path) -> No
         capture.on_request(b"ask")
         broken = os.open(os.devnull, os.O_RDONLY)
         good, writer._file = writer._file, broken
-        capture.response_head(200, (), length=-1)
+        capture.response_head(200, ())
         assert capture.on_response(b"part") == b"part"
         assert capture.on_response(b"") == b""
         os.close(good)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.capture import Recorder
 from proxy.counters import Counters
 from proxy.identity import KeyRegistry
+from proxy.recorder import Recorder
 from proxy.spool import Cursor, SpoolReader, SpoolWriter
 from proxy.tap import LineCutter, MessageRecorder
 from proxy.tap.messages import OPEN_REQUESTS, Server

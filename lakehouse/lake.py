@@ -47,7 +47,7 @@ from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, LEDGER, TABLES
 from lakehouse.snapshot import AsOf, Files
 from lakehouse.spill import spill_folder
-from lakehouse.sql import Session, Snapshot, connect
+from lakehouse.sql import Session, Snapshot, connect, named
 from lakehouse.table_log import TableLog, refresh
 from trajectory.errors import ConfigurationError, RetryableError
 
@@ -231,7 +231,7 @@ class Lake:
             if self._session is None:
                 self._session = Session(self._files.now(), connection=connect(self._bounds()))
             else:
-                self._session.bind(self._files.now())
+                self._session.bind(self._files.now(named(sql)))
             try:
                 return self._session.query(sql, parameters, seconds=seconds)
             except NotListeningError:
@@ -298,7 +298,7 @@ class Lake:
     def as_snapshot(self, files: Mapping[str, tuple[str, ...]]) -> Snapshot:
         """Return a snapshot of these files of this lake."""
         with self._lock:
-            evolved = frozenset(name for name in TABLES if added_columns(self._handle(name)))
+            evolved = frozenset(name for name in files if added_columns(self._handle(name)))
         return Snapshot(files, evolved, None if self.location.is_local else self.location)
 
     def rows_of_file(

@@ -5,52 +5,86 @@ MODEL_SERVED = (
 )
 """The model of a trajectory: what served its agent last."""
 
-SUCCESS_NAMED = (
-    "max(value) FILTER (name = 'success') AS success, "
-    "max(lower(label)) FILTER (name = 'success') AS label"
-)
-"""What the signals in force say of success, by value and by label."""
-
 SUCCESS = """coalesce(r.success >= 0.5, r.label IN ('true', 'yes', 'pass', 'success'),
                 CASE WHEN r.label IS NOT NULL THEN false END)"""
 """Whether that is a success; null when nobody judged."""
 
-SIGNALS_IN_FORCE = """SELECT * FROM signals_placed
+_IN_FORCE = """
 WHERE signal_id NOT IN (SELECT supersedes FROM signals WHERE supersedes IS NOT NULL)
   AND (value IS NOT NULL OR label IS DISTINCT FROM 'withdrawn')"""
+SIGNALS_IN_FORCE = f"SELECT * FROM signals_placed {_IN_FORCE}"  # noqa: S608 - fixed names
 """Every signal that no other one replaces, and that does not only take another one back."""
 
 _ABOUT_TRAJECTORIES = """
 -- What is said of a trajectory: of itself (distance 0), its steps (1), its session and group (2).
-SELECT r.tenant_id, coalesce(r.trajectory_id, s.trajectory_id) AS trajectory_id,
-       CASE WHEN r.trajectory_id IS NOT NULL THEN r.step_id END AS step_id, r.name,
-       r.value, r.label, r.source_kind, r.is_gold, r.target_kind, r.recorded_at, r.signal_id,
-       CASE WHEN r.trajectory_id IS NULL THEN 2 WHEN r.step_id IS NULL THEN 0 ELSE 1 END AS distance
-       /* more */
-FROM (/* signals */) r
-LEFT JOIN (SELECT DISTINCT tenant_id, trajectory_id, session_hint AS target_id,
-                  'session' AS target_kind
+-- Nearly every signal names its trajectory: those are read as they are, without a join.
+SELECT tenant_id, trajectory_id, step_id, name, value, label, source_kind, is_gold, target_kind,
+       recorded_at, signal_id, CASE WHEN step_id IS NULL THEN 0 ELSE 1 END AS distance /* more */
+FROM (/* signals */) WHERE trajectory_id IS NOT NULL
+UNION ALL
+SELECT r.tenant_id, s.trajectory_id, NULL, name, value, label, source_kind, is_gold,
+       r.target_kind, recorded_at, signal_id, 2 /* more */
+FROM (/* wide signals */) r
+JOIN (SELECT DISTINCT tenant_id, trajectory_id, session_hint AS target_id,
+             'session' AS target_kind
       FROM steps WHERE session_hint IN (SELECT target_id FROM signals
                                         WHERE trajectory_id IS NULL AND target_kind = 'session')
       UNION ALL
       SELECT DISTINCT tenant_id, trajectory_id, group_id, 'group'
       FROM steps WHERE group_id IN (SELECT target_id FROM signals
                                     WHERE trajectory_id IS NULL AND target_kind = 'group')) s
-  ON r.trajectory_id IS NULL AND r.tenant_id = s.tenant_id AND r.target_kind = s.target_kind
- AND r.target_id = s.target_id
-WHERE r.trajectory_id IS NOT NULL OR s.trajectory_id IS NOT NULL
+  ON r.tenant_id = s.tenant_id AND r.target_kind = s.target_kind AND r.target_id = s.target_id
+WHERE r.trajectory_id IS NULL
 """
 
 
-def about_trajectories(signals: str, *, more: str = "") -> str:
+def about_trajectories(signals: str, *, wide: str | None = None, more: str = "") -> str:
     """Return a SELECT of what signals say of trajectories, with how near that is.
 
     Args:
         signals: SELECT of placed signals.
+        wide: SELECT of those among them about sessions and groups, where that is found with less.
         more: further columns of these signals, each behind a comma.
     """
-    return _ABOUT_TRAJECTORIES.strip().replace("/* more */", more).replace("/* signals */", signals)
+    texts = {"more": more, "signals": signals, "wide signals": wide or signals}
+    sql = _ABOUT_TRAJECTORIES.strip()
+    for place, text in texts.items():
+        sql = sql.replace(f"/* {place} */", text)
+    return sql
 
 
-IN_FORCE_ABOUT_TRAJECTORIES = about_trajectories(SIGNALS_IN_FORCE, more=", r.observed_at")
+IN_FORCE_ABOUT_TRAJECTORIES = about_trajectories(
+    SIGNALS_IN_FORCE,
+    wide=f"SELECT * FROM signals {_IN_FORCE}",  # noqa: S608 - fixed names
+    more=", observed_at",
+)
 """All of which the nearest and then the latest holds, per trajectory and name."""
+
+
+def judged(*names: str) -> str:
+    """Return a SELECT of the signals that hold for each trajectory, of these names or of all.
+
+    The same as `trajectory_rewards` gives, found without sorting: one row per trajectory and name,
+    with a struct ``r`` of ``value`` and ``label``.
+    """
+    wanted = ", ".join(f"'{name}'" for name in names)
+    where = f"WHERE name IN ({wanted}) " if names else ""
+    return f"""SELECT tenant_id, trajectory_id, name,
+       arg_max({{value: value, label: lower(label)}},
+               (-distance, recorded_at, observed_at, signal_id)) AS r
+FROM ({IN_FORCE_ABOUT_TRAJECTORIES})
+{where}GROUP BY tenant_id, trajectory_id, name"""  # noqa: S608 - fixed names
+
+
+def _rewarded(more: str, *names: str) -> str:
+    return f"""SELECT tenant_id, trajectory_id, max(r.value) FILTER (name = 'reward') AS reward,
+       max(r.value) FILTER (name = 'success') AS success,
+       max(r.label) FILTER (name = 'success') AS label{more}
+FROM ({judged(*names)}) GROUP BY tenant_id, trajectory_id"""  # noqa: S608 - fixed names
+
+
+REWARDED = _rewarded("", "reward", "success")
+"""Reward and success of each trajectory that has any."""
+
+REWARDED_AND_COUNTED = _rewarded(", count(*) AS signals")
+"""The same of each trajectory that anything is said of, and of how many names."""

@@ -1,6 +1,6 @@
 """Which files belong to which version of each table: now, at a moment, or at named versions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -27,13 +27,14 @@ class Files:
         self._lake = lake
         self._known: dict[str, tuple[int, tuple[str, ...]]] = {}
 
-    def now(self) -> Snapshot:
-        """Return the present files of every table.
+    def now(self, names: Collection[str] | None = None) -> Snapshot:
+        """Return the present files of the tables named, or of every table.
 
         What names comes before what is named, against the order of commits: a batch that is
         committed meanwhile shows rows that nothing names yet, never names without their rows.
         """
-        return self._lake.as_snapshot({name: self.of(name) for name in reversed(TABLES)})
+        wanted = [name for name in reversed(TABLES) if names is None or name in names]
+        return self._lake.as_snapshot({name: self.of(name) for name in wanted})
 
     def of(self, name: str) -> tuple[str, ...]:
         """Return the present files of one table."""

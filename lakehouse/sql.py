@@ -178,12 +178,10 @@ class Session:
             self._connection.execute(f"COMMENT ON VIEW {view.name} IS {literal(view.comment)}")
 
     def _bind_named(self, sql: str) -> None:
-        """Bind the views that a statement may mean; one that lists them means all."""
-        names = set(_NAME.findall(sql.lower()))
-        lists = names & _LISTING or any(name.startswith("duckdb_") for name in names)
-        wanted = with_dependencies(names)
-        self._bind_views(None if lists else wanted)
-        if CORRECTIONS in wanted:
+        """Bind the views that a statement may mean."""
+        wanted = named(sql)
+        self._bind_views(wanted)
+        if wanted is None or CORRECTIONS in wanted:
             self._hold_corrections()
 
     def query(
@@ -221,6 +219,14 @@ class Session:
     def close(self) -> None:
         """Give memory back."""
         self._connection.close()
+
+
+def named(sql: str) -> frozenset[str] | None:
+    """Return the tables and views that a statement may mean; None when it lists them: all."""
+    names = set(_NAME.findall(sql.lower()))
+    if names & _LISTING or any(name.startswith("duckdb_") for name in names):
+        return None
+    return with_dependencies(names)
 
 
 def with_dependencies(names: Collection[str]) -> frozenset[str]:
@@ -266,6 +272,8 @@ def connect(settings: Mapping[str, Any] | None = None) -> Any:
     """Return an empty DuckDB in memory that fetches no extensions and reads no Python variables."""
     connection = duckdb.connect(config={**SETTINGS, **(settings or {})})
     connection.execute("SET TimeZone = 'UTC'")
+    # Files of a Delta table never change, and a view may read the same ones several times.
+    connection.execute("SET parquet_metadata_cache = true")
     return connection
 
 

@@ -6,55 +6,73 @@ Chen et al. 2021 (arXiv 2107.03374) for pass@k, the chance that at least one of 
 Yao et al. 2024 (arXiv 2406.12045) for pass^k, the chance that all k do; both unbiased.
 """
 
-from lakehouse.outcomes import IN_FORCE_ABOUT_TRAJECTORIES, MODEL_SERVED, SUCCESS
+from lakehouse.outcomes import MODEL_SERVED, REWARDED, SUCCESS, judged
 from lakehouse.view import View
 
 _PRICES_LATEST = """
-SELECT * FROM prices
-QUALIFY row_number() OVER (
-    PARTITION BY tenant_id, model, valid_from ORDER BY recorded_at DESC
-) = 1
+SELECT *, lead(valid_from) OVER (PARTITION BY tenant_id, model ORDER BY valid_from) AS valid_until
+FROM (SELECT * FROM prices QUALIFY row_number() OVER (
+          PARTITION BY tenant_id, model, valid_from ORDER BY recorded_at DESC
+      ) = 1)
 """
+
+_COST = """((s.input_tokens - coalesce(s.cached_input_tokens, 0)) * p.input_per_million
+        + coalesce(s.cached_input_tokens, 0)
+          * coalesce(p.cached_input_per_million, p.input_per_million)
+        + s.output_tokens * p.output_per_million) / 1e6"""
+
+_PRICED = """steps s LEFT JOIN prices_latest p
+  ON s.tenant_id = p.tenant_id AND s.model_served = p.model AND s.started_at >= p.valid_from
+ AND s.started_at < coalesce(p.valid_until, 'infinity'::TIMESTAMPTZ)"""
+"""Each step beside the price that held when it began: prices are few, so steps are not sorted."""
 
 _STEP_COSTS = """
 -- What each model call cost by the price that held when it began; null where no price is known.
 SELECT s.tenant_id, s.trajectory_id, s.step_id, p.currency,
-       ((s.input_tokens - coalesce(s.cached_input_tokens, 0)) * p.input_per_million
-        + coalesce(s.cached_input_tokens, 0)
-          * coalesce(p.cached_input_per_million, p.input_per_million)
-        + s.output_tokens * p.output_per_million) / 1e6 AS cost
-FROM (SELECT * FROM steps WHERE kind = 'model') s
-ASOF LEFT JOIN prices_latest p
-  ON s.tenant_id = p.tenant_id AND s.model_served = p.model AND s.started_at >= p.valid_from
-"""
+       /* cost */ AS cost
+FROM /* priced */ WHERE s.kind = 'model'
+""".replace("/* cost */", _COST).replace("/* priced */", _PRICED)
 
 _TRAJECTORY_OUTCOMES = """
--- One row per trajectory with what reliability is counted from.
-WITH calls AS (
-    SELECT s.tenant_id, s.trajectory_id, count(*) AS model_calls,
-           count(*) FILTER (s.role_in_graph = 'agent') AS decisions,
-           count(s.retry_of) AS retries,
+-- One row per trajectory with what reliability is counted from, each step read once.
+WITH priced AS (
+    SELECT s.*, p.currency, /* cost */ AS cost FROM /* priced */ WHERE s.role_in_graph <> 'shadow'
+), summed AS (
+    SELECT tenant_id, trajectory_id, min(group_id) AS group_id, min(app_id) AS app_id,
+           min(environment) AS environment, /* model */ AS model, min(harness_id) AS harness,
+           min(started_at) AS started_at, max(coalesce(ended_at, started_at)) AS ended_at,
+           coalesce(sum(input_tokens), 0)::BIGINT AS input_tokens,
+           coalesce(sum(output_tokens), 0)::BIGINT AS output_tokens,
+           count(*) FILTER (kind = 'model') AS model_calls,
+           count(*) FILTER (kind = 'model' AND role_in_graph = 'agent') AS decisions,
+           count(retry_of) FILTER (kind = 'model') AS retries,
            -- A sum that leaves a call out would look cheap.
-           CASE WHEN count(*) FILTER (c.cost IS NULL AND s.output_tokens IS NOT NULL) = 0
-                 AND count(DISTINCT c.currency) = 1 THEN sum(c.cost) END AS cost,
-           min(c.currency) AS currency
-    FROM steps s
-    LEFT JOIN step_costs c ON s.tenant_id = c.tenant_id AND s.step_id = c.step_id
-    WHERE s.kind = 'model' GROUP BY s.tenant_id, s.trajectory_id
+           CASE WHEN bool_and(cost IS NOT NULL OR output_tokens IS NULL) FILTER (kind = 'model')
+                 AND min(currency) = max(currency)
+                THEN sum(cost) FILTER (kind = 'model') END AS cost,
+           min(currency) FILTER (kind = 'model') AS currency
+    FROM priced GROUP BY tenant_id, trajectory_id
 ), left_alone AS (
     SELECT tenant_id, trajectory_id, max(value) >= 0.5 AS abandoned FROM trajectory_signals
     WHERE name = 'abandoned' GROUP BY tenant_id, trajectory_id
 )
 SELECT t.tenant_id, t.trajectory_id, coalesce(t.group_id, t.trajectory_id) AS group_id,
-       t.app_id || '/' || t.environment AS workload, t.model_served AS model,
-       t.harness_id AS harness, t.started_at, t.success, t.reward, c.decisions, c.model_calls,
-       c.retries, coalesce(l.abandoned, false) AS abandoned,
+       t.app_id || '/' || t.environment AS workload, t.model, t.harness, t.started_at,
+       /* success */ AS success, coalesce(r.reward, r.success) AS reward, t.decisions,
+       t.model_calls, t.retries, coalesce(l.abandoned, false) AS abandoned,
        date_diff('microseconds', t.started_at, t.ended_at) / 1000.0 AS duration_ms,
-       t.input_tokens + t.output_tokens AS tokens, t.output_tokens, c.cost, c.currency
-FROM trajectories t
-JOIN calls c ON t.tenant_id = c.tenant_id AND t.trajectory_id = c.trajectory_id
+       t.input_tokens + t.output_tokens AS tokens, t.output_tokens, t.cost, t.currency
+FROM summed t
+LEFT JOIN (/* rewarded */) r
+  ON t.tenant_id = r.tenant_id AND t.trajectory_id = r.trajectory_id
 LEFT JOIN left_alone l ON t.tenant_id = l.tenant_id AND t.trajectory_id = l.trajectory_id
+WHERE t.model_calls > 0
 """
+for _place, _text in (
+    ("cost", _COST), ("priced", _PRICED), ("model", MODEL_SERVED), ("success", SUCCESS),
+    ("rewarded", REWARDED),
+):  # fmt: skip
+    _TRAJECTORY_OUTCOMES = _TRAJECTORY_OUTCOMES.replace(f"/* {_place} */", _text)
 
 _CUT = """
     SELECT o.*, d.name AS dimension, d.value
@@ -81,25 +99,22 @@ WITH cut AS (/* cut */), counted AS (
            count(*) FILTER (success) AS successes,
            avg(decisions) AS steps_mean,
            avg(decisions) FILTER (success IS NOT NULL) AS judged_steps_mean,
-           quantile_cont(decisions, 0.5) AS steps_p50, quantile_cont(decisions, 0.95) AS steps_p95,
-           quantile_cont(duration_ms, 0.5) AS duration_ms_p50,
-           quantile_cont(duration_ms, 0.95) AS duration_ms_p95,
+           quantile_cont(decisions, [0.5, 0.95]) AS steps_p,
+           quantile_cont(duration_ms, [0.5, 0.95]) AS duration_p,
            sum(retries) / sum(model_calls)::DOUBLE AS retry_rate,
            avg(abandoned::INT) AS abandon_rate,
            sum(output_tokens)::BIGINT AS output_tokens, min(currency) AS currency,
            sum(tokens) FILTER (success IS NOT NULL) AS judged_tokens,
            CASE WHEN count(*) FILTER (success IS NOT NULL AND cost IS NULL) = 0
-                 AND count(DISTINCT currency) = 1
+                 AND min(currency) = max(currency)
                 THEN sum(cost) FILTER (success IS NOT NULL) END AS judged_cost
     FROM cut GROUP BY tenant_id, dimension, value
 ), rated AS (
     SELECT *, successes / nullif(judged, 0)::DOUBLE AS rate, 1.959963984540054 AS z FROM counted
 ), waits AS (
     SELECT c.tenant_id, c.dimension, c.value,
-           quantile_cont(s.latency_ms, 0.5) AS latency_ms_p50,
-           quantile_cont(s.latency_ms, 0.95) AS latency_ms_p95,
-           quantile_cont(s.time_to_first_token_ms, 0.5) AS first_token_ms_p50,
-           quantile_cont(s.time_to_first_token_ms, 0.95) AS first_token_ms_p95
+           quantile_cont(s.latency_ms, [0.5, 0.95]) AS latency_p,
+           quantile_cont(s.time_to_first_token_ms, [0.5, 0.95]) AS first_token_p
     FROM cut c JOIN steps s ON c.tenant_id = s.tenant_id AND c.trajectory_id = s.trajectory_id
     WHERE s.kind = 'model' AND s.role_in_graph = 'agent'
     GROUP BY c.tenant_id, c.dimension, c.value
@@ -113,8 +128,10 @@ SELECT r.tenant_id, r.dimension, r.value, r.trajectories, r.judged, r.successes,
        r.retry_rate, r.abandon_rate,
        r.judged_tokens / nullif(r.successes, 0)::DOUBLE AS tokens_per_success,
        r.judged_cost / nullif(r.successes, 0) AS cost_per_success, r.currency,
-       r.steps_mean, r.steps_p50, r.steps_p95, r.duration_ms_p50, r.duration_ms_p95,
-       w.latency_ms_p50, w.latency_ms_p95, w.first_token_ms_p50, w.first_token_ms_p95,
+       r.steps_mean, r.steps_p[1] AS steps_p50, r.steps_p[2] AS steps_p95,
+       r.duration_p[1] AS duration_ms_p50, r.duration_p[2] AS duration_ms_p95,
+       w.latency_p[1] AS latency_ms_p50, w.latency_p[2] AS latency_ms_p95,
+       w.first_token_p[1] AS first_token_ms_p50, w.first_token_p[2] AS first_token_ms_p95,
        r.output_tokens
 FROM rated r
 LEFT JOIN waits w
@@ -136,10 +153,8 @@ WITH served AS (
 ), outcomes AS (
     -- The signal that `trajectory_rewards` gives, found without sorting.
     SELECT tenant_id, trajectory_id, /* success */ AS success
-    FROM (SELECT tenant_id, trajectory_id,
-                 arg_max({success: value, label: lower(label)},
-                         (-distance, recorded_at, observed_at, signal_id)) AS r
-          FROM (/* signals */) WHERE name = 'success' GROUP BY tenant_id, trajectory_id)
+    FROM (SELECT tenant_id, trajectory_id, {success: r.value, label: r.label} AS r
+          FROM (/* judged */))
 ), counted AS (
     SELECT s.tenant_id, s.model_served, count(*) AS trajectories, count(o.success) AS judged,
            count(*) FILTER (o.success) AS successes, avg(s.decisions) AS steps_mean,
@@ -155,7 +170,7 @@ SELECT tenant_id, model_served, trajectories, judged, successes, rate AS success
 FROM rated
 """
 for _place, _text in (
-    ("model", MODEL_SERVED), ("success", SUCCESS), ("signals", IN_FORCE_ABOUT_TRAJECTORIES),
+    ("model", MODEL_SERVED), ("success", SUCCESS), ("judged", judged("success")),
     ("low", _RATE_LOW), ("high", _RATE_HIGH),
 ):  # fmt: skip
     _SUCCESS_BY_MODEL = _SUCCESS_BY_MODEL.replace(f"/* {_place} */", _text)

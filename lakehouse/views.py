@@ -7,9 +7,10 @@ reward, a withdrawn consent or an erasure is visible to the next query.
 from lakehouse.outcomes import (
     IN_FORCE_ABOUT_TRAJECTORIES,
     MODEL_SERVED,
+    REWARDED,
+    REWARDED_AND_COUNTED,
     SIGNALS_IN_FORCE,
     SUCCESS,
-    SUCCESS_NAMED,
     about_trajectories,
 )
 from lakehouse.reward_views import REWARD_VIEWS
@@ -54,9 +55,11 @@ LEFT JOIN (
 """
 
 _REWARDS_LATEST = """
+-- A target has one trajectory: it stands in the partition so that who asks for one reads no other.
 /* in force */
 QUALIFY row_number() OVER (
-    PARTITION BY tenant_id, coalesce(step_id, trajectory_id, target_kind || ':' || target_id), name
+    PARTITION BY tenant_id, trajectory_id,
+                 coalesce(step_id, trajectory_id, target_kind || ':' || target_id), name
     ORDER BY recorded_at DESC, observed_at DESC, signal_id DESC
 ) = 1
 """.replace("/* in force */", SIGNALS_IN_FORCE)
@@ -154,7 +157,7 @@ WITH summed AS (
            count(*) FILTER (role_in_graph = 'discarded') AS discarded_steps,
            count(*) FILTER (error IS NOT NULL OR http_status >= 400) AS failed_steps,
            /* model */ AS model_served,
-           list_sort(list(DISTINCT model_served) FILTER (model_served IS NOT NULL)) AS models,
+           list_sort(list_distinct(list(model_served) FILTER (model_served IS NOT NULL))) AS models,
            coalesce(sum(input_tokens), 0)::BIGINT AS input_tokens,
            coalesce(sum(output_tokens), 0)::BIGINT AS output_tokens,
            min(key_source) AS key_source,
@@ -166,11 +169,6 @@ WITH summed AS (
     SELECT tenant_id, trajectory_id, count(*) AS tool_calls,
            count(*) FILTER (failed) AS tool_failures
     FROM tool_events GROUP BY ALL
-), rewards AS (
-    SELECT tenant_id, trajectory_id,
-           max(value) FILTER (name = 'reward') AS reward,
-           /* named */, count(*) AS signals
-    FROM trajectory_rewards GROUP BY ALL
 )
 SELECT t.*, coalesce(o.tool_calls, 0) AS tool_calls, coalesce(o.tool_failures, 0) AS tool_failures,
        coalesce(r.reward, r.success) AS reward,
@@ -178,11 +176,12 @@ SELECT t.*, coalesce(o.tool_calls, 0) AS tool_calls, coalesce(o.tool_failures, 0
        coalesce(r.signals, 0) AS signals
 FROM summed t
 LEFT JOIN tools o ON t.tenant_id = o.tenant_id AND t.trajectory_id = o.trajectory_id
-LEFT JOIN rewards r ON t.tenant_id = r.tenant_id AND t.trajectory_id = r.trajectory_id
+LEFT JOIN (/* rewarded */) r
+  ON t.tenant_id = r.tenant_id AND t.trajectory_id = r.trajectory_id
 """
 _TRAJECTORIES = (
     _TRAJECTORIES.replace("/* model */", MODEL_SERVED)
-    .replace("/* named */", SUCCESS_NAMED)
+    .replace("/* rewarded */", REWARDED_AND_COUNTED)
     .replace("/* success */", SUCCESS)
 )
 
@@ -213,7 +212,9 @@ _PERMISSIONS = """
 -- whom a step names is in the conversation of all later steps of its trajectory.
 WITH latest AS (
     SELECT * FROM governance
-    QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1
+    QUALIFY row_number() OVER (
+        PARTITION BY tenant_id, trajectory_id, step_id ORDER BY decided_at DESC
+    ) = 1
 ), withdrawn AS (
     SELECT tenant_id, subject, purpose FROM consents
     QUALIFY row_number() OVER (
@@ -264,23 +265,19 @@ LEFT JOIN held h ON g.tenant_id = h.tenant_id AND g.step_id = h.step_id
 _ELIGIBLE_STEPS = """
 SELECT s.*, p.purposes, p.subjects, p.policy_hash, p.decision, p.decision_reasons,
        p.legal_basis, p.retention_class, p.expires_at, p.data_classes,
-       r.value AS step_reward, t.reward, t.success
+       r.value AS step_reward, coalesce(t.reward, t.success) AS reward, t.success >= 0.5 AS success
 FROM steps s
-JOIN permissions p ON s.tenant_id = p.tenant_id AND s.step_id = p.step_id AND p.refusal IS NULL
+JOIN permissions p ON s.tenant_id = p.tenant_id AND s.trajectory_id = p.trajectory_id
+ AND s.step_id = p.step_id AND p.refusal IS NULL
 LEFT JOIN (
     SELECT tenant_id, step_id,
            coalesce(max(value) FILTER (name = 'reward'), max(value) FILTER (name = 'success'))
                AS value
     FROM rewards_latest WHERE step_id IS NOT NULL GROUP BY ALL
 ) r ON s.tenant_id = r.tenant_id AND s.step_id = r.step_id
-LEFT JOIN (
-    SELECT tenant_id, trajectory_id,
-           coalesce(max(value) FILTER (name = 'reward'), max(value) FILTER (name = 'success'))
-               AS reward,
-           max(value) FILTER (name = 'success') >= 0.5 AS success
-    FROM trajectory_rewards GROUP BY ALL
-) t ON s.tenant_id = t.tenant_id AND s.trajectory_id = t.trajectory_id
-"""
+LEFT JOIN (/* rewarded */) t
+  ON s.tenant_id = t.tenant_id AND s.trajectory_id = t.trajectory_id
+""".replace("/* rewarded */", REWARDED)
 
 _REDACTIONS_BY_TYPE = """
 WITH found AS (

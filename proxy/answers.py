@@ -45,9 +45,21 @@ class Answer:
 
 
 _TEXTS = {
-    Reason.NO_KEY: (401, "invalid_api_key", "Headrace: missing, wrong or revoked client key."),
-    Reason.NO_ROUTE: (404, "not_found", "Headrace: no route of this gateway fits the path."),
-    Reason.SPOOL_FULL: (503, "overloaded", "Headrace: capture is mandatory and has no room now."),
+    Reason.NO_KEY: (
+        401,
+        "invalid_api_key",
+        "Headrace: missing, wrong or revoked client key; `headrace keys create` makes one.",
+    ),
+    Reason.NO_ROUTE: (
+        404,
+        "not_found",
+        "Headrace: no route of this gateway fits the path; it begins with a route's name, /openai/v1.",
+    ),
+    Reason.SPOOL_FULL: (
+        503,
+        "overloaded",
+        "Headrace: capture is mandatory and has no room now; the gateway's /metrics say why.",
+    ),
     Reason.RATE: (
         429,
         "rate_limit_exceeded",
@@ -59,15 +71,27 @@ _TEXTS = {
         "insufficient_quota",
         "Headrace: this session has taken the steps that its key allows.",
     ),
-    Reason.UNREACHABLE: (502, "upstream_error", "Headrace: the upstream did not answer."),
+    Reason.UNREACHABLE: (
+        502,
+        "upstream_error",
+        "Headrace: the upstream did not answer; the gateway's log or `headrace gateway probe` says why.",
+    ),
     Reason.BAD_REQUEST: (400, "invalid_request", "Headrace: the request is not valid HTTP."),
     Reason.HEAD_TOO_LARGE: (
         431,
         "request_too_large",
         "Headrace: the request's head is larger than 1 MiB.",
     ),
-    Reason.NO_MODEL: (503, "overloaded", "Headrace: no version of this route's model serves now."),
-    Reason.FAULT: (500, "gateway_error", "Headrace: the gateway could not admit this request."),
+    Reason.NO_MODEL: (
+        503,
+        "overloaded",
+        "Headrace: no version of this route's model serves now; see `headrace train list`.",
+    ),
+    Reason.FAULT: (
+        500,
+        "gateway_error",
+        "Headrace: the gateway could not admit this request; its log names the fault.",
+    ),
 }
 _OPENAI_TYPES = {
     400: "invalid_request_error",

@@ -1,22 +1,34 @@
-"""Time limits for connections to upstreams: mitmproxy knows none."""
+"""Connections to upstreams: their time limits, of which mitmproxy knows none, and why one fails."""
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from mitmproxy import connection, tls
 from mitmproxy.proxy import server_hooks
 
-from proxy.routing import Router
+from proxy.routing import Address, Router
+
+_log = logging.getLogger(__name__)
+_SILENT_SECONDS = 60.0
+"""For so long after a line about an upstream there is no other."""
+_LONGEST_TEXT = 200
 
 
 class ConnectTimes:
-    """Ends a connection attempt, its TLS handshake included, when its time is over."""
+    """Ends a connection attempt, its TLS handshake included, when its time is over.
+
+    An upstream of a route that cannot be reached is passed over a while, and the log says why.
+    """
 
     def __init__(self, router: Router, handlers: Callable[[], Mapping[Any, Any]]) -> None:
         self._router = router
         self._handlers = handlers
         self._timers: dict[connection.Server, asyncio.TimerHandle] = {}
+        self._told: dict[Address, float] = {}
+        """When the log said last that an upstream cannot be reached."""
 
     def server_connect(self, data: server_hooks.ServerConnectionHookData) -> None:
         """Begin to count."""
@@ -65,17 +77,36 @@ class ConnectTimes:
         """The handshake failed."""
         if isinstance(data.conn, connection.Server):
             self._stop(data.conn)
-            self._note(data.conn, well=False)
+            self._note(data.conn, well=False, why=data.conn.error or "no TLS handshake in time")
 
     def server_connect_error(self, data: server_hooks.ServerConnectionHookData) -> None:
         """The upstream cannot be reached."""
-        self._stop(data.server)
-        self._note(data.server, well=False)
+        due = self._stop(data.server)
+        late = due is not None and due <= asyncio.get_running_loop().time()
+        why = None if late else data.server.error
+        self._note(data.server, well=False, why=why or "no connection in time")
 
     def server_disconnected(self, data: server_hooks.ServerConnectionHookData) -> None:
         """The connection is gone."""
         self._stop(data.server)
 
-    def _note(self, server: connection.Server, *, well: bool) -> None:
-        if server.address is not None:
-            self._router.reached((server.address[0], server.address[1]), well=well)
+    def _note(self, server: connection.Server, *, well: bool, why: str = "") -> None:
+        if server.address is None:
+            return
+        address = server.address[0], server.address[1]
+        self._router.reached(address, well=well)
+        if well:
+            if self._told and self._told.pop(address, None) is not None:
+                _log.warning("upstream %s:%d is reached again", *address)
+        else:
+            self._tell(address, why)
+
+    def _tell(self, address: Address, why: str) -> None:
+        """Say in the log that a route's upstream cannot be reached; what the upstream sent is no part."""
+        names = self._router.routes_to(address)
+        now = time.monotonic()
+        if not names or now < self._told.get(address, -_SILENT_SECONDS) + _SILENT_SECONDS:
+            return
+        self._told[address] = now
+        text = "".join(each if each.isprintable() else " " for each in why[:_LONGEST_TEXT])
+        _log.warning("upstream %s:%d of %s cannot be reached: %s", *address, ", ".join(names), text)

@@ -67,7 +67,7 @@ def probe(
         try:
             answer = client.get("/v1/models")
         except httpx.HTTPError as error:
-            return Probe(route.name, choice.url, reachable=False, problem=type(error).__name__)
+            return Probe(route.name, choice.url, reachable=False, problem=_why(error))
         elapsed = round(1000 * (time.monotonic() - begin), 1)
         model = model or _first_model(answer)
         wanted = route.capture == "tokens" if tokens is None else tokens
@@ -76,7 +76,7 @@ def probe(
             try:
                 found = _ask(client, model or "default")
             except (httpx.HTTPError, ValueError) as error:
-                found = {"token_ids": False, "problem": f"chat: {type(error).__name__}"}
+                found = {"token_ids": False, "problem": f"chat: {_why(error)}"}
         return Probe(
             route=route.name,
             upstream=choice.url,
@@ -93,6 +93,10 @@ def _first_model(answer: Any) -> str | None:
         return str(answer.json()["data"][0]["id"])
     except (ValueError, LookupError, TypeError):
         return None
+
+
+def _why(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _ask(client: Any, model: str) -> dict[str, Any]:

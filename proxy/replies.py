@@ -25,7 +25,7 @@ def response_of(reply: Answer) -> http.Response:
 
 def proxy_refusal() -> http.Response:
     """Return what a client of the forward proxy hears that presents no key."""
-    text = b"Headrace: this proxy needs a client key in Proxy-Authorization.\n"
+    text = b"Headrace: this proxy needs a client key in Proxy-Authorization; see `headrace env --proxy`.\n"
     headers = (
         (b"proxy-authenticate", b'Basic realm="headrace"'),
         (b"content-type", b"text/plain"),

@@ -191,6 +191,10 @@ class Router:
         ]
         return max(limits, default=self._connect_seconds)
 
+    def routes_to(self, address: Address) -> list[str]:
+        """Return the names of the routes whose upstreams are at this address."""
+        return list(dict.fromkeys(plan.name for plan, _ in self._hosts.get(address, ())))
+
     def reached(self, address: Address, *, well: bool) -> None:
         """Note whether an upstream could be reached; one that could not is passed over a while."""
         until = 0.0 if well else time.monotonic() + _SHUN_SECONDS

@@ -95,3 +95,24 @@ def test_every_route_passes_over_what_could_not_be_reached(failing: str) -> None
         return [*before, shunned(known)]
 
     assert asyncio.run(attempt()) == [True, False, True, False]
+
+
+def test_the_log_says_once_why_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    async def attempts() -> None:
+        times = ConnectTimes(router(), dict)
+        for why in ("certificate verify\nfailed", "another reason"):
+            hook = data(tls=True)
+            hook.server.error = why
+            times.tls_failed_server(hook)
+        elsewhere = data(tls=False)
+        elsewhere.server.address = ("of-a-client.example", 443)
+        times.server_connect_error(elsewhere)
+        times.tls_established_server(data(tls=True))
+        times.tls_established_server(data(tls=True))
+
+    with caplog.at_level("WARNING", "proxy.connecting"):
+        asyncio.run(attempts())
+    assert caplog.messages == [
+        "upstream up.example:443 of a, b cannot be reached: certificate verify failed",
+        "upstream up.example:443 is reached again",
+    ]

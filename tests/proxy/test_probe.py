@@ -71,7 +71,8 @@ def test_what_an_upstream_can(upstreams: dict[str, Upstream], name: str, ids: bo
 def test_an_upstream_that_is_down() -> None:
     asked = route("http://127.0.0.1:9")
     found = probe(asked, asked.choices[0])
-    assert (found.reachable, found.problem) == (False, "ConnectError")
+    assert not found.reachable
+    assert found.problem.startswith("ConnectError: ")
 
 
 def level(gateway: Running, name: str) -> str:

@@ -23,7 +23,7 @@ from headrace.governing import build_pipeline, govern_once
 from headrace.held import write_again
 from headrace.home import Home
 from headrace.master_key import load_secrets
-from headrace.settings import load_settings
+from headrace.setting_sources import load_settings
 from lakehouse.scan import scan
 from proxy.spool import RecordKind, SpoolWriter, records
 from trajectory.canonical import JsonObject

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from headrace.home import Home
 from headrace.installation import addresses, gateway_config, missing_default_routes
-from headrace.settings import Settings, unknown_variables
+from headrace.setting_sources import unknown_variables
+from headrace.settings import Settings
 from headrace.version import check_packages
 from trajectory.errors import ConfigurationError, HeadraceError
 

@@ -1,5 +1,6 @@
 """Admission: who calls, where to, may it pass, and how much of it is captured."""
 
+import logging
 import re
 from typing import Literal, NamedTuple
 
@@ -20,7 +21,10 @@ from proxy.serving import Version, can_name
 from proxy.spool.writer import SpoolState, SpoolWriter
 from proxy.target import Target
 from proxy.wire import mark_shape
+from trajectory.errors import ConfigurationError
 from trajectory.exchange import ClientIdentity
+
+_log = logging.getLogger(__name__)
 
 type Mode = Literal["base_url", "forward", "transparent"]
 
@@ -93,8 +97,24 @@ class Admission:
         self._fingerprints = fingerprints
         self._spool = spool
         self._clients: dict[str, ClientIdentity] = {}
-        self._transparent_key = _secret(config.transparent_key)
-        self._forward_key = _secret(config.forward_key)
+        self._transparent_key = self._standing_key("transparent_key", config.transparent_key)
+        self._forward_key = self._standing_key("forward_key", config.forward_key)
+
+    def _standing_key(self, setting: str, source: SecretSource | None) -> str | None:
+        """Return the client key of a setting; one that is unknown now may be made later."""
+        if source is None:
+            return None
+        try:
+            key = source.secret()
+        except ConfigurationError as error:
+            raise ConfigurationError(f"gateway.{setting}: {error}") from None
+        if self._registry.authenticate(key) is None:
+            _log.warning(
+                "gateway.%s is no client key now (see `headrace keys list`): whom it stands for "
+                "is refused until it is",
+                setting,
+            )
+        return key
 
     # Clients of the forward proxy say who they are when they connect.
 
@@ -293,10 +313,6 @@ def _at_its_host(fields: RawFields, key_header: bytes | None, given: Target | No
         key_header=key_header,
         credential=given.credential if given is not None else None,
     )
-
-
-def _secret(source: SecretSource | None) -> str | None:
-    return None if source is None else source.secret()
 
 
 def named_host(flow: http.HTTPFlow) -> str:

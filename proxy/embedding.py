@@ -1,8 +1,10 @@
 """mitmproxy inside this process: a master with the few addons that are needed, and our own."""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mitmproxy import options
@@ -61,7 +63,7 @@ class Embedded:
             recorder: what captures; where the fast path says when bytes go out, it is patient.
 
         Raises:
-            ConfigurationError: mitmproxy could not listen.
+            ConfigurationError: mitmproxy could not listen, or a file of certificates is none.
         """
         add: Callable[..., None] = self.master.addons.add
         add(self.servers, *before, NextLayer(), *after)
@@ -86,7 +88,7 @@ class Embedded:
             validate_inbound_headers=True,
         )
         if config.upstream_ca is not None:
-            update(ssl_verify_upstream_trusted_ca=str(config.upstream_ca))
+            update(ssl_verify_upstream_trusted_ca=str(_trusted(config.upstream_ca)))
 
     async def stop_listening(self) -> None:
         """Take no more connections; those that stand go on."""
@@ -107,6 +109,18 @@ class Embedded:
         while self.servers.connections and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - once, at the end
             await asyncio.sleep(0.01)
         await self.master.done()
+
+
+def _trusted(path: Path) -> Path:
+    """Return a file of certificates to trust; it is read now, not at the first call."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"gateway.upstream_ca: {path} cannot be used ({error.strerror or error}); it must be "
+            "a PEM file with the certificates to trust upstream"
+        ) from None
+    return path
 
 
 def _modes(addresses: Addresses) -> list[str]:

@@ -60,10 +60,14 @@ class Plan:
         Raises:
             ConfigurationError: a credential's source is missing or empty.
         """
+        try:
+            targets = tuple(Target.of(choice) for choice in route.choices)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"route {route.name}: {error}") from None
         return cls(
             name=route.name,
             prefix=route.prefix.encode(),
-            targets=tuple(Target.of(choice) for choice in route.choices),
+            targets=targets,
             kind=route.kind,
             shape=route.shape,
             tokens=route.capture == "tokens",

@@ -4,27 +4,33 @@ from proxy.config import SpoolConfig
 from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
 from proxy.spool.writer import Bounds
+from trajectory.errors import ConfigurationError
 
 
 def open_spool(config: SpoolConfig, key: bytes) -> SpoolWriter:
     """Return a new writer; ``key`` seals what it writes unless there is a file with newer ones.
 
     Raises:
-        ConfigurationError: the file of keys holds something else.
-        OSError: the folder cannot be made or written.
+        ConfigurationError: the folder cannot be made or written, or the file of keys holds something else.
         SpoolUnavailableError: the disk refused the first segment.
     """
-    return SpoolWriter(
-        config.directory,
-        KeyRing(key, file=config.key_file).newest,
-        segment_bytes=config.segment_bytes,
-        segment_seconds=config.segment_seconds,
-        bounds=Bounds(
-            max_bytes=config.max_bytes,
-            max_files=config.max_files,
-            alarm_at=config.alarm_at,
-            shed_at=config.shed_at,
-        ),
-        sync_seconds=config.sync_seconds,
-        slow_seconds=config.slow_seconds,
-    )
+    newest = KeyRing(key, file=config.key_file).newest
+    try:
+        return SpoolWriter(
+            config.directory,
+            newest,
+            segment_bytes=config.segment_bytes,
+            segment_seconds=config.segment_seconds,
+            bounds=Bounds(
+                max_bytes=config.max_bytes,
+                max_files=config.max_files,
+                alarm_at=config.alarm_at,
+                shed_at=config.shed_at,
+            ),
+            sync_seconds=config.sync_seconds,
+            slow_seconds=config.slow_seconds,
+        )
+    except OSError as error:
+        raise ConfigurationError(
+            f"gateway.spool.directory: {config.directory} cannot be used: {error.strerror}"
+        ) from None

@@ -13,7 +13,7 @@ import typer
 
 from headrace.cli import app
 from headrace.document_kinds import json_schema
-from headrace.settings import environment_variable, explain_settings
+from headrace.setting_sources import environment_variable, explain_settings
 from lakehouse.dictionary import data_dictionary, frozen_schema
 from lakehouse.schema import LAKE_VERSION
 from trajectory import schema as trajectory_schema

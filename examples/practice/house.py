@@ -18,7 +18,7 @@ from examples.practice.stage import Ports, Stage, write_settings
 from headrace.freshness import spool_lag
 from headrace.home import Home
 from headrace.master_key import load_secrets
-from headrace.settings import load_settings
+from headrace.setting_sources import load_settings
 from trajectory.errors import WorkError
 
 _FAULTS = 0.02

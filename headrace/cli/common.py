@@ -9,7 +9,9 @@ import typer
 
 from headrace.home import Home
 from headrace.master_key import Secrets, load_secrets
-from headrace.settings import Settings, load_settings
+from headrace.render import note
+from headrace.setting_sources import load_settings, unknown_variables
+from headrace.settings import Settings
 
 if TYPE_CHECKING:
     from governance.audit import AuditLog
@@ -110,3 +112,10 @@ def confirm(question: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise ConfigurationError("this cannot be undone; give --yes when not at a terminal.")
     typer.confirm(question, abort=True)
+
+
+def note_mistyped_variables() -> None:
+    """Say which ``HEADRACE_…`` variables look like a setting and are none."""
+    for name, nearest in unknown_variables().items():
+        if nearest is not None:
+            note(f"{name} is not a setting and does nothing; did you mean {nearest}?")

@@ -7,7 +7,7 @@ import typer
 
 from headrace.cli.common import JsonOption, Running
 from headrace.render import jsonable, print_rows
-from headrace.settings import environment_variable, explain_settings
+from headrace.setting_sources import environment_variable, explain_settings
 
 app = typer.Typer(help="Settings and where each comes from.", no_args_is_help=True)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption, Running, note_mistyped_variables
 from headrace.installation import Address, addresses, gateway_config
 from headrace.render import jsonable, note, print_rows
 from proxy.config import GatewayConfig
@@ -30,6 +30,7 @@ def gateway(context: typer.Context) -> None:
     home = running.home.create()
     secrets = running.secrets
     config = gateway_config(running.settings, home)
+    note_mistyped_variables()
     serve(
         config,
         spool_key=secrets.derive(b"spool"),

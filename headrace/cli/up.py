@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from headrace.cli.common import Running
+from headrace.cli.common import Running, note_mistyped_variables
 from headrace.clients import base_url_environment, local_client_key
 from headrace.installation import Address, addresses, gateway_config, missing_default_routes
 from headrace.render import note
@@ -33,6 +33,7 @@ def up(context: typer.Context) -> None:
     home = running.home.create()
     _ = running.secrets
     config = gateway_config(running.settings, home)
+    note_mistyped_variables()
     ensure_authority(config.authority)
     key = local_client_key(home, KeyRegistry.load(config.keys))
     arguments = ("--home", str(home.root))

@@ -19,7 +19,7 @@ from headrace.governing import build_pipeline, govern_once, only_one
 from headrace.held import held_content
 from headrace.home import Home
 from headrace.master_key import load_secrets
-from headrace.settings import load_settings
+from headrace.setting_sources import load_settings
 from headrace.subject_keys import subject_keys_of
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.settings import environment_variable, explain_settings, load_settings
+from headrace.setting_sources import environment_variable, explain_settings, load_settings
 from trajectory.errors import ConfigurationError
 
 
@@ -54,7 +54,13 @@ def test_a_number_in_the_environment_is_a_number(monkeypatch: pytest.MonkeyPatch
     ("text", "expected"),
     [
         ("govern: {batch_records: 0}", "govern.batch_records"),
-        ("lakes: {path: x}", "lakes"),
+        ("lakes: {path: x}", "lakes: there is no such setting; did you mean lake?"),
+        ("gateway: {spool: {max_byte: 1}}", "did you mean max_bytes?"),
+        (
+            "gateway: {routes: [{name: a, upstream: 'http://x', durabilty: durable}]}",
+            r"gateway.routes.0.durabilty: there is no such setting; did you mean durability\?",
+        ),
+        ("gateway: {zzz: 1}", "gateway.zzz: no such setting"),
         ("govern: [1]", "govern"),
         ("a: [", r"headrace.yaml:\d+: not valid YAML"),
         ("- a", "mapping of sections"),

@@ -280,3 +280,28 @@ def test_the_authority_survives_a_restart(tmp_path: Path, upstream: Upstream) ->
     with Running(tmp_path, settings) as again:
         assert (tmp_path / "ca" / "ca.pem").read_bytes() == first
         assert again.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"routes": [{"name": "a", "upstream": "http://x", "credential": {"env": "NO_SUCH"}}]},
+            "route a: credential: environment variable NO_SUCH is empty",
+        ),
+        ({"forward_key": {"file": "/nowhere/key"}}, "gateway.forward_key: credential: cannot read"),
+        ({"upstream_ca": "/nowhere.pem"}, "gateway.upstream_ca: /nowhere.pem cannot be used"),
+        ({"spool": {"directory": "/proc/x"}}, "gateway.spool.directory: /proc/x cannot be used"),
+    ],
+)
+def test_what_is_missing_at_the_start_is_named(
+    tmp_path: Path, settings: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(AssertionError, match=told), Running(tmp_path, settings):
+        pass
+
+
+def test_a_standing_key_that_is_unknown_is_told(tmp_path: Path) -> None:
+    settings = {"forward_key": {"env": "FORWARD_KEY"}}
+    with Running(tmp_path, settings, {"FORWARD_KEY": "hr_no_key"}) as gateway:
+        assert "gateway.forward_key is no client key now" in gateway.log.read_text()

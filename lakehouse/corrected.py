@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
+from lakehouse.held import Held
 from lakehouse.schema import TableSpec
 
 CORRECTIONS = "corrections"
@@ -23,16 +24,17 @@ WITHOUT, ONLY = "without", "only"
 """Kinds of files that were sorted apart: without corrected steps, and with no others."""
 
 _LATEST = "corrected.latest"
-PREPARE = (
-    "CREATE SCHEMA IF NOT EXISTS corrected",
-    f"CREATE OR REPLACE TABLE {_LATEST} AS FROM corrections LIMIT 0",
+HELD = Held(
+    source=CORRECTIONS,
+    needed_by=CORRECTIONS,
+    prepare=(
+        "CREATE SCHEMA IF NOT EXISTS corrected",
+        f"CREATE OR REPLACE TABLE {_LATEST} AS FROM corrections LIMIT 0",
+    ),
+    find=f"INSERT INTO {_LATEST} SELECT * FROM corrections QUALIFY row_number() OVER "  # noqa: S608
+    "(PARTITION BY tenant_id, step_id ORDER BY recorded_at DESC, step_index) = 1",
 )
-"""Makes room for what holds of each corrected step; the table ``corrections`` is bound already."""
-HOLD = (
-    f"INSERT INTO {_LATEST} SELECT * FROM corrections QUALIFY row_number() OVER "  # noqa: S608
-    "(PARTITION BY tenant_id, step_id ORDER BY recorded_at DESC, step_index) = 1"
-)
-"""Finds what holds."""
+"""What holds of each corrected step."""
 _STAYS = "c.context_keep IS NULL"
 _STEP_COLUMNS = {
     "trajectory_id": "c.trajectory_id",

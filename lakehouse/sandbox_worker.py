@@ -103,6 +103,7 @@ def _answer(connection: Any, request: Mapping[str, Any], reply: _Reply) -> dict[
         connection=connection,
         catalog=CATALOG,
         only=_wanted(statement),
+        reads=statement.tables,
     )
     lock(session.connection, {} if store else files)
     header = {

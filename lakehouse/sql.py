@@ -14,11 +14,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from lakehouse import corrected, repeated
 from lakehouse.corrected import (
     CORRECTED,
     CORRECTIONS,
-    HOLD,
-    PREPARE,
     Parted,
     corrected_rows,
     parted,
@@ -26,6 +25,7 @@ from lakehouse.corrected import (
     untouched_rows,
 )
 from lakehouse.deadline import within
+from lakehouse.held import Held
 from lakehouse.location import Location
 from lakehouse.schema import TABLES, TableSpec
 from lakehouse.views import VIEWS
@@ -67,6 +67,7 @@ class Session:
         connection: Any = None,
         catalog: str | None = None,
         only: Collection[str] | None = None,
+        reads: Collection[str] | None = None,
     ) -> None:
         """Bind a snapshot.
 
@@ -76,37 +77,38 @@ class Session:
             catalog: name of the database that the tables stand in, for clients that show it.
             only: tables and views that will be asked for, when that is known; None binds all tables,
                 and views when they are asked for (all at once where a catalog is shown).
+            reads: those among them whose rows will be asked for; None for all.
         """
         self._late = only is None and catalog is None
         self._views: set[str] = set()
         self._only = None if only is None else with_dependencies(only)
+        self._reads = self._only if reads is None else with_dependencies(reads)
         self._connection = connection or connect()
         if catalog is not None:
             self._connection.execute(f"ATTACH ':memory:' AS {catalog}")
             self._connection.execute(f"USE {catalog}")
         self._bound: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         """Per table: its files, and those of the corrections that it is read with."""
-        self._holds = True
-        """What the corrections say is in memory, or there are none."""
+        self._unheld: set[Held] = set()
+        """What is not in memory yet, and was not needed so far."""
         self.bind(snapshot)
 
     def bind(self, snapshot: Snapshot) -> None:
         """Point the tables at the files of ``snapshot``; what did not change stays as it is."""
         first = not self._bound
         names = [name for name in snapshot.files if self._only is None or name in self._only]
-        names.sort(key=lambda name: name != CORRECTIONS)  # the others are read through it
+        names.sort(key=lambda name: name != CORRECTIONS)  # the others are read through them
         corrections = tuple(snapshot.files[CORRECTIONS]) if CORRECTIONS in names else ()
         for name in names:
             wanted = tuple(snapshot.files[name]), corrections if name in CORRECTED else ()
             if self._bound.get(name) != wanted:
                 with explained():
                     self._bind_table(TABLES[name], *wanted, snapshot)
-                    if name == CORRECTIONS:
-                        self._prepare(corrections)
+                    self._make_room(name, empty=not wanted[0])
                 self._bound[name] = wanted
         if first and not self._late:
             self._bind_views(self._only)
-            self._hold_corrections()
+            self._hold(self._reads)
 
     def _bind_table(
         self,
@@ -152,17 +154,20 @@ class Session:
         self._connection.register(name, dataset(spec, files, snapshot.location))
         return name
 
-    def _prepare(self, corrections: Sequence[str]) -> None:
-        """Make room for what the corrections say; it is read when a query asks for it."""
-        for statement in PREPARE:
-            self._connection.execute(statement)
-        self._holds = not corrections
+    def _make_room(self, table: str, *, empty: bool) -> None:
+        """Forget what was found in this table; it is found again when a query asks for it."""
+        for held in _HELD:
+            if held.source == table:
+                for statement in held.prepare:
+                    self._connection.execute(statement)
+                (self._unheld.discard if empty else self._unheld.add)(held)
 
-    def _hold_corrections(self) -> None:
-        if not self._holds:
+    def _hold(self, wanted: Collection[str] | None) -> None:
+        """Find what these tables and views cannot be read without; everything when None."""
+        for held in [one for one in self._unheld if wanted is None or one.needed_by in wanted]:
             with explained():
-                self._connection.execute(HOLD)
-            self._holds = True
+                self._connection.execute(held.find)
+            self._unheld.discard(held)
 
     def _bind_views(self, wanted: Collection[str] | None = None) -> None:
         """Bind the views wanted that are not bound yet; all when None."""
@@ -176,13 +181,6 @@ class Session:
                 # The view asks for a table that this session may not see (a tenant's own door).
                 continue
             self._connection.execute(f"COMMENT ON VIEW {view.name} IS {literal(view.comment)}")
-
-    def _bind_named(self, sql: str) -> None:
-        """Bind the views that a statement may mean."""
-        wanted = named(sql)
-        self._bind_views(wanted)
-        if wanted is None or CORRECTIONS in wanted:
-            self._hold_corrections()
 
     def query(
         self,
@@ -199,21 +197,23 @@ class Session:
                 session must not be used again.
             RetryableError: files went away while reading (compaction and vacuum), or memory ran out.
         """
-        with explained():
+
+        def answer() -> pa.Table:
             if self._late:
-                self._bind_named(sql)
-            return within(
-                seconds,
-                lambda: rows_of(self._connection, sql, parameters),
-                self._connection.interrupt,
-            )
+                wanted = named(sql)
+                self._bind_views(wanted)
+                self._hold(wanted)
+            return rows_of(self._connection, sql, parameters)
+
+        with explained():
+            return within(seconds, answer, self._connection.interrupt)
 
     @property
     def connection(self) -> Any:
         """The DuckDB connection itself, every view bound."""
         if self._late:
             self._bind_views()
-            self._hold_corrections()
+            self._hold(None)
         return self._connection
 
     def close(self) -> None:
@@ -238,6 +238,7 @@ def with_dependencies(names: Collection[str]) -> frozenset[str]:
     return frozenset(found | {CORRECTIONS} if found & CORRECTED else found)
 
 
+_HELD = (corrected.HELD, repeated.MESSAGES, repeated.DECISIONS)
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _LISTING = frozenset({"show", "summarize", "information_schema", "pragma", "export"})
 

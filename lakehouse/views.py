@@ -13,6 +13,7 @@ from lakehouse.outcomes import (
     SUCCESS,
     about_trajectories,
 )
+from lakehouse.repeated import GOVERNANCE_LATEST, MESSAGES_ONCE
 from lakehouse.reward_views import REWARD_VIEWS
 from lakehouse.statistics_views import STATISTICS_VIEWS
 from lakehouse.view import View
@@ -201,44 +202,36 @@ WITH said AS (
 SELECT s.tenant_id, s.trajectory_id, s.step_index, s.step_id, s.branch, s.role_in_graph,
        s.position, s.is_output, m.role, m.name, m.parts, s.message_id, s.started_at
 FROM said s
-LEFT JOIN (SELECT tenant_id, message_id, any_value(role) AS role, any_value(name) AS name,
-           any_value(parts) AS parts
-           FROM messages GROUP BY tenant_id, message_id) m
-  ON s.tenant_id = m.tenant_id AND s.message_id = m.message_id
+LEFT JOIN messages_once m ON s.tenant_id = m.tenant_id AND s.message_id = m.message_id
 """
 
 _PERMISSIONS = """
 -- Per step: the decision that holds, and its purposes less what was withdrawn since. A person
 -- whom a step names is in the conversation of all later steps of its trajectory.
-WITH latest AS (
-    SELECT * FROM governance
-    QUALIFY row_number() OVER (
-        PARTITION BY tenant_id, trajectory_id, step_id ORDER BY decided_at DESC
-    ) = 1
-), withdrawn AS (
+WITH withdrawn AS (
     SELECT tenant_id, subject, purpose FROM consents
     QUALIFY row_number() OVER (
         PARTITION BY tenant_id, subject, purpose ORDER BY recorded_at DESC, granted
     ) = 1 AND NOT granted
 ), named AS (
     SELECT tenant_id, trajectory_id, started_at, unnest(list_append(subjects, '*')) AS subject
-    FROM latest
+    FROM governance_latest
     WHERE tenant_id IN (SELECT tenant_id FROM withdrawn UNION ALL SELECT tenant_id FROM erasures)
 ), people AS (
     SELECT tenant_id, trajectory_id, subject, min(started_at) AS since FROM named GROUP BY ALL
 ), lost AS (
-    SELECT g.tenant_id, g.step_id, list(DISTINCT w.purpose) AS purposes
+    SELECT g.tenant_id, g.trajectory_id, g.step_id, list(DISTINCT w.purpose) AS purposes
     FROM people p
     JOIN withdrawn w ON p.tenant_id = w.tenant_id AND p.subject = w.subject
-    JOIN latest g ON g.tenant_id = p.tenant_id AND g.trajectory_id = p.trajectory_id
-                 AND g.started_at >= p.since
+    JOIN governance_latest g ON g.tenant_id = p.tenant_id AND g.trajectory_id = p.trajectory_id
+                           AND g.started_at >= p.since
     GROUP BY ALL
 ), erased AS (
-    SELECT DISTINCT g.tenant_id, g.step_id
+    SELECT DISTINCT g.tenant_id, g.trajectory_id, g.step_id
     FROM people p
     JOIN erasures e ON p.tenant_id = e.tenant_id AND p.subject = e.subject
-    JOIN latest g ON g.tenant_id = p.tenant_id AND g.trajectory_id = p.trajectory_id
-                 AND g.started_at >= p.since
+    JOIN governance_latest g ON g.tenant_id = p.tenant_id AND g.trajectory_id = p.trajectory_id
+                           AND g.started_at >= p.since
 ), held AS (
     SELECT DISTINCT tenant_id, step_id FROM quarantined WHERE status = 'held' AND step_id IS NOT NULL
 )
@@ -256,9 +249,11 @@ SELECT g.tenant_id, g.step_id, g.trajectory_id, g.decision, g.reasons AS decisio
             WHEN len(list_filter(g.purposes, lambda p:
                      NOT list_contains(coalesce(l.purposes, []), p))) = 0 THEN 'consent_withdrawn'
        END AS refusal
-FROM latest g
-LEFT JOIN lost l ON g.tenant_id = l.tenant_id AND g.step_id = l.step_id
-LEFT JOIN erased e ON g.tenant_id = e.tenant_id AND g.step_id = e.step_id
+FROM governance_latest g
+LEFT JOIN lost l
+  ON g.tenant_id = l.tenant_id AND g.trajectory_id = l.trajectory_id AND g.step_id = l.step_id
+LEFT JOIN erased e
+  ON g.tenant_id = e.tenant_id AND g.trajectory_id = e.trajectory_id AND g.step_id = e.step_id
 LEFT JOIN held h ON g.tenant_id = h.tenant_id AND g.step_id = h.step_id
 """
 
@@ -325,7 +320,10 @@ VIEWS: tuple[View, ...] = (
     View("tool_failures", "Calls, failures and latency per tool", _TOOL_FAILURES),
     View("trajectories", "One row per trajectory: times, steps, tokens, tools, reward, success",
          _TRAJECTORIES),
+    View("messages_once", "Each message of a tenant once, also what two ingesters stored at a time",
+         MESSAGES_ONCE),
     View("conversation", "The messages of each trajectory in order, each once", _CONVERSATION),
+    View("governance_latest", "The decision that holds for each step", GOVERNANCE_LATEST),
     View("permissions", "What holds for each step now: decision, purposes left, why refused",
          _PERMISSIONS),
     View("eligible_steps", "Steps that may be used, with purposes, subjects and rewards",

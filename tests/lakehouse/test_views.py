@@ -328,3 +328,24 @@ def test_conversation_gives_each_message_once_in_order(lake: Lake) -> None:
     assert [(r["role"], r["step_index"]) for r in found] == [
         ("user", 0), ("assistant", 0), ("user", 1), ("assistant", 1),
     ]  # fmt: skip
+
+
+def test_what_two_ingesters_stored_at_a_time_and_what_was_decided_again_shows_once(
+    lake: Lake,
+) -> None:
+    put(lake, make.batch("t1", steps=2))
+    asked = "SELECT role, parts FROM conversation WHERE trajectory_id = 't1' ORDER BY ALL"
+    before = rows(lake, asked)
+    assert len(before) == 4
+    lake.append_rows(
+        "messages", lake.query("SELECT * EXCLUDE (event_date) FROM messages").to_pylist()
+    )
+    assert rows(lake, asked) == before
+    assert rows(lake, "SELECT count(*) AS n FROM messages_once") == [{"n": 4}]
+
+    decided = "SELECT decision, count(*) AS n FROM permissions GROUP BY ALL ORDER BY ALL"
+    assert rows(lake, decided) == [{"decision": "redact", "n": 2}]
+    first = make.step("t1", 0)
+    later = make.governed(first, decided_at=first.started_at + timedelta(days=1), decision="drop")
+    lake.append_rows("governance", [later])
+    assert rows(lake, decided) == [{"decision": "drop", "n": 1}, {"decision": "redact", "n": 1}]

@@ -20,6 +20,8 @@ _CLASSES: dict[str, tuple[str, ...]] = {
     ),
     "opaque": ("OPAQUE_DATA",),
 }
+DATA_CLASSES = (*_CLASSES, "personal")
+"""All of them; ``personal`` is whatever belongs to no other."""
 _CLASS_OF = {entity: name for name, entities in _CLASSES.items() for entity in entities}
 
 

@@ -14,7 +14,7 @@ from governance.consent import ConsentLookup
 from governance.engine import Governor
 from governance.policy import PolicyBundle, load_bundle
 from governance.quality import build_gate
-from governance.redact import Redactor, build_redactor, settle
+from governance.redact import Redactor, redactor_of, settle
 from governance.redact.subject_keys import SubjectKeys
 from governance.spread import Spread
 from headrace.checkpoint import CheckpointStore, installation_name
@@ -89,12 +89,7 @@ class GovernorSource:
         bundle = load_bundle(self._path)
         self._folder = bundle.path
         pseudonym_key = self._secrets.derive(b"pseudonym")
-        redactor = build_redactor(
-            bundle.redaction.spec,
-            pseudonym_key=pseudonym_key,
-            base=bundle.path,
-            subjects=self._subject_keys,
-        )
+        redactor = redactor_of(bundle, pseudonym_key=pseudonym_key, subjects=self._subject_keys)
         settle()
         governor = Governor(
             bundle,
@@ -109,6 +104,7 @@ class GovernorSource:
         )
         # Only now: a bundle whose detectors do not load is not in force.
         self._note_change(bundle)
+        self._beside = [bundle.path / name for name in bundle.recognizers]
         return governor
 
     def _spread(self, bundle: PolicyBundle, redactor: Redactor) -> Spread | None:
@@ -133,7 +129,7 @@ class GovernorSource:
 
     def _look(self) -> Stamp:
         found = []
-        for path in sorted(self._folder.rglob("*")):
+        for path in sorted({*self._folder.rglob("*"), *self._beside}):
             if path.is_file():
                 status = path.stat()
                 found.append((str(path), status.st_mtime_ns, status.st_size))

@@ -24,13 +24,18 @@ def _failed(kind: str, model: str, error: Exception) -> ConfigurationError:
     )
 
 
+def _stay_offline() -> None:
+    """Keep these libraries from asking their hub for anything, whatever ``local_files_only`` misses."""
+    os.environ["HF_HUB_OFFLINE"] = os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+
+
 def of_transformers(model: str) -> tuple[Reader, tuple[str, ...]]:
     """Return the reader of a token classifier, and its labels.
 
     Raises:
         ConfigurationError: the library or the model is not there.
     """
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    _stay_offline()
     try:
         library = import_module("transformers")
         files = {"local_files_only": True}
@@ -60,6 +65,7 @@ def of_gliner(model: str) -> tuple[Reader, tuple[str, ...]]:
     Raises:
         ConfigurationError: the library or the model is not there.
     """
+    _stay_offline()
     try:
         loaded = import_module("gliner").GLiNER.from_pretrained(model, local_files_only=True)
     except (ImportError, OSError, ValueError, KeyError, RuntimeError) as error:

@@ -1,5 +1,6 @@
 """Loading a bundle: a folder of YAML files becomes one checked, hashed policy."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from governance.policy.documents import (
 )
 from governance.policy.problems import describe
 from governance.policy.source import SourceDocument, read_documents
+from trajectory.canonical import bytes_hash
 
 SHIPPED = Path(policies.__file__).parent
 
@@ -34,17 +36,22 @@ def load_bundle(path: Path | None = None) -> PolicyBundle:
     folder = _folder(path)
     problems: list[str] = []
     found: dict[str, Any] = {}
-    places: dict[str, str] = {}
+    places: dict[str, SourceDocument] = {}
+    read: dict[Path, list[SourceDocument] | PolicyError] = {}
     for file in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-        if file.name.endswith((".test.yaml", ".test.yml")):
+        if not file.name.endswith((".test.yaml", ".test.yml")):
+            read[file] = _read(file)
+    listed = _recognizers(read.values())
+    for file, documents in read.items():
+        if file.resolve() in {(folder / name).resolve() for name in listed}:
+            continue  # Presidio's, not a document of ours
+        if isinstance(documents, PolicyError):
+            problems.append(str(documents))
             continue
-        try:
-            sources = read_documents(file, _shown(file))
-        except PolicyError as error:
-            problems.append(str(error))
-            continue
-        for source in sources:
+        for source in documents:
             problems += _take(source, found, places)
+    recognizers, unread = _hashed(folder, listed)
+    problems += unread
     missing = [kind for kind in KINDS if kind not in places]
     if missing and not problems:
         problems.append(
@@ -53,8 +60,41 @@ def load_bundle(path: Path | None = None) -> PolicyBundle:
         )
     if problems:
         raise PolicyError("\n".join(problems))
-    documents: dict[str, Any] = {kind.lower(): document for kind, document in found.items()}
-    return PolicyBundle(path=folder, **documents)
+    said: dict[str, Any] = {kind.lower(): document for kind, document in found.items()}
+    return PolicyBundle(path=folder, recognizers=recognizers, sources=places, **said)
+
+
+def _read(file: Path) -> list[SourceDocument] | PolicyError:
+    try:
+        return read_documents(file, _shown(file))
+    except PolicyError as error:
+        return error
+
+
+def _recognizers(read: Iterable[list[SourceDocument] | PolicyError]) -> dict[str, str]:
+    """Return the files of recognisers that Redaction names, each with where it is named."""
+    listed: dict[str, str] = {}
+    for documents in read:
+        for source in documents if isinstance(documents, list) else ():
+            value = source.value if isinstance(source.value, dict) else {}
+            spec = value.get("spec") if value.get("kind") == "Redaction" else None
+            names = spec.get("recognizers") if isinstance(spec, dict) else None
+            for index, name in enumerate(names if isinstance(names, list) else ()):
+                path = ("spec", "recognizers", index)
+                listed[str(name)] = source.error(path, "cannot be read; relative to this folder")
+    return listed
+
+
+def _hashed(folder: Path, listed: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the hash of each file of recognisers, and what cannot be read."""
+    hashes: dict[str, str] = {}
+    problems: list[str] = []
+    for name, problem in listed.items():
+        try:
+            hashes[name] = bytes_hash((folder / name).read_bytes())
+        except OSError as error:
+            problems.append(f"{problem} ({type(error).__name__})")
+    return hashes, problems
 
 
 def _folder(path: Path | None) -> Path:
@@ -80,7 +120,9 @@ def _shown(path: Path) -> str:
         return str(path)
 
 
-def _take(source: SourceDocument, found: dict[str, Any], places: dict[str, str]) -> list[str]:
+def _take(
+    source: SourceDocument, found: dict[str, Any], places: dict[str, SourceDocument]
+) -> list[str]:
     """Check one document and put it in its place; return what is wrong with it."""
     if not isinstance(source.value, dict):
         return [source.error((), f"not a mapping. Valid: apiVersion: {API_VERSION}, kind, …")]
@@ -91,10 +133,11 @@ def _take(source: SourceDocument, found: dict[str, Any], places: dict[str, str])
     if model is None:
         said = unknown_kind(kind) if "kind" in source.value else "is required."
         return [source.error(("kind",), f"{said} Valid: {', '.join((*KINDS, *LATER_KINDS))}")]
-    place = f"{source.file}:{source.line_of(('kind',))}"
     if kind in places:
-        return [source.error(("kind",), f"a second {kind}; the first is at {places[kind]}")]
-    places[kind] = place
+        first = places[kind]
+        place = f"{first.file}:{first.line_of(('kind',))}"
+        return [source.error(("kind",), f"a second {kind}; the first is at {place}")]
+    places[kind] = source
     try:
         found[kind] = model.model_validate(source.value)
     except ValidationError as error:

@@ -1,10 +1,11 @@
 """Policy documents: one shape for every kind, and what identifies a bundle of them."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from governance.errors import FieldError, PolicyError
 from governance.policy.capture import CaptureSpec
 from governance.policy.consent import ConsentSpec
 from governance.policy.dedup import DedupSpec
@@ -103,6 +104,12 @@ class PolicyBundle(Spec):
     dedup: DedupDocument
     quality: QualityDocument
     path: Path = Field(description="The folder it came from; relative names in it are meant there.")
+    recognizers: dict[str, str] = Field(
+        default_factory=dict, description="Files that the Redaction names, and hashes of them."
+    )
+    sources: dict[str, Any] = Field(
+        default_factory=dict, repr=False, description="Kind to the document as it is written."
+    )
 
     @property
     def documents(self) -> tuple[_Document, ...]:
@@ -118,9 +125,19 @@ class PolicyBundle(Spec):
 
     @property
     def content_hash(self) -> str:
-        """Hash of what the bundle says: layout, comments, order of files and folder do not count."""
+        """Hash of what the bundle says: layout, comments, order of files and folder do not count.
+
+        Files of recognisers count as they are.
+        """
         said: JsonObject = {
             type(document).__name__: document.model_dump(mode="json", by_alias=True)
             for document in self.documents
         }
+        if self.recognizers:
+            said["recognizers"] = {**self.recognizers}
         return content_hash(said)
+
+    def located(self, kind: str, error: FieldError) -> PolicyError:
+        """Return the error with the file and line of the field that it is about."""
+        source = self.sources.get(kind)
+        return PolicyError(source.error(error.field, str(error)) if source else str(error))

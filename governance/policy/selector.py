@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from governance.data_classes import DATA_CLASSES
 
 
 def _listed(value: object) -> object:
@@ -63,6 +65,14 @@ class Match(Spec):
     model: Patterns = Field(default=(), description="Model that answered, or that was asked for.")
     tool: Patterns = Field(default=(), description="A tool that was called or dispatched.")
     data_class: Patterns = Field(default=(), description="A class of what redaction found.")
+
+    @field_validator("data_class")
+    @classmethod
+    def _classes_exist(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in value:
+            if not any(fnmatchcase(name, pattern) for name in DATA_CLASSES):
+                raise ValueError(f"unknown data class. Valid: {', '.join(DATA_CLASSES)}")
+        return value
 
     def fits(self, facts: Facts) -> bool:
         """Return whether this selector is about a call with these facts."""

@@ -1,6 +1,6 @@
 """YAML with line numbers: values as plain data, and for each key path the line where it stands."""
 
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,13 +8,13 @@ from typing import Any
 import yaml
 
 from governance.errors import PolicyError
+from governance.policy import secrets
 
 type KeyPath = tuple[str | int, ...]
 
-_SECRET = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY|\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|\bhr_\w+_\w{8,}"
-    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{20,}|\bxox[abprs]-[\w-]{10,}"
-    r"|\beyJ[\w-]{10,}\.[\w-]{10,}\.|://[^/\s:@]+:[^/\s@]+@"
+_REFUSED = (
+    "looks like a secret. Policies are shared and hashed: keep secrets in the environment or in a "
+    "file named by a setting."
 )
 
 
@@ -63,13 +63,30 @@ def read_documents(file: Path, shown: str, *, made_up: bool = False) -> list[Sou
         raise PolicyError(
             f"{shown}:1: document: not YAML (a character that it cannot hold)"
         ) from None
-    for number, line_text in enumerate(text.splitlines(), start=1):
-        if not made_up and _SECRET.search(line_text):
-            raise PolicyError(
-                f"{shown}:{number}: document: looks like a secret. Policies are shared and hashed: "
-                "keep secrets in the environment or in a file named by a setting."
-            )
+    if not made_up:
+        _refuse_secrets(text, shown, documents)
     return documents
+
+
+def _refuse_secrets(text: str, shown: str, documents: list[SourceDocument]) -> None:
+    for number, line_text in enumerate(text.splitlines(), start=1):
+        if secrets.in_line(line_text):
+            raise PolicyError(f"{shown}:{number}: document: {_REFUSED}")
+    for document in documents:
+        for path, value in _texts(document.value):
+            if secrets.in_value(value):
+                raise PolicyError(document.error(path, _REFUSED))
+
+
+def _texts(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _texts(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, (*path, index))
 
 
 def _build(node: yaml.Node, shown: str) -> SourceDocument:

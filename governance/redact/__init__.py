@@ -1,6 +1,6 @@
 """Redaction: findings become pseudonyms, masks or typed marks, in every place where text can hide."""
 
-from governance.redact.build import build_redactor, settle
+from governance.redact.build import build_redactor, redactor_of, settle
 from governance.redact.pseudonym import subject_id
 from governance.redact.redactor import Redactor
 from governance.redact.values import (
@@ -23,6 +23,7 @@ __all__ = [
     "RedactionScope",
     "Redactor",
     "build_redactor",
+    "redactor_of",
     "settle",
     "subject_id",
 ]

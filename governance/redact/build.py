@@ -2,10 +2,14 @@
 
 import atexit
 import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from governance.detect.finding import Detector
-from governance.policy.redaction import RedactionSpec
+from governance.errors import FieldError
+from governance.policy.documents import PolicyBundle
+from governance.policy.redaction import DEFAULT_ENTITIES, RedactionSpec
 from governance.redact.pseudonym import key_of_epoch
 from governance.redact.redactor import Redactor, known_entities
 from governance.redact.subject_keys import SubjectKeys
@@ -31,7 +35,7 @@ def build_redactor(
         subjects: the keys of data subjects; needed where policy says ``keys: subject``.
 
     Raises:
-        ConfigurationError: a recogniser, model or entity that was asked for is not there.
+        FieldError: a recogniser, model or entity that was asked for is not there.
     """
     if not 16 <= len(pseudonym_key) <= 64:
         raise ConfigurationError("the pseudonym key must have 16 to 64 bytes")
@@ -44,7 +48,8 @@ def build_redactor(
 
     entities = frozenset(spec.operators())
     files = [(base or Path()) / name for name in spec.recognizers]
-    detectors: list[Detector] = [PresidioDetector(registry(entities, files)), KeyPaths()]
+    with _field("spec", "recognizers"):
+        detectors: list[Detector] = [PresidioDetector(registry(entities, files)), KeyPaths()]
     if "STREET_ADDRESS" in entities:
         from governance.detect.address_blocks import AddressBlocks
 
@@ -56,14 +61,13 @@ def build_redactor(
     if spec.names.model is not None and entities & NAME_ENTITIES:
         from governance.detect.names_model import NamesModel
 
-        detectors.append(NamesModel.load(spec.names.model, entities))
-    missing = sorted(entities - known_entities(detectors))
-    if missing:
-        raise ConfigurationError(
-            f"redaction policy: no detector finds {', '.join(missing)}. Known entities: "
-            f"{', '.join(sorted(known_entities(detectors)))}; others come with `names.model` or "
-            "`recognizers`."
-        )
+        with _field("spec", "names", "model"):
+            detectors.append(NamesModel.load(spec.names.model, entities))
+    known = known_entities(detectors)
+    if missing := sorted(entities - known):
+        raise FieldError(_nobody_finds(missing, known), ("spec", "entities", missing[0]))
+    if missing := sorted({*spec.subjects} - known - {*DEFAULT_ENTITIES} - NAME_ENTITIES):
+        raise FieldError(_nobody_finds(missing, known), ("spec", "subjects"))
     redactor = Redactor(
         spec,
         detectors,
@@ -73,6 +77,41 @@ def build_redactor(
     )
     redactor.warm()
     return redactor
+
+
+def redactor_of(
+    bundle: PolicyBundle, *, pseudonym_key: bytes, subjects: SubjectKeys | None = None
+) -> Redactor:
+    """Return the redactor that a bundle asks for; see :func:`build_redactor`.
+
+    Raises:
+        PolicyError: what it asks for is not there; the text names file, line and field.
+    """
+    try:
+        return build_redactor(
+            bundle.redaction.spec,
+            pseudonym_key=pseudonym_key,
+            base=bundle.path,
+            subjects=subjects,
+        )
+    except FieldError as error:
+        raise bundle.located("Redaction", error) from error
+
+
+@contextmanager
+def _field(*path: str) -> Iterator[None]:
+    """Tell of an error which field asked for what is not there."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise FieldError(str(error), path) from error
+
+
+def _nobody_finds(missing: Iterable[str], known: Iterable[str]) -> str:
+    return (
+        f"no detector finds {', '.join(missing)}. Known entities: {', '.join(sorted(known))}; others "
+        "come with `names.model` or `recognizers`."
+    )
 
 
 def settle() -> None:

@@ -142,6 +142,31 @@ def load_cases(folder: Path) -> list[PlacedCase]:
     return found
 
 
+def load_given(file: Path) -> Given:
+    """Return the call that a file describes, as a whole or under ``given``.
+
+    Raises:
+        PolicyError: the file is wrong; the text names file, line and field.
+    """
+    documents = read_documents(file, str(file), made_up=True)
+    if len(documents) != 1:
+        raise PolicyError(f"{file}:1: document: one call, with or without `given:`")
+    (source,) = documents
+    whole = isinstance(source.value, dict) and "given" in source.value
+    model = _Example if whole else Given
+    try:
+        said = model.model_validate(source.value)
+    except ValidationError as error:
+        raise PolicyError("\n".join(describe(error, source, model))) from None
+    return said.given if isinstance(said, _Example) else said
+
+
+class _Example(Spec):
+    given: Given
+    name: str = ""
+    expect: Expect | None = None
+
+
 def _placed(document: CaseDocument, source: SourceDocument) -> list[PlacedCase]:
     lines: list[Any] = [source.line_of(("cases", at, "name")) for at in range(len(document.cases))]
     return [

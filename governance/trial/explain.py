@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from governance.policy.documents import PolicyBundle
+from governance.policy.redaction import Operator
 from governance.quality import RowGate
 from governance.records import GovernanceRecord, GovernedBatch, LedgerRecord, QuarantineRecord
 from governance.redacting import Redactor
@@ -111,8 +112,8 @@ def explain_exchange(bundle: PolicyBundle, redactor: Redactor, given: Given) -> 
     verdicts = [
         *_capture(bundle, batch),
         *_consent(bundle, given, batch),
-        *_retention(batch),
-        *(Verdict("redaction", entity, f"found {n}") for entity, n in _findings(batch)),
+        *_retention(bundle, batch),
+        *_redaction(bundle, batch),
         *_quality(bundle, batch),
     ]
     verdicts += [_verdict(reason) for reason in line.reasons if reason.startswith("dedup:")]
@@ -185,15 +186,31 @@ def _consent(bundle: PolicyBundle, given: Given, batch: GovernedBatch) -> list[V
     return [*verdicts, Verdict("consent", "purposes", ", ".join(purposes) or "none")]
 
 
-def _retention(batch: GovernedBatch) -> list[Verdict]:
+def _retention(bundle: PolicyBundle, batch: GovernedBatch) -> list[Verdict]:
     if not batch.governance:
         return []
-    row = batch.governance[-1]
+    row, said = batch.governance[-1], set(_all_reasons(batch))
+    spec = bundle.retention.spec
+    verdicts = [
+        Verdict("retention", rule.name, f"decides: class {rule.class_}"
+                if f"retention:{rule.name}" in said else "does not decide")
+        for rule in spec.rules
+    ]  # fmt: skip
+    verdicts += [
+        Verdict("retention", hold.name, "holds: may not be deleted"
+                if f"legal-hold:{hold.name}" in said else "does not hold")
+        for hold in spec.legal_holds
+    ]  # fmt: skip
     until = row.expires_at.date().isoformat() if row.expires_at else "forever"
-    verdicts = [Verdict("retention", row.retention_class, f"until {until}")]
-    if row.legal_hold:
-        verdicts.append(Verdict("retention", "legal hold", "may not be deleted"))
-    return verdicts
+    return [*verdicts, Verdict("retention", row.retention_class, f"until {until}")]
+
+
+def _redaction(bundle: PolicyBundle, batch: GovernedBatch) -> list[Verdict]:
+    operators = bundle.redaction.spec.operators()
+    return [
+        Verdict("redaction", entity, f"found {n}: {operators.get(entity, Operator.DROP)}")
+        for entity, n in _findings(batch)
+    ]
 
 
 def _quality(bundle: PolicyBundle, batch: GovernedBatch) -> list[Verdict]:

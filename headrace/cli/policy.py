@@ -188,29 +188,18 @@ def _load(running: Running, bundle: Path | None) -> "PolicyBundle":
 
 
 def _redactor(bundle: "PolicyBundle", key: bytes) -> "Redactor":
-    from governance.redact import build_redactor
+    from governance.redact import redactor_of
     from governance.redact.subject_keys import MemorySubjectKeys
 
-    return build_redactor(
-        bundle.redaction.spec, pseudonym_key=key, base=bundle.path, subjects=MemorySubjectKeys()
-    )
+    return redactor_of(bundle, pseudonym_key=key, subjects=MemorySubjectKeys())
 
 
 def _explain_file(bundle: "PolicyBundle", path: Path) -> "Explanation":
-    import yaml
-    from pydantic import ValidationError
-
     from governance.trial import explain_exchange
-    from governance.trial.cases import Given
+    from governance.trial.cases import load_given
     from governance.trial.run import TRIAL_KEY
 
-    try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
-        given = Given.model_validate(
-            value.get("given", value) if isinstance(value, dict) else value
-        )
-    except (yaml.YAMLError, ValidationError) as error:
-        raise ConfigurationError(f"{path}: not an example: {error}") from None
+    given = load_given(path)
     return explain_exchange(bundle, _redactor(bundle, TRIAL_KEY), given)
 
 

@@ -120,7 +120,7 @@ def _redactor(
     One that only finds (not ``replaces``) gets by without the keys of subjects, which no node has.
     """
     from governance.policy import load_bundle
-    from governance.redact import build_redactor, settle
+    from governance.redact import redactor_of, settle
     from governance.redact.subject_keys import MemorySubjectKeys
 
     bundle = load_bundle(Path(bundle_name))
@@ -129,10 +129,9 @@ def _redactor(
             f"policy bundle {bundle_name}: this node has {bundle.content_hash}, the governing "
             f"process {content_hash}; give every node the same bundle"
         )
-    redactor = build_redactor(
-        bundle.redaction.spec,
+    redactor = redactor_of(
+        bundle,
         pseudonym_key=secrets.derive(b"pseudonym"),
-        base=bundle.path,
         subjects=None if replaces else MemorySubjectKeys(),
     )
     settle()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from governance.policy import load_bundle
-from governance.redact import build_redactor
+from governance.redact import redactor_of
 from governance.redact.values import RedactionScope
 from headrace.home import Home
 from headrace.master_key import Secrets
@@ -24,10 +24,9 @@ def cleaner(
     the comparison lets a mark in the recording stand for it.
     """
     bundle = load_bundle(Path(settings.policy.bundle))
-    redactor = build_redactor(
-        bundle.redaction.spec,
+    redactor = redactor_of(
+        bundle,
         pseudonym_key=secrets.derive(b"pseudonym"),
-        base=bundle.path,
         subjects=subject_keys_of(home, secrets),
     )
     scope = RedactionScope(tenant_id, trajectory_id)

@@ -13,6 +13,7 @@ import yaml
 from governance.policy import KINDS, PolicyError, load_bundle
 from governance.policy.bundle import SHIPPED
 from governance.policy.diff import diff_bundles
+from governance.policy.redaction import DEFAULT_ENTITIES
 from governance.policy.selector import Facts, Match
 from headrace.document_kinds import json_schema
 
@@ -76,6 +77,8 @@ def test_the_default_bundle_is_the_default() -> None:
         ("capture", "  rules: []", "  rules: [", "document: not YAML"),
         ("capture", "  rules: []", "  rules: []\n  # sk-abcdefghijklmnop1234", "capture.yaml:10: document: looks like a secret"),
         ("capture", "level: content", "level: &a content", ""),
+        ("consent", "limits: []", "limits: [{name: a, never: [debug], match: {data_class: helth}}]", "spec.limits.0.match.data_class: unknown data class. Valid: identity, "),
+        ("redaction", "  names:", "  recognizers: [ours.yaml]\n  names:", "redaction.yaml:17: spec.recognizers.0: cannot be read; relative to this folder (FileNotFoundError)"),
     ],
 )  # fmt: skip
 def test_errors_name_file_line_field_and_valid_values(
@@ -97,6 +100,46 @@ def test_every_problem_is_told_at_once(folder: Path) -> None:
 def test_an_error_does_not_repeat_a_secret(folder: Path) -> None:
     change(folder, "capture", "level: content", "level: sk-abcdefghijklmnop1234")
     assert "abcdefgh" not in problem(folder)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "AIzaSyA1234567890abcdefghijklmnopqrstuvw",
+        "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH",
+        "glpat-abcdefghij1234567890",
+        "AKIAIOSFODNN7EXAMPLE",
+        "npm_abcdefghijklmnopqrstuvwxyz0123456789",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdefghijk",
+        "https://user:pw123@host/x",
+        "postgres://u:p@host/db",
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "password=Hunter2hunter2",
+    ],
+)
+def test_secrets_of_every_shape_are_refused(folder: Path, secret: str) -> None:
+    change(folder, "consent", "grants: []", f"grants: [{{name: a, reference: '{secret}'}}]")
+    assert "consent.yaml:17: " in problem(folder)
+    assert "looks like a secret" in problem(folder)
+    assert secret not in problem(folder)
+
+
+def test_files_of_recognisers_lie_beside_and_count(folder: Path) -> None:
+    plain = load_bundle(folder).content_hash
+    change(folder, "redaction", "  names:", "  recognizers: [ours.yaml]\n  names:")
+    ours = folder / "ours.yaml"
+    ours.write_text("recognizers: []\n")
+    first = load_bundle(folder).content_hash
+    ours.write_text("recognizers: []  # looks for more\n")
+    assert len({plain, first, load_bundle(folder).content_hash}) == 3
+
+
+def test_the_readme_names_what_is_looked_for() -> None:
+    said = (SHIPPED / "README.md").read_text()
+    for operator in {*DEFAULT_ENTITIES.values()}:
+        (row,) = (line for line in said.splitlines() if line.startswith(f"| `{operator}` |"))
+        named = {*re.findall(r"`([A-Z0-9_]+)`", row)}
+        assert named == {name for name, how in DEFAULT_ENTITIES.items() if how == operator}
 
 
 def test_aliases_are_refused(folder: Path) -> None:

@@ -6,8 +6,9 @@ import pytest
 import yaml
 
 import policies
+from governance.policy import PolicyError, load_bundle
 from governance.policy.redaction import DEFAULT_ENTITIES, RedactionSpec
-from governance.redact import Redactor, build_redactor
+from governance.redact import Redactor, build_redactor, redactor_of
 from governance.redact.subject_keys import MemorySubjectKeys
 from tests.governance.redaction_support import KEY, SCOPE
 from trajectory.errors import ConfigurationError
@@ -46,6 +47,39 @@ def test_strict_takes_them_away() -> None:
 
 def test_every_default_entity_can_be_found() -> None:
     assert set(built(SHIPPED[0]).operators) >= set(DEFAULT_ENTITIES) - {"LOCATION"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "entities: {}",
+            "entities: {SHOE_SIZE: mask}",
+            ":16: spec.entities.SHOE_SIZE: no detector",
+        ),
+        (
+            "entities: {}",
+            "subjects: [EMAIL_ADRESS]",
+            ":16: spec.subjects: no detector finds EMAIL_A",
+        ),
+        (
+            "embedded",
+            "no_such_pipeline",
+            ":18: spec.names.model: names.model 'no_such_pipeline' can",
+        ),
+        ("entities: {}", "recognizers: [more/ours.yaml]", ":16: spec.recognizers: "),
+    ],
+)
+def test_what_cannot_load_is_told_with_file_and_line(
+    tmp_path: Path, old: str, new: str, says: str
+) -> None:
+    for file in (SHIPPED[0].parent.parent / "default").glob("*.yaml"):
+        (tmp_path / file.name).write_text(file.read_text().replace(old, new))
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "ours.yaml").write_text("recognizers: 7\n")
+    with pytest.raises(PolicyError) as caught:
+        redactor_of(load_bundle(tmp_path), pseudonym_key=KEY)
+    assert f"redaction.yaml{says}" in str(caught.value)
 
 
 def test_short_keys_are_refused() -> None:

@@ -11,7 +11,7 @@ from governance.redact import build_redactor
 from governance.redact.subject_keys import MemorySubjectKeys
 from governance.redacting import Redactor
 from governance.trial import explain_exchange, explain_step, run_policy_tests
-from governance.trial.cases import Given
+from governance.trial.cases import Given, load_given
 from tests.governance.building import MailRedactor, assembly, call, governor, placed, user
 from trajectory.exchange import ExchangeOutcome
 
@@ -83,9 +83,36 @@ def test_an_exchange_is_explained_rule_by_rule() -> None:
     assert said["consent", "client key"] == "grants debug, train_sft"
     assert said["consent", "purposes"] == "debug"
     assert "Global Privacy Control" in said["consent", "consent:global-privacy-control"]
-    assert said["redaction", "EMAIL_ADDRESS"] == "found 1"
+    assert said["redaction", "EMAIL_ADDRESS"] == "found 1: pseudonym"
     assert said["quality", "answer-not-cut"] == "met"
     assert not any("jo@" in v.says for v in told.verdicts)
+
+
+def test_rules_that_do_not_fit_are_told_too(folder: Path) -> None:
+    retention = folder / "retention.yaml"
+    rules = "[{name: eu, match: {region: eu}, class: short}, {name: all, class: short}]"
+    held = "[{name: case, match: {tenant: other}, reference: C}]"
+    said = retention.read_text().replace("rules: []", f"rules: {rules}")
+    retention.write_text(said.replace("legal_holds: []", f"legal_holds: {held}"))
+    given = Given.model_validate({"purposes": ["debug"]})
+    told = explain_exchange(load_bundle(folder), MailRedactor(), given)
+    says = {v.rule: v.says for v in told.verdicts if v.stage == "retention"}
+    assert says.pop("short").startswith("until ")
+    assert says == {
+        "eu": "does not decide", "all": "decides: class short", "case": "does not hold",
+    }  # fmt: skip
+
+
+def test_an_example_that_is_wrong_is_told_by_line_and_field(tmp_path: Path) -> None:
+    file = tmp_path / "call.yaml"
+    file.write_text("given:\n  purposes: [debug]\n  mesages: []\n")
+    with pytest.raises(PolicyError, match=r"call.yaml:3: given.mesages: unknown field. Valid: ans"):
+        load_given(file)
+    file.write_text("purposes: [debgu]\n")
+    with pytest.raises(PolicyError, match=r"call.yaml:1: purposes.0: unknown value. Valid: 'debug"):
+        load_given(file)
+    file.write_text("purposes: [debug]\n")
+    assert load_given(file).purposes == ("debug",)
 
 
 def rows(batch: GovernedBatch) -> dict[str, object]:
@@ -116,7 +143,7 @@ def test_a_held_row_is_explained() -> None:
 
 def test_the_example_of_the_readme_is_right(folder: Path) -> None:
     text = (load_bundle().path.parent / "README.md").read_text(encoding="utf-8")
-    rules, example = (block.split("```")[0] for block in text.split("```yaml\n")[1:])
+    rules, example = (block.split("```")[0] for block in text.split("```yaml\n")[-2:])
     consent = (folder / "consent.yaml").read_text()
     (folder / "consent.yaml").write_text(
         consent.replace("  grants: []\n  limits: []\n", rules).replace("  # ", "# ")

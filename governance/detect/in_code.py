@@ -1,11 +1,14 @@
 """Whether a capitalised word belongs to a program or a term, and not to a person."""
 
 import re
+from bisect import bisect_left
 
 _REACH = 120
+_NEAR = 2000
 _SIGNS = re.compile(
     r"\w\([^\s()]{0,60}\)|[=!<>]=|->|\):|%\(|\{\w*\}|\bself\.\w|\w\[\w+\]"
-    r"|^[ \t]*(?:def|class|return|import|elif|assert|raise|const|let|func|fn|public|private|static)\b"
+    r"|^[ \t]*(?:def|class|return|import|elif|assert|raise|const|let|func|fn|public|private|static)\b",
+    re.MULTILINE,
 )
 _EPONYM = re.compile(
     r"(?:'s?)?[ \n]{1,2}(?:rank )?(?:series|distributions?|correlations?|coefficients?|transforms?|"
@@ -23,15 +26,34 @@ _VERB_FOLLOWS = re.compile(
 )
 
 
-def in_program(text: str, begin: int, stop: int) -> bool:
-    """Whether the line around a word is program text, or the word is an identifier near it."""
-    start = text.rfind("\n", max(0, begin - _REACH), begin) + 1 or max(0, begin - _REACH)
-    end = text.find("\n", stop, stop + _REACH)
-    if _SIGNS.search(text[start : end if end >= 0 else stop + _REACH]):
-        return True
-    word = text[begin:stop]
-    near = text[max(0, begin - 2000) : stop + 2000]
-    return f".{word}" in near or f"{word}=" in near or f"{word}(" in near
+class ProgramSigns:
+    """Tells of words of one text whether they stand in a program; looks for its signs once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts: list[int] | None = None
+        self._ends: list[int] = []
+
+    def around(self, begin: int, stop: int) -> bool:
+        """Whether the line around a word is program text, or the word is an identifier near it."""
+        text = self._text
+        start = text.rfind("\n", max(0, begin - _REACH), begin) + 1 or max(0, begin - _REACH)
+        end = text.find("\n", stop, stop + _REACH)
+        if self._within(start, end if end >= 0 else stop + _REACH):
+            return True
+        word = text[begin:stop]
+        near = max(0, begin - _NEAR), stop + _NEAR
+        return any(text.find(name, *near) >= 0 for name in (f".{word}", f"{word}=", f"{word}("))
+
+    def _within(self, start: int, end: int) -> bool:
+        if self._starts is None:
+            spans = [match.span() for match in _SIGNS.finditer(self._text)]
+            self._starts = [start for start, _ in spans]
+            self._ends = [end for _, end in spans]
+        place = bisect_left(self._starts, start)
+        if place < len(self._starts) and self._starts[place] < end:
+            return True
+        return place > 0 and self._ends[place - 1] > start
 
 
 def is_term(text: str, stop: int) -> bool:

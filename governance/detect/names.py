@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from governance.detect.finding import Finding, Unit
-from governance.detect.in_code import in_program, is_plain_word, is_term
+from governance.detect.in_code import ProgramSigns, is_plain_word, is_term
 from governance.detect.name_cues import NONE, STRONG, cue
 from governance.detect.view import TextView
 from governance.names.words import ambiguous_names, common, everyday, first_names, last_names
 
-_VERSION = "rules-5"
+_VERSION = "rules-6"
 
 _U = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0100-\u017f\u0370-\u03ff\u0400-\u042f"
 _PART = rf"(?:[{_U}](?:[^\W\d_]|['\-](?=[^\W\d_]))*[^\W\d_](?![\w])|[{_U}]\.(?:[{_U}]\.)*|[{_U}](?=[ \n,.;]|$))"
@@ -157,8 +157,9 @@ class NameRules:
 
     def _spans(self, view: TextView) -> Iterator[tuple[int, int, float, str]]:
         text = view.text
+        signs = ProgramSigns(text)
         for match in _NAME_AT.finditer(text):
-            yield from self._judged(view, match.start(), match.end())
+            yield from self._judged(view, match.start(), match.end(), signs)
         for match in _CLOSING.finditer(text):
             found = _NAME_AT.match(text, match.end())
             if found and self._alone(text, found.end()):
@@ -226,7 +227,7 @@ class NameRules:
         return words[0][0], stop
 
     def _judged(
-        self, view: TextView, start: int, end: int
+        self, view: TextView, start: int, end: int, signs: ProgramSigns
     ) -> Iterator[tuple[int, int, float, str]]:
         text = view.text
         cued = cue(view.data, start)
@@ -261,16 +262,17 @@ class NameRules:
                 yield begin, stop, 0.75 if sure else 0.5, "list"
         elif len(words) > 1 and _AFTER.match(text, stop):
             yield begin, stop, 0.5, "verb"
-        elif known_first and self._stands_alone(text, begin, stop, words[0]):
+        elif known_first and self._stands_alone(text, begin, stop, signs):
             yield begin, stop, 0.5, "list"
         elif self._speaks(text, begin, stop, words):
             yield begin, stop, 0.5, "verb"
 
-    def _stands_alone(self, text: str, begin: int, stop: int, word: str) -> bool:
+    def _stands_alone(self, text: str, begin: int, stop: int, signs: ProgramSigns) -> bool:
         """Whether a given name by itself is a person: no identifier, term, month or plain word."""
+        word = text[begin:stop].rstrip(".")
         if len(word) < 3 or _IN_CODE.search(text[max(0, begin - 2) : stop + 2]):
             return False
-        if is_term(text, stop) or in_program(text, begin, stop):
+        if is_term(text, stop) or signs.around(begin, stop):
             return False
         return word not in self._ambiguous or not is_plain_word(text, begin, stop)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy
 
-from governance.detect.names_network import GAP, NamesNetwork
+from governance.detect.names_network import NamesNetwork
 from governance.detect.names_readers import Labelled, Reader
 from governance.detect.names_tokens import NamesTokenizer
 
@@ -51,10 +51,7 @@ def _read(
         texts_of = numpy.repeat(numpy.arange(len(counts)), counts)
         is_last = numpy.zeros(len(words), dtype=bool)
         is_last[(ends[first:last] - at - 1)[counts > 0]] = True
-        places = numpy.arange(len(words)) + GAP * (texts_of + 1)
-        rows = numpy.zeros(len(words) + GAP * (len(counts) + 1), dtype=int)
-        rows[places] = words + 1
-        seen = network.seen(vectors, rows)[places]
+        seen = network.seen(vectors, words, counts)
         found: list[list[Labelled]] = [[] for _ in range(last - first)]
         for label, begin, end in network.entities(seen, is_last, tokens.blank[words]):
             start, stop = int(tokens.starts[at + begin]), int(tokens.ends[at + end - 1])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from governance.detect.finding import Finding, Unit
-from governance.detect.in_code import in_program, is_plain_word, is_term
+from governance.detect.in_code import ProgramSigns, is_plain_word, is_term
 from governance.detect.names_embedded import reader_of
 from governance.detect.names_readers import LIBRARIES, Labelled, Reader
 from governance.detect.quiet import load, one_thread_of_blas, without_heavy_packages
@@ -49,6 +49,8 @@ class _Segment(NamedTuple):
     unit: int
     start: int
     text: str
+    name: bytes
+    """A hash of the text."""
 
 
 class _Explained:
@@ -148,16 +150,17 @@ class NamesModel:
             return out
         asked: list[_Segment] = []
         for place, unit in enumerate(units):
+            if _CAPITALISED.search(unit.view.text) is None:
+                continue
             explained = _Explained(known[place] if known else ())
-            asked += (
-                _Segment(place, start, text.translate(_ANY_NUMBER))
-                for start, text in segments(unit.view.text)
-                if self._may_name(unit, start, text, explained)
-            )
-        self._ask({_digest(segment.text): segment.text for segment in asked})
+            for start, text in segments(unit.view.text):
+                if self._may_name(unit, start, text, explained):
+                    plain = text.translate(_ANY_NUMBER)
+                    asked.append(_Segment(place, start, plain, _digest(plain)))
+        self._ask({segment.name: segment.text for segment in asked})
         for segment in asked:
             view = units[segment.unit].view
-            for entity, start, end in self._cache[_digest(segment.text)]:
+            for entity, start, end in self._cache[segment.name]:
                 span = view.span(segment.start + start, segment.start + end)
                 out[segment.unit].append(Finding(entity, *span, _SCORE, self.name))
         while len(self._cache) > _CACHE_ENTRIES:
@@ -178,15 +181,18 @@ class NamesModel:
         for (name, text), labelled in zip(
             fresh, self._read([text for _, text in fresh]), strict=True
         ):
+            signs = ProgramSigns(text)
             self._cache[name] = tuple(
                 kept
                 for label, start, end in labelled
                 for kept in self._kept(
-                    text, _ENTITIES.get(label.upper(), label.upper()), start, end
+                    text, _ENTITIES.get(label.upper(), label.upper()), start, end, signs
                 )
             )
 
-    def _kept(self, text: str, entity: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
+    def _kept(
+        self, text: str, entity: str, start: int, end: int, signs: ProgramSigns
+    ) -> Iterator[tuple[str, int, int]]:
         """Yield the span without what cannot belong to a name; nothing when no name is left."""
         if entity not in self._wanted:
             return
@@ -204,7 +210,7 @@ class NamesModel:
             near = text[max(0, start - 2) : start].strip(), text[stop : stop + 2].strip()
             if not _may_be_a_person(words, *near) or is_term(text, stop):
                 return
-        if len(words) == 1 and _an_identifier(text, start, stop):
+        if len(words) == 1 and _an_identifier(text, start, stop, signs):
             return
         yield entity, start, stop
 
@@ -258,7 +264,7 @@ def _like_a_word(word: str) -> bool:
     return any(stem in common() for stem in stems)
 
 
-def _an_identifier(text: str, start: int, stop: int) -> bool:
+def _an_identifier(text: str, start: int, stop: int, signs: ProgramSigns) -> bool:
     """Whether a word by itself belongs to a program."""
     if text[stop : stop + 1] in ("(", "[", "=", "_", "/"):
         return True
@@ -266,7 +272,7 @@ def _an_identifier(text: str, start: int, stop: int) -> bool:
         return True
     if text[start:stop] in ambiguous_names() and is_plain_word(text, start, stop):
         return True
-    return in_program(text, start, stop)
+    return signs.around(start, stop)
 
 
 def _digest(text: str) -> bytes:

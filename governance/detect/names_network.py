@@ -12,8 +12,8 @@ import numpy
 type Floats = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
 type Integers = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
-GAP = 3
-"""Rows between two texts, so that none is seen from the other: as many as there are layers."""
+_LAYERS = 3
+"""A word is seen with so many on each side; what follows counts on it."""
 
 
 class Entity(NamedTuple):
@@ -76,6 +76,8 @@ class NamesNetwork:
             ValueError: the pipeline is built in another way.
         """
         embed, encode = _parts(nlp)
+        if len(encode) != _LAYERS:
+            raise ValueError(f"the network has {len(encode)} layers; {_LAYERS} are counted on")
         tables, mixing = embed
         self._hash = nlp.get_pipe("tok2vec").model.ops.hash
         self._gather = nlp.get_pipe("tok2vec").model.ops.gather_add
@@ -98,6 +100,7 @@ class NamesNetwork:
                 [first[place * width : (place + 1) * width] for place in range(3)], axis=1
             )
         )
+        self._nothing = encode[0].finish(numpy.zeros((1, encode[0].bias.shape[0]), "f"))
         self._read_parser(nlp.get_pipe("ner"))
 
     def _read_parser(self, ner: Any) -> None:
@@ -137,22 +140,39 @@ class NamesNetwork:
         gap: Floats = numpy.zeros((1, self._width), "f")
         return numpy.concatenate((gap, self._mixing.finish(sums)))
 
-    def seen(self, words: Floats, rows: Integers) -> Floats:
-        """Return the vectors of rows of words, each seen with those around it; word 0 is a gap."""
+    def seen(self, vectors: Floats, words: Integers, counts: Integers) -> Floats:
+        """Return the vectors of the words of some texts, each seen with those around it.
+
+        Args:
+            vectors: of all words, behind that of a gap.
+            words: the words of the texts, one text after the other.
+            counts: how many each of the texts has.
+        """
+        edges = numpy.cumsum(counts + 2)
+        left, right = edges - counts - 2, edges - 1
+        rows = numpy.zeros(edges[-1], dtype=int)
+        inner = numpy.ones(len(rows), dtype=bool)
+        inner[left] = inner[right] = False
+        rows[inner] = words + 1
         width = self._width
-        parts = words @ self._first
+        parts = vectors @ self._first
         sums = parts[:, width * 2 : width * 4][rows]
         sums[1:] += parts[:, : width * 2][rows[:-1]]
         sums[:-1] += parts[:, width * 4 :][rows[1:]]
-        seen = words[rows]
+        seen = vectors[rows]
         seen += self._layers[0].finish(sums)
-        around = numpy.zeros((len(rows), 3 * width), "f")
-        for layer in self._layers[1:]:
-            around[1:, :width] = seen[:-1]
-            around[:, width : 2 * width] = seen
-            around[:-1, 2 * width :] = seen[1:]
-            seen += layer.finish(around @ layer.weights)
-        return seen
+        around = numpy.empty((len(rows), 3 * width), "f")
+        around[1:, :width] = seen[:-1]
+        around[:, width : 2 * width] = seen
+        around[:-1, 2 * width :] = seen[1:]
+        around[left, :width] = self._nothing
+        around[right, 2 * width :] = self._nothing
+        seen += self._layers[1].finish(around @ self._layers[1].weights)
+        places = numpy.flatnonzero(inner)
+        around = numpy.concatenate((seen[places - 1], seen[places], seen[places + 1]), axis=1)
+        out: Floats = seen[places]
+        out += self._layers[2].finish(around @ self._layers[2].weights)
+        return out
 
     def entities(self, seen: Floats, last: Any, blank: Any) -> Iterator[Entity]:
         """Yield the entities in tokens of which some are the last of their text, or blank."""

@@ -47,6 +47,7 @@ def _read(name: str) -> frozenset[str]:
     return frozenset(word for line in lines if not line.startswith("#") for word in line.split())
 
 
+@cache
 def hand_written_first_names() -> frozenset[str]:
     """Return the given names that were written down for this project, capitalised."""
     return _read("first_names")
@@ -62,6 +63,7 @@ def first_names() -> frozenset[str]:
     return (hand_written_first_names() | _read("given_names")) - _NO_PEOPLE
 
 
+@cache
 def last_names() -> frozenset[str]:
     """Return family names, capitalised."""
     return _read("last_names")

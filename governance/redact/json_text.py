@@ -51,7 +51,7 @@ def literals(text: str) -> Iterator[Literal]:
         token = match.group()
         head = token[0]
         if head == '"':
-            decoded = json.loads(token)
+            decoded = json.loads(token) if "\\" in token else token[1:-1]
             if expects_key:
                 yield Literal(match.start(), match.end(), tuple(keys), "key", decoded)
                 keys[-1] = decoded

@@ -43,12 +43,12 @@ class Known:
 
     def _learn_name(self, value: str, *, sure: bool) -> None:
         words = [word for word in _WORD.findall(value) if len(word) >= _SHORTEST_PART]
-        alone = len(words) == 1 and words[0] not in hand_written_first_names() | last_names()
-        if alone and not sure:
+        if len(words) == 1 and not sure and not _is_listed(words[0]):
             return
         if value[:1].isupper() or " " in value:
-            for spelling in (value, value.upper(), value.lower()):
-                if " " in spelling or spelling == value:
+            self.values.setdefault(value, ("PERSON", value))
+            if " " in value:
+                for spelling in (value.upper(), value.lower()):
                     self.values.setdefault(spelling, ("PERSON", value))
         if len(words) > 1:
             for joint in ("-", "_", ".", "", "%20", "+"):
@@ -58,13 +58,10 @@ class Known:
             turned = f"{words[-1]}, {words[0]}"
             self.values.setdefault(turned, ("PERSON", value))
         for word in words:
-            known = word in hand_written_first_names() or word in last_names()
-            if (
-                word[0].isupper()
-                and word.lower() not in everyday()
-                and (known or word.lower() not in common())
-                and (sure or known)
-            ):
+            if word in self.values or not word[0].isupper() or word.lower() in everyday():
+                continue
+            known = _is_listed(word)
+            if (known or word.lower() not in common()) and (sure or known):
                 self.values.setdefault(word, ("PERSON", value))
 
     def close(self) -> None:
@@ -108,6 +105,11 @@ class Known:
             begin, behind, held = start, end, (entity, value)
         if held is not None:
             yield Finding(held[0], begin, behind, 0.6, "propagation"), held[1]
+
+
+def _is_listed(word: str) -> bool:
+    """Whether this is a given or a family name that was written down for this project."""
+    return word in hand_written_first_names() or word in last_names()
 
 
 def _means_itself(text: str, start: int, end: int) -> bool:

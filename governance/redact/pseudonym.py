@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from bisect import bisect_left
 from datetime import UTC, date, datetime
 from hashlib import blake2b
 from typing import NamedTuple
@@ -12,7 +13,6 @@ from governance.redact.reversible import seal
 from governance.redact.subject_keys import SubjectKeys
 from governance.redact.surrogates import surrogate
 
-_SPACES = re.compile(r"\s+")
 _NOT_ALNUM = re.compile(r"[\W_]+")
 _NUMBER_TYPES = """
     PHONE_NUMBER CREDIT_CARD US_SSN US_ITIN US_BANK_NUMBER US_PASSPORT BANK_ACCOUNT UK_NHS
@@ -26,16 +26,34 @@ MARK = re.compile(
 """What redaction itself writes; it is never redacted again."""
 
 
+class OwnMarks:
+    """Where in a text there is something that redaction wrote itself."""
+
+    def __init__(self, text: str) -> None:
+        spans = (
+            [match.span() for match in MARK.finditer(text)] if "<" in text or "****" in text else []
+        )
+        self._starts = [start for start, _ in spans]
+        self._ends = [end for _, end in spans]
+
+    def leave_free(self, start: int, end: int) -> bool:
+        """Whether a span has nothing in common with any of them."""
+        if not self._starts:
+            return True
+        place = bisect_left(self._starts, end) - 1
+        return place < 0 or self._ends[place] <= start
+
+
 def canonical_value(entity: str, value: str) -> str:
     """Return the form in which two spellings of one value agree."""
-    folded = unicodedata.normalize("NFKC", value).casefold()
+    folded = (value if value.isascii() else unicodedata.normalize("NFKC", value)).casefold()
     if entity in _NUMBERS:
         return _NOT_ALNUM.sub("", folded)
-    return _SPACES.sub(" ", folded).strip(" .,;:'\"")
+    return " ".join(folded.split()).strip(" .,;:'\"")
 
 
 def _keyed(key: bytes, size: int, *parts: str) -> str:
-    data = b"\x1f".join(part.encode("utf-8", "surrogatepass") for part in parts)
+    data = "\x1f".join(parts).encode("utf-8", "surrogatepass")
     return blake2b(data, key=key, digest_size=size).hexdigest()
 
 
@@ -46,7 +64,7 @@ def subject_id(pseudonym_key: bytes, tenant_id: str, value: str) -> str:
     their digits.
     """
     plain = canonical_value("PERSON", value)
-    if plain and not any(char.isalpha() for char in plain):
+    if plain and not plain[0].isalpha() and not any(char.isalpha() for char in plain):
         plain = _NOT_ALNUM.sub("", plain)
     return "subject_" + _keyed(pseudonym_key, 16, "subject", tenant_id, plain)
 

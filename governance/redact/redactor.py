@@ -16,15 +16,15 @@ from governance.detect.view import read_as, view_of
 from governance.policy.redaction import Operator, RedactionSpec
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
 from governance.redact.propagate import Known
-from governance.redact.pseudonym import MARK, Pseudonymizer, Whose, subject_id
+from governance.redact.pseudonym import OwnMarks, Pseudonymizer, Whose, subject_id
 from governance.redact.splice import Span, resolved, spliced
 from governance.redact.subject_keys import SubjectKeys
 from governance.redact.units import (
     DECODED,
+    Before,
     Moved,
     Path,
     Visitor,
-    as_it_came,
     rewritten,
     rewritten_text,
 )
@@ -91,6 +91,8 @@ class _Work:
     scope: RedactionScope
     deadline: float
     texts: dict[tuple[Path, str], None] = field(default_factory=dict, repr=False)
+    found: dict[tuple[Path, str], tuple[Finding, ...]] = field(default_factory=dict, repr=False)
+    """What is in each text that was looked at."""
     known: Known = field(default_factory=Known)
     replaced: dict[tuple[str, str], str | None] = field(default_factory=dict, repr=False)
     """What stands in a value's place, by entity and value."""
@@ -107,10 +109,10 @@ class _Report:
         self.places: list[Place] = []
         self.subjects: dict[str, None] = {}
 
-    def add(self, span: Span, path: Path) -> None:
+    def add(self, span: Span, where: str, before: Before | None = None) -> None:
         self.counts[span.entity] = self.counts.get(span.entity, 0) + 1
-        where = "/" + "/".join(path)
-        self.places.append(Place(span.entity, where, span.start, span.end, span.detector))
+        start, end = (span.start, span.end) if before is None else before.of(span.start, span.end)
+        self.places.append(Place(span.entity, where, start, end, span.detector))
 
     def done(self) -> RedactionReport:
         used = {place.detector.partition(".")[0] for place in self.places}
@@ -319,11 +321,14 @@ class Redactor:
             if self._is_identity(text, path, work.scope):
                 found.append(Finding(_IDENTITY, 0, len(text), 1.0, "caller"))
             stands_for = {}
+            marks = OwnMarks(text)
             for finding, value in work.known.find(text):
-                if self._free(text, finding):
+                if marks.leave_free(finding.start, finding.end):
                     found.append(finding)
                     stands_for[finding.start] = value
             changes: list[tuple[int, int, str]] = []
+            before = Before(moved)
+            where = "/" + "/".join(path)
             for span in resolved(found):
                 value = read_as(text[span.start : span.end])
                 if span.entity == "PERSON":
@@ -331,8 +336,7 @@ class Redactor:
                 new = self._replacement(span.entity, value, whose, work)
                 if span.entity in spec.subjects:
                     report.subjects[self._subject(value, work)] = None
-                start, end = as_it_came(span.start, moved), as_it_came(span.end, moved)
-                report.add(span._replace(start=start, end=end), path)
+                report.add(span, where, before)
                 if new is not None:
                     changes.append((span.start, span.end, new))
             return spliced(text, changes) if changes else text
@@ -341,13 +345,13 @@ class Redactor:
             entity = self._number_entity(written, path, work)
             if entity is None:
                 return None
-            report.add(Span(entity, 0, len(written), "walker", 1.0), path)
+            report.add(Span(entity, 0, len(written), "walker", 1.0), "/" + "/".join(path))
             return self._wider_number(entity, written, whose)
 
         def opaque(size: int, path: Path) -> str | None:
             if spec.opaque_data == "keep" or "OPAQUE_DATA" not in self._operators:
                 return None
-            report.add(Span("OPAQUE_DATA", 0, size, "walker", 1.0), path)
+            report.add(Span("OPAQUE_DATA", 0, size, "walker", 1.0), "/" + "/".join(path))
             return "<OPAQUE_DATA>"
 
         return Visitor(put, number, opaque)
@@ -404,15 +408,13 @@ class Redactor:
 
     def _findings(self, text: str, keys: Path, work: _Work) -> tuple[Finding, ...]:
         """Return what is in one text, from memory or by looking now."""
-        name = _digest(keys, text)
-        if name not in self._cache:
+        if (keys, text) not in work.found:
             self._detect([(keys, text)], work)
-        self._cache.move_to_end(name)
-        return self._cache[name]
+        return work.found[keys, text]
 
     def _detect(self, texts: list[tuple[Path, str]], work: _Work) -> None:
-        """Look into texts that are not in memory, a batch at a time."""
-        names = {_digest(keys, text): (keys, text) for keys, text in texts}
+        """Look into texts: at once where they are in memory, a batch at a time where they are not."""
+        names = {_digest(*item): item for item in texts}
         fresh = [(name, *item) for name, item in names.items() if name not in self._cache]
         for at in range(0, len(fresh), _BATCH):
             if self._clock() > work.deadline:
@@ -423,8 +425,11 @@ class Redactor:
             batch = fresh[at : at + _BATCH]
             units = [Unit(view_of(text), keys) for _, keys, text in batch]
             for (name, _, text), found in zip(batch, self._asked(units), strict=True):
-                self._cache[name] = tuple(f for f in found if self._counts(text, f))
-        while len(self._cache) > max(_CACHE_ENTRIES, len(names)):
+                self._cache[name] = self._counted(text, found)
+        for name, item in names.items():
+            work.found[item] = self._cache[name]
+            self._cache.move_to_end(name)
+        while len(self._cache) > _CACHE_ENTRIES:
             self._cache.popitem(last=False)
 
     def _asked(self, units: list[Unit]) -> list[list[Finding]]:
@@ -443,26 +448,18 @@ class Redactor:
                 ) from None
         return out
 
-    def _counts(self, text: str, finding: Finding) -> bool:
-        return (
-            finding.entity in self._operators
-            and self._sure(finding)
-            and text[finding.start : finding.end] not in self._allow
-            and self._free(text, finding)
-        )
-
-    def _sure(self, finding: Finding) -> bool:
-        return finding.score >= self._thresholds.get(finding.entity, DEFAULT_THRESHOLD)
-
-    @staticmethod
-    def _free(text: str, finding: Finding) -> bool:
-        """Whether a finding is not within (or made of) what redaction wrote itself."""
-        if "<" not in text and "****" not in text:
-            return True
-        left = max(0, finding.start - 75)
-        return not any(
-            left + mark.start() < finding.end and left + mark.end() > finding.start
-            for mark in MARK.finditer(text[left : finding.end + 75])
+    def _counted(self, text: str, found: list[Finding]) -> tuple[Finding, ...]:
+        """Return the findings that policy asks for, that are sure enough, and not made by redaction."""
+        if not found:
+            return ()
+        marks = OwnMarks(text)
+        return tuple(
+            finding
+            for finding in found
+            if finding.entity in self._operators
+            and finding.score >= self._thresholds.get(finding.entity, DEFAULT_THRESHOLD)
+            and not (self._allow and text[finding.start : finding.end] in self._allow)
+            and marks.leave_free(finding.start, finding.end)
         )
 
     # Messages.

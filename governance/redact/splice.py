@@ -45,25 +45,33 @@ def resolved(findings: Iterable[Finding]) -> list[Span]:
     part of any finding is left over.
     """
     spans: list[Span] = []
-    best: tuple[float, int, int] = (0, 0, 0)
-    for finding in sorted(findings, key=lambda f: (f.start, -f.end)):
-        weight = (
-            _RANK.get(finding.entity, 0),
-            finding.end - finding.start,
-            int(finding.score * 100),
-        )
-        if spans and finding.start < spans[-1].end:
-            last = spans[-1]
-            end = max(last.end, finding.end)
-            if weight > best:
-                best = weight
-                spans[-1] = Span(finding.entity, last.start, end, finding.detector, finding.score)
-            else:
-                spans[-1] = last._replace(end=end)
+    strongest: Finding | None = None
+    begin = behind = 0
+    for finding in sorted(findings, key=_by_place):
+        if strongest is None or finding.start >= behind:
+            if strongest is not None:
+                spans.append(_named(strongest, begin, behind))
+            begin, behind, strongest = finding.start, finding.end, finding
         else:
-            spans.append(Span(*finding[:3], finding.detector, finding.score))
-            best = weight
+            behind = max(behind, finding.end)
+            if _weight(finding) > _weight(strongest):
+                strongest = finding
+    if strongest is not None:
+        spans.append(_named(strongest, begin, behind))
     return spans
+
+
+def _by_place(finding: Finding) -> tuple[int, int]:
+    return finding.start, -finding.end
+
+
+def _weight(finding: Finding) -> tuple[int, int, int]:
+    rank = _RANK.get(finding.entity, 0)
+    return rank, finding.end - finding.start, int(finding.score * 100)
+
+
+def _named(finding: Finding, start: int, end: int) -> Span:
+    return Span(finding.entity, start, end, finding.detector, finding.score)
 
 
 def spliced(text: str, replacements: Sequence[tuple[int, int, str]]) -> str:

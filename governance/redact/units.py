@@ -1,7 +1,9 @@
 """Taking values apart into units of text to look at, and putting them together again."""
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 
 from governance.redact.blobs import Blob, Content, blobs, opened
 from governance.redact.json_text import encoded, is_json, literals
@@ -66,9 +68,19 @@ def rewritten_text(text: str, path: Path, visitor: Visitor, nesting: int = 0) ->
     return visitor.text(text, path, ())
 
 
-def as_it_came(place: int, moved: Moved) -> int:
-    """Return where a place of a text was before base64 within it was replaced."""
-    return place + sum(by for at, by in moved if at <= place)
+class Before:
+    """Tells where places of a text were before base64 within it was replaced."""
+
+    def __init__(self, moved: Moved) -> None:
+        self._at = [at for at, _ in moved]
+        self._by = [0, *accumulate(by for _, by in moved)]
+
+    def of(self, start: int, end: int) -> tuple[int, int]:
+        """Return the span that became this one."""
+        if not self._at:
+            return start, end
+        at, by = self._at, self._by
+        return start + by[bisect_right(at, start)], end + by[bisect_right(at, end)]
 
 
 def _rewritten_json(text: str, path: Path, visitor: Visitor, nesting: int) -> str:

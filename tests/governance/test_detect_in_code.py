@@ -2,7 +2,7 @@
 
 import pytest
 
-from governance.detect.in_code import in_program, is_plain_word, is_term
+from governance.detect.in_code import ProgramSigns, is_plain_word, is_term
 from tests.governance.redaction_support import SCOPE, made
 
 RULES = made(names={"model": None})
@@ -36,8 +36,8 @@ def test_terms_and_plain_words() -> None:
     assert not is_term("Taylor smiled", 6)
     assert is_plain_word("Mark the node", 0, 4)
     assert not is_plain_word("Mark said so", 0, 4)
-    assert in_program("x = Zed()", 4, 7)
-    assert not in_program("we met Zed there", 7, 10)
+    assert ProgramSigns("x = Zed()").around(4, 7)
+    assert not ProgramSigns("we met Zed there").around(7, 10)
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1 and 10.7.0.2", "from 10.0.0.1, 10.7.0.2 and 10.9.0.4"])

@@ -10,6 +10,7 @@ _SIGNS = re.compile(
     r"|^[ \t]*(?:def|class|return|import|elif|assert|raise|const|let|func|fn|public|private|static)\b",
     re.MULTILINE,
 )
+_IDENTIFIER = re.compile(r"\.[^\W\d_]\w*|\b[^\W\d_]\w*+[=(]")
 _EPONYM = re.compile(
     r"(?:'s?)?[ \n]{1,2}(?:rank )?(?:series|distributions?|correlations?|coefficients?|transforms?|"
     r"theorems?|algorithms?|calendars?|ordinals?|days? of|twister|filters?|equations?|laws?|notation|sort|"
@@ -17,6 +18,7 @@ _EPONYM = re.compile(
     r"classifier|expansion|polynomials?|sequences?|automaton|machine|polygon|curve|encoding|code)\b",
     re.IGNORECASE,
 )
+_BEFORE_TERM = frozenset(" \n'")
 _MONTHS = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)\b"
 _DATE_BEFORE = re.compile(rf"(?:\d[ \-./]{{0,2}}|{_MONTHS}[\"', ]{{1,4}})\Z")
 _DATE_AFTER = re.compile(rf"\.?(?:[ \-/]{{0,2}}\d|[\"', ]{{1,4}}{_MONTHS})")
@@ -33,6 +35,7 @@ class ProgramSigns:
         self._text = text
         self._starts: list[int] | None = None
         self._ends: list[int] = []
+        self._named: dict[str, list[int]] | None = None
 
     def around(self, begin: int, stop: int) -> bool:
         """Whether the line around a word is program text, or the word is an identifier near it."""
@@ -41,9 +44,16 @@ class ProgramSigns:
         end = text.find("\n", stop, stop + _REACH)
         if self._within(start, end if end >= 0 else stop + _REACH):
             return True
-        word = text[begin:stop]
-        near = max(0, begin - _NEAR), stop + _NEAR
-        return any(text.find(name, *near) >= 0 for name in (f".{word}", f"{word}=", f"{word}("))
+        places = self._identifiers().get(text[begin:stop], ())
+        place = bisect_left(places, begin - _NEAR)
+        return place < len(places) and places[place] <= stop + _NEAR
+
+    def _identifiers(self) -> dict[str, list[int]]:
+        if self._named is None:
+            self._named = {}
+            for match in _IDENTIFIER.finditer(self._text):
+                self._named.setdefault(match[0].strip(".=("), []).append(match.start())
+        return self._named
 
     def _within(self, start: int, end: int) -> bool:
         if self._starts is None:
@@ -58,7 +68,7 @@ class ProgramSigns:
 
 def is_term(text: str, stop: int) -> bool:
     """Whether what follows makes a family name the name of a thing: Taylor series, Pearson's correlation."""
-    return _EPONYM.match(text, stop) is not None
+    return text[stop : stop + 1] in _BEFORE_TERM and _EPONYM.match(text, stop) is not None
 
 
 def is_plain_word(text: str, begin: int, stop: int) -> bool:

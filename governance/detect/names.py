@@ -204,6 +204,12 @@ class NameRules:
 
     def _trimmed(self, text: str, start: int, end: int) -> tuple[int, int]:
         """Cut everyday words off both ends of a capitalised run."""
+        if text.find(" ", start, end) < 0 and text.find(".", start, end) < 0:
+            word = text[start:end]
+            if "\u00a0" not in word:
+                if self._common(word) or _CAMEL_CASE.match(word):
+                    return start, start
+                return start, end - 2 if word.endswith("'s") else end
         words = [
             (start + m.start(), start + m.end(), m.group()) for m in _WORD.finditer(text[start:end])
         ]
@@ -230,6 +236,9 @@ class NameRules:
         self, view: TextView, start: int, end: int, signs: ProgramSigns
     ) -> Iterator[tuple[int, int, float, str]]:
         text = view.text
+        word = text[start:end]
+        if word.lower() in self._everyday and word not in self._ambiguous:
+            return  # one word that no name begins or ends with
         cued = cue(view.data, start)
         first_word = _WORD.match(text, start)
         if cued and first_word and first_word.group() in self._ambiguous:
@@ -280,11 +289,14 @@ class NameRules:
         """Whether what stands around a capitalised word makes it somebody who speaks or is named."""
         if words[0].lower() in self._common_words or words[0].isupper():
             return False
-        if _SPEAKS.match(text, stop):
+        behind = text[stop : stop + 1]
+        if behind in (" ", ",") and _SPEAKS.match(text, stop):
             return True
         line_begins = text[max(0, begin - 8) : begin].rstrip(" \t>*")[-1:] in ("", "\n")
-        if line_begins and _SPEAKER.match(text, stop):
+        if behind in (" ", ":") and line_begins and _SPEAKER.match(text, stop):
             return True
+        if text[begin - 1 : begin] not in (" ", "\t"):
+            return False
         return _AFTER_NAMED.search(text, max(0, begin - 24), begin) is not None
 
     def _is_first(self, word: str) -> bool:

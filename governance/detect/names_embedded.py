@@ -11,7 +11,7 @@ from governance.detect.names_tokens import NamesTokenizer
 
 _CHARACTERS = 30_000
 """About so many are split into tokens together, and so share their words' vectors."""
-_TOKENS = 1_000
+_TOKENS = 600
 """So many tokens are looked at together: their matrices stay within the processor's cache."""
 
 
@@ -42,7 +42,7 @@ def _read(
     texts: Sequence[str], tokenizer: NamesTokenizer, network: NamesNetwork
 ) -> Iterator[list[Labelled]]:
     tokens = tokenizer(texts)
-    vectors = network.embedded(tokens.attributes)
+    known = network.embedded(tokens.attributes)
     ends = numpy.cumsum(tokens.counts)
     for first, last in _groups(tokens.counts.tolist(), _TOKENS):
         counts = tokens.counts[first:last]
@@ -51,7 +51,7 @@ def _read(
         texts_of = numpy.repeat(numpy.arange(len(counts)), counts)
         is_last = numpy.zeros(len(words), dtype=bool)
         is_last[(ends[first:last] - at - 1)[counts > 0]] = True
-        seen = network.seen(vectors, words, counts)
+        seen = network.seen(known, words, counts)
         found: list[list[Labelled]] = [[] for _ in range(last - first)]
         for label, begin, end in network.entities(seen, is_last, tokens.blank[words]):
             start, stop = int(tokens.starts[at + begin]), int(tokens.ends[at + end - 1])

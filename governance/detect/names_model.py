@@ -257,11 +257,15 @@ def _may_be_a_person(words: list[str], before: str, behind: str) -> bool:
     return not word.isupper() or (len(word) > 5 and (before.isupper() or behind.isupper()))
 
 
+_ENDS = ("s", "es", "ed", "d", "er", "ing")
+
+
 def _like_a_word(word: str) -> bool:
     """Whether this is an everyday word, its plural or another form of a verb."""
-    plain = word.lower()
-    stems = (plain.removesuffix(end) for end in ("", "s", "es", "ed", "d", "er", "ing"))
-    return any(stem in common() for stem in stems)
+    plain, known = word.lower(), common()
+    if plain in known:
+        return True
+    return any(plain.endswith(end) and plain.removesuffix(end) in known for end in _ENDS)
 
 
 def _an_identifier(text: str, start: int, stop: int, signs: ProgramSigns) -> bool:

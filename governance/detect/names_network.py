@@ -24,6 +24,14 @@ class Entity(NamedTuple):
     end: int
 
 
+class Words(NamedTuple):
+    """What is worked out once for each word, the first of them a gap."""
+
+    vectors: Floats
+    parts: Floats
+    """What the first layer makes of it on the left of a word, in its place, and on its right."""
+
+
 class _Layer(NamedTuple):
     """One maxout layer and the normalisation behind it."""
 
@@ -131,21 +139,22 @@ class NamesNetwork:
         self._going_on = scores[going_on] - scores[ending]
         self._going_on_bias = bias[going_on] - bias[ending]
 
-    def embedded(self, attributes: Any) -> Floats:
-        """Return one vector for each row of hashes of attributes, behind that of a gap."""
+    def embedded(self, attributes: Any) -> Words:
+        """Return the words of rows of hashes of attributes, behind a gap."""
         sums: Floats = numpy.zeros((len(attributes), self._mixing.bias.shape[0]), "f")
         for place, (table, seed) in enumerate(self._tables):
             hashes = numpy.ascontiguousarray(attributes[:, place])
             sums += self._gather(table, self._hash(hashes, seed) % table.shape[0])
         gap: Floats = numpy.zeros((1, self._width), "f")
-        return numpy.concatenate((gap, self._mixing.finish(sums)))
+        vectors = numpy.concatenate((gap, self._mixing.finish(sums)))
+        return Words(vectors, vectors @ self._first)
 
-    def seen(self, vectors: Floats, words: Integers, counts: Integers) -> Floats:
+    def seen(self, known: Words, words: Integers, counts: Integers) -> Floats:
         """Return the vectors of the words of some texts, each seen with those around it.
 
         Args:
-            vectors: of all words, behind that of a gap.
-            words: the words of the texts, one text after the other.
+            known: all words.
+            words: those of the texts, one text after the other.
             counts: how many each of the texts has.
         """
         edges = numpy.cumsum(counts + 2)
@@ -155,7 +164,7 @@ class NamesNetwork:
         inner[left] = inner[right] = False
         rows[inner] = words + 1
         width = self._width
-        parts = vectors @ self._first
+        vectors, parts = known
         sums = parts[:, width * 2 : width * 4][rows]
         sums[1:] += parts[:, : width * 2][rows[:-1]]
         sums[:-1] += parts[:, width * 4 :][rows[1:]]

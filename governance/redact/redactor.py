@@ -122,7 +122,7 @@ class _Report:
 
 def _keys(path: Path) -> Path:
     """Return the part of a key path that detection depends on."""
-    return tuple(key for key in path[-6:] if not key.isdigit() and key != DECODED)[-3:]
+    return tuple([key for key in path[-6:] if not key.isdigit() and key != DECODED][-3:])
 
 
 def _digest(keys: Path, text: str) -> bytes:

@@ -17,6 +17,7 @@ from proxy.counters import Counters
 from proxy.credentials import Fingerprints
 from proxy.embedding import Addresses, Embedded
 from proxy.endpoints import Endpoints
+from proxy.garbage import short_pauses
 from proxy.gate import Gate
 from proxy.gauges import can_record, spool_gauges
 from proxy.identity import KeyRegistry
@@ -91,10 +92,11 @@ async def _serve(
             loop.add_signal_handler(number, stop.set)
     try:
         addresses = await gateway.start()
-        if ready is not None:
-            ready(addresses)
-        await stop.wait()
-        await gateway.drain()
+        with short_pauses(enabled=config.fastpath):
+            if ready is not None:
+                ready(addresses)
+            await stop.wait()
+            await gateway.drain()
     finally:
         await gateway.close()
 

@@ -3,9 +3,8 @@
 All variants talk to the same upstream. CPU is that of the proxy process alone (user and system).
 The last line is one JSON object; its top-level figures are those of ``headrace_journal`` over 32
 keep-alive connections. ``--quick`` ends within 50 seconds; without it there are more rounds, and
-memory is watched over 50,000 requests. What capture costs is measured on fresh pairs of gateways
-too, with capture and without: two processes of the same code may differ by a twentieth all their
-lives. LiteLLM runs in an environment of its own
+memory is watched over 50,000 requests. What capture costs is measured in gateways of its own, whose
+capture is switched on and off (``gateway_overhead.py``). LiteLLM runs in an environment of its own
 (``scripts/test-environment litellm``), which a full run makes and a quick one only uses.
 """
 
@@ -23,6 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.gateway_overhead import overheads
 from benchmarks.gateway_traffic import Load, Variant, closed_loop, open_loop, run_upstream, streams
 from benchmarks.gateway_variants import (
     CHAT,
@@ -81,27 +81,6 @@ async def one_round(variant: Variant, options: argparse.Namespace, round_: int) 
     await open_loop(variant, 20 if variant.slow else 150, options.seconds)
 
 
-async def overheads(home: Path, upstream: Upstream, options: argparse.Namespace) -> list[float]:
-    """Return what capture costs over 32 connections, for each of some fresh pairs of gateways."""
-    found = []
-    for number in range(options.pairs):
-        off = start_headrace("off", home / f"off-{number}", upstream, capture=False)
-        journal = start_headrace("journal", home / f"journal-{number}", upstream)
-        pair = [off, journal]
-        try:
-            for variant in ready(pair, quick=False):
-                await closed_loop(variant, 32, options.warm)
-                variant.loads.clear()
-            for _ in range(2 * options.rounds):
-                for variant in pair:
-                    await closed_loop(variant, 32, options.requests // 4)
-                pair.reverse()
-        finally:
-            stop([variant.process for variant in pair if variant.process is not None])
-        found.append(journal.loads[32].cpu / off.loads[32].cpu - 1)
-    return found
-
-
 async def watch_memory(variants: list[Variant], count: int) -> None:
     """Note resident memory before and after many requests; their CPU is left out."""
     for variant in variants:
@@ -141,8 +120,8 @@ def added(theirs: list[float], ours: list[float], percent: int) -> float | None:
     return round(1000 * (quantile(theirs, percent / 100) - quantile(ours, percent / 100)), 3)
 
 
-def summary(variants: list[Variant], pairs: list[float]) -> dict[str, Any]:
-    """Return what was measured; ``pairs`` are the overheads of fresh pairs."""
+def summary(variants: list[Variant], capture: list[float]) -> dict[str, Any]:
+    """Return what was measured; ``capture`` is what it costs, in each gateway where it was switched."""
     named = {variant.name: variant for variant in variants}
     rows = {
         variant.name: row(variant, named["direct_tls" if variant.tls else "direct"])
@@ -157,16 +136,14 @@ def summary(variants: list[Variant], pairs: list[float]) -> dict[str, Any]:
         theirs, own = cpu(other), cpu(ours)
         return round(theirs / own, 2) if theirs and own else None
 
-    off = cpu("headrace_off")
-    own = [journal["cpu_ms_per_request"] / off - 1] if off else []
-    overhead = [round(share, 3) for share in sorted((*own, *pairs))]
+    shares = [round(share, 3) for share in sorted(capture)]
     return {
         "variants": rows,
         "throughput_vs_mitmdump": faster("mitmdump"),
         "throughput_vs_litellm": faster("litellm"),
         "throughput_vs_mitmdump_tls": faster("mitmdump_tls", "headrace_journal_tls"),
-        "capture_cpu_overhead": round(statistics.median(overhead), 3) if overhead else None,
-        "capture_cpu_overhead_of_each_pair": overhead,
+        "capture_cpu_overhead": round(statistics.median(shares), 3),
+        "capture_cpu_overhead_of_each_gateway": shares,
         "sse_added_p50_ms": journal["sse_added_p50_ms"],
         "sse_added_p99_ms": journal["sse_added_p99_ms"],
         "direct_p50_ms": round(1000 * statistics.median(named["direct"].latencies), 3),
@@ -242,7 +219,8 @@ def main() -> None:
     options.seconds = 0.6 if options.quick else 4.0
     options.streams = 20 if options.quick else 100
     options.memory = 0 if options.quick else 50_000
-    options.pairs = 0 if options.quick else 4
+    options.gateways = 1 if options.quick else 5
+    options.turns = 16 if options.quick else 60
     litellm = None if options.without_litellm else litellm_python(build=not options.quick)
     if litellm is None:
         print("LiteLLM is left out: scripts/test-environment litellm", file=sys.stderr)
@@ -255,8 +233,10 @@ def main() -> None:
             processes += [v.process for v in variants if v.process is not None]
             variants = ready(variants, quick=options.quick)
             asyncio.run(measure(variants, options))
-            pairs = asyncio.run(overheads(Path(folder), upstream, options))
-            print(json.dumps(summary(variants, pairs)))
+            capture = asyncio.run(
+                overheads(Path(folder), upstream, processes=options.gateways, rounds=options.turns)
+            )
+            print(json.dumps(summary(variants, capture)))
         finally:
             stop(processes)
 

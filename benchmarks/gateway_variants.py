@@ -62,9 +62,15 @@ def free_port() -> int:
 
 
 def start_headrace(
-    name: str, home: Path, upstream: Upstream, *, tls: bool = False, **settings: Any
+    name: str,
+    home: Path,
+    upstream: Upstream,
+    *,
+    tls: bool = False,
+    script: str = GATEWAY,
+    **settings: Any,
 ) -> Variant:
-    """Start a gateway of ours; with ``tls`` the intercepting proxy."""
+    """Start a gateway of ours; with ``tls`` the intercepting proxy, with another script that."""
     from proxy.config import GatewayConfig
     from proxy.identity import KeyRegistry
 
@@ -89,7 +95,8 @@ def start_headrace(
     path = home / "gateway.json"
     path.write_text(config.model_dump_json())
     process = subprocess.Popen(
-        [sys.executable, "-c", GATEWAY, str(path)],
+        [sys.executable, "-c", script, str(path)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )

@@ -1,0 +1,112 @@
+"""What capture costs: one gateway whose capture is switched off and on again, turn by turn.
+
+Two processes of the same code may differ by a fifth all their lives, because their memory lies
+otherwise; so the same process, with the same connections, answers both times. Switched off it
+does what ``capture: false`` makes of it: admission sees no spool, the gate has no recorder.
+"""
+
+import asyncio
+import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.gateway_traffic import Pair, Variant, call
+from benchmarks.gateway_variants import Upstream, start_headrace, wait_for
+
+CONNECTIONS = 32
+REQUESTS = 320
+"""In each turn."""
+SWITCHED = """
+import asyncio, json, sys
+from pathlib import Path
+from proxy import fastpath
+from proxy.config import GatewayConfig
+from proxy.garbage import short_pauses
+from proxy.gateway import Gateway
+async def main():
+    config = GatewayConfig.model_validate_json(Path(sys.argv[1]).read_text())
+    gateway = Gateway(config, spool_key=b"s" * 32, fingerprint_key=b"f" * 32)
+    addresses = await gateway.start()
+    gate, stop = gateway._gate, asyncio.Event()
+    recording, spool = gate._recording, gateway._spool
+    def switch():
+        word = sys.stdin.readline().strip()
+        if not word:
+            stop.set()
+        on = word == "on"
+        gate._recording = gate._passing._recording = recording if on else None
+        gate._admission._spool = spool if on else None
+        print(word, flush=True)
+    asyncio.get_running_loop().add_reader(0, switch)
+    with short_pauses(enabled=True):
+        print(json.dumps(addresses.base_url[1]), flush=True)
+        await stop.wait()
+    await gateway.close()
+with asyncio.Runner(loop_factory=fastpath.new_event_loop(True)) as runner:
+    runner.run(main())
+"""
+
+
+async def overhead(variant: Variant, rounds: int) -> float:
+    """Return which share of its CPU per request capture adds: the median of the rounds."""
+    request = variant.request()
+    opened = [await variant.open() for _ in range(CONNECTIONS)]
+    found = []
+    words = ["off", "on"]
+    for number in range(-2, rounds):
+        spent = {}
+        for word in words:
+            _switch(variant, word)
+            await _calls(opened, request, CONNECTIONS)
+            before = variant.used()
+            await _calls(opened, request, REQUESTS)
+            spent[word] = variant.used() - before
+        words.reverse()
+        if number >= 0:
+            found.append(spent["on"] / spent["off"] - 1)
+    for _, writer in opened:
+        writer.close()
+    return statistics.median(found)
+
+
+def _switch(variant: Variant, word: str) -> None:
+    """Switch capture, and wait until it is."""
+    process = variant.process
+    assert process is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{word}\n".encode())
+    process.stdin.flush()
+    if process.stdout.readline().strip() != word.encode():
+        raise RuntimeError("the gateway's capture cannot be switched")
+
+
+async def _calls(opened: list[Pair], request: bytes, count: int) -> None:
+    left = count
+
+    async def work(pair: Pair) -> None:
+        nonlocal left
+        while left > 0:
+            left -= 1
+            await call(*pair, request)
+
+    await asyncio.gather(*map(work, opened))
+
+
+async def overheads(home: Path, upstream: Upstream, *, processes: int, rounds: int) -> list[float]:
+    """Return what capture costs in each of some fresh gateways."""
+    found = []
+    for number in range(processes):
+        variant = start_headrace("switched", home / f"switched-{number}", upstream, script=SWITCHED)
+        process = variant.process
+        assert process is not None
+        try:
+            if not wait_for(variant):
+                raise RuntimeError("the gateway to be switched does not start")
+            found.append(await overhead(variant, rounds))
+        finally:
+            process.terminate()
+            process.wait(15)
+    return found

@@ -129,9 +129,11 @@ def write(writer: SpoolWriter, number: int, request: bytes, response: bytes) -> 
         headers=_HEADERS,
     )
     json_type = ((b"content-type", b"application/json"),)
-    for kind, record in (
+    asked = (
         (RecordKind.REQUEST_HEAD, head),
         (RecordKind.REQUEST_CHUNK, records.request_chunk(identity, 1, request)),
+    )
+    answered = (
         (
             RecordKind.RESPONSE_HEAD,
             records.response_head(identity, 2, at=at + 1, status=200, headers=json_type),
@@ -141,8 +143,9 @@ def write(writer: SpoolWriter, number: int, request: bytes, response: bytes) -> 
             records.response_chunk(identity, 3, at=at + 1.1, data=response),
         ),
         (RecordKind.END, records.end(identity, 4, at=at + 1.2, outcome=ExchangeOutcome.COMPLETE)),
-    ):
-        writer.append(kind, record)
+    )
+    for pieces in (asked, answered):  # what has passed goes into one frame
+        writer.append(*records.bundle(pieces))
 
 
 class NothingRedacted:

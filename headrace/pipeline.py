@@ -1,6 +1,7 @@
 """One exchange's way through the house: spool → trajectory → governance → lake."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
@@ -140,12 +141,20 @@ class Pipeline:
         done = self._after(following, number)
         self._read_ahead(following)
         placed = following.open()
-        self._checkpoints.announce(self._checkpoint, PendingBatch(number, done.cursor))
         governor = self._governor()
         # One lease from "is it stored already?" to the commit: an erasure in between would take
         # away the messages that these steps are going to name.
         with self.lake.lease():
-            governed = governor.judge(without_stored(placed.assembly, self.lake.known_content()))
+            with ThreadPoolExecutor(1) as beside:  # the disk is waited for while it is judged
+                announced = beside.submit(
+                    self._checkpoints.announce,
+                    self._checkpoint,
+                    PendingBatch(number, done.cursor),
+                )
+                governed = governor.judge(
+                    without_stored(placed.assembly, self.lake.known_content())
+                )
+                announced.result()
             if self._witness is not None:
                 exchanges = (one for one in placed.batch.records if isinstance(one, Exchange))
                 self._witness.before(exchanges, governed)

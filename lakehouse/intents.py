@@ -25,7 +25,7 @@ from trajectory.files import replacing
 _NAME = b"headrace.table"
 _APP = b"headrace.app"
 _FILE = re.compile(r"[0-9a-f]{40}-(\d{20})\.arrows")
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 class Intent(Protocol):
@@ -182,9 +182,9 @@ class ObjectIntents:
 
 def _encode(file: IO[bytes], app_id: str, tables: Mapping[str, Any]) -> None:
     for name, table in tables.items():
-        schema = table.schema.with_metadata({_NAME: name.encode(), _APP: app_id.encode()})
-        with pa.ipc.new_stream(file, schema, options=_OPTIONS) as writer:
-            writer.write_table(table.cast(schema))
+        named = table.replace_schema_metadata({_NAME: name.encode(), _APP: app_id.encode()})
+        with pa.ipc.new_stream(file, named.schema, options=_OPTIONS) as writer:
+            writer.write_table(named)
 
 
 def _decode(data: bytes) -> tuple[str, dict[str, Any]]:

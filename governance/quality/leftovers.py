@@ -48,13 +48,14 @@ class LeftoverCheck:
 
     def count(self, text: str) -> int:
         """Return how many values are left in a text."""
-        return sum(
-            1
-            for entity, pattern, required in self._patterns
-            if any(word in text for word in required)
-            for match in pattern.finditer(text)
-            if self._is_left(entity, match.group())
-        )
+        left = 0
+        for entity, pattern, required in self._patterns:
+            for word in required:  # a loop: this is asked of every text of every step
+                if word in text:
+                    found = pattern.finditer(text)
+                    left += sum(self._is_left(entity, match.group()) for match in found)
+                    break
+        return left
 
     def count_once(self, name: str, text: str) -> int:
         """Return the count for a text that never changes under its name (an id of content)."""

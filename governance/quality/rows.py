@@ -27,7 +27,7 @@ class Row(Protocol):
 
 def failing_rows[C: StrEnum](expectation: ExpectationOf[C], rows: Sequence[Row]) -> list[str]:
     """Return the keys of the rows that do not meet an expectation."""
-    chosen = [row for row in rows if _is_meant(expectation, row)]
+    chosen = [row for row in rows if _is_meant(expectation, row)] if expectation.where else rows
     if isinstance(expectation, PairEqual):
         pairs = [
             (row, getattr(row, expectation.column_A), getattr(row, expectation.column_B))

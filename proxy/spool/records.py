@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import IntEnum
+from functools import lru_cache
 
 from trajectory.canonical import JsonObject
 from trajectory.exchange import (
@@ -237,6 +238,7 @@ class _Origin:
     shadow_of: str
 
 
+@lru_cache(maxsize=1024)
 def _origin(packed: bytes) -> _Origin:
     tenant, app, environment, key_id, purposes, route, mode, upstream, *rest = json.loads(packed)
     client = ClientIdentity(tenant, app, environment, key_id, tuple(purposes))

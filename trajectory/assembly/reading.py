@@ -1,6 +1,7 @@
 """Making facts of calls: everything that assembly hashes of their content is hashed here."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from trajectory.assembly.chain import ChainNode, shorten
@@ -31,10 +32,28 @@ from trajectory.message import Message, ToolCallPart, ToolResultPart
 
 _ENDINGS_LIMIT = 6
 _NAMES_LIMIT = 10_000
+_LATELY = 2_000
+"""Conversations whose chains are kept at hand."""
+_TURN_MESSAGES = 8
+"""A call mostly adds fewer messages than this to the one before it."""
 _TRACED = "otlp"
 """Mode of exchanges that were read from a trace export (``trajectory.telemetry``)."""
 
 _SEPARATORS = "_-./:"
+
+
+@dataclass(frozen=True, slots=True)
+class _Chained:
+    """A conversation as a chain."""
+
+    context: tuple[Message, ...]
+    systems: int
+    system: str
+    head: ChainNode
+    opening: bytes
+    """Loose hashes of what was said before the model's first turn."""
+    is_opening: bool = field(kw_only=True)
+    """The model has not spoken yet."""
 
 
 class FactMaker:
@@ -52,6 +71,8 @@ class FactMaker:
         self._effects = ToolEffects(make, rules)
         self._tools: dict[tuple[str, str], list[str]] = {}
         self._clients: dict[tuple[str, str, str], tuple[str, str]] = {}
+        self._lately: dict[tuple[str, int], _Chained] = {}
+        """Conversations by scope and their last message, as an object; each keeps its messages."""
 
     def fact(self, call: Call) -> Fact | None:
         """Return the fact of a call; None when it says nothing that assembly needs."""
@@ -129,19 +150,12 @@ class FactMaker:
     def _model(self, call: Call) -> Fact:
         make, fact = self._make, self._any(call, "model")
         context, scope = call.context, fact.scope
-        count = fact.system_count = leading_system_count(context)
-        fact.system = make.system(context[:count])
-        seed = node = self.seed(scope)
-        opening: list[bytes] = []
-        for message in context[count:]:
-            digest = make.message(message)
-            if len(opening) == node.position and message.role != "assistant":
-                opening.append(digest.loose)
-            node = self._next(node, message, digest, scope)
-        fact.head = node
-        if opening and fact.group is None:
+        seed = self.seed(scope)
+        chained = self._chained(context, scope, seed)
+        fact.system_count, fact.system, fact.head = chained.systems, chained.system, chained.head
+        if chained.opening and fact.group is None:
             tenant = call.exchange.client.tenant_id
-            fact.task = make.identifier("task", tenant, b"".join(opening).hex())
+            fact.task = make.identifier("task", tenant, chained.opening.hex())
         if call.output is not None:
             output = make.message(call.output)
             fact.output = [shorten(output.loose), shorten(output.exact)]
@@ -170,6 +184,39 @@ class FactMaker:
         fact.words = sum(len(text.split()) for text in texts)
         fact.names = sorted(text_names(make, scope, texts))
         fact.quoted = quoted_ids(make, scope, fact.call.context)
+
+    def _chained(self, context: tuple[Message, ...], scope: str, seed: ChainNode) -> _Chained:
+        """Return the chain over a conversation; what a call before it sent is not walked again."""
+        before = self._longest_before(context, scope)
+        if before is None:
+            count = leading_system_count(context)
+            system = self._make.system(context[:count])
+            before = _Chained(context[:count], count, system, seed, b"", is_opening=True)
+        node, opening, is_opening = before.head, [before.opening], before.is_opening
+        for message in context[len(before.context) :]:
+            digest = self._make.message(message)
+            is_opening = is_opening and message.role != "assistant"
+            if is_opening:
+                opening.append(digest.loose)
+            node = self._next(node, message, digest, scope)
+        found = _Chained(
+            context, before.systems, before.system, node, b"".join(opening), is_opening=is_opening
+        )
+        if context:
+            if len(self._lately) >= _LATELY:
+                self._lately.clear()
+            self._lately[scope, id(context[-1])] = found
+        return found
+
+    def _longest_before(self, context: tuple[Message, ...], scope: str) -> _Chained | None:
+        """Return the chain over most of a conversation, where a call lately sent just that."""
+        for length in range(len(context), max(0, len(context) - _TURN_MESSAGES), -1):
+            found = self._lately.get((scope, id(context[length - 1])))
+            if found is None or found.systems == len(found.context):
+                continue  # of system messages alone more may follow
+            if found.context == context[:length]:
+                return found
+        return None
 
     def _next(
         self, node: ChainNode, message: Message, digest: MessageDigest, scope: str

@@ -10,7 +10,7 @@ from functools import cache
 
 from trajectory.call import Usage
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.shared import one_object, read_messages
+from trajectory.dialects.shared import one_object, read_list
 from trajectory.dialects.wire import as_integer, as_list, as_text, objects, parse_json_or_none
 from trajectory.message import (
     Message,
@@ -30,8 +30,7 @@ def read_conversation(request: JsonObject, blocks: Blocks) -> tuple[Message, ...
     if system := blocks(request.get("system")):
         messages.append(Message("system", tuple(system)))
     messages = list(one_object(messages))
-    for item in objects(request.get("messages")):
-        messages.extend(read_messages(_turns_of(blocks), item))
+    messages += read_list(_turns_of(blocks), objects(request.get("messages")))
     return tuple(messages)
 
 

@@ -5,6 +5,7 @@ clients send on their own. Dialects add the hints that only they know.
 """
 
 import re
+from functools import lru_cache
 from urllib.parse import unquote
 
 from trajectory.call import SessionHint
@@ -25,13 +26,27 @@ _CLIENT_PARENTS = frozenset({"x-parent-session-id", "x-claude-code-parent-sessio
 
 def common_hints(exchange: Exchange) -> tuple[SessionHint, ...]:
     """Return the hints that headers and URL give, strongest first."""
-    headers = exchange.request.headers
+    headers = tuple(one for one in exchange.request.headers if _tells(one[0]))
+    if not headers:
+        return _url_hint(exchange.request.path)
     return (
         *_headrace_hints(headers),
         *_url_hint(exchange.request.path),
         *trace_hint(header(headers, "traceparent")),
         *_baggage_hint(header(headers, "baggage")),
         *_client_hints(headers),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _tells(name: str) -> bool:
+    """Return whether a header of this name can say anything of the session."""
+    return (
+        name.startswith("x-headrace-")
+        or name in ("traceparent", "baggage")
+        or name in _CLIENT_PARENTS
+        or name in _CLIENT_SESSIONS
+        or _VENDOR_SESSION.match(name) is not None
     )
 
 

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 from urllib.parse import parse_qs, unquote
 
 from trajectory.call import Call, CallKind, TokenCapture, Usage
@@ -11,7 +11,7 @@ from trajectory.dialects.hints import openai_hints
 from trajectory.dialects.openai_chat_stream import assemble_chunks
 from trajectory.dialects.reading import Yields, model_call, posted_to
 from trajectory.dialects.response import ModelResponse, read_response
-from trajectory.dialects.shared import read_messages, read_tools, same_message
+from trajectory.dialects.shared import read_list, read_tools, same_message
 from trajectory.dialects.wire import (
     as_integer,
     as_list,
@@ -100,12 +100,9 @@ def read_chat(
         hints=openai_hints(request),
     )
     return replace(
-        openai_fields(call, request, value),
-        context=tuple(
-            message
-            for item in objects(request.get("messages"))
-            for message in read_messages(_read_one, item)
-        ),
+        call,
+        **openai_named(exchange, request, value),
+        context=tuple(read_list(_read_one, objects(request.get("messages")))),
         output=_output(choice),
         tools=read_tools(request.get("tools")) or read_tools(request.get("functions")),
         sampling=only(request, _SAMPLING),
@@ -116,16 +113,20 @@ def read_chat(
 
 def openai_fields(call: Call, request: JsonObject, value: JsonObject) -> Call:
     """Return the call with what all of OpenAI's interfaces name alike."""
+    return replace(call, **openai_named(call.exchange, request, value))
+
+
+def openai_named(exchange: Exchange, request: JsonObject, value: JsonObject) -> dict[str, Any]:
+    """Return the fields of a call that all of OpenAI's interfaces name alike."""
     user, safety = as_text(request.get("user")), as_text(request.get("safety_identifier"))
-    return replace(
-        call,
-        model_requested=as_text(request.get("model")) or azure_deployment(call.exchange),
-        model_served=as_text(value.get("model")),
-        response_id=as_text(value.get("id")),
-        usage=read_usage(value.get("usage")),
-        end_user=user or safety,
-        also_named=(safety,) if user and safety else (),
-    )
+    return {
+        "model_requested": as_text(request.get("model")) or azure_deployment(exchange),
+        "model_served": as_text(value.get("model")),
+        "response_id": as_text(value.get("id")),
+        "usage": read_usage(value.get("usage")),
+        "end_user": user or safety,
+        "also_named": (safety,) if user and safety else (),
+    }
 
 
 _DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)/")
@@ -140,7 +141,8 @@ def azure_deployment(exchange: Exchange) -> str | None:
 def azure_fields(exchange: Exchange) -> JsonObject:
     """Return Azure's deployment and interface version; nothing elsewhere."""
     deployment = azure_deployment(exchange)
-    version = parse_qs(exchange.request.query).get("api-version", [None])[0]
+    query = exchange.request.query
+    version = parse_qs(query).get("api-version", [None])[0] if query else None
     fields: JsonObject = {}
     if deployment is not None:
         fields["deployment"] = clean_text(deployment)

@@ -10,8 +10,11 @@ import re
 from base64 import b64decode
 from binascii import Error as Base64Error
 from hashlib import sha256
+from json.scanner import make_scanner
+from typing import Any, cast
 
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.bodies import Bodies, Scan, UnusualError
 from trajectory.encoding import decode_body
 from trajectory.exchange import Exchange, Headers
 from trajectory.message import MediaPart, OpaquePart, Part, TextPart
@@ -23,6 +26,7 @@ DEPTH_LIMIT = 128
 _ERROR_TEXT_LIMIT = 4000
 _INTEGER_LIMIT = 2**63
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89abAB]")
+_SURROGATE_ESCAPE_IN_TEXT = re.compile(_SURROGATE_ESCAPE.pattern.decode())
 
 
 class UnreadableError(ValueError):
@@ -68,9 +72,29 @@ def parse_json_or_none(text: str) -> JsonValue | None:
         return None
 
 
-def _depth_exceeded(value: JsonValue) -> bool:
+def _parse_body(data: bytes, side: str) -> JsonValue:
+    """Return what :func:`parse_json` returns; objects that were sent before are not parsed again."""
+    try:
+        return _bodies.parse(data.decode())  # a byte order mark is unusual
+    except (UnusualError, UnicodeDecodeError):
+        return parse_json(data, side)
+
+
+def _made_safe(value: JsonValue, text: str, depth: int) -> JsonValue:
+    limit = DEPTH_LIMIT - depth
+    if text.count("[") + text.count("{") > limit and _depth_exceeded(value, limit):
+        raise UnusualError("nested too deep")
+    if _SURROGATE_ESCAPE_IN_TEXT.search(text):
+        return _without_surrogates(value)
+    return clean_text(value) if isinstance(value, str) else value
+
+
+_bodies = Bodies(cast(Scan, make_scanner(cast(Any, _decoder))), _made_safe)
+
+
+def _depth_exceeded(value: JsonValue, limit: int = DEPTH_LIMIT) -> bool:
     level: list[JsonValue] = [value]
-    for _ in range(DEPTH_LIMIT):
+    for _ in range(limit):
         below: list[JsonValue] = []
         for item in level:
             if isinstance(item, dict):
@@ -161,7 +185,7 @@ def request_json(exchange: Exchange) -> JsonObject:
     body = decode_body(exchange.request.body, header(exchange.request.headers, "content-encoding"))
     if body.problem is not None:
         raise UnreadableError(f"request:{body.problem}")
-    value = parse_json(body.data, "request")
+    value = _parse_body(body.data, "request")
     if not isinstance(value, dict):
         raise UnreadableError("request:not-an-object")
     return value

@@ -44,6 +44,8 @@ class Answer:
     body: bytes
 
 
+_QUOTA = "insufficient_quota"
+"""What OpenAI calls a budget that is used up, as type and as code."""
 _TEXTS = {
     Reason.NO_KEY: (
         401,
@@ -65,10 +67,10 @@ _TEXTS = {
         "rate_limit_exceeded",
         "Headrace: this key has made its requests of this minute.",
     ),
-    Reason.TOKENS: (429, "insufficient_quota", "Headrace: this key has used its tokens of today."),
+    Reason.TOKENS: (429, _QUOTA, "Headrace: this key has used its tokens of today."),
     Reason.SESSION_STEPS: (
         429,
-        "insufficient_quota",
+        _QUOTA,
         "Headrace: this session has taken the steps that its key allows.",
     ),
     Reason.UNREACHABLE: (
@@ -106,6 +108,7 @@ _ANTHROPIC_TYPES = {
     404: "not_found_error",
     413: "request_too_large",
     429: "rate_limit_error",
+    431: "request_too_large",
     503: "overloaded_error",
 }
 _GOOGLE_STATUS = {
@@ -113,6 +116,7 @@ _GOOGLE_STATUS = {
     401: "UNAUTHENTICATED",
     404: "NOT_FOUND",
     429: "RESOURCE_EXHAUSTED",
+    431: "INVALID_ARGUMENT",
     502: "UNAVAILABLE",
     503: "UNAVAILABLE",
 }
@@ -171,7 +175,7 @@ def _body(shape: Shape, status: int, code: str, text: str) -> JsonValue:
         case Shape.JSONRPC:
             return {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": text}}
         case Shape.OPENAI:
-            kind = _OPENAI_TYPES.get(status, "server_error")
+            kind = code if code == _QUOTA else _OPENAI_TYPES.get(status, "server_error")
             return {"error": {"message": text, "type": kind, "param": None, "code": code}}
 
 

@@ -35,18 +35,19 @@ def gateway(context: typer.Context) -> None:
         config,
         spool_key=secrets.derive(b"spool"),
         fingerprint_key=secrets.derive(b"fingerprint"),
-        ready=lambda found: note(f"gateway ready: {_places(found)}"),
+        ready=lambda found: note(f"gateway ready: {_places(found, config.workers)}"),
     )
 
 
-def _places(found: "Addresses") -> str:
+def _places(found: "Addresses", workers: int) -> str:
     doors = {
         "base URL": found.base_url,
         "forward proxy": found.forward,
         "transparent": found.transparent,
         "admin": found.admin,
     }
-    return ", ".join(f"{name} {_place(*at)}" for name, at in doors.items() if at)
+    listed = ", ".join(f"{name} {_place(*at)}" for name, at in doors.items() if at)
+    return f"{listed}; {workers} workers, admin counts up" if workers > 1 else listed
 
 
 def _place(host: str, port: int) -> str:

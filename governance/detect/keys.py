@@ -51,6 +51,19 @@ def _user(value: str) -> bool:
     )
 
 
+def _numbered(value: str) -> bool:
+    digits = sum(char.isdigit() for char in value)
+    return digits >= 4 and len(value) <= 60 and " " not in value.strip()
+
+
+def _plate(value: str) -> bool:
+    return 4 <= len(value) <= 17 and any(char.isdigit() for char in value) and not value.isdigit()
+
+
+def _place(value: str) -> bool:
+    return 2 <= len(value) <= 60 and not any(char.isdigit() for char in value)
+
+
 def _birth(value: str) -> bool:
     return len(value) <= 40 and _DATE.search(value) is not None
 
@@ -80,8 +93,14 @@ _KEYS = (
     _key("API_KEY", r"token|key|cookie|session|session_?id|auth", _random_token),
     _key("DATE_OF_BIRTH", r"dob|birth|birthday|date_?of_?birth|birth_?date|born", _birth),
     _key("MEDICAL_RECORD", r"mrn|medical_?record(?:_?(?:number|no|id))?|patient_?(?:id|number|no)|health_?(?:id|number)", _identifier),
+    _key("MEDICAL_RECORD", r"(?:chart|encounter|accession|specimen|subject|participant)_?(?:number|no|id|code)", _numbered),
+    _key("HEALTH_PLAN", r"(?:health_?plan|insurance|member|subscriber|beneficiary|medicare|medicaid)_?(?:number|no|id)|(?:policy|claim)_?(?:number|no)", _numbered),
+    _key("MEDICAL_LICENSE", r"(?:npi|dea)(?:_?(?:number|no))?", _numbered),
     _key("US_PASSPORT", r"passport(?:_?(?:number|no|id))?", _identifier),
     _key("US_DRIVER_LICENSE", r"(?:driver'?s?_?)?licen[cs]e_?(?:number|no|id)|driving_?licen[cs]e", _identifier),
+    _key("LICENSE_NUMBER", r"licen[cs]e(?:_?(?:number|no|id))?|certificate_?(?:number|no)", _numbered),
+    _key("VEHICLE_ID", r"(?:number_?)?plate(?:_?(?:number|no))?|vin", _plate),
+    _key("DEVICE_ID", r"serial_?(?:number|no)|device_?(?:serial|id|identifier)|udi|imei|imsi|meid|udid", _numbered),
     _key("US_SSN", r"ssn|social_?security(?:_?(?:number|no))?|tax_?id|national_?id|nino|sin", _identifier),
     _key("BANK_ACCOUNT", r"(?:bank_?)?account_?(?:number|no|num)|acct(?:_?(?:number|no))?|routing_?(?:number|no)|sort_?code|bban", _account),
     _key("CREDIT_CARD", r"card_?(?:number|no|num)|cc_?(?:number|num|no)|pan|credit_?card", _account),
@@ -89,6 +108,7 @@ _KEYS = (
     _key("AGE", r"age|age_?years?|age_?in_?years", lambda value: value.isdigit() and 0 < int(value) < 130),
     _key("POSTCODE", r"zip|zip_?code|post_?code|postal_?code|plz", _identifier),
     _key("STREET_ADDRESS", r"address|street|street_?address|address_?line_?\d?|addr|home_?address|billing_?address|shipping_?address", _address),
+    _key("LOCATION", r"city|town|county|village|suburb|municipality|home_?town|birth_?place|place_?of_?birth", _place),
 )  # fmt: skip
 
 
@@ -96,8 +116,9 @@ class KeyPaths:
     """Judges whole values by the last word of their key path."""
 
     name = "key_paths"
-    version = "keys-2"
-    entities = frozenset(key.entity for key in _KEYS)
+    version = "keys-3"
+    entities = frozenset(key.entity for key in _KEYS) - {"LOCATION"}
+    """Places are found here too; who asks for them needs a names model all the same."""
 
     def find(
         self,

@@ -2,6 +2,7 @@
 
 from governance.detect.address_rules import ADDRESSES
 from governance.detect.identifier_rules import IDENTIFIERS
+from governance.detect.record_rules import RECORDS
 from governance.detect.residence_rules import PERSONAL
 from governance.detect.rule import VERSION, Rule
 from governance.detect.secret_rules import SECRETS
@@ -16,6 +17,13 @@ URLS = (
     ),
 )
 
-RULES: tuple[Rule, ...] = (*SECRETS, *IDENTIFIERS, *ADDRESSES, *PERSONAL, *URLS)
+RULES: tuple[Rule, ...] = (
+    *SECRETS,
+    *IDENTIFIERS,
+    *RECORDS,
+    *ADDRESSES,
+    *PERSONAL,
+    *URLS,
+)
 
 __all__ = ["RULES", "VERSION", "Rule"]

@@ -54,6 +54,7 @@ DEFAULT_ENTITIES: dict[str, Operator] = {
     "USERNAME": Operator.PSEUDONYM,
     "STREET_ADDRESS": Operator.PSEUDONYM,
     "HEALTH_PLAN": Operator.PSEUDONYM,
+    "LICENSE_NUMBER": Operator.PSEUDONYM,
     "VEHICLE_ID": Operator.PSEUDONYM,
     "DEVICE_ID": Operator.PSEUDONYM,
     "RESIDENCE": Operator.PSEUDONYM,

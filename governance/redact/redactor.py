@@ -72,7 +72,8 @@ _SURE_OF_NAME = 0.7
 _NUMBER_KEYS = (
     "phone", "mobile", "tel", "fax", "cell", "card", "ssn", "social", "account", "acct", "routing",
     "passport", "mrn", "medical", "patient", "pin", "passcode", "password", "otp", "tax_id",
-    "national_id", "license", "licence", "zip", "postcode", "postal", "plz",
+    "national_id", "license", "licence", "zip", "postcode", "postal", "plz", "npi", "chart",
+    "encounter", "claim", "policy", "member", "subscriber", "serial", "imei",
 )  # fmt: skip
 """Parts of keys without which a number is only looked at when it is as long as a card's."""
 _IDENTITY = "USERNAME"

@@ -1,6 +1,7 @@
 """Running a bundle's own test cases through the real governor."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -101,6 +102,10 @@ def _run(
     return CaseResult(placed.case.name, placed.file, placed.line, problems)
 
 
+_NAMES = re.compile(r"\bb2:[0-9a-f]{40}\b|\bsubject_[0-9a-f]{32}\b|\b[0-9a-f]{32}\b")
+"""Names made of digits by chance: no text of a case is looked for in them."""
+
+
 def _problems(expect: Expect, batch: GovernedBatch) -> Iterable[str]:
     """Yield what is not as expected; says what was decided, never what was written."""
     for name, wanted, got in _compared(expect, batch):
@@ -112,7 +117,7 @@ def _problems(expect: Expect, batch: GovernedBatch) -> Iterable[str]:
         if reason not in reasons:
             yield f"reasons: expected {reason}, got {', '.join(sorted(reasons)) or 'none'}"
     stored = json.dumps(asdict(batch), default=str, ensure_ascii=False)
-    stored = stored.replace('\\"', '"')
+    stored = _NAMES.sub("", stored.replace('\\"', '"'))
     for number, text in enumerate(expect.absent):
         if text in stored:
             yield f"absent: text {number + 1} is stored"

@@ -43,6 +43,13 @@ def found(value: str, *keys: str) -> dict[str, str]:
         ("STREET_ADDRESS", "6750 Maple Street Apt. 4", "I live at {}"),
         ("DATE_OF_BIRTH", "12/03/1980", "DOB: {}"),
         ("MEDICAL_RECORD", "A-128837", "MRN: {}"),
+        ("MEDICAL_RECORD", "55-91-20", "chart no. {}"),
+        ("HEALTH_PLAN", "1EG4-TE5-MK73", "we have {} on file"),
+        ("HEALTH_PLAN", "HX-99120-33", "policy number {}"),
+        ("LICENSE_NUMBER", "RN-204418", "nursing licence {}"),
+        ("MEDICAL_LICENSE", "1234567893", "NPI {}"),
+        ("DEVICE_ID", "(01)00844588003288(21)A23X", "UDI {}"),
+        ("USERNAME", "u_88213", "user id {} asks"),
     ],
 )
 def test_identifiers(entity: str, value: str, sentence: str) -> None:
@@ -57,6 +64,8 @@ def test_identifiers(entity: str, value: str, sentence: str) -> None:
         "0.1234567890123 and -0.0348512349",
         "self.bot and std::dec and a::b",
         "bound to 127.0.0.1 and 0.0.0.0",
+        "license: MIT, certificate of 2024, serial 2024010101, policy id 12",
+        "NPI 1234567890",
         "version 1.2.3 of 2024-05-01 at 10:20:30",
         "id 0123456789 of batch 7",
         "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",

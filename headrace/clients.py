@@ -6,8 +6,9 @@ from pathlib import Path
 from headrace.home import Home
 from headrace.installation import Address, addresses
 from proxy.authority import TRUST_STORE_PASSWORD
+from proxy.client_keys import PURPOSES
 from proxy.config import GatewayConfig, Upstream
-from proxy.identity import PURPOSES, KeyRegistry
+from proxy.identity import KeyRegistry
 from trajectory.files import replace_file
 
 LOCAL_TENANT = "local"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proxy.identity import PURPOSES
+from proxy.client_keys import PURPOSES
 from trajectory.errors import ConfigurationError
 
 _COLUMNS = ("subject", "purpose", "granted", "recorded_at", "reference")

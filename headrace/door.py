@@ -16,7 +16,8 @@ from headrace.settings import DoorSettings, Settings
 from headrace.version import headrace_version
 from lakehouse.door.service import DoorLimits, Reader, SqlDoor
 from lakehouse.sandbox import Limits
-from proxy.identity import ALL_TENANTS, KeyRegistry
+from proxy.client_keys import ALL_TENANTS
+from proxy.identity import KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError
 
 if TYPE_CHECKING:

@@ -1,79 +1,33 @@
-"""Admission: who calls, where to, may it pass, and how much of it is captured."""
+"""Admission: where a request goes, whether it may pass, and how much of it is captured."""
 
 import logging
 import re
-from typing import Literal, NamedTuple
 
-from mitmproxy import connection, http
-from mitmproxy.proxy.mode_specs import RegularMode, TransparentMode
+from mitmproxy import http
 
+from proxy.admitted import Admitted, Refused, mode_of, named_host
 from proxy.answers import Reason, shape_of
+from proxy.callers import Callers
 from proxy.capture import Level
-from proxy.config import GatewayConfig, SecretSource
+from proxy.client_keys import Limits
+from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints, RawFields, presented_key
-from proxy.heads import WISHES, capture_wish, host_of, names, proxy_key
-from proxy.identity import KeyRegistry, Limits
+from proxy.heads import WISHES, capture_wish, names
+from proxy.identity import KeyRegistry
 from proxy.limits import Budgets, session_of
-from proxy.pointing import Pointing
-from proxy.routing import Plan, Rewritten, Router, rewrite_headers, take_session
-from proxy.serving import Version, can_name
+from proxy.pointing import Pointing, at_its_host, key_giver
+from proxy.rewriting import take_session
+from proxy.routing import Router
+from proxy.serving import can_name
 from proxy.spool.writer import SpoolState, SpoolWriter
-from proxy.target import Target
 from proxy.wire import mark_shape
-from trajectory.errors import ConfigurationError
-from trajectory.exchange import ClientIdentity
 
 _log = logging.getLogger(__name__)
-
-type Mode = Literal["base_url", "forward", "transparent"]
 
 _EVERYTHING = Level.FULL, ""
 _CLIMBS = re.compile(rb"(?i)/(?:\.|%2e){2}(?:[/\\;]|%2f|%5c|$)")
 """A path that leads up; servers read all these alike."""
-
-
-class Refused(Exception):  # noqa: N818 - not an error of ours: the client's request is refused
-    """The request is answered by the gateway itself."""
-
-    def __init__(
-        self,
-        reason: Reason,
-        *,
-        client: ClientIdentity | None = None,
-        plan: Plan | None = None,
-        retry_after: int = 1,
-    ) -> None:
-        super().__init__(reason.value)
-        self.reason = reason
-        self.client = client
-        self.plan = plan
-        self.retry_after = retry_after
-
-
-class Admitted(NamedTuple):
-    """What admission found out about a request."""
-
-    client: ClientIdentity
-    plan: Plan
-    mode: Mode
-    rewritten: Rewritten
-    path: bytes
-    session: bytes | None = None
-    """As the URL names it."""
-    served: Version | None = None
-    """The registered version that is named in the request's body."""
-    pointing: Pointing | None = None
-    """How it is pointed at one of several upstreams."""
-    wishes: bool = True
-    """Whether its client may wish less than a full capture: false where no header says so."""
-
-
-def mode_of(client: connection.Client) -> Mode:
-    """Return by which of the gateway's doors a client came in."""
-    if isinstance(client.proxy_mode, RegularMode):
-        return "forward"
-    return "transparent" if isinstance(client.proxy_mode, TransparentMode) else "base_url"
 
 
 class Admission:
@@ -96,46 +50,7 @@ class Admission:
         self._counters = counters
         self._fingerprints = fingerprints
         self._spool = spool
-        self._clients: dict[str, ClientIdentity] = {}
-        self._transparent_key = self._standing_key("transparent_key", config.transparent_key)
-        self._forward_key = self._standing_key("forward_key", config.forward_key)
-
-    def _standing_key(self, setting: str, source: SecretSource | None) -> str | None:
-        """Return the client key of a setting; one that is unknown now may be made later."""
-        if source is None:
-            return None
-        try:
-            key = source.secret()
-        except ConfigurationError as error:
-            raise ConfigurationError(f"gateway.{setting}: {error}") from None
-        if self._registry.authenticate(key) is None:
-            _log.warning(
-                "gateway.%s is no client key now (see `headrace keys list`): whom it stands for "
-                "is refused until it is",
-                setting,
-            )
-        return key
-
-    # Clients of the forward proxy say who they are when they connect.
-
-    def connects(self, flow: http.HTTPFlow) -> bool:
-        """Note who opens a tunnel; tell whether they may."""
-        client = self._proxy_client(flow.request.headers.fields)
-        if client is not None:
-            self._clients[flow.client_conn.id] = client
-        return client is not None
-
-    def disconnects(self, client: connection.Client) -> None:
-        """Forget a connection."""
-        self._clients.pop(client.id, None)
-
-    def _proxy_client(self, fields: RawFields) -> ClientIdentity | None:
-        for name, value in fields:
-            if name.lower() == b"proxy-authorization":
-                return self._registry.authenticate(proxy_key(value))
-        return self._registry.authenticate(self._forward_key)
-
-    # Requests.
+        self.callers = Callers(config, registry)
 
     def admit(self, flow: http.HTTPFlow) -> Admitted:
         """Find client and route of a request, and point it upstream.
@@ -234,19 +149,15 @@ class Admission:
 
     def _forward(self, flow: http.HTTPFlow, fields: RawFields) -> Admitted:
         request = flow.request
-        client = self._clients.get(flow.client_conn.id)
-        if client is None:
-            client = self._proxy_client(fields)
-        elif not self._registry.valid(client.key_id):
-            client = None
+        client = self.callers.of_forward(flow.client_conn, fields)
         if client is None:
             raise Refused(Reason.NO_KEY)
         plan, target = self._router.by_host(request.data.host, request.data.port)
         https = request.data.scheme == b"https"
         given = None
         if target is not None and https == (target.upstream.scheme == "https"):
-            given = _given(target, flow)
-        rewritten = _at_its_host(fields, None, given)
+            given = key_giver(target, flow)
+        rewritten = at_its_host(fields, None, given)
         return Admitted(client, plan, "forward", rewritten, request.data.path)
 
     def _transparent(self, flow: http.HTTPFlow, fields: RawFields) -> Admitted:
@@ -257,13 +168,13 @@ class Admission:
         """
         request = flow.request
         presented, header = presented_key(fields)
-        client = self._registry.authenticate(presented or self._transparent_key)
+        client = self.callers.of_redirected(presented)
         if client is None:
             raise Refused(Reason.NO_KEY)
         plan, target = self._router.by_host(named_host(flow), request.data.port)
         https = request.data.scheme == b"https"
-        given = _given(target, flow) if target is not None and https else None
-        rewritten = _at_its_host(fields, header if presented else None, given)
+        given = key_giver(target, flow) if target is not None and https else None
+        rewritten = at_its_host(fields, header if presented else None, given)
         return Admitted(client, plan, "transparent", rewritten, request.data.path)
 
     def level(self, flow: http.HTTPFlow, admitted: Admitted) -> tuple[Level | None, str]:
@@ -293,31 +204,3 @@ class Admission:
             raise Refused(Reason.SPOOL_FULL, client=admitted.client, plan=plan)
         self._counters.uncaptured[f"spool-{state.value}"] += 1
         return (Level.METADATA, "spool-full") if state is SpoolState.SHEDDING else (None, "")
-
-
-def _given(target: Target, flow: http.HTTPFlow) -> Target | None:
-    """Return a target that has a key to give and has proved, where there is TLS, that it is it.
-
-    The upstream's certificate is held against the name in the client's greeting: it may be
-    another one than the client connected to, as of a neighbour behind the same front.
-    """
-    proved = (flow.client_conn.sni or flow.request.data.host).lower()
-    return target if target.credential is not None and proved == target.upstream.host else None
-
-
-def _at_its_host(fields: RawFields, key_header: bytes | None, given: Target | None) -> Rewritten:
-    """Rewrite a request that goes where its client wanted; beside a key no other host is named."""
-    return rewrite_headers(
-        fields,
-        host=given.authority if given is not None else None,
-        key_header=key_header,
-        credential=given.credential if given is not None else None,
-    )
-
-
-def named_host(flow: http.HTTPFlow) -> str:
-    """Return the host that a request is for: as the client calls it, where it was redirected."""
-    if isinstance(flow.client_conn.proxy_mode, TransparentMode):
-        said = flow.client_conn.sni or host_of(flow.request.host_header)
-        return said or flow.request.data.host
-    return flow.request.data.host

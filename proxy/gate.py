@@ -9,7 +9,8 @@ from collections.abc import Awaitable
 
 from mitmproxy import connection, http, tcp, websocket
 
-from proxy.admission import Admission, Refused, mode_of
+from proxy.admission import Admission
+from proxy.admitted import Refused, mode_of
 from proxy.answers import Reason
 from proxy.conversation import Conversation
 from proxy.counters import Counters
@@ -54,6 +55,7 @@ class Gate:
         shadows: Shadows | None = None,
     ) -> None:
         self._admission = admission
+        self._callers = admission.callers
         self._shadows = shadows
         self._endpoints = endpoints
         self._registry = registry
@@ -67,13 +69,13 @@ class Gate:
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
         """Let a CONNECT pass only with a client key."""
-        if not self._admission.connects(flow):
+        if not self._callers.connects(flow.client_conn, flow.request.headers.fields):
             flow.response = proxy_refusal()
             self._counters.refusals[Reason.NO_KEY] += 1
 
     def client_disconnected(self, client: connection.Client) -> None:
         """Forget a connection."""
-        self._admission.disconnects(client)
+        self._callers.disconnects(client)
 
     # Requests.
 

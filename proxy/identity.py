@@ -1,124 +1,37 @@
-"""Client keys: who may call, as whom. Secrets are never stored, only their hashes."""
+"""The registry of client keys: who may call, as whom. Secrets are never stored, only their hashes."""
 
+import fcntl
 import hmac
 import json
 import secrets
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+from proxy.client_keys import (
+    KEY_PREFIX,
+    NO_LIMITS,
+    PURPOSES,
+    ClientKey,
+    CreatedKey,
+    Limits,
+    check_roles,
+    hash_of,
+    key_of,
+)
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.exchange import ClientIdentity
 from trajectory.files import replace_file
 
-KEY_PREFIX = "hr_"
-PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share")
-ROLES = ("gateway", "lake", "tokens")
-"""What a key opens: calls through the gateway, reading the lake, reading its token ids too."""
-ALL_TENANTS = "*"
-"""Tenant of a key that reads the whole lake; it opens no gateway."""
-UNKNOWN_CLIENT = ClientIdentity("-", "-", "-", "-")
-"""Stands for a caller whose key is missing or wrong."""
-
 _LOOK_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a key may use up; None is without limit."""
-
-    requests_per_minute: int | None = None
-    tokens_per_day: int | None = None
-    """Input and output together, from midnight to midnight UTC."""
-    steps_per_session: int | None = None
-    """Calls of model routes in one session that the client names."""
-
-    def __post_init__(self) -> None:
-        for limit in fields(self):
-            value = getattr(self, limit.name)
-            if value is not None and (type(value) is not int or value < 0):
-                raise ConfigurationError(
-                    f"{limit.name.replace('_', ' ')} must be a whole number from 0 on"
-                )
-
-
-NO_LIMITS = Limits()
-
-
-@dataclass(frozen=True, slots=True)
-class ClientKey:
-    """A key as the registry knows it."""
-
-    key_id: str
-    secret_hash: str
-    """BLAKE2b-256 of the secret, which is 160 random bits: a slow hash would add nothing."""
-    tenant_id: str
-    app_id: str
-    environment: str
-    purposes: tuple[str, ...]
-    created_at: str
-    revoked_at: str | None = None
-    limits: Limits = NO_LIMITS
-    previous_hash: str | None = None
-    """Hash of the secret before the last rotation; it is accepted until ``previous_until``."""
-    previous_until: float = 0.0
-    """Seconds since 1970."""
-    roles: tuple[str, ...] = ("gateway",)
-    """What the key opens, of ``ROLES``."""
-
-    @property
-    def identity(self) -> ClientIdentity:
-        """Return who calls with this key."""
-        return ClientIdentity(
-            self.tenant_id, self.app_id, self.environment, self.key_id, self.purposes
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedKey:
-    """A new key; its secret is shown once and kept nowhere."""
-
-    key: ClientKey
-    secret: str
-    """The whole key, ``hr_<key_id>_<secret>``, as a client sends it."""
-
-    def __repr__(self) -> str:
-        return f"CreatedKey({self.key.key_id})"
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat()
-
-
-def _key(row: Mapping[str, Any]) -> ClientKey:
-    limits = Limits(**row.get("limits", {}))
-    roles = tuple(row.get("roles", ("gateway",)))
-    lists = {"purposes": tuple(row["purposes"]), "roles": roles}
-    return ClientKey(**{**row, **lists, "limits": limits})
-
-
-def _check_roles(roles: Sequence[str], tenant: str) -> None:
-    unknown = sorted(set(roles) - set(ROLES))
-    if unknown or not roles:
-        raise ConfigurationError(
-            f"unknown role {(unknown or [''])[0]!r}. Valid roles: {', '.join(ROLES)}."
-        )
-    if "tokens" in roles and "lake" not in roles:
-        raise ConfigurationError("the role tokens adds to the role lake; give both")
-    if tenant == ALL_TENANTS and "gateway" in roles:
-        raise ConfigurationError(
-            f"a key of the gateway belongs to one tenant; {ALL_TENANTS!r} is for the role lake"
-        )
-
-
-def _hash(secret: str) -> str:
-    return blake2b(secret.encode("utf-8", "surrogateescape"), digest_size=32).hexdigest()
 
 
 class KeyRegistry:
@@ -137,7 +50,6 @@ class KeyRegistry:
         """Limits by key id, of the keys that have any."""
         self._stamp: tuple[int, int] | None = None
         self._looked = 0.0
-        self._mutex = threading.Lock()
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -159,7 +71,7 @@ class KeyRegistry:
             return
         try:
             rows = json.loads(text)["keys"]
-            keys = [_key(row) for row in rows]
+            keys = [key_of(row) for row in rows]
         except (ValueError, TypeError, LookupError, ConfigurationError) as error:
             raise ConfigurationError(
                 f"{self._path}: not a key registry ({type(error).__name__}); "
@@ -193,8 +105,8 @@ class KeyRegistry:
             return None
         key_id, _, secret = presented[len(KEY_PREFIX) :].partition("_")
         key = self._keys.get(key_id)
-        expected = key.secret_hash if key else _hash("")
-        given = _hash(secret)
+        expected = key.secret_hash if key else hash_of("")
+        given = hash_of(secret)
         matches = hmac.compare_digest(expected, given)
         if key is None or key.revoked_at is not None:
             return None
@@ -230,7 +142,7 @@ class KeyRegistry:
         Raises:
             ConfigurationError: a purpose or role is unknown, or a name is empty or not printable.
         """
-        _check_roles(roles, tenant_id)
+        check_roles(roles, tenant_id)
         unknown = sorted(set(purposes) - set(PURPOSES))
         if unknown:
             raise ConfigurationError(
@@ -242,7 +154,7 @@ class KeyRegistry:
         key_id, secret = secrets.token_hex(6), secrets.token_hex(20)
         key = ClientKey(
             key_id=key_id,
-            secret_hash=_hash(secret),
+            secret_hash=hash_of(secret),
             tenant_id=tenant_id,
             app_id=app_id,
             environment=environment,
@@ -251,7 +163,7 @@ class KeyRegistry:
             limits=limits,
             roles=tuple(roles),
         )
-        with self._mutex:
+        with self._alone():
             self._read()
             self._keys[key_id] = key
             self._write()
@@ -285,7 +197,7 @@ class KeyRegistry:
             key_id,
             lambda key: replace(
                 key,
-                secret_hash=_hash(secret),
+                secret_hash=hash_of(secret),
                 previous_hash=key.secret_hash,
                 previous_until=until,
             ),
@@ -295,7 +207,7 @@ class KeyRegistry:
     def _change(
         self, key_id: str, change: Callable[[ClientKey], ClientKey], *, revoked: bool = False
     ) -> ClientKey:
-        with self._mutex:
+        with self._alone():
             self._read()
             key = self._keys.get(key_id)
             if key is None:
@@ -307,6 +219,14 @@ class KeyRegistry:
             key = self._keys[key_id] = change(key)
             self._write()
         return key
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other writers of this file waiting, in whatever process they are."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.with_suffix(".lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _write(self) -> None:
         """Replace the file as a whole, readable by the owner only."""

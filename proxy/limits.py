@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from proxy.answers import Reason
-from proxy.identity import Limits
+from proxy.client_keys import Limits
 from proxy.ledger import Ledger
 
 _MINUTE = 60

@@ -3,10 +3,10 @@
 import time
 from typing import TYPE_CHECKING
 
-from proxy.admission import Mode
+from proxy.admitted import Mode
 from proxy.capture import Capture
 from proxy.conversation import Conversation
-from proxy.routing import Plan
+from proxy.plan import Plan
 from proxy.tokens import Asked, TokenCheck
 from proxy.usage import UsageMeter
 

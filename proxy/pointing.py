@@ -1,9 +1,9 @@
-"""Pointing a request of the base-URL gateway at an upstream of its route."""
+"""Pointing a request at an upstream: where it goes, and what of a route's key goes with it."""
 
 from mitmproxy import http
 
 from proxy.credentials import RawFields
-from proxy.routing import Rewritten, rewrite_headers
+from proxy.rewriting import Rewritten, rewrite_headers
 from proxy.target import Target
 
 
@@ -37,3 +37,23 @@ class Pointing:
             added=((b"x-headrace-url-session", session),) if session is not None else (),
         )
         return rewritten, upstream.path.encode() + self._rest
+
+
+def key_giver(target: Target, flow: http.HTTPFlow) -> Target | None:
+    """Return a target that has a key to give and has proved, where there is TLS, that it is it.
+
+    The upstream's certificate is held against the name in the client's greeting: it may be
+    another one than the client connected to, as of a neighbour behind the same front.
+    """
+    proved = (flow.client_conn.sni or flow.request.data.host).lower()
+    return target if target.credential is not None and proved == target.upstream.host else None
+
+
+def at_its_host(fields: RawFields, key_header: bytes | None, given: Target | None) -> Rewritten:
+    """Rewrite a request that goes where its client wanted; beside a key no other host is named."""
+    return rewrite_headers(
+        fields,
+        host=given.authority if given is not None else None,
+        key_header=key_header,
+        credential=given.credential if given is not None else None,
+    )

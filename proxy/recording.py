@@ -4,7 +4,7 @@ from functools import partial
 
 from mitmproxy import http
 
-from proxy.admission import Admitted, named_host
+from proxy.admitted import Admitted, named_host
 from proxy.capture import Capture, Level
 from proxy.credentials import Fingerprints
 from proxy.recorder import Recorder

@@ -4,7 +4,8 @@ import logging
 
 from mitmproxy import http
 
-from proxy.admission import Admission, Admitted
+from proxy.admission import Admission
+from proxy.admitted import Admitted
 from proxy.capture import Capture, Level
 from proxy.counters import Counters
 from proxy.live import Live

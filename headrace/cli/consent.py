@@ -9,7 +9,7 @@ import typer
 from governance.consent import EVERY_SUBJECT
 from headrace.cli.common import JsonOption, Running, user_name
 from headrace.render import jsonable, print_fields, print_rows
-from proxy.identity import PURPOSES
+from proxy.client_keys import PURPOSES
 from trajectory.canonical import bytes_hash
 from trajectory.errors import ConfigurationError
 

@@ -8,7 +8,8 @@ import typer
 from headrace.cli.common import JsonOption, Running, YesOption, confirm, user_name
 from headrace.installation import gateway_config
 from headrace.render import jsonable, print_fields, print_rows
-from proxy.identity import PURPOSES, ClientKey, KeyRegistry, Limits
+from proxy.client_keys import PURPOSES, ClientKey, Limits
+from proxy.identity import KeyRegistry
 
 app = typer.Typer(help="Client keys of the gateway and of the SQL door.", no_args_is_help=True)
 

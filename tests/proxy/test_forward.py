@@ -1,6 +1,7 @@
 """The intercepting proxy: opens configured hosts, passes everything else on undecrypted."""
 
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import httpx
 import openai
 import pytest
 
+from proxy.identity import KeyRegistry
 from tests.proxy.conftest import Tls
 from tests.proxy.provider import provider
 from tests.proxy.running import Running
@@ -95,13 +97,16 @@ def test_plain_http_is_forwarded(proxy: Running, upstream: Upstream) -> None:
 
 
 def test_one_key_may_stand_for_who_presents_none(
-    secure: Upstream, tls: Tls, tmp_path: Path
+    secure: Upstream, upstream: Upstream, tls: Tls, tmp_path: Path
 ) -> None:
     settings = {
         "routes": [{"name": "openai", "upstream": secure.url}],
         "upstream_ca": str(tls.roots),
-        "forward_key": {"env": "RUNNING_KEY"},
+        "forward_key": {"file": str(tmp_path / "client.key")},
     }
+    registry = KeyRegistry.load(tmp_path / "keys.json")
+    created = registry.create(tenant_id="acme", app_id="java")
+    (tmp_path / "client.key").write_text(created.secret)
     with Running(tmp_path, settings) as gateway:
         context = ssl.create_default_context(cafile=gateway.bundle)
         address = f"127.0.0.1:{gateway.forward_port}"
@@ -113,7 +118,14 @@ def test_one_key_may_stand_for_who_presents_none(
         ):
             client.post(f"{secure.url}/echo", content=b"x")
         exchange = gateway.exchange()
-    assert (exchange.client.tenant_id, exchange.request.body) == ("acme", b"x")
+        rotated = registry.rotate(created.key.key_id, grace_seconds=0)
+        (tmp_path / "client.key").write_text(rotated.secret)
+        deadline = time.monotonic() + 60
+        with httpx.Client(proxy=f"http://{address}") as client:
+            while client.get(f"http://localhost:{upstream.port}/echo").status_code == 407:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+    assert (exchange.client.app_id, exchange.request.body) == ("java", b"x")
     assert secure.seen[-1].header("proxy-authorization") is None
 
 

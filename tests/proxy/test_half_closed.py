@@ -17,9 +17,9 @@ with warnings.catch_warnings():
     from OpenSSL import SSL
 
     from proxy.config import GatewayConfig
-    from proxy.gateway import Gateway
     from proxy.identity import KeyRegistry
     from proxy.wire import half_close
+    from proxy.worker import Gateway
 
 from proxy.spool import Cursor, SpoolReader
 from tests.proxy.conftest import Tls

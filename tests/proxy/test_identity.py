@@ -1,6 +1,7 @@
 """Client keys: hashed at rest, checked whole, revoked at once."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,19 @@ def test_roles_that_mean_nothing_are_refused(
 ) -> None:
     with pytest.raises(ConfigurationError):
         KeyRegistry.load(tmp_path / "k.json").create(tenant_id=tenant, app_id="a", roles=roles)
+
+
+def test_two_who_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+
+    def write(app: str) -> None:
+        registry = KeyRegistry.load(path)
+        for _ in range(10):
+            created = registry.create(tenant_id="acme", app_id=app)
+            registry.revoke(created.key.key_id)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, "abcd"))
+    found = KeyRegistry.load(path).list()
+    assert len(found) == 40
+    assert all(key.revoked_at is not None for key in found)

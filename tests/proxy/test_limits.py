@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from proxy.answers import Reason
-from proxy.identity import KeyRegistry, Limits
+from proxy.client_keys import Limits
+from proxy.identity import KeyRegistry
 from proxy.ledger import Ledger
 from proxy.limits import Budgets, session_of
 from tests.proxy.provider import provider

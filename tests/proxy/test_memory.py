@@ -23,7 +23,7 @@ with warnings.catch_warnings():
     from mitmproxy.connection import Connection
     from OpenSSL import SSL
 
-    from proxy.gateway import Gateway
+    from proxy.worker import Gateway
 
 from tests.proxy.conftest import Tls
 from tests.proxy.running import Running

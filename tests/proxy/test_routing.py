@@ -3,7 +3,8 @@
 import pytest
 
 from proxy.config import GatewayConfig
-from proxy.routing import Router, rewrite_headers, take_session
+from proxy.rewriting import rewrite_headers, take_session
+from proxy.routing import Router
 
 
 def router(**settings: object) -> Router:

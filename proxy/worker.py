@@ -1,0 +1,210 @@
+"""One worker: all modes in one process, put together, started, drained and closed."""
+
+import asyncio
+import logging
+import time
+
+from proxy import fastpath, logs, wire
+from proxy.admin import Admin
+from proxy.admission import Admission
+from proxy.authority import ensure_authority
+from proxy.config import GatewayConfig
+from proxy.connecting import ConnectTimes
+from proxy.counters import Counters
+from proxy.credentials import Fingerprints
+from proxy.embedding import Addresses, Embedded
+from proxy.endpoints import Endpoints
+from proxy.gate import Gate
+from proxy.gauges import can_record, spool_gauges
+from proxy.identity import KeyRegistry
+from proxy.interception import Interception, Tunnels
+from proxy.ledger import Ledger
+from proxy.limits import Budgets
+from proxy.listeners import Listeners
+from proxy.recorder import Recorder
+from proxy.recording import Recording
+from proxy.routing import Router
+from proxy.shadowing import Shadows
+from proxy.spool import SpoolWriter
+from proxy.spool.keys import KeyRing
+from proxy.spooling import open_spool
+from proxy.tracing import Tracing
+from proxy.upkeep import Upkeep
+
+_log = logging.getLogger(__name__)
+
+
+class Gateway:
+    """One worker of the gateway inside a running event loop; one per process at a time."""
+
+    def __init__(self, config: GatewayConfig, *, spool_key: bytes, fingerprint_key: bytes) -> None:
+        self._config = config
+        self.counters = Counters()
+        self._router = Router(config)
+        self._budgets = Budgets(Ledger(config.limits))
+        self._listeners = Listeners(shared=config.workers > 1)
+        self._spool: SpoolWriter | None = None
+        self._recorder: Recorder | None = None
+        self._keys = KeyRing(spool_key, file=config.spool.key_file)
+        self._tracing = Tracing(config.traces) if config.traces else None
+        self._fingerprints = Fingerprints(
+            fingerprint_key,
+            also=(
+                choice.credential.header.encode()
+                for route in config.routes
+                for choice in route.choices
+                if choice.credential is not None
+            ),
+        )
+        self._shadows: Shadows | None = None
+        self._draining = False
+        self._embedded: Embedded | None = None
+        self._gate: Gate | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._admin = Admin(
+            self.counters,
+            gauges=self._gauges,
+            levels=lambda: {plan.name: plan.level for plan in self._router.plans},
+            disk=lambda: self._spool.breaker.failures if self._spool else {},
+            ready=self._ready,
+        )
+
+    async def start(self) -> Addresses:
+        """Open the ports.
+
+        Raises:
+            ConfigurationError: a port is taken, a credential is missing, the authority is unusable.
+        """
+        config = self._config
+        registry = KeyRegistry.load(config.keys)
+        opens = config.forward_port is not None or config.transparent_port is not None
+        authority = ensure_authority(config.authority) if opens else None
+        addresses = self._bind()
+        if config.capture:
+            self._spool = open_spool(config.spool, self._keys.newest)
+            self._recorder = Recorder(self._spool, self.counters, block=self._fingerprints.block)
+        logs.muffle(self.counters)
+        wire.install()
+        self._gate = self._make_gate(registry)
+        embedded = self._embedded = Embedded()
+        await embedded.start(
+            config,
+            addresses,
+            before=[Tunnels(self._router, self.counters)],
+            after=[
+                Interception(authority, self.counters),
+                ConnectTimes(self._router, embedded.handlers),
+                wire.Hearing(embedded.handlers),
+                self._gate,
+            ],
+            listeners=self._listeners,
+            recorder=self._recorder,
+        )
+        if addresses.admin is not None:
+            await self._admin.start(self._listeners.of("admin"))
+        self._begin_upkeep()
+        return addresses
+
+    def _bind(self) -> Addresses:
+        config, bind = self._config, self._listeners.bind
+        try:
+            return Addresses(
+                base_url=bind("base_url", config.host, config.port),
+                forward=bind("forward", config.forward_host, config.forward_port),
+                transparent=bind("transparent", config.transparent_host, config.transparent_port),
+                admin=bind("admin", config.admin_host, config.admin_port),
+            )
+        except Exception:
+            self._listeners.close()
+            raise
+
+    def _begin_upkeep(self) -> None:
+        upkeep = Upkeep(
+            self._config,
+            router=self._router,
+            ledger=self._budgets.ledger,
+            keys=self._keys,
+            spool=self._spool,
+            counters=self.counters,
+        )
+        self._tasks = [asyncio.create_task(upkeep.run())]
+        if self._config.probe_at_start:
+            self._tasks.append(asyncio.create_task(upkeep.probe()))
+
+    def _make_gate(self, registry: KeyRegistry) -> Gate:
+        admission = Admission(
+            self._config,
+            router=self._router,
+            registry=registry,
+            budgets=self._budgets,
+            counters=self.counters,
+            fingerprints=self._fingerprints,
+            spool=self._spool,
+        )
+        recorder = self._recorder
+        if recorder is not None:
+            self._shadows = Shadows(recorder, self.counters, self._fingerprints)
+        return Gate(
+            admission,
+            router=self._router,
+            endpoints=Endpoints(registry, recorder, self.counters, self._fingerprints),
+            registry=registry,
+            budgets=self._budgets,
+            recording=Recording(recorder, self._fingerprints) if recorder else None,
+            counters=self.counters,
+            tracing=self._tracing,
+            shadows=self._shadows,
+        )
+
+    def _ready(self) -> bool:
+        """Tell whether calls are taken, and can be kept where they must be."""
+        started = self._embedded is not None and not self._draining
+        return started and can_record(self._spool, self._router)
+
+    @property
+    def connections(self) -> int:
+        """How many connections of clients stand."""
+        return len(self._embedded.handlers()) if self._embedded else 0
+
+    def _gauges(self) -> dict[str, float]:
+        gauges: dict[str, float] = {
+            "flows": len(self._gate.live) if self._gate else 0,
+            "connections": self.connections,
+            "draining": float(self._draining),
+        }
+        if self._spool is not None:
+            gauges |= spool_gauges(self._spool, self._config.spool.directory)
+        return gauges
+
+    async def drain(self) -> None:
+        """Stop listening and wait for the calls in flight, for ``drain_seconds`` at most."""
+        self._draining = True
+        if self._embedded is None or self._gate is None:
+            return
+        await self._embedded.stop_listening()
+        deadline = time.monotonic() + self._config.drain_seconds
+        while self._gate.live and time.monotonic() < deadline:  # noqa: ASYNC110 - once, at the end
+            await asyncio.sleep(0.02)
+        if self._gate.live:
+            _log.warning("drain: %d calls were still in flight", len(self._gate.live))
+
+    async def close(self) -> None:
+        """Close everything; the spool last."""
+        self._draining = True
+        for task in self._tasks:
+            task.cancel()
+        self._admin.close()
+        if self._recorder is not None:
+            self._recorder.settle()
+        if self._embedded is not None:
+            await self._embedded.close()
+        if self._shadows is not None:
+            await self._shadows.close()
+        if self._spool is not None:
+            self._spool.close()
+        self._budgets.ledger.close()
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.close)
+        self._listeners.close()
+        fastpath.revert()
+        logs.unmuffle()

@@ -17,10 +17,8 @@ import pytz  # noqa: F401 - DuckDB asks for it, and the fence lets no module be 
 from lakehouse.confinement import confine, limit
 from lakehouse.location import Location
 from lakehouse.parameters import from_json
-from lakehouse.schema import TABLES
 from lakehouse.sql import QueryError, Session, Snapshot, connect, explained, literal, stock_types
-from lakehouse.statement import Statement, check
-from lakehouse.views import VIEWS
+from lakehouse.statement import KNOWN, Statement, check
 from trajectory.errors import HeadraceError, RetryableError
 
 CATALOG = "headrace"
@@ -30,7 +28,6 @@ END = b"headrace.end"
 _OVERHEAD_MIB = 768
 """What Python, Arrow and DuckDB reserve beside the memory of the query."""
 _BATCH_ROWS = 16_384
-_KNOWN = frozenset(TABLES) | {view.name for view in VIEWS}
 
 
 def main() -> None:
@@ -122,7 +119,7 @@ def _answer(connection: Any, request: Mapping[str, Any], reply: _Reply) -> dict[
 
 def _wanted(statement: Statement) -> tuple[str, ...] | None:
     """Return what the statement needs bound: all, when it asks what there is or errs in a name."""
-    if statement.asks_what_there_is or not _KNOWN.issuperset(statement.tables):
+    if statement.asks_what_there_is or not KNOWN.issuperset(statement.tables):
         return None
     return statement.tables
 

@@ -12,7 +12,12 @@ from typing import Any
 
 import duckdb
 
+from lakehouse.schema import TABLES
 from lakehouse.sql import QueryError
+from lakehouse.views import VIEWS
+
+KNOWN = frozenset(TABLES) | {view.name for view in VIEWS}
+"""The tables and views of a lake."""
 
 LONGEST = 1 << 20
 """Characters of a statement at most; parsing more costs more than any question is worth."""
@@ -39,7 +44,7 @@ class Statement:
     """What a statement names; enough for an audit, without a word of its values."""
 
     tables: tuple[str, ...]
-    """Names after FROM and JOIN, less those that the statement defines itself (WITH)."""
+    """Names after FROM and JOIN, less those of its own (WITH) that name nothing in the lake."""
     parameters: tuple[str, ...]
     """Names of the parameters; ``1``, ``2`` … for question marks."""
     asks_what_there_is: bool
@@ -79,7 +84,9 @@ def check(connection: Any, sql: str) -> Statement:
         if "cte_map" in node:
             defined.update(str(entry["key"]).lower() for entry in node["cte_map"]["map"])
     parameters = sorted(statements[0].named_parameters, key=lambda name: (len(name), name))
-    return Statement(tuple(sorted(named - defined)), tuple(parameters), curious)
+    # `WITH steps AS (SELECT * FROM steps …)` reads the lake's steps under the same name.
+    tables = named - (defined - KNOWN)
+    return Statement(tuple(sorted(tables)), tuple(parameters), curious)
 
 
 def _tree(connection: Any, sql: str) -> Any:

@@ -41,6 +41,8 @@ def test_rows_come_back_with_their_types(lake: Lake) -> None:
     assert not found.truncated
     assert query_untrusted(lake, "SHOW TABLES").table.num_rows > 20
     assert query_untrusted(lake, "SELECT 1 -- a comment at the end").table.num_rows == 1
+    shadowing = "WITH steps AS (SELECT * FROM steps WHERE trajectory_id = 't1') SELECT * FROM steps"
+    assert query_untrusted(lake, shadowing).table.num_rows == found.table.num_rows
 
 
 def test_results_are_cut_at_the_limit_of_rows_and_refused_at_that_of_bytes(lake: Lake) -> None:

@@ -74,10 +74,8 @@ def _summary(report: "LakeStatus", lag: "SpoolLag") -> dict[str, Any]:
     }
 
 
-def size(count: int | None) -> str:
-    """Return a number of bytes for the eye; a dash when it is not known."""
-    if count is None:
-        return "–"
+def size(count: int) -> str:
+    """Return a number of bytes for the eye."""
     value = float(count)
     for unit in _UNITS[:-1]:
         if value < 1024:

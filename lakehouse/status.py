@@ -1,9 +1,8 @@
 """What a person wants to know of a lake: rows, bytes, files, freshness, growth, what expires when."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.maintenance import vacuum_table
@@ -29,11 +28,10 @@ class TableStatus:
     """Commits and checkpoints in the log; many of them make opening slow."""
     removed_files: int
     """Files that left the table and are still on the disk, for readers and for time travel."""
-    removed_bytes: int | None
-    """None where it is not known (object stores)."""
+    removed_bytes: int
     vacuum_files: int
     """Those of them that left long enough ago for the next vacuum to take."""
-    vacuum_bytes: int | None
+    vacuum_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +69,8 @@ class LakeStatus:
     """The last 14 days that have data, oldest first."""
     vacuum_files: int
     """Files that the next vacuum takes away."""
-    vacuum_bytes: int | None
-    """What it frees; None where it is not known (object stores)."""
+    vacuum_bytes: int
+    """What it frees."""
     expiring: tuple[Expiry, ...]
     expired_steps: int
     """Past their expiry and not yet swept."""
@@ -109,7 +107,7 @@ def lake_status(
         freshness_s=None if newest is None else (moment - newest).total_seconds(),
         growth=_growth(lake),
         vacuum_files=sum(table.vacuum_files for table in tables),
-        vacuum_bytes=_sum(table.vacuum_bytes for table in tables),
+        vacuum_bytes=sum(table.vacuum_bytes for table in tables),
         expiring=_expiring(lake, moment),
         expired_steps=held["expired"],
         legal_holds=held["held"],
@@ -122,35 +120,31 @@ def _table_status(lake: "Lake", name: str, vacuum_hours: float) -> TableStatus:
     files = list_files(handle)
     removed = vacuum_table(lake, name, hours=0, dry_run=True)
     due = vacuum_table(lake, name, hours=vacuum_hours, dry_run=True) if removed else []
-    root = Path(lake.location.table(name)) if lake.location.is_local else None
+    sizes = _sizes(lake, name)
     return TableStatus(
         table=name,
         rows=sum(one.rows for one in files),
         files=len(files),
         bytes=sum(one.size for one in files),
         version=int(handle.version()),
-        log_files=0 if root is None else sum(1 for _ in (root / "_delta_log").iterdir()),
+        log_files=sum(path.startswith("_delta_log/") for path in sizes),
         removed_files=len(removed),
-        removed_bytes=_bytes(root, removed),
+        removed_bytes=sum(sizes.get(path, 0) for path in removed),
         vacuum_files=len(due),
-        vacuum_bytes=_bytes(root, due),
+        vacuum_bytes=sum(sizes.get(path, 0) for path in due),
     )
 
 
-def _bytes(root: Path | None, paths: Sequence[str]) -> int | None:
-    return None if root is None else sum(_size(root / path) for path in paths)
+def _sizes(lake: "Lake", name: str) -> dict[str, int]:
+    """Return every file that lies in a table's folder, or its prefix of a store, with its bytes."""
+    from pyarrow.fs import FileSelector, FileType
 
-
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    known = list(numbers)
-    return None if None in known else sum(number or 0 for number in known)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+    found = lake.location.files().get_file_info(FileSelector(name, recursive=True))
+    return {
+        info.path.removeprefix(f"{name}/"): info.size or 0
+        for info in found
+        if info.type == FileType.File
+    }
 
 
 def _growth(lake: "Lake") -> tuple[DayGrowth, ...]:

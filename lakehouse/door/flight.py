@@ -129,16 +129,16 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         """Say where the answer to a command is fetched: here, with a ticket that names it."""
         with _as_flight_errors():
             message = unpacked(descriptor.command)
-            ticket = descriptor.command
+            ticket, schema = descriptor.command, None
             if message.name == "CommandStatementQuery":
                 sql = (message.text(1) or "").encode()
                 ticket = packed("TicketStatementQuery", [Field(1, sql)])
             elif message.name == "CommandPreparedStatementQuery":
-                self._statements.get(_reader(context).key_id, message.data(1))
-            elif message.name not in ANSWERS and message.name != "CommandGetSqlInfo":
-                raise NotImplementedError(message.name)
+                schema = self._statements.get(_reader(context).key_id, message.data(1)).schema
+            else:
+                schema = self._metadata(_reader(context), message).schema
             endpoint = flight.FlightEndpoint(flight.Ticket(ticket), [])
-            return flight.FlightInfo(None, descriptor, [endpoint], -1, -1)
+            return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1)
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         """Return the schema of a command's answer."""
@@ -202,7 +202,8 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
 
     def _prepare(self, reader: Reader, sql: str) -> Any:
         schema, names = self._describe(reader, sql)
-        handle = self._statements.add(reader.key_id, sql, names)
+        known = None if names else schema  # bound values may have other types than null
+        handle = self._statements.add(reader.key_id, sql, names, known)
         parameters = pa.schema([pa.field(name, pa.null()) for name in names])
         fields = [Field(1, handle), Field(2, schema.serialize().to_pybytes())]
         if names:

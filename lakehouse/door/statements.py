@@ -21,6 +21,8 @@ class Prepared:
     sql: str
     parameters: tuple[str, ...]
     """Names in the order of the client's columns."""
+    schema: Any = None
+    """The Arrow schema of the answer; None where values may still change it."""
     values: Any = None
     """A list for question marks, a mapping for names; None before values were bound."""
     used_at: float = 0.0
@@ -33,7 +35,7 @@ class Statements:
         self._held: OrderedDict[bytes, Prepared] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def add(self, key_id: str, sql: str, parameters: tuple[str, ...]) -> bytes:
+    def add(self, key_id: str, sql: str, parameters: tuple[str, ...], schema: Any = None) -> bytes:
         """Keep a statement and return its handle."""
         handle = secrets.token_bytes(16)
         now = time.monotonic()
@@ -43,7 +45,7 @@ class Statements:
                 del self._held[stale]
             while self._held and now - next(iter(self._held.values())).used_at > _IDLE_SECONDS:
                 self._held.popitem(last=False)
-            self._held[handle] = Prepared(key_id, sql, parameters, used_at=now)
+            self._held[handle] = Prepared(key_id, sql, parameters, schema, used_at=now)
         return handle
 
     def get(self, key_id: str, handle: bytes | None) -> Prepared:

@@ -19,8 +19,8 @@ def test_bars_sizes_and_spans() -> None:
     assert [bar(value, 100) for value in (100, 50, 0)] == ["█" * 24, "█" * 12, ""]
     assert len(bar(1, 10**9)) == 1
     assert bar(5, 0) == ""
-    assert [size(count) for count in (0, 1023, 1536, 5 << 30, None)] == [
-        "0 B", "1023 B", "1.5 KiB", "5.0 GiB", "–",
+    assert [size(count) for count in (0, 1023, 1536, 5 << 30)] == [
+        "0 B", "1023 B", "1.5 KiB", "5.0 GiB",
     ]  # fmt: skip
     assert [ago(seconds) for seconds in (-1, 59, 90, 7200, 200_000)] == [
         "0 s", "59 s", "1.5 min", "2.0 h", "2.3 d",

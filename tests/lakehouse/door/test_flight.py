@@ -14,6 +14,7 @@ from pyarrow import flight
 
 from lakehouse.door.flight import FlightDoor
 from lakehouse.door.service import DoorLimits, SqlDoor
+from lakehouse.door.wire import Field, packed, unpacked
 from lakehouse.lake import Lake
 from lakehouse.sandbox import Limits
 from tests.lakehouse import make
@@ -171,6 +172,24 @@ def test_a_prepared_statement_belongs_to_its_key(flight_address: str, acme: Any)
             assert pa.RecordBatchReader._import_from_c(stream.address).read_all().to_pylist() == [
                 {"a": value}
             ]
+
+
+def test_what_an_answer_holds_is_told_before_it_is_fetched(flight_address: str) -> None:
+    options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer key-acme")])
+    client = flight.connect(flight_address)
+
+    def prepared(sql: str) -> Any:
+        asked = packed("ActionCreatePreparedStatementRequest", [Field(1, sql.encode())])
+        (made,) = client.do_action(flight.Action("CreatePreparedStatement", asked), options)
+        handle = unpacked(made.body.to_pybytes()).data(1) or b""
+        command = packed("CommandPreparedStatementQuery", [Field(1, handle)])
+        return client.get_flight_info(flight.FlightDescriptor.for_command(command), options).schema
+
+    assert prepared("SELECT count(*) AS n FROM steps") == pa.schema([("n", pa.int64())])
+    assert prepared("SELECT ? AS n") is None  # what is bound has its own type
+    command = flight.FlightDescriptor.for_command(packed("CommandGetTableTypes", []))
+    assert client.get_flight_info(command, options).schema.names == ["table_type"]
+    client.close()
 
 
 def test_the_audit_has_the_question_and_no_value(acme: Any, noted: Noted) -> None:

@@ -73,6 +73,13 @@ def batches(count: int, rows: int) -> list[GovernedBatch]:
     return made
 
 
+class Spent(NamedTuple):
+    """Seconds of some work, by the clock and of all threads' processor time."""
+
+    wall: float
+    cpu: float
+
+
 def ingest(folder: Path, rows: int, exchanges: int) -> dict[str, Any]:
     """Carry a spool into the lake, and write the same tables bare, some batches each in turns.
 
@@ -103,18 +110,10 @@ def ingest(folder: Path, rows: int, exchanges: int) -> dict[str, Any]:
         "batch_rows": rows,
         "exchanges_per_s": round(rows / median(one.wall for one in ours)),
         "bare_per_s": round(rows / median(one.wall for one in bare)),
-        "cpu_ms": round(median(one.processor for one in ours) / rows * 1000, 3),
-        "bare_cpu_ms": round(median(one.processor for one in bare) / rows * 1000, 3),
+        "cpu_ms": round(median(one.cpu for one in ours) / rows * 1000, 3),
+        "bare_cpu_ms": round(median(one.cpu for one in bare) / rows * 1000, 3),
         "vs_bare": round(median(ratios), 3),
     }
-
-
-class Spent(NamedTuple):
-    """Seconds of one batch."""
-
-    wall: float
-    processor: float
-    """Of this process and those that it started."""
 
 
 def carry(pipeline: Pipeline, batches: int) -> list[Spent]:
@@ -426,13 +425,6 @@ def timed(work: Callable[[], Any], repeats: int) -> float:
         work()
         spent.append(time.perf_counter() - begun)
     return median(spent[1:] or spent)
-
-
-class Spent(NamedTuple):
-    """Median seconds of some work, by the clock and of all threads' processor time."""
-
-    wall: float
-    cpu: float
 
 
 def in_turns(one: Callable[[], Any], other: Callable[[], Any], repeats: int) -> tuple[Spent, Spent]:

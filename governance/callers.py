@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from trajectory.exchange import Headers
 
@@ -19,17 +20,24 @@ _REGION = re.compile(
 def agents_of(headers: Headers) -> tuple[str, ...]:
     """Return ``x-headrace-agent`` and the product that the user agent names first."""
     found = [value for name, value in headers if name == "x-headrace-agent"]
-    for name, value in headers:
-        product = _PRODUCT.match(value) if name == "user-agent" else None
-        if product is not None:
-            found.append(product[1])
-    return _words(found)
+    return _agents(tuple(found), tuple(value for name, value in headers if name == "user-agent"))
 
 
 def regions_of(headers: Headers, upstream: str) -> tuple[str, ...]:
     """Return ``x-headrace-region`` and the cloud region that the upstream's host names."""
-    found = [value.lower() for name, value in headers if name == "x-headrace-region"]
-    return _words([*found, *_REGION.findall(upstream.lower())])
+    found = tuple(value for name, value in headers if name == "x-headrace-region")
+    return _regions(found, upstream)
+
+
+@lru_cache(maxsize=1024)
+def _agents(said: tuple[str, ...], user_agents: tuple[str, ...]) -> tuple[str, ...]:
+    products = [_PRODUCT.match(value) for value in user_agents]
+    return _words([*said, *(product[1] for product in products if product is not None)])
+
+
+@lru_cache(maxsize=1024)
+def _regions(said: tuple[str, ...], upstream: str) -> tuple[str, ...]:
+    return _words([*map(str.lower, said), *_REGION.findall(upstream.lower())])
 
 
 def _words(values: Iterable[str]) -> tuple[str, ...]:

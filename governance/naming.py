@@ -2,7 +2,7 @@
 
 from hashlib import blake2b
 
-from trajectory.canonical import JsonValue, bytes_hash, canonical_json, content_hash
+from trajectory.canonical import JsonValue, bytes_hash, content_hash
 
 
 def tenant_key(key: bytes, tenant_id: str) -> bytes:
@@ -28,13 +28,9 @@ class Namer:
         """Return the id of a redacted message: the keyed hash of its canonical JSON."""
         return content_hash(message, key=self._tenant(tenant_id))
 
-    def text_message_id(
-        self, tenant_id: str, role: str, parts: str, name: str | None = None
-    ) -> str:
-        """Return :meth:`message_id` of a message whose parts are canonical JSON already."""
-        called = b"" if name is None else b'"name":%b,' % canonical_json(name)
-        data = b'{%b"parts":%b,"role":%b}' % (called, parts.encode(), canonical_json(role))
-        return bytes_hash(data, key=self._tenant(tenant_id))
+    def canonical_id(self, tenant_id: str, canonical: bytes) -> str:
+        """Return :meth:`message_id` of a message from its canonical JSON."""
+        return bytes_hash(canonical, key=self._tenant(tenant_id))
 
     def _tenant(self, tenant_id: str) -> bytes:
         if tenant_id not in self._tenants:

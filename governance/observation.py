@@ -7,8 +7,8 @@ same words. Ids of tool calls differ between attempts and say nothing, so they a
 from collections.abc import Sequence
 
 from governance.naming import Namer
-from trajectory.canonical import JsonObject, JsonValue
-from trajectory.message import Message, ToolResultPart
+from trajectory.canonical import JsonValue
+from trajectory.message import Message, ToolResultPart, part_json, stored_message
 
 
 def state_hash(namer: Namer, tenant_id: str, context: Sequence[Message]) -> str | None:
@@ -27,16 +27,10 @@ def _after_last_turn(context: Sequence[Message]) -> int:
 
 
 def _without_call_ids(message: Message) -> JsonValue:
-    value: JsonObject = message.to_json()
-    value["parts"] = [
+    parts: list[JsonValue] = [
         ["tool_result", part.content, part.is_error]
         if isinstance(part, ToolResultPart)
-        else dict(part_json)
-        for part, part_json in zip(message.parts, _parts(value), strict=True)
+        else part_json(part)
+        for part in message.parts
     ]
-    return value
-
-
-def _parts(value: JsonObject) -> list[JsonObject]:
-    parts = value["parts"]
-    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return stored_message(message.role, parts, message.name)

@@ -1,6 +1,7 @@
 """Redaction of whole trajectories: every string of a call goes through the redactor, once."""
 
 import json
+import marshal
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -135,7 +136,8 @@ class TrajectoryRedaction:
         The call must have been prepared.
         """
         *said, fields = self._keys[call.exchange.exchange_id]
-        messages = [self._named(key, CaptureField.REASONING in without) for key in said]
+        hidden, known = CaptureField.REASONING in without, self._named_already
+        messages = [known.get((key, hidden)) or self._named(key, hidden) for key in said]
         output = messages.pop() if call.output is not None else None
         return CleanCall(tuple(messages), output, self._fields(call, self._clean[fields], without))
 
@@ -174,7 +176,7 @@ class TrajectoryRedaction:
         if "\ufffd" in parts:  # replacing broken text may have changed the order of keys
             named = stored_message(message.role, json.loads(parts), message.name)
             return self._namer.message_id(tenant, named)
-        return self._namer.text_message_id(tenant, message.role, parts, message.name)
+        return self._namer.canonical_id(tenant, message.canonical())
 
     def _fields(
         self, call: Call, redacted: Redacted, without: frozenset[CaptureField]
@@ -244,7 +246,7 @@ def _fields_as_message(call: Call) -> Message:
     """Return what a call holds beside its messages in a message's shape, to be redacted with them."""
     dispatch = call.dispatch
     fields: dict[str, JsonValue] = {
-        "tools": list(call.tools),
+        "tools": [*call.tools],
         "sampling": call.sampling,
         "ext": call.ext,
         "error": call.error,
@@ -255,7 +257,25 @@ def _fields_as_message(call: Call) -> Message:
         fields["tool"], fields["server"] = dispatch.name, dispatch.server
         fields["arguments"], fields["result"] = dispatch.arguments, dispatch.result
     said: JsonObject = {n: value for n, value in fields.items() if value not in (None, [], {}, "")}
+    if dispatch is None:
+        return _of_tools(call.tools, said)
     return read_messages(_as_message, said)[0]
+
+
+_LATELY: dict[tuple[int, bytes], tuple[tuple[JsonObject, ...], Message]] = {}
+
+
+def _of_tools(tools: tuple[JsonObject, ...], said: JsonObject) -> Message:
+    """Return the message of fields; the same definitions of tools are not looked through again."""
+    rest = marshal.dumps([*sorted((n, v) for n, v in said.items() if n != "tools")], 2)
+    found = _LATELY.get((id(tools), rest))
+    if found is not None and found[0] is tools:
+        return found[1]
+    message = read_messages(_as_message, said)[0]
+    if len(_LATELY) >= _FEW:
+        _LATELY.clear()
+    _LATELY[id(tools), rest] = (tools, message)
+    return message
 
 
 def _as_message(said: JsonObject) -> tuple[Message]:
@@ -271,4 +291,5 @@ def _under_fields(report: RedactionReport) -> RedactionReport:
 
 
 _DIGITS = re.compile(r"[\d\-. /]+")
+_FEW = 256
 _WRAPPER = "/parts/0/value"

@@ -107,8 +107,8 @@ def draft(
     context_ids = None
     state = state_hash(namer, tenant, [message.message for message in clean.context])
     if base.before is not None:
-        context_ids = (*base.before, *(message.message_id for message in clean.context))
-    changed = base.before_changed or any(one.report.changed for one in clean.context)
+        context_ids = (*base.before, *[message.message_id for message in clean.context])
+    changed = base.before_changed or any(one.report.counts for one in clean.context)
     tokens = _tokens(placed, clean, without, context_changed=changed)
     harness = None if CaptureField.TOOLS in without else _harness(call, clean, namer)
     step = _step(placed, clean, base, new, tokens, harness, state)

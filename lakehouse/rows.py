@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
@@ -72,7 +73,7 @@ def _array(values: list[Any], kind: pa.DataType) -> Any:
     if pa.types.is_map(kind):
         values = [None if value is None else sorted(value.items()) for value in values]
     elif pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
-        values = [None if value is None else [_plain(item) for item in value] for value in values]
+        return _lists_of_structs(values, kind)
     elif pa.types.is_timestamp(kind):
         if None in set(map(_ZONE, filter(None, values))):
             raise ValueError("a time without a zone")
@@ -84,10 +85,25 @@ def _array(values: list[Any], kind: pa.DataType) -> Any:
     return pa.array(values, type=kind)
 
 
-def _plain(item: Any) -> Any:
-    if isinstance(item, Mapping):
-        return item
-    return {name: _text(getattr(item, name)) for name in item.__dataclass_fields__}
+def _lists_of_structs(values: list[Any], kind: pa.DataType) -> Any:
+    """Return lists of dataclasses or mappings, built field by field."""
+    items = [item for value in values if value is not None for item in value]
+    ends: list[int | None] = [
+        0,
+        *accumulate(0 if value is None else len(value) for value in values),
+    ]
+    if None in values:  # a list begins nowhere where there is none
+        ends = [None if v is None else e for v, e in zip(values, ends, strict=False)] + ends[-1:]
+    fields = list(kind.value_type)
+    columns = [
+        _array([_text(_field(item, field.name)) for item in items], field.type) for field in fields
+    ]
+    structs = pa.StructArray.from_arrays(columns, fields=fields)
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs, type=kind)
+
+
+def _field(item: Any, name: str) -> Any:
+    return item.get(name) if isinstance(item, Mapping) else getattr(item, name)
 
 
 def _text(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """Messages in one shape for every dialect: a role and typed parts, with a JSON form that round-trips."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any, ClassVar, cast
 
 from trajectory.canonical import JsonObject, JsonValue, canonical_json
@@ -73,11 +74,33 @@ _PART_TYPES: dict[str, Any] = {
     for part in (TextPart, ReasoningPart, ToolCallPart, ToolResultPart, MediaPart, OpaquePart)
 }
 
+_FIELDS: dict[Any, tuple[str, ...]] = {
+    part: tuple(field.name for field in fields(part)) for part in _PART_TYPES.values()
+}
+
 
 def stored_message(role: str, parts: JsonValue, name: str | None) -> JsonObject:
     """Return a message's JSON form from the columns of a stored one; no name, no member."""
     form: JsonObject = {"role": role, "parts": parts}
     return form if name is None else {**form, "name": name}
+
+
+def part_json(part: Part) -> JsonObject:
+    """Return a part's JSON form: its type and the fields that are not None."""
+    form: JsonObject = {"type": part.type}
+    for name in _FIELDS[type(part)]:
+        value = getattr(part, name)
+        if value is not None:
+            form[name] = value
+    return form
+
+
+@lru_cache(maxsize=1024)
+def _around_parts(role: str, name: str | None) -> tuple[int, int]:
+    """Return how many bytes of a message's canonical JSON stand before its parts, and behind."""
+    around = canonical_json(stored_message(role, [], name))
+    before = around.index(b'"parts":[]') + len(b'"parts":')
+    return before, len(around) - before - 2
 
 
 class Derived:
@@ -113,11 +136,7 @@ class Message(Derived):
 
     def to_json(self) -> JsonObject:
         """Return the JSON form: ``{"role", "parts": [{"type", …}], "name"?}``; None fields left out."""
-        parts: list[JsonValue] = []
-        for part in self.parts:
-            fields = {name: getattr(part, name) for name in part.__dataclass_fields__}
-            parts.append({"type": part.type, **{k: v for k, v in fields.items() if v is not None}})
-        return stored_message(self.role, parts, self.name)
+        return stored_message(self.role, [part_json(part) for part in self.parts], self.name)
 
     def canonical(self) -> bytes:
         """Return the canonical JSON of :meth:`to_json`, made once."""
@@ -128,9 +147,8 @@ class Message(Derived):
 
     def canonical_parts(self) -> bytes:
         """Return the canonical JSON of the parts alone, cut out of :meth:`canonical`."""
-        around = canonical_json(stored_message(self.role, [], self.name))
-        before = around.index(b'"parts":[]') + len(b'"parts":')
-        return self.canonical()[before : before + 2 - len(around) or None]
+        before, behind = _around_parts(self.role, self.name)
+        return self.canonical()[before : -behind or None]
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "Message":

@@ -3,8 +3,11 @@
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from governance.policy.quality import Leftover
+from governance.quality import leftovers
 from governance.quality.leftovers import LeftoverCheck
 
 CHECK = LeftoverCheck(tuple(Leftover), allow=["Help@Shop.com"])
@@ -85,3 +88,18 @@ def test_no_pattern_reaches_over_the_end_of_a_line(pattern: Leftover) -> None:
     ]
     check = LeftoverCheck([pattern])
     assert check.count("\n".join(lines)) == sum(map(check.count, lines))
+
+
+PIECES = (
+    "4", "11", "4111111111111111", "4111 1111-1111 1111", "-", "_", " ", "sk-", "proj", "AKIA", "ASIA",
+    "IOSFODNN7EXAMPLE", "ghp_", "gho_", "github_pat_", "xoxb-", "AIza", "hf_", "glpat-", "sk_live_",
+    "hr_abcdef0_", "a" * 20, "Ab0" * 11, "jo@corp.com", "@", "postgres://a:b", "://", "eyJhbGciOiJI",
+    ".eyJzdWIiOiIx", ".abcdefghij", "-----BEGIN ", "RSA PRIVATE KEY", "\n", "é", "\ud800", "x",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
+def test_a_text_that_is_passed_over_holds_nothing(text: str) -> None:
+    for entity, pattern in leftovers._PATTERNS.items():
+        if pattern.search(text):
+            assert leftovers._POSSIBLE[entity](text)

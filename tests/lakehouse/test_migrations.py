@@ -23,6 +23,7 @@ from lakehouse.verify import verify
 from lakehouse.views import VIEWS
 from tests.lakehouse import make
 from trajectory.errors import ConfigurationError, IntegrityError
+from trajectory.message import stored_message
 
 SCHEMAS = Path(__file__).parent / "schemas"
 LATER = {"steps": ["group_id", "tool_results", "schema_version"], "runs": ["ended_at"]}
@@ -152,18 +153,22 @@ def test_a_lake_of_each_version_opens_and_goes_on(tmp_path: Path, version: int) 
     assert query_untrusted(reader, "SELECT count(*) AS n FROM steps").table["n"].to_pylist() == [4]
 
 
+def _name(namer: Namer, parts: str, name: str | None = None) -> str:
+    return namer.message_id("acme", stored_message("user", json.loads(parts), name))
+
+
 def test_messages_stored_before_names_were_keep_their_ids(tmp_path: Path) -> None:
     lake_of_version(tmp_path, 3)
     key = b"k" * 32
     namer, parts = Namer(key), '[{"text":"hi","type":"text"}]'
     plain = replace(make.message("user", "hi"), parts=parts)
-    plain = replace(plain, message_id=namer.text_message_id("acme", "user", parts))
+    plain = replace(plain, message_id=_name(namer, parts))
     table = to_arrow(TABLES["messages"], [plain]).drop_columns(["name"])
     DeltaTable(str(tmp_path / "messages")).delete()
     write_deltalake(str(tmp_path / "messages"), table, mode="append")
     lake = Lake.open(str(tmp_path))
     step = make.step("new", 0, context_message_ids=(plain.message_id,), output_message_id=None)
-    called = namer.text_message_id("acme", "user", parts, "planner")
+    called = _name(namer, parts, "planner")
     other = replace(step, step_id="s2", context_message_ids=(called,))
     named = replace(plain, message_id=called, name="planner")
     lake.append(GovernedBatch(messages=(named,), steps=(step, other)), app_id="b", version=0)

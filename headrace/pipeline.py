@@ -160,9 +160,9 @@ class Pipeline:
                 self._witness.before(exchanges, governed)
             self.lake.append(governed, app_id=done.application, version=number)
             governor.stored(governed)
-        self._finish(done)
-        if self._witness is not None:
+        if self._witness is not None:  # first: a crash leaves it noted twice, never not at all
             self._witness.after(number, governed)
+        self._finish(done)
         dispositions: dict[str, int] = {}
         for row in governed.exchanges:
             dispositions[row.disposition] = dispositions.get(row.disposition, 0) + 1

@@ -126,6 +126,17 @@ def expire(
         return _remove(lake, going, removal_id, held, dry_run, progress, purge=purge)
 
 
+def erasures_of(lake: "Lake", tenant: str, subjects: Sequence[str]) -> list[str]:
+    """Return the erasures that one of these people had before, in their order."""
+    found = lake.query(
+        "SELECT erasure_id FROM erasures WHERE tenant_id = ? AND status = 'done' "
+        "AND list_contains(?::VARCHAR[], subject) "
+        "GROUP BY erasure_id ORDER BY min(recorded_at), erasure_id",
+        parameters=[tenant, list(subjects)],
+    )
+    return list(found["erasure_id"].to_pylist())
+
+
 def _unfinished(
     lake: "Lake", tenant: str, subjects: Sequence[str], removal_id: str
 ) -> dict[str, list[str]]:

@@ -42,7 +42,7 @@ def erase(
     from headrace.holds import holds_of
     from headrace.near_duplicates import sweep_near
     from headrace.raw_age import sealed_captures
-    from lakehouse.erase import erase_subject
+    from lakehouse.erase import erase_subject, erasures_of
 
     running = Running.of(context)
     names = [*(subject or [])]
@@ -59,6 +59,7 @@ def erase(
             subject=",".join(pseudonyms),
             detail={"tenant": tenant, "reference": reference},
         )
+    earlier = erasures_of(running.lake, tenant, pseudonyms)
     with progress("erasing", quiet=as_json) as advance:
         report = erase_subject(
             running.lake,
@@ -96,6 +97,7 @@ def erase(
                 "subject_keys_destroyed": keys,
                 "held_exchanges_dropped": dropped,
                 "sealed_captures": sealed_captures(running.settings, running.home),
+                "erasures_before": [*earlier],
             },
             report,
         )

@@ -97,6 +97,9 @@ def test_an_erasure_destroys_the_key_and_is_certified(
     said = done(capsys, "audit", "verify-certificate", str(certificate), "--json")[0]
     assert json.loads(said)["subject_keys_destroyed"] == 1
     assert json.loads(said)["sealed_captures"]["files"] == 0
+    again = json.loads(done(capsys, "erase", PERSON, "--tenant", "acme", "--yes", "--json")[0])
+    second = json.loads(Path(again["certificate"]).read_text())["statement"]
+    assert second["erasures_before"] == [report["removal_id"]]
     key = json.loads(done(capsys, "audit", "public-key", "--json")[0])["public_key"]
     changed = tmp_path / "changed.json"
     changed.write_text(certificate.read_text().replace('"trajectories": 0', '"trajectories": 5'))

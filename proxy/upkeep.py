@@ -100,12 +100,15 @@ class Upkeep:
     def _watch(self, spool: SpoolWriter) -> None:
         alarm = spool.alarm
         if alarm and not self._alarmed:
-            _log.warning(
-                "spool alarm: %d %% full, %d failures of the disk; is the governor running?",
-                round(100 * spool.fill),
-                spool.failures,
-            )
+            _log.warning("spool alarm: %s", self._why_alarmed(spool))
         self._alarmed = alarm
+
+    def _why_alarmed(self, spool: SpoolWriter) -> str:
+        folder = self._config.spool.directory
+        if not spool.breaker.tripped:
+            return f"{folder} is {spool.fill:.0%} full; is the governor running?"
+        reasons = ", ".join(f"{name} x{count}" for name, count in spool.breaker.failures.items())
+        return f"the disk of {folder} refuses ({reasons}); make room or mend it"
 
     async def probe(self) -> None:
         """Ask the upstreams of token routes what they can; lower the level where it is not enough."""

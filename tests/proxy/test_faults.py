@@ -460,7 +460,7 @@ class TestFullSpool:
                 text = httpx.get(f"{gateway.admin}/metrics").text
             kept = [e for e in gateway.records(10, seconds=0.3) if isinstance(e, Exchange)]
         assert "headrace_spool_alarm 1.0" in text
-        assert "spool alarm" in gateway.log.read_text()
+        assert "full; is the governor running?" in gateway.log.read_text()
         bare = [e for e in kept if e.capture_note == "spool-full"]
         if route == "closed":
             assert 'refusals_total{reason="spool_full"}' in text

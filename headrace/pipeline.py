@@ -178,9 +178,11 @@ class Pipeline:
         """Return the next batch, from the process that reads or read here."""
         if self._apart is not None:
             try:
-                if not self._apart.is_asked:
+                # What was asked for ahead may have found nothing that is there by now.
+                parcel = self._apart.receive() if self._apart.is_asked else None
+                if parcel is None:
                     self._apart.ask(Cursor.from_json(self._checkpoint.cursor), self._batch_records)
-                parcel = self._apart.receive()
+                    parcel = self._apart.receive()
             except IntakeEndedError:
                 self._forget()
             else:

@@ -12,10 +12,10 @@ from headrace.intake_process import IntakeEndedError, IntakeProcess
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
 from lakehouse.schema import BATCH_TABLES
-from proxy.spool import Cursor, SpoolReader
+from proxy.spool import Cursor, SpoolReader, SpoolWriter
 from tests.headrace.building import pipeline
-from tests.headrace.test_pipeline import EXCHANGES, check, fill
-from tests.proxy.spool.writing import KEY
+from tests.headrace.test_pipeline import EXCHANGES, check, conversation, fill
+from tests.proxy.spool.writing import KEY, Script, feedback
 from trajectory.errors import RetryableError
 
 NEVER = 1_000_000
@@ -125,6 +125,29 @@ def test_a_commit_that_fails_costs_the_process_and_nothing_else(
     work.close()
     assert failures == 2
     check(tmp_path)
+
+
+def test_what_came_after_it_looked_is_in_the_next_batch(tmp_path: Path) -> None:
+    work = pipeline(tmp_path, batch_records=2, apart_from=2)
+    with SpoolWriter(tmp_path / "spool", KEY) as writer:
+        for number in range(0, EXCHANGES, 2):
+            for one in (number, number + 1):
+                script = Script(writer, one + 1, at=1_790_000_000.0 + 10 * one)
+                script.whole(*conversation(one))
+            report = work.run_batch()  # and the next one is asked for, when nothing is there
+            assert report is not None
+            assert report.records == 2
+    assert len(readers()) == 1
+    feedback_came(tmp_path)
+    while work.run_batch() is not None:
+        pass
+    work.close()
+    check(tmp_path)
+
+
+def feedback_came(home: Path) -> None:
+    with SpoolWriter(home / "spool", KEY) as writer:
+        feedback(writer, 900, at=1_790_001_000.0)
 
 
 def test_stopped_in_a_backlog_it_leaves_what_the_next_start_needs(tmp_path: Path) -> None:

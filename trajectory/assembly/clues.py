@@ -77,8 +77,9 @@ def _test_run(text: str) -> Iterator[Clue]:
 
 def _says_code(text: str) -> bool:
     """Return whether a text may tell an exit code: a look that costs less than the pattern."""
-    small = text.lower()
-    return "code" in small or "status" in small
+    small = text.encode("utf-8", "replace").lower()  # of bytes: ASCII alone, a hundredth of the time
+    says = b"code" in small or b"status" in small
+    return says and (b"exit" in small or b"return" in small)
 
 
 def _passed_share(text: str) -> float | None:

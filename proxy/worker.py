@@ -188,18 +188,23 @@ class Gateway:
         if self._gate.live:
             _log.warning("drain: %d calls were still in flight", len(self._gate.live))
 
+    def _settle(self) -> None:
+        """Write what has passed, and send what was held for it."""
+        if self._recorder is not None:
+            self._recorder.settle()
+
     async def close(self) -> None:
         """Close everything; the spool last."""
         self._draining = True
         for task in self._tasks:
             task.cancel()
         self._admin.close()
-        if self._recorder is not None:
-            self._recorder.settle()
+        self._settle()
         if self._embedded is not None:
             await self._embedded.close()
         if self._shadows is not None:
             await self._shadows.close()
+        self._settle()
         if self._spool is not None:
             self._spool.close()
         self._budgets.ledger.close()

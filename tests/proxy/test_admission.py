@@ -40,6 +40,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             {"name": "up", "upstream": upstream.url},
             {"name": "safe", "upstream": upstream.url, "durability": "durable"},
             {"name": "quick", "upstream": upstream.url, "durability": "batch"},
+            {"name": "kept", "upstream": upstream.url, "without_capture": "refuse"},
         ]
         with Running(tmp_path_factory.mktemp("admission"), {"routes": routes}) as running:
             yield running
@@ -115,3 +116,12 @@ def test_a_refused_upload_without_bound_is_cut_off(gateway: Running) -> None:
         with socket.create_connection(("127.0.0.1", port), 5) as connection:
             connection.sendall(f"POST /up/x HTTP/1.1\r\nHost: x\r\n{body}\r\n\r\n".encode())
             assert connection.recv(1024) == b""
+
+
+def test_what_no_record_can_hold_is_refused_where_capture_is_mandatory(gateway: Running) -> None:
+    host, port = gateway.url.removeprefix("http://").split(":")
+    head = f"/kept/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
+    with socket.create_connection((host, int(port)), 10) as client:
+        client.sendall(b"M" * 70_000 + f" {head}Content-Length: 0\r\n\r\n".encode())
+        # Sent on, the upstream would hang up over such a line, and the answer would be a 502.
+        assert client.recv(65536).split(b" ", 2)[1] == b"500"

@@ -8,7 +8,6 @@ from mitmproxy import http
 from proxy.admitted import Admitted, Refused, mode_of, named_host
 from proxy.answers import Reason, shape_of
 from proxy.callers import Callers
-from proxy.capture import Level
 from proxy.client_keys import Limits
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
@@ -20,7 +19,9 @@ from proxy.pointing import Pointing, at_its_host, key_giver
 from proxy.rewriting import take_session
 from proxy.routing import Router
 from proxy.serving import can_name
-from proxy.spool.writer import SpoolState, SpoolWriter
+from proxy.spool.states import SpoolState
+from proxy.spool.writer import SpoolWriter
+from proxy.terms import Level
 from proxy.wire import mark_shape
 
 _log = logging.getLogger(__name__)

@@ -8,14 +8,14 @@ that runs for many in a row costs a third of the same code run now and then.
 
 import random
 from collections.abc import Callable
-from enum import IntEnum
 from functools import partial
 from time import time
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from proxy.recorder import Record, Recorder
 from proxy.spool import RecordKind, pieces, records
 from proxy.spool.frames import MAX_RECORD_BYTES
+from proxy.terms import Level, Terms
 from trajectory.exchange import ExchangeOutcome
 
 _random = random.SystemRandom()
@@ -31,7 +31,6 @@ _PART = int(RecordKind.PART)
 _LAST_PART = int(RecordKind.LAST_PART)
 _COMPLETE = pieces.OUTCOMES[ExchangeOutcome.COMPLETE]
 _LOST = pieces.OUTCOMES[ExchangeOutcome.LOST_END]
-_OUTCOMES = tuple(ExchangeOutcome)
 
 type Head = Callable[[bytes, float], bytes]
 """Makes the record of a request's head, for an exchange id and the time when it began."""
@@ -40,36 +39,6 @@ type Passed = tuple[int, float, Any, int]
 
 
 _NEVER: Passed = (_END, 0.0, b"", _LOST)
-
-
-class Level(IntEnum):
-    """How much of an exchange is recorded."""
-
-    METADATA = 0
-    """Heads and end only."""
-    FULL = 1
-
-
-class Terms(Protocol):
-    """What a route says of its captures."""
-
-    @property
-    def mandatory(self) -> bool:
-        """Bodies are recorded as long as the spool takes anything."""
-
-    @property
-    def durability(self) -> str:
-        """``journal``, ``durable``, or ``batch``: records may wait in memory for others."""
-
-
-class OwnTerms(NamedTuple):
-    """Terms of captures that belong to no route."""
-
-    mandatory: bool = False
-    durability: str = "journal"
-
-
-JOURNAL = OwnTerms()
 
 
 def new_exchange_id(now: float | None = None) -> bytes:
@@ -322,7 +291,7 @@ class Capture:
     def last(self) -> bytes:
         """Return the END record once more."""
         _, at, _, number = self._ending
-        outcome = _OUTCOMES[number]
+        outcome = records.OUTCOMES[number]
         return records.end(self.exchange, self._sequence, at=at, outcome=outcome, note=self._note)
 
     def abandon(self, error: Exception) -> None:

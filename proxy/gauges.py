@@ -5,7 +5,7 @@ from pathlib import Path
 
 from proxy.routing import Router
 from proxy.spool import SpoolWriter, layout
-from proxy.spool.writer import SpoolState
+from proxy.spool.states import SpoolState
 
 
 def spool_gauges(spool: SpoolWriter, directory: Path) -> dict[str, float]:

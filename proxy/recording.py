@@ -5,10 +5,11 @@ from functools import partial
 from mitmproxy import http
 
 from proxy.admitted import Admitted, named_host
-from proxy.capture import Capture, Level
+from proxy.capture import Capture
 from proxy.credentials import Fingerprints
 from proxy.recorder import Recorder
 from proxy.spool import records
+from proxy.terms import Level
 
 
 class Recording:

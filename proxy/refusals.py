@@ -6,7 +6,6 @@ from mitmproxy import http
 
 from proxy.admitted import Admitted, Refused, mode_of
 from proxy.answers import Reason, answer
-from proxy.capture import Level
 from proxy.client_keys import UNKNOWN_CLIENT
 from proxy.counters import Counters
 from proxy.heads import may_be_huge
@@ -14,6 +13,7 @@ from proxy.recording import Recording
 from proxy.replies import proxy_refusal, response_of
 from proxy.rewriting import Rewritten, take_session
 from proxy.routing import Router
+from proxy.terms import Level
 from proxy.wire import shape_of_errors
 from trajectory.exchange import ExchangeOutcome
 

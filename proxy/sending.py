@@ -6,12 +6,13 @@ from mitmproxy import http
 
 from proxy.admission import Admission
 from proxy.admitted import Admitted
-from proxy.capture import Capture, Level
+from proxy.capture import Capture
 from proxy.counters import Counters
 from proxy.live import Live
 from proxy.recording import Recording
 from proxy.serving import with_model
 from proxy.shadowing import Copied, Shadows
+from proxy.terms import Level
 from proxy.tokens import applies, ask
 from proxy.usage import UsageMeter
 from proxy.wire import forget_expectation

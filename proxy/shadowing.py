@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from proxy.capture import JOURNAL, Capture, Level
+from proxy.capture import Capture
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints, RawFields
 from proxy.recorder import Recorder
 from proxy.serving import Version, with_model
 from proxy.spool import records
+from proxy.terms import JOURNAL, Level
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from proxy.config import SpoolConfig
 from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
-from proxy.spool.writer import Bounds
+from proxy.spool.states import Bounds
 from trajectory.errors import ConfigurationError
 
 

@@ -3,7 +3,8 @@
 from proxy.spool.cursor import Cursor, Mark
 from proxy.spool.reader import Damage, SpoolBatch, SpoolLag, SpoolReader
 from proxy.spool.records import RecordKind
-from proxy.spool.writer import SpoolUnavailableError, SpoolWriter
+from proxy.spool.states import SpoolUnavailableError
+from proxy.spool.writer import SpoolWriter
 
 __all__ = [
     "Cursor",

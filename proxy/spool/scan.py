@@ -8,15 +8,10 @@ from typing import NamedTuple
 
 from proxy.spool import layout
 from proxy.spool.cursor import Mark, Place
+from proxy.spool.exchanges import OpenExchange, read_feedback, unbundle
 from proxy.spool.frames import SEGMENT_HEADER_BYTES, Frame, SegmentOpener, UnknownKeyError
 from proxy.spool.keys import KeyRing
-from proxy.spool.records import (
-    RECORD_HEADER_BYTES,
-    OpenExchange,
-    RecordKind,
-    read_feedback,
-    unbundle,
-)
+from proxy.spool.records import RECORD_HEADER_BYTES, RecordKind
 from trajectory.errors import IntegrityError
 from trajectory.exchange import Feedback, SpoolPosition, SpoolRecord
 

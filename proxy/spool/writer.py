@@ -8,13 +8,9 @@ outlive a power cut soon after (:meth:`SpoolWriter.synced` waits for that).
 import asyncio
 import logging
 import os
-import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from errno import errorcode
 from pathlib import Path
 from typing import Self
@@ -22,36 +18,14 @@ from typing import Self
 from proxy.spool import layout
 from proxy.spool.breaker import Breaker
 from proxy.spool.frames import SEGMENT_HEADER_BYTES, SegmentSealer
-from trajectory.errors import RetryableError
+from proxy.spool.states import Bounds, SpoolState, SpoolUnavailableError
+from proxy.spool.syncing import Syncing
 
 _log = logging.getLogger(__name__)
 BATCH_BYTES = 256 * 1024
 """Frames of batch routes wait in memory up to this size, all flows together."""
 _MEASURE_SECONDS = 1.0
-
-
-class SpoolUnavailableError(RetryableError):
-    """The spool cannot take a record now: the disk refused it, or the spool is full."""
-
-
-class SpoolState(StrEnum):
-    """Whether the spool takes records."""
-
-    OPEN = "open"
-    SHEDDING = "shedding"
-    """Near its bound: metadata yes, bodies only where capture is mandatory."""
-    FULL = "full"
-    FAILING = "failing"
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How much a spool may hold, all writers together, and from which shares on it says so."""
-
-    max_bytes: int = 8 * 1024 * 1024 * 1024
-    max_files: int = 4096
-    alarm_at: float = 0.7
-    shed_at: float = 0.9
+_BOUNDS = Bounds()
 
 
 class SpoolWriter:
@@ -69,7 +43,7 @@ class SpoolWriter:
         *,
         segment_bytes: int = 64 * 1024 * 1024,
         segment_seconds: float = 3600.0,
-        bounds: Bounds = Bounds(),
+        bounds: Bounds = _BOUNDS,
         sync_seconds: float = 0.2,
         slow_seconds: float = 1.0,
     ) -> None:
@@ -87,7 +61,6 @@ class SpoolWriter:
         self._shed_bytes = int(bounds.max_bytes * bounds.shed_at)
         self.shedding = False
         """Records should only be those that must not be lost."""
-        self._sync_seconds = sync_seconds
         self.breaker = Breaker(slow_seconds)
         self._directory, self._lock = layout.claim(spool)
         self.writer = self._directory.name
@@ -103,15 +76,13 @@ class SpoolWriter:
         self._sealer = SegmentSealer(key)
         self._measured, self.files = layout.size(spool)
         self._since_measured = 0
-        self._mutex = threading.Lock()
-        self._dirty: list[int] = []
-        self._waiting: list[Future[None]] = []
-        self._wake = threading.Event()
-        self._urgent = threading.Event()
-        self._closing = False
+        self._measured_at = time.monotonic()
+        self._closed = False
+        self._syncing = Syncing(
+            sync_seconds, where=f"spool {spool}", failed=self._not_synced, turn=self._turn
+        )
         self._next_segment()
-        self._thread = threading.Thread(target=self._keep, name="spool-keeper", daemon=True)
-        self._thread.start()
+        self._syncing.start()
 
     @property
     def bytes_on_disk(self) -> int:
@@ -230,13 +201,7 @@ class SpoolWriter:
                 self.breaker.trip("slow")
             elif self.breaker.tripped and data is not self._sealer.header:
                 self.breaker.mend()
-            if self._file not in self._dirty:
-                self._mark_dirty()
-
-    def _mark_dirty(self) -> None:
-        with self._mutex:
-            self._dirty.append(self._file)
-        self._wake.set()
+            self._syncing.mark(self._file)
 
     def _fail(self, name: str, reason: str) -> None:
         """Leave the segment: its next offset may not be written twice under the same nonce."""
@@ -254,9 +219,7 @@ class SpoolWriter:
     def _retire(self) -> None:
         file, self._file = self._file, -1
         if file >= 0:
-            with self._mutex:
-                self._dirty.append(~file)
-            self._wake.set()
+            self._syncing.retire(file)
 
     def _next_segment(self) -> None:
         if self.breaker.open:
@@ -289,13 +252,7 @@ class SpoolWriter:
             SpoolUnavailableError: the disk did not take it, or takes too long.
         """
         self.flush()
-        future: Future[None] = Future()
-        with self._mutex:
-            self._waiting.append(future)
-            if self._file >= 0:
-                self._dirty.append(self._file)
-        self._urgent.set()
-        self._wake.set()
+        future = self._syncing.wait(self._file)
         try:
             async with asyncio.timeout(self.breaker.slow_seconds):
                 await asyncio.wrap_future(future)
@@ -308,16 +265,14 @@ class SpoolWriter:
 
     def close(self) -> None:
         """Sync, give the lock back and stop; unfinished exchanges then count as lost ends."""
-        if self._closing:
+        if self._closed:
             return
         with suppress(SpoolUnavailableError):
             self.flush()
-        self._closing = True
-        self._urgent.set()
-        self._wake.set()
-        self._thread.join()
+        self._closed = True
+        self._syncing.stop()
         self._retire()
-        self._sync()
+        self._syncing.sync()
         os.close(self._lock)
 
     def __enter__(self) -> Self:
@@ -326,43 +281,16 @@ class SpoolWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _keep(self) -> None:
-        """Sync in groups and measure the disk, until closed."""
-        measured = time.monotonic()
-        while not self._closing:
-            self._wake.wait(_MEASURE_SECONDS)
-            self._wake.clear()
-            self._urgent.clear()
-            self._sync()
-            if time.monotonic() - self._begun >= self._segment_seconds:
-                self._leave = True
-            if time.monotonic() - measured >= _MEASURE_SECONDS:
-                self._since_measured, (self._measured, self.files) = 0, layout.size(self._spool)
-                self._weigh()
-                measured = time.monotonic()
-            self._urgent.wait(self._sync_seconds)
+    def _not_synced(self, error: OSError) -> None:
+        self._leave = True
+        self.breaker.trip(errorcode.get(error.errno or 0, "OSError"))
 
-    def _sync(self) -> None:
-        with self._mutex:
-            dirty, waiting = self._dirty, self._waiting
-            self._dirty, self._waiting = [], []
-        problem: OSError | None = None
-        for file in dict.fromkeys(file if file >= 0 else ~file for file in dirty):
-            try:
-                os.fdatasync(file)
-            except OSError as error:
-                problem = error
-                self._leave = True
-                self.breaker.trip(errorcode.get(error.errno or 0, "OSError"))
-        for file in dirty:
-            if file < 0:
-                os.close(~file)
-        for future in waiting:
-            if future.cancelled():
-                continue
-            if problem is None:
-                future.set_result(None)
-            else:
-                future.set_exception(
-                    SpoolUnavailableError(f"spool {self._spool}: sync failed: {problem.strerror}")
-                )
+    def _turn(self) -> None:
+        """Look, in the thread that syncs, how old the segment is and how much the disk holds."""
+        now = time.monotonic()
+        if now - self._begun >= self._segment_seconds:
+            self._leave = True
+        if now - self._measured_at >= _MEASURE_SECONDS:
+            self._since_measured, (self._measured, self.files) = 0, layout.size(self._spool)
+            self._weigh()
+            self._measured_at = now

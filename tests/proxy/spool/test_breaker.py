@@ -13,7 +13,7 @@ import pytest
 
 from proxy.spool import Cursor, SpoolReader, SpoolUnavailableError, SpoolWriter
 from proxy.spool.breaker import Breaker
-from proxy.spool.writer import SpoolState
+from proxy.spool.states import SpoolState
 from tests.proxy.spool.writing import KEY, Script
 from trajectory.exchange import Exchange, ExchangeOutcome
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxy.spool import Cursor, SpoolReader, SpoolUnavailableError, SpoolWriter
-from proxy.spool.writer import Bounds, SpoolState
+from proxy.spool.states import Bounds, SpoolState
 from tests.proxy.spool.writing import KEY, Script
 from trajectory.exchange import Exchange, ExchangeOutcome
 
@@ -91,7 +91,7 @@ def test_a_refusing_disk_loses_no_earlier_record(tmp_path: Path) -> None:
 import resource, signal, sys, time
 from pathlib import Path
 from proxy.spool import SpoolUnavailableError, SpoolWriter
-from proxy.spool.writer import Bounds, SpoolState
+from proxy.spool.states import Bounds, SpoolState
 from tests.proxy.spool.writing import KEY, Script
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 writer = SpoolWriter(Path(sys.argv[1]), KEY)

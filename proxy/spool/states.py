@@ -1,0 +1,30 @@
+"""What a spool may hold, and whether it takes records."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trajectory.errors import RetryableError
+
+
+class SpoolUnavailableError(RetryableError):
+    """The spool cannot take a record now: the disk refused it, or the spool is full."""
+
+
+class SpoolState(StrEnum):
+    """Whether the spool takes records."""
+
+    OPEN = "open"
+    SHEDDING = "shedding"
+    """Near its bound: metadata yes, bodies only where capture is mandatory."""
+    FULL = "full"
+    FAILING = "failing"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much a spool may hold, all writers together, and from which shares on it says so."""
+
+    max_bytes: int = 8 * 1024 * 1024 * 1024
+    max_files: int = 4096
+    alarm_at: float = 0.7
+    shed_at: float = 0.9

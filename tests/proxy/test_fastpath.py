@@ -20,6 +20,7 @@ with warnings.catch_warnings():
     from mitmproxy.proxy import mode_servers
 
     from proxy import fastpath
+    from proxy.fastpath import lookups
 
 NAMES = st.sampled_from([b"Accept", b"accept", b"ACCEPT", b"X-A", b"Content-Type"])
 FIELDS = st.lists(st.tuples(NAMES, st.binary(max_size=6)), max_size=6).map(tuple)
@@ -66,9 +67,9 @@ def test_headers_are_looked_up_as_stock_does(
 ) -> None:
     headers = http.Headers(fields)
     asked = name.decode()
-    assert fastpath._get_all(headers, asked) == headers.get_all(asked)
-    assert fastpath._get(headers, asked) == headers.get(asked)
-    assert fastpath._contains(headers, asked) == (asked in headers)
+    assert lookups.get_all(headers, asked) == headers.get_all(asked)
+    assert lookups.get(headers, asked) == headers.get(asked)
+    assert lookups.contains(headers, asked) == (asked in headers)
 
 
 def test_addons_that_are_not_used_are_not_imported() -> None:

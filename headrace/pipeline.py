@@ -1,7 +1,8 @@
 """One exchange's way through the house: spool → trajectory → governance → lake."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
@@ -145,16 +146,10 @@ class Pipeline:
         # One lease from "is it stored already?" to the commit: an erasure in between would take
         # away the messages that these steps are going to name.
         with self.lake.lease():
-            with ThreadPoolExecutor(1) as beside:  # the disk is waited for while it is judged
-                announced = beside.submit(
-                    self._checkpoints.announce,
-                    self._checkpoint,
-                    PendingBatch(number, done.cursor),
-                )
+            with self._announced(PendingBatch(number, done.cursor)):
                 governed = governor.judge(
                     without_stored(placed.assembly, self.lake.known_content())
                 )
-                announced.result()
             if self._witness is not None:
                 exchanges = (one for one in placed.batch.records if isinstance(one, Exchange))
                 self._witness.before(exchanges, governed)
@@ -173,6 +168,21 @@ class Pipeline:
             len(governed.signals),
             len(placed.batch.damaged),
         )
+
+    @contextmanager
+    def _announced(self, pending: PendingBatch) -> Iterator[None]:
+        """Have a batch announced when the block ends; it goes on while the disk is waited for.
+
+        Object stores are for one thread at a time (see ``lakehouse.lake``).
+        """
+        if not self.lake.location.is_local:
+            self._checkpoints.announce(self._checkpoint, pending)
+            yield
+            return
+        with ThreadPoolExecutor(1) as beside:
+            said = beside.submit(self._checkpoints.announce, self._checkpoint, pending)
+            yield
+            said.result()
 
     def _next(self) -> _Next | None:
         """Return the next batch, from the process that reads or read here."""
@@ -252,7 +262,12 @@ class Pipeline:
         ):  # it knows a batch that the lake does not
             self._forget()
         if self._checkpoint.trail:
-            state, self._held_bytes = self._state(), 0
+            try:
+                state = self._state()
+            except IntakeEndedError:
+                self._forget()
+                state = self._state()
+            self._held_bytes = 0
             self._finish(replace(self._checkpoint, assembler=state, trail=()))
 
     def tidy(self) -> None:

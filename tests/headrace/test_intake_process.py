@@ -1,5 +1,6 @@
 """A process that reads ahead: the same rows as without it, whenever it dies."""
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,20 @@ def test_stopped_in_a_backlog_it_leaves_what_the_next_start_needs(tmp_path: Path
     again = pipeline(tmp_path)
     while again.run_batch() is not None:
         pass
+    check(tmp_path)
+
+
+def test_killed_before_it_told_what_it_remembers_the_spool_tells_it_again(tmp_path: Path) -> None:
+    fill(tmp_path)
+    work = pipeline(tmp_path, batch_records=7, apart_from=2)
+    for _ in range(4):  # the last one is not full: nothing more is asked for
+        assert work.run_batch() is not None
+    for one in readers():
+        one.kill()
+        one.wait()
+    work.settle()
+    state = json.loads((tmp_path / "state" / "checkpoint.json").read_bytes())
+    assert state["assembler"]["facts"]
     check(tmp_path)
 
 

@@ -18,6 +18,17 @@ _BOTH = ("127.0.0.1", "::1")
 type Address = tuple[str, int]
 
 
+def _unusable(name: str, place: str, error: OSError) -> ConfigurationError:
+    """Say why a place cannot be listened on, and which setting names another."""
+    setting = "gateway." if name == "base_url" else f"gateway.{name}_"
+    told = f"cannot listen on {place}: {error.strerror}"
+    if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+        return _NoSuchAddressError(f"{told}; {setting}host must be an address of this machine")
+    if error.errno == errno.EACCES:
+        return ConfigurationError(f"{told}; give {setting}port a number from 1024 on")
+    return ConfigurationError(f"{told}; stop what listens there or set another {setting}port")
+
+
 class Listeners:
     """Binds addresses before anything else starts, and keeps the sockets by what they are for."""
 
@@ -54,13 +65,7 @@ class Listeners:
             bound.bind((host, port))
         except OSError as error:
             bound.close()
-            kind = ConfigurationError
-            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                kind = _NoSuchAddressError
-            raise kind(
-                f"cannot listen on {host}:{port}: {error.strerror}; stop what listens there or "
-                f"choose another port for {name.replace('_', '-')}"
-            ) from None
+            raise _unusable(name, f"{host}:{port}", error) from None
         bound.setblocking(False)
         return bound
 

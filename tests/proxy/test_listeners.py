@@ -44,8 +44,15 @@ def test_what_is_off_binds_nothing() -> None:
 def test_a_taken_port_says_what_to_do() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        with pytest.raises(ConfigurationError, match=f":{taken}: .*another port for base-url"):
+        with pytest.raises(ConfigurationError, match=f":{taken}: .*another gateway.port$"):
             Listeners(shared=False).bind("base_url", "127.0.0.1", taken)
+        with pytest.raises(ConfigurationError, match=r"another gateway\.forward_port$"):
+            Listeners(shared=False).bind("forward", "127.0.0.1", taken)
+
+
+def test_an_address_of_another_machine_is_named_with_its_setting() -> None:
+    with pytest.raises(ConfigurationError, match=r"gateway\.admin_host must be an address of this"):
+        Listeners(shared=False).bind("admin", "192.0.2.1", 0)
 
 
 def test_workers_share_all_ports_but_the_admin_port() -> None:

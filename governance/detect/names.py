@@ -24,6 +24,7 @@ _LOOKALIKES = str.maketrans("АВЕКМНОРСТХаеорсухіјѕԁɡ", "A
 _CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
 _ONE_LINE_NAME = re.compile(rf"\s*[\"'(]?({_NAME})[\"')]?[.,;:]?\s*$")
 _WORD = re.compile(r"[^\W\d_][\w'\-]*\.?")
+_LONGEST_WORD = 64
 
 _AFTER = re.compile(
     r"(?:'s\b)?[ ,]{1,2}(?:(?:will|would|can|should|has|had|also|just|already|then) )?"
@@ -240,10 +241,11 @@ class NameRules:
         if word.lower() in self._everyday and word not in self._ambiguous:
             return  # one word that no name begins or ends with
         cued = cue(view.data, start)
-        first_word = _WORD.match(text, start)
+        first_word = _WORD.match(text, start, start + _LONGEST_WORD)
         if cued and first_word and first_word.group() in self._ambiguous:
             strong = cued == STRONG
-            inner = _WORD.match(text, first_word.end() + 1)
+            behind = first_word.end() + 1
+            inner = _WORD.match(text, behind, behind + _LONGEST_WORD)
             family = inner is not None and inner.end() <= end and self._is_last(inner.group())
             if strong or family or first_word.group().lower() not in self._everyday:
                 yield start, inner.end() if inner and family else first_word.end(), 0.6, "cue"

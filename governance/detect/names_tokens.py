@@ -45,8 +45,10 @@ _ASCII_SHAPE = str.maketrans(
     | {chr(code): "x" for code in range(97, 123)}
     | {chr(code): "d" for code in range(48, 58)}
 )
-type _Word = tuple[str, str | None]
-"""A token's text, and what a rule of the tokenizer reads it as."""
+_SIMPLE = re.compile(r"([(\[{\"',:;]?)([A-Za-z]{3,})([)\]}\"',:;!?]?)\Z")
+"""A word with a mark at either end, which most of what is split is."""
+type _Word = str | tuple[str, str]
+"""A token's text; with what it is read as, where a rule says so."""
 
 
 class Tokens(NamedTuple):
@@ -70,21 +72,23 @@ class NamesTokenizer:
 
     def __init__(self, nlp: Any) -> None:
         from spacy.attrs import NORM, ORTH, SHAPE
+        from spacy.lang.norm_exceptions import BASE_NORMS
         from spacy.strings import get_string_id
 
         self._spacy = nlp.tokenizer
         self._number = get_string_id
-        getters = nlp.vocab.lex_attr_getters
-        self._read_as = getters[NORM]
-        self._shape = getters[SHAPE]
+        self._shape = nlp.vocab.lex_attr_getters[SHAPE]
+        self._norms = BASE_NORMS
         self._like = lru_cache(maxsize=4096)(self._stand_in)
         self._url = nlp.tokenizer.url_match
         self._special: dict[str, list[_Word]] = {}
         for text, rule in nlp.tokenizer.rules.items():
-            self._special[text] = [(part[ORTH], part.get(NORM)) for part in rule]
+            self._special[text] = [
+                (part[ORTH], part[NORM]) if NORM in part else part[ORTH] for part in rule
+            ]
         self._apart: dict[tuple[str, str], list[tuple[str, ...]]] = {}
         for text in filter(str.isascii, self._special):
-            parts = tuple(word for word, _ in self._split(text, {}))
+            parts = tuple(map(str, self._split(text, {})))
             if len(parts) > 1:
                 self._apart.setdefault((parts[0], parts[1]), []).append(parts)
 
@@ -102,8 +106,12 @@ class NamesTokenizer:
             sizes.append(len(found) - before)
         known = {piece: self._known(piece) for piece in rows}
         words: dict[_Word, int] = {}
-        numbers = [words.setdefault(word, len(words)) for piece in rows for word in known[piece]]
-        lengths = numpy.array([len(word) for piece in rows for word, _ in known[piece]], dtype=int)
+        numbers = numpy.array(
+            [words.setdefault(word, len(words)) for piece in rows for word in known[piece]],
+            dtype=int,
+        )
+        texts_of = [word if isinstance(word, str) else word[0] for word in words]
+        lengths = numpy.array([len(word) for word in texts_of], dtype=int)[numbers]
         many = numpy.array([len(known[piece]) for piece in rows], dtype=int)
         token, of = _expanded(many, numpy.array(found, dtype=int))
         behind = numpy.cumsum(lengths)
@@ -116,13 +124,13 @@ class NamesTokenizer:
             counts.astype(int),
             starts,
             starts + lengths[token],
-            numpy.array(numbers, dtype=int)[token],
+            numbers[token],
             self._hashed(words),
-            numpy.array([word.isspace() for word, _ in words], dtype=bool),
+            numpy.array([word.isspace() for word in texts_of], dtype=bool),
         )
 
     def _hashed(self, words: Iterable[_Word]) -> Any:
-        hashes = [self._attributes(*word) for word in words]
+        hashes = [self._attributes(word) for word in words]
         return numpy.array(hashes, dtype=numpy.uint64).reshape(-1, 4)
 
     def _known(self, piece: str) -> list[_Word]:
@@ -131,14 +139,19 @@ class NamesTokenizer:
         if special is not None:
             return special
         if _ONE_TOKEN.match(piece) or piece.isalpha() or piece.isspace():
-            return [(piece, None)]
+            return [piece]
+        simple = _SIMPLE.match(piece)
+        if simple is not None and self._special.keys().isdisjoint(
+            (simple[2], piece[1:], piece[:-1])
+        ):
+            return [word for word in simple.groups() if word]
         if piece.isascii():
             return self._with_rules(self._split(piece))
         like = "".join(char if char.isascii() else self._like(char) for char in piece)
         at = 0
         words: list[_Word] = []
-        for word, _ in self._split(like, {}):
-            words.append((piece[at : at + len(word)], None))
+        for word in self._split(like, {}):
+            words.append(piece[at : at + len(word)])
             at += len(word)
         return self._with_rules(words)
 
@@ -154,7 +167,7 @@ class NamesTokenizer:
 
     def _with_rules(self, words: list[_Word]) -> list[_Word]:
         """Return words with those that stand next to each other as a rule takes them together."""
-        texts = [word for word, _ in words]
+        texts = [word if isinstance(word, str) else word[0] for word in words]
         found = [
             (len(parts), -place)
             for place, pair in enumerate(pairwise(texts))
@@ -162,18 +175,22 @@ class NamesTokenizer:
             for parts in self._apart[pair]
             if tuple(texts[place : place + len(parts)]) == parts
         ]
-        out = list(words)
+        if not found:
+            return words
         taken: set[int] = set()
+        sizes: dict[int, int] = {}
         for size, minus in sorted(found, reverse=True):
             places = range(-minus, size - minus)
             if places[0] not in taken and places[-1] not in taken:
-                together = self._special["".join(texts[places[0] : places[-1] + 1])]
-                out[places[0] : places[-1] + 1] = [
-                    *together,
-                    *[("", None)] * (size - len(together)),
-                ]
+                sizes[places[0]] = size
             taken.update(places)
-        return [word for word in out if word[0]] if found else words
+        out: list[_Word] = []
+        at = 0
+        while at < len(words):
+            size = sizes.get(at, 0)
+            out += self._special["".join(texts[at : at + size])] if size else words[at : at + 1]
+            at += size or 1
+        return out
 
     def _split(self, piece: str, special: dict[str, list[_Word]] | None = None) -> list[_Word]:
         """Return the words of a piece of ASCII: marks are taken off both ends, then what joins words."""
@@ -187,25 +204,25 @@ class NamesTokenizer:
             size = len(piece)
             left = _prefix(piece)
             if left and piece[left:] in special:
-                before.append((piece[:left], None))
+                before.append(piece[:left])
                 piece = piece[left:]
                 break
             right = _suffix(piece[left:])
             if right and piece[:-right] in special:
-                behind.append((piece[-right:], None))
+                behind.append(piece[-right:])
                 piece = piece[:-right]
                 break
             if left:
-                before.append((piece[:left], None))
+                before.append(piece[:left])
             if right and left + right <= size:
-                behind.append((piece[-right:], None))
+                behind.append(piece[-right:])
                 piece = piece[left:-right]
             else:
                 piece = piece[left:]
         if piece in special:
             before += special[piece]
         elif piece:
-            before += ((word, None) for word in self._joined(piece))
+            before += self._joined(piece)
         behind.reverse()
         return before + behind
 
@@ -227,12 +244,12 @@ class NamesTokenizer:
             words.append(piece[at:])
         return words
 
-    def _attributes(self, word: str, read_as: str | None) -> tuple[int, int, int, int]:
+    def _attributes(self, word: _Word) -> tuple[int, int, int, int]:
+        word, norm = (word, self._norms.get(word)) if isinstance(word, str) else word
         number = self._number
         shape = word.translate(_ASCII_SHAPE) if len(word) < 100 and word.isascii() else None
         shape = self._shape(word) if shape is None else _LONG_RUN.sub(r"\1\1\1\1", shape)
-        norm = self._read_as(word) if read_as is None else read_as
-        return number(norm), number(word[0]), number(word[-3:]), number(shape)
+        return number(norm or word.lower()), number(word[0]), number(word[-3:]), number(shape)
 
 
 def _expanded(many: Any, chosen: Any) -> tuple[Any, Any]:

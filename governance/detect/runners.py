@@ -233,7 +233,7 @@ def _ip_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool
         return
     if _OUTLINE.search(text, max(0, start - 60), start):
         return
-    if not (checks.documentation(value) and gate.teaches_addresses()):
+    if not (gate.teaches_addresses() and checks.documentation(value)):
         yield start, end, True
 
 

@@ -83,8 +83,15 @@ def email(value: str) -> bool | None:
     return start is not None and start.group().lower() in _COMMON_ENDINGS.split()
 
 
+_OCTET = re.compile(r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\Z")
+"""A number of an address in its only form, of which nothing but its size is to be judged."""
+
+
 def ip_address(value: str) -> bool:
     """Whether the value is an address (or network) that says something about somebody."""
+    octets = value.split(".")
+    if len(octets) == 4 and all(map(_OCTET.match, octets)):
+        return octets[0] not in ("0", "255") and value != "127.0.0.1"
     try:
         address = ipaddress.ip_interface(value.partition("%")[0]).ip
     except ValueError:

@@ -310,5 +310,5 @@ def _glued_right(text: str, end: int) -> bool:
         head.isalnum()
         or head in "_%"
         or (head in ".:" and after[1:].isdigit())
-        or _HEX_GOES_ON.match(text, end) is not None
+        or (head == "-" and _HEX_GOES_ON.match(text, end) is not None)
     )

@@ -12,6 +12,7 @@ from governance.detect.rule import Rule
 from governance.detect.view import TextView
 
 _WORD = re.compile(r"\w+")
+_SECTIONS = re.compile(r"(?i:section|version|chapter|release|rfc)")
 _TAUGHT_IN_CODE = re.compile(r"(?i:ip(?:v[46])?_?(?:address|network|interface))\(")
 _DIGIT = re.compile(rb"[0-9]")
 _DIGITS_GATE = re.compile(rb"[0-9](?:[ .\-/()]{0,2}[0-9]){4}")
@@ -46,6 +47,7 @@ class Gate:
     some_digit: bool = field(init=False)
     _words: dict[int, tuple[str, ...]] = field(init=False, default_factory=dict, repr=False)
     _teaches: bool | None = field(init=False, default=None)
+    _sections: bool | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.lowered = self.view.data.lower().decode("latin-1")
@@ -57,6 +59,12 @@ class Gate:
         if self._teaches is None:
             self._teaches = _TAUGHT_IN_CODE.search(self.view.text) is not None
         return self._teaches
+
+    def has_sections(self) -> bool:
+        """Whether the text speaks of anything that has numbers with dots."""
+        if self._sections is None:
+            self._sections = _SECTIONS.search(self.view.text) is not None
+        return self._sections
 
     def words_before(self, start: int) -> tuple[str, ...]:
         """Return the lower-case words before an offset of the view, and the one at it."""
@@ -219,10 +227,10 @@ def _value_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, b
 
 _REVERSED = re.compile(r"(?:\.[0-9a-f]){0,30}\.(?:in-addr|ip6)\.arpa|\.\d+\.\d|\.\d{1,9}[\"')&]")
 _OUTLINE = re.compile(
-    r"(?:\d\.|\b(?i:sections?|versions?|chapters?|releases?|rfc[ -]?\d{1,5})[ ,:]{1,2}"
-    r"(?:\d{1,5}(?:\.\d{1,5}){0,5}(?:, | and | or | to ){1,2}){0,4})\Z"
+    r"\b(?i:sections?|versions?|chapters?|releases?|rfc[ -]?\d{1,5})[ ,:]{1,2}"
+    r"(?:\d{1,5}(?:\.\d{1,5}){0,5}(?:, | and | or | to ){1,2}){0,4}\Z"
 )
-"""Numbers of sections and versions, and longer dotted numbers, before what looks like an address."""
+"""Numbers of sections and versions before what looks like an address."""
 
 
 def _ip_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
@@ -231,7 +239,9 @@ def _ip_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool
     value = text[start:end]
     if not checks.ip_address(value) or _REVERSED.match(text, end):
         return
-    if _OUTLINE.search(text, max(0, start - 60), start):
+    if text[start - 1 : start] == "." and text[start - 2 : start - 1].isdigit():
+        return
+    if gate.has_sections() and _OUTLINE.search(text, max(0, start - 60), start):
         return
     if not (gate.teaches_addresses() and checks.documentation(value)):
         yield start, end, True

@@ -126,16 +126,29 @@ class KeyPaths:
         known: Sequence[Sequence[Finding]] = (),  # noqa: ARG002 - looks at everything
     ) -> list[list[Finding]]:
         """Return at most one finding a unit: all of its text."""
-        return [self._found(unit) for unit in units]
+        said: dict[tuple[str, ...], list[tuple[str, Callable[[str], bool]]]] = {}
+        for unit in units:
+            if unit.keys not in said:
+                said[unit.keys] = _said(unit.keys)
+        return [
+            self._found(unit.view.original, said[unit.keys]) if said[unit.keys] else []
+            for unit in units
+        ]
 
-    def _found(self, unit: Unit) -> list[Finding]:
-        keys = key_words(unit.keys)
-        text = unit.view.original
-        if not keys or len(text) > 4000:
+    def _found(self, text: str, said: list[tuple[str, Callable[[str], bool]]]) -> list[Finding]:
+        if len(text) > 4000:
             return []
         value = text.strip()
         start = text.find(value)
-        for entity, pattern, accepts in _KEYS:
-            if pattern.search(keys[-1]) and accepts(value):
+        for entity, accepts in said:
+            if accepts(value):
                 return [Finding(entity, start, start + len(value), 0.9, self.name)]
         return []
+
+
+def _said(keys: tuple[str, ...]) -> list[tuple[str, Callable[[str], bool]]]:
+    """Return what the value at a key path may be by its last key, each with what must hold of it."""
+    words = key_words(keys)
+    if not words:
+        return []
+    return [(key.entity, key.accepts) for key in _KEYS if key.pattern.search(words[-1])]

@@ -136,16 +136,18 @@ class NameRules:
         known: Sequence[Sequence[Finding]] = (),  # noqa: ARG002 - looks at everything
     ) -> list[list[Finding]]:
         """Return names with scores."""
-        return [self._found(unit) for unit in units]
+        persons = {keys for keys in {unit.keys for unit in units} if names_a_person(keys)}
+        return [self._found(unit, unit.keys in persons) for unit in units]
 
-    def _found(self, unit: Unit) -> list[Finding]:
+    def _found(self, unit: Unit, is_person: bool) -> list[Finding]:
         view, context = unit
         text = view.text
-        spans = dict.fromkeys(self._spans(view))
+        alone = len(text) <= _LONGEST_WORD and text.isascii() and text.isalpha()
+        spans = dict.fromkeys(self._of_word(text) if alone else self._spans(view))
         if context == _PARTICIPANT:
             if self._is_handle(text):
                 spans[(0, len(text), 0.8, "participant")] = None
-        elif context and names_a_person(context):
+        elif is_person:
             whole = _ONE_LINE_NAME.match(text)
             if whole and len(text) < 80:
                 spans[(whole.start(1), whole.end(1), 0.8, "key")] = None
@@ -155,6 +157,13 @@ class NameRules:
             Finding("PERSON", *view.span(start, end), score, f"{self.name}.{why}")
             for start, end, score, why in spans
         ]
+
+    def _of_word(self, text: str) -> Iterator[tuple[int, int, float, str]]:
+        """Yield what there is in a text that is one word: a given name that is no other word."""
+        if len(text) < 3 or not text[0].isupper() or _CAMEL_CASE.match(text):
+            return
+        if self._is_first(text) and not self._common(text):
+            yield 0, len(text), 0.5, "list"
 
     def _spans(self, view: TextView) -> Iterator[tuple[int, int, float, str]]:
         text = view.text

@@ -75,6 +75,9 @@ class _Explained:
 def segments(text: str) -> Iterator[tuple[int, str]]:
     """Yield pieces of a text at line ends or spaces, with their offsets, none much over 320 long."""
     at, size = 0, len(text)
+    if 0 < size <= _SEGMENT:
+        yield 0, text
+        return
     while at < size:
         end = min(size, at + _SEGMENT)
         if end < size:
@@ -152,10 +155,10 @@ class NamesModel:
         for place, unit in enumerate(units):
             if _CAPITALISED.search(unit.view.text) is None:
                 continue
-            explained = _Explained(known[place] if known else ())
+            explained = _Explained(known[place]) if known and known[place] else None
             for start, text in segments(unit.view.text):
                 if self._may_name(unit, start, text, explained):
-                    plain = text.translate(_ANY_NUMBER)
+                    plain = text if text.isalpha() else text.translate(_ANY_NUMBER)
                     asked.append(_Segment(place, start, plain, _digest(plain)))
         self._ask({segment.name: segment.text for segment in asked})
         for segment in asked:
@@ -167,11 +170,13 @@ class NamesModel:
             self._cache.popitem(last=False)
         return out
 
-    def _may_name(self, unit: Unit, at: int, text: str, explained: "_Explained") -> bool:
+    def _may_name(self, unit: Unit, at: int, text: str, explained: "_Explained | None") -> bool:
         """Whether there is a capitalised word, no common one, that nobody has found yet."""
         for match in _CAPITALISED.finditer(text):
             if match.group().lower() in self._common:
                 continue
+            if explained is None:
+                return True
             if not explained.covers(*unit.view.span(at + match.start(), at + match.end())):
                 return True
         return False

@@ -99,6 +99,11 @@ class NamesTokenizer:
         places: list[int] = []
         sizes: list[int] = []
         for text in texts:
+            if text.isalpha():
+                found.append(rows.setdefault(text, len(rows)))
+                places.append(0)
+                sizes.append(1)
+                continue
             before = len(found)
             for match in _PIECE.finditer(text):
                 found.append(rows.setdefault(match.group(), len(rows)))

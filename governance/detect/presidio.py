@@ -259,12 +259,14 @@ class PresidioDetector:
         Raises:
             TimeoutError: a recogniser's pattern, one that RE2 cannot run, took too long.
         """
-        return [self._found(unit) for unit in units]
+        words = {
+            keys: tuple(word for key in key_words(keys) for word in key.split("_"))
+            for keys in {unit.keys for unit in units}
+        }
+        return [self._found(unit.view, words[unit.keys]) for unit in units]
 
-    def _found(self, unit: Unit) -> list[Finding]:
-        view, keys = unit
+    def _found(self, view: TextView, words: tuple[str, ...]) -> list[Finding]:
         gate = Gate(view)
-        words = tuple(word for key in key_words(keys) for word in key.split("_"))
         out: list[Finding] = []
         for runner in self._choice.of(gate):
             for hit in runner.run(gate, words):

@@ -51,7 +51,7 @@ class Gate:
 
     def __post_init__(self) -> None:
         self.lowered = self.view.data.lower().decode("latin-1")
-        self.some_digit = _DIGIT.search(self.view.data) is not None
+        self.some_digit = not self.view.data.isalpha() and _DIGIT.search(self.view.data) is not None
         self.digits = self.some_digit and _DIGITS_GATE.search(self.view.data) is not None
 
     def teaches_addresses(self) -> bool:

@@ -98,6 +98,8 @@ class TextView:
 
 def view_of(text: str) -> TextView:
     """Return the view of a text; costs two scans when there is nothing odd in it."""
+    if text.isascii() and text.isalpha():
+        return TextView(text, text, text.encode())
     view = _decoded_view(text)
     return view if _SPACED.search(view.text) is None else _with_joined_digits(view)
 

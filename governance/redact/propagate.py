@@ -72,13 +72,18 @@ class Known:
                 self._automaton.add_word(spelling, spelling)
             self._automaton.make_automaton()
 
-    def find(self, text: str) -> Iterator[tuple[Finding, str]]:
-        """Yield findings, whole words alone and the longest at each place, with what they stand for.
+    def find(self, text: str) -> list[tuple[Finding, str]]:
+        """Return findings, whole words alone and the longest at each place, with what they stand for.
 
         Findings of one type that overlap come as one.
         """
         if self._automaton is None:
-            return
+            return []
+        longest = self._longest(text)
+        return list(self._apart(text, longest)) if longest else []
+
+    def _longest(self, text: str) -> dict[int, tuple[int, str]]:
+        """Return the end and the spelling of the longest value that begins at each place."""
         size = len(text)
         longest: dict[int, tuple[int, str]] = {}
         for last, spelling in self._automaton.iter(text):
@@ -90,6 +95,11 @@ class Known:
                 if spelling.isalpha() and _means_itself(text, start, end):
                     continue
                 longest[start] = (end, spelling)
+        return longest
+
+    def _apart(
+        self, text: str, longest: dict[int, tuple[int, str]]
+    ) -> Iterator[tuple[Finding, str]]:
         begin = behind = 0
         held: tuple[str, str] | None = None
         for start in sorted(longest):

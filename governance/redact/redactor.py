@@ -301,7 +301,8 @@ class Redactor:
         """Find in everything that was gathered, and learn what to look for elsewhere."""
         self._detect(list(work.texts), work)
         for keys, text in work.texts:
-            for span in resolved(self._findings(text, keys, work)):
+            found = self._findings(text, keys, work)
+            for span in resolved(found) if found else ():
                 if self._spec.names.propagate or span.entity != "PERSON":
                     value = read_as(text[span.start : span.end])
                     work.known.learn(span.entity, value, sure=span.score >= _SURE_OF_NAME)
@@ -319,14 +320,18 @@ class Redactor:
 
         def put(text: str, path: Path, moved: Moved) -> str:
             found = list(self._findings(text, _keys(path), work))
-            if self._is_identity(text, path, work.scope):
+            if work.scope.people and self._is_identity(text, path, work.scope):
                 found.append(Finding(_IDENTITY, 0, len(text), 1.0, "caller"))
             stands_for = {}
-            marks = OwnMarks(text)
-            for finding, value in work.known.find(text):
-                if marks.leave_free(finding.start, finding.end):
-                    found.append(finding)
-                    stands_for[finding.start] = value
+            again = work.known.find(text)
+            if again:
+                marks = OwnMarks(text)
+                for finding, value in again:
+                    if marks.leave_free(finding.start, finding.end):
+                        found.append(finding)
+                        stands_for[finding.start] = value
+            if not found:
+                return text
             changes: list[tuple[int, int, str]] = []
             before = Before(moved)
             where = "/" + "/".join(path)

@@ -18,6 +18,8 @@ type NumberFn = Callable[[str, Path], int | None]
 DECODED = "base64"
 """Stands at the end of the path of what was decoded."""
 _MAX_NESTING = 8
+_MAY_OPEN = frozenset('{[" \t\r\n')
+"""What JSON that is worth walking begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def rewritten_text(text: str, path: Path, visitor: Visitor, nesting: int = 0) ->
     if len(text) < 2:
         return text
     if nesting < _MAX_NESTING:
-        if is_json(text):
+        if text[0] in _MAY_OPEN and is_json(text):
             return _rewritten_json(text, path, visitor, nesting)
         if len(text) >= 12:
             text, moved = _rewritten_blobs(text, path, visitor, nesting)

@@ -5,6 +5,9 @@ files, and each look at the log costs more. So the newest some stay and the rest
 a checkpoint, as Delta's own clean-up would do it later. Time travel then ends there.
 """
 
+import json
+from bisect import bisect_right
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyarrow.fs import FileSelector, FileType
@@ -20,6 +23,32 @@ def last_checkpoint(lake: "Lake", name: str) -> int:
     return max(
         (at for path, at in _listed(lake.location.files(), name).items() if _SUM in path), default=0
     )
+
+
+def version_at(lake: "Lake", name: str, moment: datetime) -> int | None:
+    """Return the last version that a table had by ``moment``; None when it had none, or none is left.
+
+    What counts is the time that a commit itself holds: those of its file change when a lake is copied,
+    and object stores tell them in whole seconds.
+    """
+    files = lake.location.files()
+    commits = {at: path for path, at in _listed(files, name).items() if path.endswith(".json")}
+    versions = sorted(commits)
+    due = bisect_right(
+        versions, moment.timestamp() * 1000, key=lambda at: _committed_at(files, commits[at])
+    )
+    return versions[due - 1] if due else None
+
+
+def _committed_at(files: Any, path: str) -> float:
+    """Return when a commit was made, in milliseconds since 1970."""
+    with files.open_input_stream(path) as stream:
+        lines = stream.read().splitlines()
+    for line in lines:
+        if b'"commitInfo"' in line and "commitInfo" in (entry := json.loads(line)):
+            return float(entry["commitInfo"]["timestamp"])
+    (info,) = files.get_file_info([path])
+    return float(info.mtime.timestamp() * 1000)
 
 
 def shorten(lake: "Lake", name: str, *, keep: int) -> int:

@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from lakehouse.corrected import CORRECTIONS
+from lakehouse.logs import version_at
 from lakehouse.schema import TABLES
 from lakehouse.sql import Snapshot
 from trajectory.errors import ConfigurationError, IntegrityError
@@ -88,8 +89,11 @@ class Files:
                 moment = as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
                 if moment < _born(handle):
                     return ()
-                handle.load_as_version(moment)
-        except (DeltaError, ValueError) as error:
+                version = version_at(self._lake, name, moment)
+                if version is None:
+                    raise ValueError("it is older than the log")
+                handle.load_as_version(version)
+        except (DeltaError, ValueError, OSError) as error:
             raise ConfigurationError(
                 f"table {name} has no version for {as_of}: {error}. Its log keeps 30 days, and not more than lake.log_commits commits; "
                 "`headrace lake status` shows how far back it goes"

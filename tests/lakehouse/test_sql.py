@@ -2,6 +2,7 @@
 
 # ruff: noqa: S608 - the tests name tables of the schema
 
+import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,7 +43,7 @@ def test_a_query_sees_what_was_just_appended(tmp_path: Path) -> None:
 
 
 def test_time_travel_by_moment_and_by_versions(tmp_path: Path) -> None:
-    lake = Lake.open(str(tmp_path))
+    lake = Lake.open(str(tmp_path / "lake"))
     lake.append(make.batch("t1"), app_id="a", version=0)
     versions = lake.versions()
     time.sleep(0.01)
@@ -56,6 +57,10 @@ def test_time_travel_by_moment_and_by_versions(tmp_path: Path) -> None:
     assert lake.query(count, as_of=datetime(2020, 1, 1, tzinfo=UTC))["n"].to_pylist() == [0]
     with pytest.raises(ConfigurationError, match="table steps has no version"):
         lake.query(count, as_of={"steps": 99})
+    # A copy has other times of files, and the same history.
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy", copy_function=shutil.copyfile)
+    copy = Lake.open(str(tmp_path / "copy"))
+    assert copy.query(count, as_of=moment)["n"].to_pylist() == [2]
 
 
 def test_wrong_sql_names_the_place(tmp_path: Path) -> None:

@@ -83,11 +83,17 @@ class Recorder:
         """Write what the spool must know, then let go of what was held for it."""
         if self.waiting:
             captures, self.waiting = self.waiting, []
-            self._write(captures)
+            try:
+                self._write(captures)
+            except Exception as error:  # noqa: BLE001 - the calls go on whatever capture does
+                self.fault(error)
         if self._held:
             held, self._held = self._held, []
             for release in held:
-                release()
+                try:
+                    release()
+                except Exception as error:  # noqa: BLE001 - the others' bytes go all the same
+                    self.fault(error)
 
     async def synced(self) -> None:
         """Wait until all that was recorded is on the disk.

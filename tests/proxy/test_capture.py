@@ -198,6 +198,25 @@ def test_a_request_whose_answer_takes_its_time_is_written_soon(tmp_path: Path) -
         asyncio.run(main(writer))
 
 
+def test_what_is_held_goes_whatever_fails_before_it(tmp_path: Path) -> None:
+    went, counters = [], Counters()
+
+    def fails(*_: object) -> bytes:
+        raise ValueError("a head that cannot be made")
+
+    async def main(writer: SpoolWriter) -> None:
+        recorder = Recorder(writer, counters, patient=True)
+        Capture(recorder, fails, Level.FULL, "", JOURNAL).end(ExchangeOutcome.COMPLETE)
+        begin(recorder).end(ExchangeOutcome.COMPLETE)
+        recorder.hold(fails)
+        recorder.hold(lambda: went.append(len(known(tmp_path / "spool"))))
+        recorder.settle()
+
+    with SpoolWriter(tmp_path / "spool", KEY) as writer:
+        asyncio.run(main(writer))
+    assert (went, counters.faults) == ([1], 2)
+
+
 def test_a_body_that_no_frame_holds_comes_back_whole(tmp_path: Path) -> None:
     body, counters = os.urandom(1024) * 20_000, Counters()
     with SpoolWriter(tmp_path, KEY) as writer:

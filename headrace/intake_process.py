@@ -23,7 +23,6 @@ from trajectory.collector import uncollected
 from trajectory.errors import RetryableError
 
 _LENGTH = struct.Struct(">Q")
-_ENDING_SECONDS = 5.0
 
 
 class IntakeEndedError(RetryableError):
@@ -165,7 +164,7 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     process.kill()
-    process.wait(_ENDING_SECONDS)
+    process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with suppress(OSError):

@@ -26,11 +26,15 @@ WHEN = {"decided_at", "recorded_at"}
 
 def readers() -> list[psutil.Process]:
     """Return the processes of this one that read ahead."""
-    return [
-        child
-        for child in psutil.Process().children()
-        if child.status() != psutil.STATUS_ZOMBIE and "headrace.intake_process" in child.cmdline()
-    ]
+    return [child for child in psutil.Process().children() if _reads(child)]
+
+
+def _reads(child: psutil.Process) -> bool:
+    try:
+        ended = child.status() == psutil.STATUS_ZOMBIE
+        return not ended and "headrace.intake_process" in child.cmdline()
+    except psutil.Error:  # somebody else's, which has just ended
+        return False
 
 
 def carried(home: Path, *, apart_from: int, batch_records: int = 7) -> dict[str, list[Any]]:
@@ -86,13 +90,12 @@ def test_it_is_not_started_for_small_batches_or_an_empty_spool(tmp_path: Path) -
     check(tmp_path)
 
 
-@pytest.mark.parametrize("moment", ["asked", "settled"])
-def test_killed_at_any_moment_it_is_done_without(tmp_path: Path, moment: str) -> None:
+def test_killed_at_any_moment_it_is_done_without(tmp_path: Path) -> None:
     fill(tmp_path)
     work = pipeline(tmp_path, batch_records=5, apart_from=2)
     kills = 0
     while work.run_batch() is not None:
-        for one in readers() if moment == "asked" or kills == 0 else ():
+        for one in readers():
             one.kill()
             one.wait()
             kills += 1
@@ -102,6 +105,7 @@ def test_killed_at_any_moment_it_is_done_without(tmp_path: Path, moment: str) ->
     check(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_commit_that_fails_costs_the_process_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,15 +133,15 @@ def test_a_commit_that_fails_costs_the_process_and_nothing_else(
 
 
 def test_what_came_after_it_looked_is_in_the_next_batch(tmp_path: Path) -> None:
-    work = pipeline(tmp_path, batch_records=2, apart_from=2)
+    work = pipeline(tmp_path, batch_records=6, apart_from=2)
     with SpoolWriter(tmp_path / "spool", KEY) as writer:
-        for number in range(0, EXCHANGES, 2):
-            for one in (number, number + 1):
+        for number in range(0, EXCHANGES, 6):
+            for one in range(number, number + 6):
                 script = Script(writer, one + 1, at=1_790_000_000.0 + 10 * one)
                 script.whole(*conversation(one))
             report = work.run_batch()  # and the next one is asked for, when nothing is there
             assert report is not None
-            assert report.records == 2
+            assert report.records == 6
     assert len(readers()) == 1
     feedback_came(tmp_path)
     while work.run_batch() is not None:
@@ -151,6 +155,7 @@ def feedback_came(home: Path) -> None:
         feedback(writer, 900, at=1_790_001_000.0)
 
 
+@pytest.mark.slow
 def test_stopped_in_a_backlog_it_leaves_what_the_next_start_needs(tmp_path: Path) -> None:
     fill(tmp_path)
     work = pipeline(tmp_path, batch_records=5, apart_from=2)
@@ -166,6 +171,7 @@ def test_stopped_in_a_backlog_it_leaves_what_the_next_start_needs(tmp_path: Path
     check(tmp_path)
 
 
+@pytest.mark.slow
 def test_killed_before_it_told_what_it_remembers_the_spool_tells_it_again(tmp_path: Path) -> None:
     fill(tmp_path)
     work = pipeline(tmp_path, batch_records=7, apart_from=2)

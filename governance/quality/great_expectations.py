@@ -142,6 +142,8 @@ class GreatExpectationsSuite[R: Row, C: StrEnum]:
         for field in self._columns:
             values = [getattr(row, field.name) for row in rows]
             kind = _NULLABLE_NUMBERS.get(_type_name(field.type), "object")
+            if kind == "int64" and None in values:  # what a stored row cannot tell
+                kind = "Int64"
             columns[field.name] = self._pandas.Series(values, dtype=kind)
         columns["key"] = self._pandas.Series([row.key for row in rows], dtype="object")
         columns["row"] = range(len(rows))

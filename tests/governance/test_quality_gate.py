@@ -13,6 +13,7 @@ from governance.policy.quality import Column, QualitySpec
 from governance.quality import RowGate, StepFacts, build_gate
 from governance.quality.drift import ColumnDrift, drifted
 from governance.quality.great_expectations import GateError, GreatExpectationsSuite
+from governance.trial.dry_run import step_facts_of
 from tests.governance.building import assembly, call, governor, placed, user
 from trajectory.exchange import ExchangeOutcome
 from trajectory.formats.openenv import fatal_code
@@ -174,8 +175,9 @@ def test_a_projection_with_other_columns_stops_the_batch(gate: Gate) -> None:
 
 
 def test_data_docs_are_great_expectations_own_and_load_nothing(gate: Gate, tmp_path: Path) -> None:
+    stored = step_facts_of({"step_id": "s2", "kind": "model", "http_status": 200})
     gate.write_docs(
-        [GOOD, replace(GOOD, step_id="s1", leftover_findings=987654)], tmp_path / "docs"
+        [GOOD, replace(GOOD, step_id="s1", leftover_findings=987654), stored], tmp_path / "docs"
     )
     pages = [path.read_text() for path in (tmp_path / "docs").rglob("*.html")]
     (result,) = [path.read_text() for path in (tmp_path / "docs" / "validations").rglob("*.html")]

@@ -52,9 +52,10 @@ def gateway(
 def answer(connection: socket.socket, raw: bytes) -> bytes:
     """Say something; return the head and as much of the body as came with it."""
     connection.settimeout(60)
-    connection.sendall(raw)
+    with suppress(ConnectionError):  # it may be refused before it has been sent whole
+        connection.sendall(raw)
     got = b""
-    with suppress(ConnectionResetError):
+    with suppress(ConnectionError):
         while b"\r\n\r\n" not in got and (part := connection.recv(65536)):
             got += part
     return got

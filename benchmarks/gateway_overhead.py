@@ -24,7 +24,7 @@ from pathlib import Path
 from proxy import fastpath
 from proxy.config import GatewayConfig
 from proxy.garbage import short_pauses
-from proxy.gateway import Gateway
+from proxy.worker import Gateway
 async def main():
     config = GatewayConfig.model_validate_json(Path(sys.argv[1]).read_text())
     gateway = Gateway(config, spool_key=b"s" * 32, fingerprint_key=b"f" * 32)

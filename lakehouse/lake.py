@@ -58,6 +58,8 @@ held, and two threads that do so at once can wait for each other for ever. Proce
 
 _FRESH_FILES = 32
 _QUERY_MEMORY = "640MiB"
+_LEFT_BEHIND = 2_000
+"""Files of the past that a session may remember (some 25 KB each); then a new one begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,9 @@ class Lake:
             past.close()
             return rows
         with self._reading:
+            if self._session is not None and self._session.left_behind > _LEFT_BEHIND:
+                self._session.close()
+                self._session = None
             if self._session is None:
                 self._session = Session(self._files.now(), connection=connect(self._bounds()))
             else:

@@ -89,6 +89,8 @@ class Session:
             self._connection.execute(f"USE {catalog}")
         self._bound: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         """Per table: its files, and those of the corrections that it is read with."""
+        self.left_behind = 0
+        """Files that were read here and have left their tables: DuckDB remembers their metadata."""
         self._unheld: set[Held] = set()
         """What is not in memory yet, and was not needed so far."""
         self.bind(snapshot)
@@ -101,7 +103,10 @@ class Session:
         corrections = tuple(snapshot.files[CORRECTIONS]) if CORRECTIONS in names else ()
         for name in names:
             wanted = tuple(snapshot.files[name]), corrections if name in CORRECTED else ()
-            if self._bound.get(name) != wanted:
+            before = self._bound.get(name)
+            if before != wanted:
+                if before is not None:
+                    self.left_behind += len(set(before[0]).difference(wanted[0]))
                 with explained():
                     self._bind_table(TABLES[name], *wanted, snapshot)
                     self._make_room(name, empty=not wanted[0])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.lake import Lake
+from lakehouse.maintenance import compact
 from lakehouse.schema import TABLES
 from lakehouse.sql import QueryError
 from lakehouse.views import VIEWS
@@ -95,3 +96,19 @@ def test_views_are_bound_when_they_are_asked_for_and_listed_all(tmp_path: Path) 
     assert lake.query('SELECT count(*) AS n FROM "Reliability"').to_pylist() == [{"n": 0}]
     listed = set(lake.query("SHOW TABLES")["name"].to_pylist())
     assert {view.name for view in VIEWS} <= listed
+
+
+def test_what_files_of_the_past_left_in_memory_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakehouse.lake._LEFT_BEHIND", 1)
+    lake = Lake.open(str(tmp_path))
+    count = "SELECT count(*) AS n FROM steps"
+    for number in range(2):
+        lake.append(make.batch(f"t{number}"), app_id="a", version=number)
+        assert lake.query(count)["n"].to_pylist() == [2 * number + 2]
+    first = lake._session
+    compact(lake, tables=["steps"])
+    for _ in range(2):  # the first notices, the second begins anew
+        assert lake.query(count)["n"].to_pylist() == [4]
+    assert lake._session is not first

@@ -26,7 +26,7 @@ from governance.detect.view import view_of
 from governance.policy.redaction import DEFAULT_ENTITIES, NamesSpec, RedactionSpec
 from governance.redact import RedactionScope, Redactor, build_redactor, settle
 from governance.redact.redactor import DEFAULT_THRESHOLD, DEFAULT_THRESHOLDS
-from tests.governance.hostile import HOSTILE, drawn
+from tests.governance.hostile import HOSTILE, drawn, tried
 
 KEY = bytes(32)
 _TIMES = 3
@@ -257,7 +257,7 @@ def worst(build: Callable[[], Redactor], seed: int, count: int) -> tuple[float, 
     """
     redactors = [build() for _ in range(_TIMES)]
     settle()  # as the governor does
-    texts = dict((*HOSTILE.items(), *drawn(seed, count)))
+    texts = dict((*HOSTILE.items(), *drawn(seed, count), *tried(seed, 2 * count)))
     first = {name: _cost(redactors[0], name, text) for name, text in texts.items()}
     dearest = (0.0, "")
     for name in sorted(first, key=first.__getitem__, reverse=True):

@@ -261,7 +261,11 @@ class NameRules:
         begin, stop = self._trimmed(text, start, end)
         if begin >= stop or stop - begin < 2:
             return
-        words = [match.group().rstrip(".") for match in _WORD.finditer(text[begin:stop])]
+        name = text[begin:stop]
+        if name.isalpha():
+            words = [name]
+        else:
+            words = [match.group().rstrip(".") for match in _WORD.finditer(name)]
         if words[-1] in _MONTHS and sum(word in _MONTHS for word in text[start:end].split()) > 1:
             return
         if begin != start:
@@ -303,9 +307,10 @@ class NameRules:
         behind = text[stop : stop + 1]
         if behind in (" ", ",") and _SPEAKS.match(text, stop):
             return True
-        line_begins = text[max(0, begin - 8) : begin].rstrip(" \t>*")[-1:] in ("", "\n")
-        if behind in (" ", ":") and line_begins and _SPEAKER.match(text, stop):
-            return True
+        if behind in (" ", ":") and _SPEAKER.match(text, stop):
+            before = text[max(0, begin - 8) : begin].rstrip(" \t>*")
+            if before[-1:] in ("", "\n"):
+                return True
         if text[begin - 1 : begin] not in (" ", "\t"):
             return False
         return _AFTER_NAMED.search(text, max(0, begin - 24), begin) is not None

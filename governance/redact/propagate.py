@@ -1,7 +1,7 @@
 """What was found once is found everywhere in the same trajectory: names by their parts too."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,8 @@ _WORD = re.compile(r"[^\W\d_][\w'\-]*")
 _SHORTEST_VALUE = 6
 _SHORTEST_PART = 3
 _MOST_VALUES = 4000
+_JOINTS = ("-", "_", ".", "", "%20", "+", ", ")
+"""What the words of a name are joined by in addresses and file names; turned round by the last."""
 
 
 @dataclass(slots=True)
@@ -30,7 +32,15 @@ class Known:
 
     values: dict[str, tuple[str, str]] = field(default_factory=dict, repr=False)
     """Spelling to (entity, value that it stands for)."""
+    joints: tuple[str, ...] = _JOINTS
+    """Those of them that can be met at all."""
     _automaton: Any = field(default=None, repr=False)
+
+    @classmethod
+    def within(cls, texts: Iterable[str]) -> "Known":
+        """Return what learns for these texts: no spelling with a joint that none of them holds."""
+        held = list(texts)
+        return cls(joints=tuple(j for j in _JOINTS if any(j in text for text in held)))
 
     def learn(self, entity: str, value: str, *, sure: bool = True) -> None:
         """Remember a value; the parts of a name only when it is sure to be one."""
@@ -51,12 +61,14 @@ class Known:
                 for spelling in (value.upper(), value.lower()):
                     self.values.setdefault(spelling, ("PERSON", value))
         if len(words) > 1:
-            for joint in ("-", "_", ".", "", "%20", "+"):
-                slug = joint.join(words)
-                for spelling in {slug, slug.lower()} if joint else {slug.lower()}:
+            for joint in self.joints:
+                if joint == ", ":
+                    spellings = {f"{words[-1]}, {words[0]}"}
+                else:
+                    slug = joint.join(words)
+                    spellings = {slug, slug.lower()} if joint else {slug.lower()}
+                for spelling in spellings:
                     self.values.setdefault(spelling, ("PERSON", value))
-            turned = f"{words[-1]}, {words[0]}"
-            self.values.setdefault(turned, ("PERSON", value))
         for word in words:
             if word in self.values or not word[0].isupper() or word.lower() in everyday():
                 continue

@@ -300,6 +300,7 @@ class Redactor:
     def _look(self, work: _Work) -> None:
         """Find in everything that was gathered, and learn what to look for elsewhere."""
         self._detect(list(work.texts), work)
+        work.known = Known.within(text for _, text in work.texts)
         for keys, text in work.texts:
             found = self._findings(text, keys, work)
             for span in resolved(found) if found else ():

@@ -89,6 +89,9 @@ HOSTILE = {
     "pairs of digits": "12 " * 4000,
     "countries": "".join(f"+{n} 12 345 678 " for n in range(1, 999)),
     "closings": "Best regards,\nZorv\n" * 800,
+    "quoted capitals": "V'V''VV'V" * 1500,
+    "names in pairs": "".join(f"Zo{_letters(n)} Ke{_letters(n * 7)}, " for n in range(1000)),
+    "addresses of machines": "".join(f"10.{n % 200}.{n // 200}.9 " for n in range(1200)),
     "speakers": '\nZorv: "Hi" said Kelb' * 750,
 }
 _PIECES = (
@@ -97,6 +100,48 @@ _PIECES = (
     "Mr. ", "Dear ", "my name is ", "Regards,\n", "St ", "Apt 4 ", "QUJD", "eyJ", "sk-", "0x", "ab:",
     "://", "www.", "\u200b", "\u0430", "\uff11", "\u6c49", "Maria ", "born ", "call ", "IBAN ", "DE12",
 )  # fmt: skip
+
+
+_MORE_PIECES = (
+    "AKIA", "ghp_", "-----BEGIN ", "PRIVATE KEY-----", "%3D", "&lt;", "\u00e9", "\u202e", "::", "//",
+    "192.168.", "2001:db8:", "a@b.co ", "4111 ", "12/31/", "SSN ", "born on ", "DOB: ", "Jan ",
+    "P.O. Box ", "Dr. ", "I am ", "From: ", "name: ", "Name=", "<a@", '"name": "', '\\"', "<PERSON_1> ",
+    "****", "<", "&", "A", "Zo ", "Li ", "O'Neil ", "Jean-Luc ", "van ", "Smith, ", "Maria: ", "said ",
+    "  ", "postgres://u:p@", "self.bot", "x=", "f(", "age 4", "zip ", "from Paris ", "QUJDRA==", "\u0456",
+)  # fmt: skip
+
+
+def _beside(piece: str, names: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield a piece beside ever new words, in the ways in which lists are written."""
+    yield "in a list", json.dumps([piece + name for name in names])
+    yield "in objects", json.dumps([{"k": piece + name} for name in names])
+    yield "as keys", json.dumps({piece + name: name.title() for name in names})
+    yield "with words", "".join(f"{piece}{name} " for name in names)
+    yield "with names", "".join(f"{piece}{name.title()} " for name in names)
+    yield "with shouts", "".join(f"{piece}{name.upper()} " for name in names)
+    yield "on lines", "".join(f"{piece}{name.title()}\n" for name in names)
+    yield "glued", "".join(f"{piece}{name.title()}" for name in names)
+    yield "with numbers", "".join(f"{piece}{at} " for at in range(len(names)))
+
+
+def tried(seed: int, pairs: int, size: int = 6_000) -> Iterator[tuple[str, str]]:
+    """Yield what somebody would try, with names: each piece alone, beside words, and some in pairs.
+
+    Args:
+        seed: decides which pairs.
+        pairs: how many of all pairs, each over and over.
+        size: about how many characters a text has.
+    """
+    pieces = _PIECES + _MORE_PIECES
+    for piece in pieces:
+        yield f"{piece!r} alone", piece * (size // len(piece))
+        names = [_letters(n) + chr(97 + n // 676) for n in range(size // (len(piece) + 4))]
+        for how, text in _beside(piece, names):
+            yield f"{piece!r} {how}", text
+    draw = random.Random(seed)  # noqa: S311 - reproducible, not secret
+    for _ in range(pairs):
+        pair = "".join(draw.sample(pieces, 2))
+        yield f"{pair!r} over and over", pair * (size // len(pair))
 
 
 def drawn(seed: int, count: int, size: int = 12_000) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,9 @@ from proxy.spool.records import RECORD_HEADER_BYTES, RecordKind
 from trajectory.errors import IntegrityError
 from trajectory.exchange import Feedback, SpoolPosition, SpoolRecord
 
+_STRETCH_BYTES = 4 * 1024 * 1024
+"""How much of a segment is in memory at a time, beside what is made of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Damage:
@@ -163,18 +166,25 @@ class WriterScan:
     def _frames(
         self, number: int, path: Path, opener: SegmentOpener, start: int, limit: int
     ) -> bool:
-        """Take up frames until an item is ready; tell whether one is."""
-        if start >= limit:
-            return False
+        """Take up frames until an item is ready; tell whether one is.
+
+        A stretch is read at a time, a longer one where a frame is longer.
+        """
+        size = _STRETCH_BYTES
         with path.open("rb") as file:
-            data = os.pread(file.fileno(), limit - start, start)
-        last = start
-        for frame in opener.frames(data, start):
-            if frame.offset > last:
-                self._damage(number, last, frame.offset, "frame")
-            last = frame.end
-            self._next = Place(number, last)
-            self._take(number, frame)
+            while start < limit:
+                data = os.pread(file.fileno(), min(size, limit - start), start)
+                last = start
+                for frame in opener.frames(data, start):
+                    if frame.offset > last:
+                        self._damage(number, last, frame.offset, "frame")
+                    last = frame.end
+                    self._next = Place(number, last)
+                    self._take(number, frame)
+                if self._ready or not data or (last == start and start + len(data) >= limit):
+                    break
+                size = size * 2 if last == start else _STRETCH_BYTES
+                start = last
         return bool(self._ready)
 
     def _take(self, number: int, frame: Frame) -> None:

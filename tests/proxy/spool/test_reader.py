@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.spool import Cursor, SpoolReader, SpoolWriter
+from proxy.spool import Cursor, SpoolReader, SpoolWriter, scan
 from proxy.spool.frames import UnknownKeyError
 from tests.proxy.spool.writing import CLIENT, KEY, Script, feedback, name
 from trajectory.exchange import Exchange, ExchangeOutcome, Feedback
@@ -74,6 +74,19 @@ def test_a_dead_writers_open_exchange_is_a_lost_end_once(tmp_path: Path) -> None
     assert exchange.response.body == b"part"
     assert reader.take(batch.cursor).records == ()
     assert SpoolReader(tmp_path, KEY).take(batch.cursor).records == ()
+
+
+@pytest.mark.parametrize("stretch", [1, 64, 1000])
+def test_frames_longer_than_what_is_read_at_a_time_come_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stretch: int
+) -> None:
+    with SpoolWriter(tmp_path, KEY) as writer:
+        for number in range(1, 6):
+            Script(writer, number, at=1000.0 * number).whole(b"q" * 700 * number, b"a" * 90)
+    whole = SpoolReader(tmp_path, KEY).take(Cursor())
+    monkeypatch.setattr(scan, "_STRETCH_BYTES", stretch)
+    assert SpoolReader(tmp_path, KEY).take(Cursor()) == whole
+    assert len(whole.records) == 5
 
 
 def test_until_gives_exactly_the_earlier_batch(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """One exchange's way through the house: spool → trajectory → governance → lake."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
@@ -11,6 +10,7 @@ from governance.engine import Governor
 from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
 from headrace.intake import Intake, Placed, Source
 from headrace.intake_process import IntakeEndedError, IntakeProcess
+from headrace.noting import Noting
 from headrace.repeats import without_stored
 from headrace.witness import Witness
 from lakehouse.lake import Lake
@@ -20,6 +20,7 @@ from trajectory.canonical import JsonObject
 from trajectory.collector import uncollected
 from trajectory.dialects import Dialect
 from trajectory.effects import SideEffect
+from trajectory.errors import RetryableError
 from trajectory.exchange import Exchange
 
 _TRAIL_BATCHES = 16
@@ -101,9 +102,9 @@ class Pipeline:
         self._batch_records = batch_records
         self._witness = witness
         self._apart_from = apart_from
-        self._checkpoint = checkpoints.load()
+        self._noting = Noting(checkpoints, beside=lake.location.is_local)
         if self._checkpoint.batch == 0 and not _has_ledger(lake):
-            self._checkpoint = replace(self._checkpoint, again=False)
+            self._noting.latest = replace(self._checkpoint, again=False)
         self._intake: Intake | None = None
         """Kept between batches; dropped when one fails, so that the saved state is read again."""
         self._apart: IntakeProcess | None = None
@@ -111,10 +112,15 @@ class Pipeline:
         self._held_bytes = 0
         """Bodies in the spool that the checkpoint's trail leads over."""
 
+    @property
+    def _checkpoint(self) -> Checkpoint:
+        return self._noting.latest
+
     def run_batch(self) -> BatchReport | None:
         """Carry the next batch; return None when the spool has nothing finished to take.
 
-        In a backlog another process reads the batch after it meanwhile.
+        In a backlog another process reads the batch after it meanwhile, and that this one is done
+        is written while that one is judged: after a crash it is carried again under its number.
         """
         with uncollected():
             try:
@@ -136,6 +142,8 @@ class Pipeline:
     def close(self) -> None:
         """End the process that reads, if there is one; another batch can still be asked for."""
         self._forget()
+        with suppress(RetryableError):  # what could not be written is carried again
+            self._noting.settle()
 
     def _carry(self, following: _Next) -> BatchReport:
         number = self._checkpoint.batch + 1
@@ -146,7 +154,7 @@ class Pipeline:
         # One lease from "is it stored already?" to the commit: an erasure in between would take
         # away the messages that these steps are going to name.
         with self.lake.lease():
-            with self._announced(PendingBatch(number, done.cursor)):
+            with self._noting.announced(PendingBatch(number, done.cursor)):
                 governed = governor.judge(
                     without_stored(placed.assembly, self.lake.known_content())
                 )
@@ -168,21 +176,6 @@ class Pipeline:
             len(governed.signals),
             len(placed.batch.damaged),
         )
-
-    @contextmanager
-    def _announced(self, pending: PendingBatch) -> Iterator[None]:
-        """Have a batch announced when the block ends; it goes on while the disk is waited for.
-
-        Object stores are for one thread at a time (see ``lakehouse.lake``).
-        """
-        if not self.lake.location.is_local:
-            self._checkpoints.announce(self._checkpoint, pending)
-            yield
-            return
-        with ThreadPoolExecutor(1) as beside:
-            said = beside.submit(self._checkpoints.announce, self._checkpoint, pending)
-            yield
-            said.result()
 
     def _next(self) -> _Next | None:
         """Return the next batch, from the process that reads or read here."""
@@ -257,10 +250,13 @@ class Pipeline:
         Raises:
             RetryableError: it could not be written; nothing was lost.
         """
-        if (
-            self._apart is not None and self._apart.is_asked
-        ):  # it knows a batch that the lake does not
+        if self._is_ahead:  # the process knows a batch that the lake does not
             self._forget()
+        try:
+            self._noting.settle()
+        except RetryableError:
+            self._forget()
+            raise
         if self._checkpoint.trail:
             try:
                 state = self._state()
@@ -308,9 +304,15 @@ class Pipeline:
             return self._spool.take(cursor, limit=self._batch_records)
         return self._spool.take(cursor, until=Cursor.from_json(pending.cursor))
 
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether a process reads the batch after the latest."""
+        return self._apart is not None and self._apart.is_asked
+
     def _finish(self, checkpoint: Checkpoint) -> None:
-        self._checkpoints.complete(checkpoint)
-        self._checkpoint = checkpoint
+        # Along a trail the spool lets nothing go, so that nothing waits for this to be on disk but
+        # the next announcement.
+        self._noting.complete(checkpoint, beside=self._is_ahead and bool(checkpoint.trail))
         self._spool.release(Cursor.from_json(checkpoint.hold))
 
 

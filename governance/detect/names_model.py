@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -116,33 +117,8 @@ class NamesModel:
         library, _, name = model.partition(":")
         if name and library in LIBRARIES:
             return cls(*LIBRARIES[library](name), entities, version=model)
-        return cls._of_spacy(model, entities)
-
-    @classmethod
-    def _of_spacy(cls, model: str, entities: frozenset[str]) -> "NamesModel":
-        spacy = load("spacy")
-        source = EMBEDDED if model == "embedded" else model
-        try:
-            # The embedded one needs none of them, and spaCy's registry would bring them in.
-            with without_heavy_packages() if model == "embedded" else nullcontext():
-                nlp = spacy.load(
-                    source, exclude=["lemmatizer", "attribute_ruler", "parser", "senter"]
-                )
-        except (OSError, ValueError, ImportError, KeyError) as error:
-            raise ConfigurationError(
-                f"names.model {model!r} cannot be loaded ({type(error).__name__}). Install the "
-                "spaCy pipeline, or set names.model to 'embedded' or null."
-            ) from error
-        _on_fast_blas(nlp)
-        if "ner" not in nlp.pipe_names:
-            raise ConfigurationError(
-                f"names.model {model!r} has no named entity recogniser (its parts: "
-                f"{', '.join(nlp.pipe_names)}); choose another."
-            )
-        version = f"{nlp.meta.get('name', model)}-{nlp.meta.get('version', '0')}+{_READING}"
-        labels = nlp.pipe_labels.get("ner", ())
-        read = reader_of(nlp) if model == "embedded" else _reader(nlp)
-        return cls(read, labels, entities, version=version)
+        found = _embedded() if model == "embedded" else _of_spacy(model)
+        return cls(found.read, found.labels, entities, version=found.version)
 
     def find(
         self, units: Sequence[Unit], known: Sequence[Sequence[Finding]] = ()
@@ -218,6 +194,43 @@ class NamesModel:
         if len(words) == 1 and _an_identifier(text, start, stop, signs):
             return
         yield entity, start, stop
+
+
+class _Pipeline(NamedTuple):
+    """A spaCy pipeline that was loaded."""
+
+    read: Reader
+    labels: tuple[str, ...]
+    version: str
+
+
+@cache
+def _embedded() -> _Pipeline:
+    """Return the embedded pipeline; it keeps nothing of what it reads, so a process needs it once."""
+    return _of_spacy("embedded")
+
+
+def _of_spacy(model: str) -> _Pipeline:
+    spacy = load("spacy")
+    source = EMBEDDED if model == "embedded" else model
+    try:
+        # The embedded one needs none of them, and spaCy's registry would bring them in.
+        with without_heavy_packages() if model == "embedded" else nullcontext():
+            nlp = spacy.load(source, exclude=["lemmatizer", "attribute_ruler", "parser", "senter"])
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        raise ConfigurationError(
+            f"names.model {model!r} cannot be loaded ({type(error).__name__}). Install the "
+            "spaCy pipeline, or set names.model to 'embedded' or null."
+        ) from error
+    _on_fast_blas(nlp)
+    if "ner" not in nlp.pipe_names:
+        raise ConfigurationError(
+            f"names.model {model!r} has no named entity recogniser (its parts: "
+            f"{', '.join(nlp.pipe_names)}); choose another."
+        )
+    version = f"{nlp.meta.get('name', model)}-{nlp.meta.get('version', '0')}+{_READING}"
+    read = reader_of(nlp) if model == "embedded" else _reader(nlp)
+    return _Pipeline(read, tuple(nlp.pipe_labels.get("ner", ())), version)
 
 
 def _reader(nlp: Any) -> Reader:

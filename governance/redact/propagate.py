@@ -91,6 +91,9 @@ class Known:
         """
         if self._automaton is None:
             return []
+        if text in self.values and not (text.isalpha() and _means_itself(text, 0, len(text))):
+            entity, value = self.values[text]
+            return [(Finding(entity, 0, len(text), 0.6, "propagation"), value)]
         longest = self._longest(text)
         return list(self._apart(text, longest)) if longest else []
 

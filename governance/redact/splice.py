@@ -1,6 +1,6 @@
 """From findings of several detectors to one list of spans without overlap, and into the text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from governance.detect.finding import Finding
@@ -38,12 +38,14 @@ class Span(NamedTuple):
     score: float
 
 
-def resolved(findings: Iterable[Finding]) -> list[Span]:
+def resolved(findings: Sequence[Finding]) -> list[Span]:
     """Return non-overlapping spans that cover everything that was found.
 
     Of overlapping findings the strongest names the type, and the span is the union of all: no
     part of any finding is left over.
     """
+    if len(findings) == 1:
+        return [_named(findings[0], findings[0].start, findings[0].end)]
     spans: list[Span] = []
     strongest: Finding | None = None
     begin = behind = 0

@@ -208,53 +208,48 @@ LEFT JOIN messages_once m ON s.tenant_id = m.tenant_id AND s.message_id = m.mess
 _PERMISSIONS = """
 -- Per step: the decision that holds, and its purposes less what was withdrawn since. A person
 -- whom a step names is in the conversation of all later steps of its trajectory.
-WITH withdrawn AS (
+WITH gone AS (
     SELECT tenant_id, subject, purpose FROM consents
     QUALIFY row_number() OVER (
         PARTITION BY tenant_id, subject, purpose ORDER BY recorded_at DESC, granted
     ) = 1 AND NOT granted
+    UNION ALL
+    SELECT tenant_id, subject, NULL FROM erasures
 ), named AS (
     SELECT tenant_id, trajectory_id, started_at, unnest(list_append(subjects, '*')) AS subject
-    FROM governance_latest
-    WHERE tenant_id IN (SELECT tenant_id FROM withdrawn UNION ALL SELECT tenant_id FROM erasures)
-), people AS (
-    SELECT tenant_id, trajectory_id, subject, min(started_at) AS since FROM named GROUP BY ALL
-), lost AS (
-    SELECT g.tenant_id, g.trajectory_id, g.step_id, list(DISTINCT w.purpose) AS purposes
-    FROM people p
-    JOIN withdrawn w ON p.tenant_id = w.tenant_id AND p.subject = w.subject
-    JOIN governance_latest g ON g.tenant_id = p.tenant_id AND g.trajectory_id = p.trajectory_id
-                           AND g.started_at >= p.since
+    FROM governance_latest WHERE tenant_id IN (SELECT tenant_id FROM gone)
+), since AS (
+    SELECT n.tenant_id, n.trajectory_id, w.purpose, min(n.started_at) AS begun
+    FROM named n JOIN gone w ON n.tenant_id = w.tenant_id AND n.subject = w.subject
     GROUP BY ALL
-), erased AS (
-    SELECT DISTINCT g.tenant_id, g.trajectory_id, g.step_id
-    FROM people p
-    JOIN erasures e ON p.tenant_id = e.tenant_id AND p.subject = e.subject
-    JOIN governance_latest g ON g.tenant_id = p.tenant_id AND g.trajectory_id = p.trajectory_id
-                           AND g.started_at >= p.since
+), taken AS (
+    SELECT tenant_id, trajectory_id, min(begun) FILTER (purpose IS NULL) AS erased,
+           list({purpose: purpose, begun: begun}) FILTER (purpose IS NOT NULL) AS withdrawn
+    FROM since GROUP BY ALL
 ), held AS (
     SELECT DISTINCT tenant_id, step_id FROM quarantined WHERE status = 'held' AND step_id IS NOT NULL
+), left_over AS (
+    SELECT g.*, t.erased <= g.started_at AS erased, h.step_id IS NOT NULL AS held,
+           CASE WHEN t.withdrawn IS NULL THEN g.purposes
+                ELSE list_filter(g.purposes, lambda p: NOT list_contains(list_transform(
+                         list_filter(t.withdrawn, lambda w: w.begun <= g.started_at),
+                         lambda w: w.purpose), p))
+           END AS purposes_left
+    FROM governance_latest g
+    LEFT JOIN taken t ON g.tenant_id = t.tenant_id AND g.trajectory_id = t.trajectory_id
+    LEFT JOIN held h ON g.tenant_id = h.tenant_id AND g.step_id = h.step_id
 )
-SELECT g.tenant_id, g.step_id, g.trajectory_id, g.decision, g.reasons AS decision_reasons,
-       g.policy_hash, g.legal_basis, g.retention_class, g.expires_at, g.legal_hold, g.subjects,
-       g.data_classes,
-       CASE WHEN l.purposes IS NULL THEN g.purposes
-            ELSE list_filter(g.purposes, lambda p: NOT list_contains(l.purposes, p))
-       END AS purposes,
-       CASE WHEN e.step_id IS NOT NULL THEN 'erased'
-            WHEN h.step_id IS NOT NULL THEN 'quarantined'
-            WHEN g.decision NOT IN ('allow', 'redact') THEN 'decision:' || g.decision
-            WHEN g.expires_at <= now() THEN 'expired'
-            WHEN len(g.purposes) = 0 THEN 'no_purpose'
-            WHEN len(list_filter(g.purposes, lambda p:
-                     NOT list_contains(coalesce(l.purposes, []), p))) = 0 THEN 'consent_withdrawn'
+SELECT tenant_id, step_id, trajectory_id, decision, reasons AS decision_reasons, policy_hash,
+       legal_basis, retention_class, expires_at, legal_hold, subjects, data_classes,
+       purposes_left AS purposes,
+       CASE WHEN erased THEN 'erased'
+            WHEN held THEN 'quarantined'
+            WHEN decision NOT IN ('allow', 'redact') THEN 'decision:' || decision
+            WHEN expires_at <= now() THEN 'expired'
+            WHEN len(purposes) = 0 THEN 'no_purpose'
+            WHEN len(purposes_left) = 0 THEN 'consent_withdrawn'
        END AS refusal
-FROM governance_latest g
-LEFT JOIN lost l
-  ON g.tenant_id = l.tenant_id AND g.trajectory_id = l.trajectory_id AND g.step_id = l.step_id
-LEFT JOIN erased e
-  ON g.tenant_id = e.tenant_id AND g.trajectory_id = e.trajectory_id AND g.step_id = e.step_id
-LEFT JOIN held h ON g.tenant_id = h.tenant_id AND g.step_id = h.step_id
+FROM left_over
 """
 
 _ELIGIBLE_STEPS = """

@@ -7,10 +7,11 @@ tried against one pattern for all regions, and the shape of the groups has its s
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+import ahocorasick
 import phonenumbers
 
 from governance.detect.rule import Rule
@@ -77,7 +78,6 @@ _SAID_AFTER = re.compile(rf"\)?[\s\-,(]{{1,3}}(?:{'|'.join(_AFTER)})\b", re.IGNO
 _AMERICAN = re.compile(r"(?:1[-. ])?(?:\(\d{3}\) ?|\d{3}[-.])\d{3}[-. ]\d{4}\Z")
 _FEWEST, _MOST = 7, 15
 _MOST_GROUPS = 7
-_BESIDE = re.compile("|".join(sorted(_TOLD.union(_HINTED, _AFTER))), re.IGNORECASE)
 _FAMILIAR = ((3, 3, 4), (1, 3, 3, 4))
 """Lengths of the groups of an American number, without and with the country code."""
 _NEAR = 200
@@ -87,6 +87,27 @@ _NEAR = 200
 class _Group(NamedTuple):
     start: int
     end: int
+
+
+class _Beside:
+    """Where words stand that may say of digits near them that they are a phone number."""
+
+    _words = ahocorasick.Automaton()
+    for _word in _TOLD.union(_HINTED, _AFTER):
+        _words.add_word(_word, len(_word) - 1)
+    _words.make_automaton()
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return sorted(last - before for last, before in self._words.iter(self._gate.lowered))
+
+    def any_near(self, start: int) -> bool:
+        """Whether there is one near a place; the text is searched when it is first asked of."""
+        at = bisect_left(self._starts, start - _NEAR)
+        return at < len(self._starts) and self._starts[at] <= start + _NEAR
 
 
 @lru_cache(maxsize=512)
@@ -127,12 +148,13 @@ class PhoneRunner:
     def run(self, gate: Gate, keys: tuple[str, ...]) -> Iterator[Hit]:
         """Yield numbers; those without the shape of a phone number need context."""
         text = gate.view.text
-        words = [match.start() for match in _BESIDE.finditer(text)]
+        beside, is_told = _Beside(gate), not _TOLD.isdisjoint(keys)
         for run in _runs(text):
+            if run[-1].end - run[0].start < _FEWEST:
+                continue
             at = 0
             while at < len(run):
-                may_be_said = not _TOLD.isdisjoint(keys) or _any_near(words, run[at].start)
-                taken = self._longest(gate, run, at, keys, may_be_said=may_be_said)
+                taken = self._longest(gate, run, at, keys, None if is_told else beside)
                 if taken is None:
                     at += 1
                     continue
@@ -153,12 +175,12 @@ class PhoneRunner:
         run: list[_Group],
         at: int,
         keys: tuple[str, ...],
-        *,
-        may_be_said: bool,
+        beside: _Beside | None,
     ) -> tuple[int, float] | None:
         """Return the last group and the score of the longest number that begins at a group.
 
-        Where nothing around can say that it is one, only shapes that speak for themselves are judged.
+        Where nothing ``beside`` can say that it is one, only shapes that speak for themselves are
+        judged; None where the keys say so.
         """
         text = gate.view.text
         start = run[at].start
@@ -172,6 +194,9 @@ class PhoneRunner:
                 break
             if digits >= _FEWEST and not _glued_right(text, run[last].end):
                 ends.append(last)
+        if not ends:
+            return None
+        may_be_said = beside is None or beside.any_near(start)
         spoken: bool | None = None
         for last in reversed(ends):
             groups = run[at : last + 1]
@@ -206,11 +231,6 @@ class PhoneRunner:
         if len(groups) == 1:
             return _spelled(view, *groups[0]) and _like_a_number(digits)
         return len(digits) > 8 and _shaped(written, groups)
-
-
-def _any_near(words: list[int], start: int) -> bool:
-    at = bisect_left(words, start - _NEAR)
-    return at < len(words) and words[at] <= start + _NEAR
 
 
 def _may_speak_for_itself(text: str, groups: list[_Group]) -> bool:

@@ -2,36 +2,52 @@
 
 import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from lakehouse.fresh_files import FreshFile, remove_files, write_files
-from lakehouse.schema import TableSpec
+from lakehouse.location import Location
+from lakehouse.schema import TABLES, TableSpec
 from lakehouse.table_log import TableLog, UnsureError
 from trajectory.errors import RetryableError
 
 _ATTEMPTS = 12
 
 
-def commit_once(log: TableLog, data: pa.Table, *, app_id: str, version: int) -> list[str] | None:
+def commit_once(
+    log: TableLog,
+    data: pa.Table,
+    *,
+    app_id: str,
+    version: int,
+    files: list[FreshFile] | None = None,
+) -> list[str] | None:
     """Append ``data`` unless the table already holds ``version`` of ``app_id``.
 
     The commit stands right behind the state that the version was read from, so that a concurrent
     writer with the same ``app_id`` makes it fail instead of doubling the rows.
 
+    Args:
+        log: the table's.
+        data: the rows.
+        app_id: who appends.
+        version: number of the batch.
+        files: what :func:`write_ahead` wrote of ``data``; without, it is written here.
+
     Returns:
-        The files that this call wrote, relative to the table; None when the rows were there already.
+        The files that were committed, relative to the table; None when the rows were there already.
 
     Raises:
         RetryableError: the commit failed for good (disk full, no permission, endless conflicts).
     """
     with _explained(log.spec):
-        if log.done_version(app_id) >= version:
-            return None
-        files = write_files(log.location, log.spec, data)
+        if files is None:
+            if log.done_version(app_id) >= version:
+                return None
+            files = write_files(log.location, log.spec, data)
         with _kept(log, files):
             for attempt in range(_ATTEMPTS):
                 if log.done_version(app_id) >= version:
@@ -41,6 +57,30 @@ def commit_once(log: TableLog, data: pa.Table, *, app_id: str, version: int) -> 
                     return [file.path for file in files]
                 back_off(attempt)
             raise exhausted(log.spec.name)
+
+
+@contextmanager
+def write_ahead(
+    location: Location, tables: Mapping[str, pa.Table]
+) -> Iterator[dict[str, list[FreshFile]]]:
+    """Write the data files of tables before their commits, and give them by table.
+
+    Who commits takes them out of the mapping; what is left at the block's end no commit names, and
+    it is taken away.
+
+    Raises:
+        RetryableError: the disk refuses.
+    """
+    written: dict[str, list[FreshFile]] = {}
+    try:
+        for name, data in tables.items():
+            with _explained(TABLES[name]):
+                written[name] = write_files(location, TABLES[name], data)
+        yield written
+    finally:
+        with suppress(OSError):  # maintenance sweeps them
+            for name, files in written.items():
+                remove_files(location, TABLES[name], files)
 
 
 def append(log: TableLog, data: pa.Table) -> None:

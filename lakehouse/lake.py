@@ -6,7 +6,8 @@ How a batch that spans tables is written (:meth:`Lake.append`), and why a crash 
    The caller fixes that extent durably before it governs, and asks for versions in rising order.
 2. The rows go to one *intent* file (governed rows, fsync, atomic rename). From here on the batch
    is decided: what a later attempt may bring for the same version is not looked at, so that a
-   policy that changed in between cannot mix two decisions.
+   policy that changed in between cannot mix two decisions. In a folder data files are written
+   meanwhile; they count for nothing until a commit names them.
 3. Each table gets one Delta commit that carries the application transaction ``(app_id, version)``
    and stands right behind the state that the version was read from. A table that holds the version
    already is passed over; a conflicting commit makes the attempt read again and go on. Tables
@@ -24,6 +25,7 @@ messages. On an object store the intent is one object under
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -33,10 +35,11 @@ from deltalake import DeltaTable
 
 from governance.records import GovernedBatch
 from lakehouse import conversations
-from lakehouse.commits import append, commit_once
+from lakehouse.commits import append, commit_once, write_ahead
 from lakehouse.consents import LakeConsents
 from lakehouse.conversations import StepConversation
 from lakehouse.deadline import NotListeningError
+from lakehouse.fresh_files import FreshFile
 from lakehouse.intents import Intent, Intents, intents_of
 from lakehouse.known import NAMED_BY, LakeKnownContent
 from lakehouse.lease import hold
@@ -168,8 +171,12 @@ class Lake:
             recovered = self._recover(app_id)
             if self.committed_version(app_id) >= version:
                 return recovered.get(version, AppendReport(version, {}, repeated=True))
-            intent = self._intents.write(app_id, version, tables)
-            return self._finish(intent, app_id, tables)
+            if not self.location.is_local:
+                return self._finish(self._intents.write(app_id, version, tables), app_id, tables)
+            with ThreadPoolExecutor(1) as beside:  # the intent waits for the disk, much of it
+                said = beside.submit(self._intents.write, app_id, version, tables)
+                with write_ahead(self.location, tables) as files:
+                    return self._finish(said.result(), app_id, tables, files)
 
     def append_rows(self, table: str, rows: Sequence[Any]) -> int:
         """Append dataclasses or mappings to one table; return how many.
@@ -359,21 +366,35 @@ class Lake:
         return reports
 
     def _finish(
-        self, intent: Intent, app_id: str, tables: Mapping[str, pa.Table], *, repeated: bool = False
+        self,
+        intent: Intent,
+        app_id: str,
+        tables: Mapping[str, pa.Table],
+        written: dict[str, list[FreshFile]] | None = None,
+        *,
+        repeated: bool = False,
     ) -> AppendReport:
-        report = self._commit(app_id, intent.version, tables, repeated=repeated)
+        """Commit a batch; ``written`` are data files of it that are there already."""
+        report = self._commit(app_id, intent.version, tables, written or {}, repeated=repeated)
         intent.remove()
         return report
 
     def _commit(
-        self, app_id: str, version: int, tables: Mapping[str, pa.Table], *, repeated: bool = False
+        self,
+        app_id: str,
+        version: int,
+        tables: Mapping[str, pa.Table],
+        written: dict[str, list[FreshFile]],
+        *,
+        repeated: bool,
     ) -> AppendReport:
         rows = {}
         for name in BATCH_TABLES:
             if name not in tables:
                 continue
             log, data = self.log(name), tables[name]
-            files = commit_once(log, data, app_id=app_id, version=version)
+            ready = written.pop(name, None)
+            files = commit_once(log, data, app_id=app_id, version=version, files=ready)
             if files is None:
                 repeated = True
                 continue

@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from lakehouse import table_log
 from lakehouse.commits import append, commit_once
 from lakehouse.fresh_files import write_files
 from lakehouse.lake import Lake
@@ -122,6 +123,30 @@ def test_a_log_that_cannot_be_written_leaves_no_file(
     with pytest.raises(RetryableError, match="links"):
         commit_once(lake.log("links"), ROWS, app_id="a", version=0)
     assert data_files(lake) == []
+
+
+def test_a_batch_that_stops_half_way_leaves_only_files_that_commits_name(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, batch = table_log._link, make.batch("t")
+
+    def refuse(folder: Path, name: str, data: bytes) -> bool:
+        if "/steps/" in str(folder):
+            raise OSError(28, "No space left on device")
+        return link(folder, name, data)
+
+    monkeypatch.setattr("lakehouse.table_log._link", refuse)
+    with pytest.raises(RetryableError, match="steps"):
+        lake.append(batch, app_id="a", version=0)
+    written = {path.relative_to(lake.location.folder) for path in files_of(lake)}
+    assert {path.parts[0] for path in written} == {"messages", "harnesses", "tokens"}
+    monkeypatch.undo()
+    assert lake.append(batch, app_id="a", version=0).repeated
+    assert lake.table("steps").count() == len(batch.steps)
+
+
+def files_of(lake: Lake) -> list[Path]:
+    return sorted(lake.location.folder.rglob("*.parquet"))
 
 
 def test_checkpoints_are_made_as_the_log_grows(lake: Lake) -> None:

@@ -15,3 +15,5 @@ class Held:
     """Makes room for it, empty; the source is bound already, what reads it not yet."""
     find: str
     """Finds it."""
+    if_none: str | None = None
+    """Done when ``find`` returns no row."""

@@ -27,12 +27,12 @@ SELECT r.tenant_id, s.trajectory_id, NULL, name, value, label, source_kind, is_g
 FROM (/* wide signals */) r
 JOIN (SELECT DISTINCT tenant_id, trajectory_id, session_hint AS target_id,
              'session' AS target_kind
-      FROM steps WHERE session_hint IN (SELECT target_id FROM signals
-                                        WHERE trajectory_id IS NULL AND target_kind = 'session')
+      FROM steps WHERE session_hint IN (SELECT target_id FROM unplaced.feedback
+                                        WHERE target_kind = 'session')
       UNION ALL
       SELECT DISTINCT tenant_id, trajectory_id, group_id, 'group'
-      FROM steps WHERE group_id IN (SELECT target_id FROM signals
-                                    WHERE trajectory_id IS NULL AND target_kind = 'group')) s
+      FROM steps WHERE group_id IN (SELECT target_id FROM unplaced.feedback
+                                    WHERE target_kind = 'group')) s
   ON r.tenant_id = s.tenant_id AND r.target_kind = s.target_kind AND r.target_id = s.target_id
 WHERE r.trajectory_id IS NULL
 """
@@ -55,7 +55,7 @@ def about_trajectories(signals: str, *, wide: str | None = None, more: str = "")
 
 IN_FORCE_ABOUT_TRAJECTORIES = about_trajectories(
     SIGNALS_IN_FORCE,
-    wide=f"SELECT * FROM signals {_IN_FORCE}",  # noqa: S608 - fixed names
+    wide=f"SELECT * FROM unplaced.feedback {_IN_FORCE}",  # noqa: S608 - fixed names
     more=", observed_at",
 )
 """All of which the nearest and then the latest holds, per trajectory and name."""

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from lakehouse import corrected, repeated
+from lakehouse import corrected, repeated, unplaced
 from lakehouse.corrected import (
     CORRECTED,
     CORRECTIONS,
@@ -171,7 +171,9 @@ class Session:
         """Find what these tables and views cannot be read without; everything when None."""
         for held in [one for one in self._unheld if wanted is None or one.needed_by in wanted]:
             with explained():
-                self._connection.execute(held.find)
+                found = self._connection.execute(held.find).fetchall()
+                if held.if_none is not None and not found:
+                    self._connection.execute(held.if_none)
             self._unheld.discard(held)
 
     def _bind_views(self, wanted: Collection[str] | None = None) -> None:
@@ -243,7 +245,7 @@ def with_dependencies(names: Collection[str]) -> frozenset[str]:
     return frozenset(found | {CORRECTIONS} if found & CORRECTED else found)
 
 
-_HELD = (corrected.HELD, repeated.MESSAGES, repeated.DECISIONS)
+_HELD = (corrected.HELD, repeated.MESSAGES, repeated.DECISIONS, unplaced.HELD)
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _LISTING = frozenset({"show", "summarize", "information_schema", "pragma", "export"})
 

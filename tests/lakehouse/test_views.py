@@ -102,6 +102,15 @@ def test_late_feedback_on_a_response_finds_its_step(lake: Lake) -> None:
     assert rows(lake, "SELECT success FROM trajectories") == [{"success": True}]
 
 
+def test_the_first_late_feedback_is_found_by_who_asked_before(lake: Lake) -> None:
+    put(lake, make.batch("t1", reward=None))
+    asked = "SELECT step_id FROM rewards_latest"
+    assert rows(lake, asked) == []
+    late = make.signal("t1", 1.0, target_kind="step", target_id="t1-x1", trajectory_id=None)
+    put(lake, make.batch("t2"), GovernedBatch(signals=(late,)))
+    assert rows(lake, f"{asked} ORDER BY ALL") == [{"step_id": "t1-s1"}, {"step_id": None}]
+
+
 def test_late_feedback_by_the_step_header_finds_its_step(lake: Lake) -> None:
     late = make.signal("t1", 1.0, target_kind="step", target_id="t1-x1", trajectory_id=None)
     put(lake, GovernedBatch(signals=(late,)), make.batch("t1", reward=None))

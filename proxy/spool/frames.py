@@ -140,6 +140,17 @@ class SegmentOpener:
             yield Frame(kind, base + start, base + at, record)
 
 
+def is_cut_off(data: bytes, base: int) -> bool:
+    """Whether ``data``, all that follows from offset ``base`` on, is the beginning of one frame.
+
+    A kill in the middle of a write leaves that: the kernel takes large writes page by page.
+    """
+    if len(data) < FRAME_HEADER_BYTES:
+        return _MARK.startswith(data[: len(_MARK)])
+    found = find_frame(data, 0, base)
+    return found is not None and found[2] == 0 and FRAME_HEADER_BYTES + found[1] > len(data)
+
+
 class UnknownKeyError(IntegrityError):
     """A segment is sealed under a key that was not given: nothing is skipped, nothing is lost."""
 

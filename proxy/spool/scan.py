@@ -9,7 +9,13 @@ from typing import NamedTuple
 from proxy.spool import layout
 from proxy.spool.cursor import Mark, Place
 from proxy.spool.exchanges import OpenExchange, read_feedback, unbundle
-from proxy.spool.frames import SEGMENT_HEADER_BYTES, Frame, SegmentOpener, UnknownKeyError
+from proxy.spool.frames import (
+    SEGMENT_HEADER_BYTES,
+    Frame,
+    SegmentOpener,
+    UnknownKeyError,
+    is_cut_off,
+)
 from proxy.spool.keys import KeyRing
 from proxy.spool.records import RECORD_HEADER_BYTES, RecordKind
 from trajectory.errors import IntegrityError
@@ -128,7 +134,7 @@ class WriterScan:
             if self._frames(number, path, opener, start, limit):
                 return True
             rest = max(self._next.offset, SEGMENT_HEADER_BYTES)
-            if final and rest < limit:
+            if final and rest < limit and not self._was_being_written(path, rest, bound):
                 self._damage(number, rest, limit, "frame")
         elif not final:
             return False
@@ -137,6 +143,14 @@ class WriterScan:
             return True
         self._next = Place(number, limit) if final else self._next
         return False
+
+    @staticmethod
+    def _was_being_written(path: Path, start: int, bound: Bound) -> bool:
+        """Whether a writer was killed while it wrote what begins here: no client got any of it."""
+        if bound.alive or layout.segment_path(path.parent, bound.last.segment) != path:
+            return False
+        with path.open("rb") as file:
+            return is_cut_off(os.pread(file.fileno(), bound.last.offset - start, start), start)
 
     def _opener(self, number: int, path: Path, limit: int, *, final: bool) -> SegmentOpener | None:
         if number not in self._openers:

@@ -141,7 +141,7 @@ class Running:
         while len(found) < count and (more or time.monotonic() < until):
             batch = self._reader.take(self._cursor)
             more = batch.cursor != self._cursor
-            assert not batch.damaged
+            assert not batch.damaged, batch.damaged
             self._cursor = batch.cursor
             found += batch.records
             if len(found) < count:

@@ -268,7 +268,7 @@ _EXCHANGES = (
 _CONSENTS = (
     _TENANT,
     _content("subject", _TEXT, "Keyed pseudonym; * stands for everybody of the tenant"),
-    _need("purpose", _TEXT, "Purpose; * stands for every purpose"),
+    _need("purpose", _TEXT, "Purpose"),
     _need("granted", _FLAG, "False when consent was withdrawn"),
     _need("source", _TEXT, "Who recorded it"),
     _need("recorded_at", _TIME, "When; the latest row of subject and purpose holds"),

@@ -129,7 +129,7 @@ class NamesModel:
             return out
         asked: list[_Segment] = []
         for place, unit in enumerate(units):
-            if _CAPITALISED.search(unit.view.text) is None:
+            if len(unit.view.text) > _SEGMENT and _CAPITALISED.search(unit.view.text) is None:
                 continue
             explained = _Explained(known[place]) if known and known[place] else None
             for start, text in segments(unit.view.text):
@@ -162,6 +162,9 @@ class NamesModel:
         for (name, text), labelled in zip(
             fresh, self._read([text for _, text in fresh]), strict=True
         ):
+            if not labelled:
+                self._cache[name] = ()
+                continue
             signs = ProgramSigns(text)
             self._cache[name] = tuple(
                 kept

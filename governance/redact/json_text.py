@@ -6,6 +6,7 @@ White space, number formats and the order of keys stay byte for byte as they cam
 import json
 import re
 from collections.abc import Iterator
+from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import NamedTuple
 
 _TOKEN = re.compile(
@@ -78,4 +79,4 @@ def literals(text: str) -> Iterator[Literal]:
 
 def encoded(value: str, *, like: str) -> str:
     """Return a JSON string literal, escaped like the literal that it replaces."""
-    return json.dumps(value, ensure_ascii=like.isascii())
+    return encode_basestring_ascii(value) if like.isascii() else encode_basestring(value)

@@ -22,6 +22,7 @@ from governance.redact.subject_keys import SubjectKeys
 from governance.redact.units import (
     DECODED,
     Before,
+    JsonTexts,
     Moved,
     Path,
     Visitor,
@@ -99,6 +100,7 @@ class _Work:
     """What stands in a value's place, by entity and value."""
     subjects: dict[str, str] = field(default_factory=dict, repr=False)
     """Values to the pseudonyms of those whom they name."""
+    json: JsonTexts = field(default_factory=JsonTexts, repr=False)
 
 
 class _Report:
@@ -295,7 +297,7 @@ class Redactor:
         def ignore(*_: object) -> None:
             return None
 
-        return Visitor(gather, ignore, ignore)
+        return Visitor(gather, ignore, ignore, work.json)
 
     def _look(self, work: _Work) -> None:
         """Find in everything that was gathered, and learn what to look for elsewhere."""
@@ -334,7 +336,7 @@ class Redactor:
             if not found:
                 return text
             changes: list[tuple[int, int, str]] = []
-            before = Before(moved)
+            before = Before(moved) if moved else None
             where = "/" + "/".join(path)
             for span in resolved(found):
                 value = read_as(text[span.start : span.end])
@@ -361,7 +363,7 @@ class Redactor:
             report.add(Span("OPAQUE_DATA", 0, size, "walker", 1.0), "/" + "/".join(path))
             return "<OPAQUE_DATA>"
 
-        return Visitor(put, number, opaque)
+        return Visitor(put, number, opaque, work.json)
 
     def _replacement(self, entity: str, value: str, whose: Whose, work: _Work) -> str | None:
         """Return what stands in a value's place, worked out once a call."""

@@ -1,12 +1,12 @@
 """Taking values apart into units of text to look at, and putting them together again."""
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
 from governance.redact.blobs import Blob, Content, blobs, opened
-from governance.redact.json_text import encoded, is_json, literals
+from governance.redact.json_text import Literal, encoded, is_json, literals
 from trajectory.canonical import JsonValue
 
 type Path = tuple[str, ...]
@@ -18,6 +18,8 @@ type NumberFn = Callable[[str, Path], int | None]
 DECODED = "base64"
 """Stands at the end of the path of what was decoded."""
 _MAX_NESTING = 8
+_REMEMBERED = 1024 * 1024
+"""Characters of JSON whose literals are kept; they take some twenty times as much memory."""
 _MAY_OPEN = frozenset('{[" \t\r\n')
 """What JSON that is worth walking begins with."""
 
@@ -32,6 +34,27 @@ class Visitor:
     """Takes a number as written; returns the one that replaces it, None when it may stay."""
     opaque: Callable[[int, Path], str | None]
     """Takes the length of something that nobody can look into; returns its replacement or None."""
+    json: Callable[[str], Iterable[Literal] | None]
+    """Takes a text; returns its literals when it is JSON."""
+
+
+class JsonTexts:
+    """What is JSON among the texts of one value, so that a second walk need not parse it again."""
+
+    def __init__(self) -> None:
+        self._room = _REMEMBERED
+        self._known: dict[str, list[Literal] | None] = {}
+
+    def __call__(self, text: str) -> Iterable[Literal] | None:
+        """Return the literals of a text, None when it is no JSON."""
+        if text in self._known:
+            return self._known[text]
+        is_walked = is_json(text)
+        if len(text) > self._room:
+            return literals(text) if is_walked else None
+        self._room -= len(text)
+        found = self._known[text] = list(literals(text)) if is_walked else None
+        return found
 
 
 def rewritten(value: JsonValue, path: Path, visitor: Visitor, nesting: int = 0) -> JsonValue:
@@ -62,8 +85,8 @@ def rewritten_text(text: str, path: Path, visitor: Visitor, nesting: int = 0) ->
     if len(text) < 2:
         return text
     if nesting < _MAX_NESTING:
-        if text[0] in _MAY_OPEN and is_json(text):
-            return _rewritten_json(text, path, visitor, nesting)
+        if text[0] in _MAY_OPEN and (found := visitor.json(text)) is not None:
+            return _rewritten_json(text, found, path, visitor, nesting)
         if len(text) >= 12:
             text, moved = _rewritten_blobs(text, path, visitor, nesting)
             return visitor.text(text, path, moved)
@@ -85,10 +108,12 @@ class Before:
         return start + by[bisect_right(at, start)], end + by[bisect_right(at, end)]
 
 
-def _rewritten_json(text: str, path: Path, visitor: Visitor, nesting: int) -> str:
+def _rewritten_json(
+    text: str, found: Iterable[Literal], path: Path, visitor: Visitor, nesting: int
+) -> str:
     pieces: list[str] = []
     at = 0
-    for literal in literals(text):
+    for literal in found:
         where = (*path, *literal.path)
         old = text[literal.start : literal.end]
         if literal.kind == "number":

@@ -152,8 +152,9 @@ def expected_reliability(runs: list[Run]) -> dict[str, Any]:
     low, high = wilson(successes, len(judged))
     rate = successes / len(judged)
     steps = [len(run.decisions) for run in runs]
-    waits = [step.latency_ms for run in runs for step in run.decisions]
-    firsts = [step.time_to_first_token_ms for run in runs for step in run.decisions]
+    # The view counts tenths of a millisecond.
+    waits = np.round([step.latency_ms for run in runs for step in run.decisions], 1)
+    firsts = np.round([step.time_to_first_token_ms for run in runs for step in run.decisions], 1)
     durations = [
         (max(s.ended_at or s.started_at for s in run.steps) - min(s.started_at for s in run.steps))
         / timedelta(milliseconds=1)

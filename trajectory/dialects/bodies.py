@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from trajectory.canonical import JsonObject, JsonValue
 
-_LIMIT_CHARACTERS = 16 * 1024 * 1024
+_LIMIT_CHARACTERS = 4 * 1024 * 1024
 _LONGEST = 256 * 1024
 _HEAD = 80
 """Characters by which a text is looked for."""

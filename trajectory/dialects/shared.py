@@ -16,7 +16,7 @@ from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import objects
 from trajectory.message import Message
 
-_LIMIT_BYTES = 32 * 1024 * 1024
+_LIMIT_BYTES = 8 * 1024 * 1024
 _LIST_BYTES = 16 * 1024
 """What a list of tools is counted as."""
 _MARSHAL_VERSION = 2

@@ -141,14 +141,12 @@ _SPECS = (
 
 TABLES: dict[str, TableSpec] = {spec.name: spec for spec in _SPECS}
 
-BATCH_WAVES: tuple[tuple[str, ...], ...] = (
-    ("messages", "harnesses", "tokens"),
-    ("steps", "links", "corrections", "signals", "governance", "quarantine"),
-    ("exchanges",),
-)
-"""Tables of a governed batch: each wave is committed after the one before, whose rows it names."""
-
-BATCH_TABLES: tuple[str, ...] = tuple(name for wave in BATCH_WAVES for name in wave)
-"""Tables of a governed batch in the order of their commits; the ledger is last and marks the whole."""
+BATCH_TABLES: tuple[str, ...] = (
+    "messages", "harnesses", "tokens",
+    "steps", "links", "corrections", "signals", "governance", "quarantine",
+    "exchanges",
+)  # fmt: skip
+"""Tables of a governed batch in the order of their commits: rows come before what names them, and
+the ledger is last and marks the whole."""
 
 LEDGER = "exchanges"

@@ -161,11 +161,10 @@ class TableLog:
         return "\n".join(json.dumps(entry, separators=(",", ":")) for entry in entries).encode()
 
     def _is_latest(self) -> bool:
-        """Return whether the log of a folder ends where we left it: two looks, not a read."""
-        if self._folder is None or self._version < 0:
-            return False
-        here = self._folder / f"{self._version:020d}.json"
-        return here.exists() and not (self._folder / f"{self._version + 1:020d}.json").exists()
+        """Return whether the log of a folder ends where we left it."""
+        return (
+            self._folder is not None and self._version >= 0 and _ends(self._folder, self._version)
+        )
 
     def _read(self) -> None:
         refresh(self.handle)
@@ -205,11 +204,15 @@ def refresh(handle: DeltaTable) -> None:
 
 
 def _is_latest(handle: DeltaTable) -> bool:
-    """Return whether a local table's log ends where the handle does: two looks at a folder, not a read."""
+    """Return whether a table in a folder ends where the handle does."""
     address = urlsplit(handle.table_uri)
     if address.scheme not in ("", "file"):
         return False
-    log, version = Path(unquote(address.path)) / "_delta_log", int(handle.version())
+    return _ends(Path(unquote(address.path)) / "_delta_log", int(handle.version()))
+
+
+def _ends(log: Path, version: int) -> bool:
+    """Return whether a log ends at a version: two looks at a folder, not a read."""
     return (log / f"{version:020d}.json").exists() and not (
         log / f"{version + 1:020d}.json"
     ).exists()

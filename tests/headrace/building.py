@@ -1,6 +1,10 @@
 """A pipeline over a home folder, with a light redactor and the plain form of the quality gate."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from governance.engine import Governor
 from governance.policy import load_bundle
@@ -11,6 +15,7 @@ from lakehouse.lake import Lake
 from proxy.spool import SpoolReader
 from tests.governance.building import MailRedactor
 from tests.proxy.spool.writing import KEY
+from trajectory.errors import RetryableError
 
 
 def pipeline(
@@ -56,3 +61,25 @@ def lake_governor(lake: Lake) -> Governor:
         consents=lake.consents(),
         gate=RowGate(bundle.quality.spec),
     )
+
+
+def refuse(patch: pytest.MonkeyPatch, owner: type, name: str, refused: list[bool]) -> None:
+    """Have a method fail at those of its next calls for which ``refused`` says so."""
+    method = getattr(owner, name)
+
+    def or_refuse(*given: Any, **named: Any) -> Any:
+        if refused and refused.pop(0):
+            raise RetryableError("the disk is full")
+        return method(*given, **named)
+
+    patch.setattr(owner, name, or_refuse)
+
+
+def failures(work: Pipeline) -> Iterator[RetryableError]:
+    """Carry batches to the end of the spool; yield what failed on the way."""
+    while True:
+        try:
+            if work.run_batch() is None:
+                return
+        except RetryableError as error:
+            yield error

@@ -14,10 +14,9 @@ from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
 from lakehouse.schema import BATCH_TABLES
 from proxy.spool import Cursor, SpoolReader, SpoolWriter
-from tests.headrace.building import pipeline
+from tests.headrace.building import failures, pipeline, refuse
 from tests.headrace.test_pipeline import EXCHANGES, check, conversation, fill
 from tests.proxy.spool.writing import KEY, Script, feedback
-from trajectory.errors import RetryableError
 
 NEVER = 1_000_000
 WHEN = {"decided_at", "recorded_at"}
@@ -111,24 +110,13 @@ def test_a_commit_that_fails_costs_the_process_and_nothing_else(
 ) -> None:
     fill(tmp_path)
     work = pipeline(tmp_path, batch_records=5, apart_from=2)
-    append, refused = Lake.append, [False, False, True, True]
-
-    def append_or_refuse(lake: Lake, *batch: Any, **names: Any) -> Any:
-        if refused and refused.pop(0):
-            raise RetryableError("the disk is full")
-        return append(lake, *batch, **names)
-
-    monkeypatch.setattr(Lake, "append", append_or_refuse)
-    failures = 0
-    while True:
-        try:
-            if work.run_batch() is None:
-                break
-        except RetryableError:
-            failures += 1
-            assert readers() == []
+    refuse(monkeypatch, Lake, "append", [False, False, True, True])
+    failed = 0
+    for _ in failures(work):
+        failed += 1
+        assert readers() == []
     work.close()
-    assert failures == 2
+    assert failed == 2
     check(tmp_path)
 
 

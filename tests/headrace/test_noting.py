@@ -3,13 +3,12 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
 from headrace.noting import Noting
-from tests.headrace.building import pipeline
+from tests.headrace.building import failures, pipeline, refuse
 from tests.headrace.test_pipeline import check, fill
 from trajectory.canonical import JsonObject
 from trajectory.errors import RetryableError
@@ -58,23 +57,9 @@ def test_in_a_backlog_a_full_disk_loses_and_doubles_nothing(
 ) -> None:
     fill(tmp_path)
     work = pipeline(tmp_path, batch_records=5, apart_from=2)
-    complete, refused = CheckpointStore.complete, [False, True, True]
-
-    def complete_or_refuse(store: CheckpointStore, checkpoint: Checkpoint) -> Any:
-        if refused and refused.pop(0):
-            raise RetryableError("the disk is full")
-        complete(store, checkpoint)
-
-    monkeypatch.setattr(CheckpointStore, "complete", complete_or_refuse)
-    failures = 0
-    while True:
-        try:
-            if work.run_batch() is None:
-                break
-        except RetryableError:
-            failures += 1
+    refuse(monkeypatch, CheckpointStore, "complete", [False, True, True])
+    assert len(list(failures(work))) == 2
     work.close()
-    assert failures == 2
     check(tmp_path)
     state = json.loads((tmp_path / "state" / "checkpoint.json").read_bytes())
     assert state["batch"] == 5

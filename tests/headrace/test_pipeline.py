@@ -4,15 +4,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
-from tests.headrace.building import pipeline
+from tests.headrace.building import failures, pipeline, refuse
 from tests.proxy.spool.writing import KEY, Script, feedback
-from trajectory.errors import RetryableError
 
 EXCHANGES = 24
 PERSON = "maria.lopez@example.org"
@@ -124,22 +122,8 @@ def test_a_batch_that_was_read_ahead_is_not_lost_when_the_one_before_fails(
 ) -> None:
     fill(tmp_path)
     work = pipeline(tmp_path, batch_records=7)
-    append, refused = Lake.append, [False, True, False, True]
-
-    def append_or_refuse(lake: Lake, *batch: Any, **names: Any) -> Any:
-        if refused and refused.pop(0):
-            raise RetryableError("the disk is full")
-        return append(lake, *batch, **names)
-
-    monkeypatch.setattr(Lake, "append", append_or_refuse)
-    failures = 0
-    while True:
-        try:
-            if work.run_batch() is None:
-                break
-        except RetryableError:
-            failures += 1
-    assert failures == 2
+    refuse(monkeypatch, Lake, "append", [False, True, False, True])
+    assert len(list(failures(work))) == 2
     check(tmp_path)
 
 

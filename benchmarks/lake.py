@@ -234,7 +234,7 @@ _GENERATE = {
     "governance": """
         SELECT 'acme' AS tenant_id, 't' || md5(i::VARCHAR) AS step_id, t AS trajectory_id,
           seen AS decided_at, seen AS started_at, 'b2:p' AS policy_hash, 'redact' AS decision,
-          ['pii'] AS reasons, ['p' || (i // 50)] AS subjects, ['contact'] AS data_classes,
+          ['pii'] AS reasons, [$subject] AS subjects, ['contact'] AS data_classes,
           'contract' AS legal_basis, ['train_sft'] AS purposes, NULL AS consent_reference,
           'default' AS retention_class, seen + INTERVAL 1 YEAR AS expires_at, false AS legal_hold,
           '{}' AS redaction_report, MAP {'EMAIL_ADDRESS': 1} AS redaction_counts FROM made""",
@@ -256,20 +256,31 @@ _GENERATE = {
 }  # fmt: skip
 
 
-def fill(folder: Path, steps: int, words: int) -> dict[str, Any]:
-    """Make a lake of ``steps`` steps whose trajectories are interleaved in time, chunk by chunk."""
+def fill(
+    folder: Path,
+    steps: int,
+    words: int,
+    *,
+    steps_per_second: float = 2,
+    subject: str = "'p' || (i // 50)",
+) -> dict[str, Any]:
+    """Make a lake of ``steps`` steps whose trajectories are interleaved in time, chunk by chunk.
+
+    ``subject`` is SQL for whom step ``i`` is about.
+    """
     lake = Lake.open(str(folder))
     maker = connect({"threads": 1})
     begun = time.perf_counter()
     for start in range(0, steps, CHUNK):
         maker.execute(
             "CREATE OR REPLACE VIEW made AS SELECT i, 'b2:' || md5('t' || i // 10) AS t, "  # noqa: S608
-            "TIMESTAMPTZ '2026-01-01 00:00:00+00' + to_seconds(i // 2) AS seen "
+            f"TIMESTAMPTZ '2026-01-01 00:00:00+00' + to_seconds(i // {steps_per_second}) AS seen "
             f"FROM range({start}, {min(start + CHUNK, steps)}) r(i) ORDER BY hash(i)"
         )
         for name, sql in _GENERATE.items():
             spec = TABLES[name]
-            table = maker.sql(sql.replace("$words", str(words))).to_arrow_table()
+            sql = sql.replace("$words", str(words)).replace("$subject", subject)
+            table = maker.sql(sql).to_arrow_table()
             day = table[spec.date_column].cast(pa.date32())
             whole = table.append_column("event_date", day).select(spec.arrow.names)
             append(lake.log(name), whole.cast(spec.arrow))

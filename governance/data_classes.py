@@ -14,6 +14,7 @@ _CLASSES: dict[str, tuple[str, ...]] = {
         "LICENSE_NUMBER",
         "VEHICLE_ID",
     ),
+    "biometric": ("BIOMETRIC",),
     "health": ("UK_NHS", "MEDICAL_LICENSE", "MEDICAL_RECORD", "HEALTH_PLAN"),
     "network": ("IP_ADDRESS", "MAC_ADDRESS", "DEVICE_ID"),
     "location": ("LOCATION", "RESIDENCE", "POSTCODE", "ADDRESS"),

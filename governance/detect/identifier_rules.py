@@ -61,6 +61,16 @@ IDENTIFIERS = (
         needs=("ssn", "social security"),
     ),
     Rule(
+        "ssn_ending",
+        "US_SSN",
+        r"\b(?:(?:ssn|social(?: security(?: number| no\.?)?)?),? (?:that )?(?:ending|ends|last (?:4|four)(?: digits)?)(?: in| with| are| is)?"
+        r"|last (?:4|four)(?: digits)? of (?:the |her |his |my |their )?(?:ssn|social(?: security(?: number| no\.?)?)?))\s{0,2}(?:is|are|was|[:#=])?\s{0,2}(\d{4})",
+        0.9,
+        1,
+        needs=("ssn", "social"),
+        right=r"\w",
+    ),
+    Rule(
         "sql_grantee",
         "USERNAME",
         r"\b(?:user|to|for|from) '([\w.\-]{2,40})'@'",
@@ -129,10 +139,10 @@ IDENTIFIERS = (
     Rule(
         "medical_record",
         "MEDICAL_RECORD",
-        r"\b(?:mrn|medical record(?: (?:number|no\.?|id))?|patient (?:id|number|no\.?))[\"']?\s{0,2}(?:is|[:#=])?\s{0,2}[\"'#]?([a-z]{0,5}-?\d[\w\-]{3,20})",
+        r"\b(?:mrn|mr ?#|med(?:ical|\.)? rec(?:ord|\.)?(?: (?:number|no\.?|id|#))?|(?:patient|pt\.?) (?:id|identifier|number|no\.?|#))[\"']?\s{0,2}(?:is|[:#=])?\s{0,2}[\"'#]?([a-z]{0,5}-?\d[\w\-]{3,20})",
         0.9,
         1,
-        needs=("mrn", "medical record", "patient"),
+        needs=("mrn", "mr#", "mr #", "med rec", "med. rec", "medical rec", "patient", "pt "),
     ),
     Rule(
         "bank_account",
@@ -162,5 +172,15 @@ IDENTIFIERS = (
         needs=("user", "login", "handle", "account"),
         right=r"\w(\[",
         check=checks.user_name,
+    ),
+    Rule(
+        "social_name",
+        "USERNAME",
+        r"\b(?:instagram|insta|twitter|tiktok|telegram|snapchat|mastodon|handle|user(?: ?name)?)(?: (?:handle|name|account|user))?"
+        r"(?: is| as|:|,)?\s{1,2}@([a-z][\w.]{1,28}\w)",
+        0.7,
+        1,
+        needs=("insta", "twitter", "tiktok", "telegram", "snapchat", "mastodon", "handle", "user"),
+        right=r"\w(",
     ),
 )

@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from string import hexdigits
 from typing import NamedTuple
 
 from governance.detect import checks
 from governance.detect.finding import Finding, Unit
 from governance.detect.names import key_words
+from governance.detect.unique_rules import BIOMETRIC_KEY, IDENTIFIER_KEY, NO_IDENTIFIER_KEY
 
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9_]*\Z")
 _TYPE_WORD = re.compile(
@@ -60,6 +63,11 @@ def _plate(value: str) -> bool:
     return 4 <= len(value) <= 17 and any(char.isdigit() for char in value) and not value.isdigit()
 
 
+def _hardware(value: str) -> bool:
+    digits = value.replace(":", "").replace("-", "").replace(".", "")
+    return len(digits) in (12, 16) and set(digits) <= set(hexdigits)
+
+
 def _place(value: str) -> bool:
     return 2 <= len(value) <= 60 and not any(char.isdigit() for char in value)
 
@@ -77,10 +85,31 @@ def _address(value: str) -> bool:
     )
 
 
+def _recorded(value: str) -> bool:
+    return any(char.isdigit() for char in value) or (len(value) > 40 and " " not in value)
+
+
+def _code(value: str) -> bool:
+    digits = sum(char.isdigit() for char in value)
+    return digits >= 3 and len(value) <= 80 and value.count(" ") < 5
+
+
 class _Key(NamedTuple):
     entity: str
     pattern: re.Pattern[str]
     accepts: Callable[[str], bool]
+    but: re.Pattern[str] | None = None
+    """Keys that the pattern fits and that are not meant."""
+    inherited: bool = False
+    """Whether a key speaks for everything under it."""
+
+    def speaks(self, words: tuple[str, ...]) -> bool:
+        """Whether the last of a value's keys, or one above it, says that it is this."""
+        if self.inherited:
+            return any(self.pattern.search(word) for word in words)
+        if not words or not self.pattern.search(words[-1]):
+            return False
+        return self.but is None or self.but.search(words[-1]) is None
 
 
 def _key(entity: str, pattern: str, accepts: Callable[[str], bool]) -> _Key:
@@ -99,26 +128,40 @@ _KEYS = (
     _key("US_PASSPORT", r"passport(?:_?(?:number|no|id))?", _identifier),
     _key("US_DRIVER_LICENSE", r"(?:driver'?s?_?)?licen[cs]e_?(?:number|no|id)|driving_?licen[cs]e", _identifier),
     _key("LICENSE_NUMBER", r"licen[cs]e(?:_?(?:number|no|id))?|certificate_?(?:number|no)", _numbered),
-    _key("VEHICLE_ID", r"(?:number_?)?plate(?:_?(?:number|no))?|vin", _plate),
-    _key("DEVICE_ID", r"serial_?(?:number|no)|device_?(?:serial|id|identifier)|udi|imei|imsi|meid|udid", _numbered),
-    _key("US_SSN", r"ssn|social_?security(?:_?(?:number|no))?|tax_?id|national_?id|nino|sin", _identifier),
+    _key("VEHICLE_ID", r"(?:number_?)?plate(?:_?(?:number|no))?|vehicle_?registration(?:_?(?:number|no))?|vin", _plate),
+    _key("DEVICE_ID", r"serial_?(?:number|no)|device_serial_?(?:number|no)|(?:device|pump|pacemaker|implant|monitor|sensor|meter)_?serial|device_?(?:serial|id|identifier)|udi|imei|imsi|meid|udid", _numbered),
+    _key("US_SSN", r"(?:ssn|social_?security(?:_?(?:number|no))?)(?:_?last_?(?:4|four))?|last_?(?:4|four)_?(?:of_?)?ssn|tax_?id|national_?id|nino|sin", _identifier),
     _key("BANK_ACCOUNT", r"(?:bank_?)?account_?(?:number|no|num)|acct(?:_?(?:number|no))?|routing_?(?:number|no)|sort_?code|bban", _account),
     _key("CREDIT_CARD", r"card_?(?:number|no|num)|cc_?(?:number|num|no)|pan|credit_?card", _account),
+    _key("MAC_ADDRESS", r"(?:mac|ethernet|bluetooth|wifi|hardware)(?:_?addr(?:ess)?)?", _hardware),
     _key("USERNAME", r"user|user_?name|login|screen_?name|handle|user_?id|account_?name", _user),
     _key("AGE", r"age|age_?years?|age_?in_?years", lambda value: value.isdigit() and 0 < int(value) < 130),
     _key("POSTCODE", r"zip|zip_?code|post_?code|postal_?code|plz", _identifier),
     _key("STREET_ADDRESS", r"address|street|street_?address|address_?line_?\d?|addr|home_?address|billing_?address|shipping_?address", _address),
     _key("LOCATION", r"city|town|county|village|suburb|municipality|home_?town|birth_?place|place_?of_?birth", _place),
+    _key("LOCATION", r"precinct(?:_?(?:number|no))?", lambda value: 0 < len(value) <= 20),
+    _Key("BIOMETRIC", BIOMETRIC_KEY, _recorded, inherited=True),
+    _Key("IDENTIFIER", IDENTIFIER_KEY, _code, but=NO_IDENTIFIER_KEY),
 )  # fmt: skip
 
 
+@lru_cache(maxsize=1024)
+def tells_biometric(keys: tuple[str, ...]) -> bool:
+    """Whether everything under these keys is a biometric record, numbers too."""
+    return any(BIOMETRIC_KEY.search(word) for word in key_words(keys))
+
+
 class KeyPaths:
-    """Judges whole values by the last word of their key path."""
+    """Judges whole values by their key path, mostly by its last word."""
 
     name = "key_paths"
-    version = "keys-3"
+    version = "keys-4"
     entities = frozenset(key.entity for key in _KEYS) - {"LOCATION"}
     """Places are found here too; who asks for them needs a names model all the same."""
+
+    def __init__(self, wanted: frozenset[str] | None = None) -> None:
+        """Look for these entity types, for all of them by default."""
+        self._keys = tuple(key for key in _KEYS if wanted is None or key.entity in wanted)
 
     def find(
         self,
@@ -129,7 +172,7 @@ class KeyPaths:
         said: dict[tuple[str, ...], list[tuple[str, Callable[[str], bool]]]] = {}
         for unit in units:
             if unit.keys not in said:
-                said[unit.keys] = _said(unit.keys)
+                said[unit.keys] = self._said(unit.keys)
         return [
             self._found(unit.view.original, said[unit.keys]) if said[unit.keys] else []
             for unit in units
@@ -145,10 +188,7 @@ class KeyPaths:
                 return [Finding(entity, start, start + len(value), 0.9, self.name)]
         return []
 
-
-def _said(keys: tuple[str, ...]) -> list[tuple[str, Callable[[str], bool]]]:
-    """Return what the value at a key path may be by its last key, each with what must hold of it."""
-    words = key_words(keys)
-    if not words:
-        return []
-    return [(key.entity, key.accepts) for key in _KEYS if key.pattern.search(words[-1])]
+    def _said(self, keys: tuple[str, ...]) -> list[tuple[str, Callable[[str], bool]]]:
+        """Return what the value at a key path may be by its keys, each with what must hold of it."""
+        words = key_words(keys)
+        return [(key.entity, key.accepts) for key in self._keys if key.speaks(words)]

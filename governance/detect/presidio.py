@@ -143,7 +143,9 @@ def registry(entities: frozenset[str], files: Sequence[Path] = ()) -> Any:
         ConfigurationError: a file of recognisers cannot be read.
     """
     recognizers: list[Any] = [
-        RunnerRecognizer(Runner.of(rule)) for rule in RULES if rule.entity in entities
+        RunnerRecognizer(Runner.of(rule))
+        for rule in RULES
+        if rule.entity in entities and (rule.with_entity is None or rule.with_entity in entities)
     ]
     if "PHONE_NUMBER" in entities:
         recognizers.append(RunnerRecognizer(PhoneRunner()))

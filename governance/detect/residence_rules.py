@@ -18,7 +18,8 @@ _MONTH = (
 )
 
 
-def _place(value: str) -> bool | None:
+def place(value: str) -> bool | None:
+    """Return False for what begins with an everyday word."""
     return False if value.split()[0].lower() in _NOT_A_PLACE else None
 
 
@@ -37,7 +38,7 @@ PERSONAL = (
         0.6,
         1,
         needs=(" in ", " from ", " to ", "home"),
-        check=_place,
+        check=place,
         ignore_case=False,
     ),
     Rule(
@@ -135,10 +136,10 @@ PERSONAL = (
     Rule(
         "number_plate",
         "VEHICLE_ID",
-        r"\b(?:licen[cs]e plate|number ?plate|plate (?:number|no\.?)|registration (?:plate|mark)|plates?)(?: (?:number|no\.?))?[\"']?\s{0,2}(?:is|[:#=])?\s{0,2}[\"'#]?([A-Z0-9]{1,4}[\- ]?[A-Z0-9]{2,5}(?:[\- ]?[A-Z0-9]{1,4})?)",
+        r"\b(?:licen[cs]e plate|number ?plate|(?:plate|tag) (?:number|no\.?)|registration (?:plate|mark)|vehicle registration|plates?)(?: (?:number|no\.?))?[\"']?\s{0,2}(?:is|[:#=])?\s{0,2}[\"'#]?([A-Z0-9]{1,4}[\- ]?[A-Z0-9]{2,5}(?:[\- ]?[A-Z0-9]{1,4})?)",
         0.7,
         1,
-        needs=("plate", "registration mark"),
+        needs=("plate", "registration mark", "vehicle registration", "tag n"),
         check=lambda value: (
             None if any(c.isdigit() for c in value) and any(c.isupper() for c in value) else False
         ),
@@ -147,11 +148,12 @@ PERSONAL = (
     Rule(
         "device_serial",
         "DEVICE_ID",
-        r"\b(?:serial[ _-]?(?:number|no\.?|#)|s/n|imei|imsi|meid|udid|device[ _-]?(?:id|identifier|serial)|advertising id|idfa|gaid)[\"']?\s{0,2}(?:is|[:#=])?\s{0,2}[\"'#]?([A-Z0-9][A-Z0-9\-]{4,39})",
+        r"\b(?:ser(?:ial|\.)?[ _-]?(?:number|no\.?|#)|s/n|imei|imsi|meid|udid|device[ _-]?(?:id|identifier|serial)|advertising id|idfa|gaid)[\"']?\s{0,2}(?:is|[:#=])?\s{0,2}[\"'#]?([A-Z0-9][A-Z0-9\-]{4,39})",
         0.7,
         1,
         needs=(
             "serial",
+            "ser. n",
             "s/n",
             "imei",
             "imsi",

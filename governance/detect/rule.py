@@ -6,7 +6,7 @@ No lookaround, no backreference: no text costs more than linear time.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-VERSION = "6"
+VERSION = "7"
 
 WORD = r"\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff"
 """Word characters, letters beyond ASCII included (for use within a character class)."""
@@ -41,3 +41,5 @@ class Rule:
     """Characters (a class body) that may not stand before the value."""
     right: str = ""
     """Characters that may not follow it."""
+    with_entity: str | None = None
+    """Another entity that policy must ask for as well, else the pattern is not tried."""

@@ -6,12 +6,13 @@ from governance.detect.record_rules import RECORDS
 from governance.detect.residence_rules import PERSONAL
 from governance.detect.rule import VERSION, Rule
 from governance.detect.secret_rules import SECRETS
+from governance.detect.unique_rules import UNIQUE
 
 URLS = (
     Rule(
         "url",
         "URL",
-        r"\b(?:(?:https?|ftp)://[^\s\"'<>\\^`{|}]{3,}|www\.[a-z0-9.\-]{4,}[a-z0-9])",
+        r"\b(?:(?:https?|s?ftp|s3|gs|file)://[^\s\"'<>\\^`{|}]{3,}|www\.[a-z0-9.\-]{4,}[a-z0-9])",
         0.6,
         needs=("://", "www."),
     ),
@@ -24,6 +25,7 @@ RULES: tuple[Rule, ...] = (
     *ADDRESSES,
     *PERSONAL,
     *URLS,
+    *UNIQUE,
 )
 
 __all__ = ["RULES", "VERSION", "Rule"]

@@ -33,6 +33,20 @@ _COMPRESSED = (
     b"7z\xbc\xaf",
 )
 """How gzip, zstd, bzip2, xz, zip and 7z begin."""
+_RECORDED = (
+    b"\x89PNG\r\n",
+    b"\xff\xd8\xff",
+    b"GIF87a",
+    b"GIF89a",
+    b"RIFF",
+    b"OggS",
+    b"fLaC",
+    b"ID3",
+    b"FMR\0",
+    b"FIR\0",
+)
+"""How pictures, voices and records of fingers (ISO 19794) begin: PNG, JPEG, GIF, WebP and WAV, Ogg, FLAC, MP3."""
+_PACKED = (*_COMPRESSED, *_RECORDED)
 
 
 class Line(NamedTuple):
@@ -140,7 +154,7 @@ def opened(written: str, *, is_data: bool) -> Content | None:
     except (binascii.Error, ValueError):
         return None
     content = _as_text(data)
-    if content is None and (is_data or len(written) >= _OPAQUE_FROM or _is_compressed(data)):
+    if content is None and (is_data or len(written) >= _OPAQUE_FROM or _is_packed(data)):
         return Content(None)
     return content
 
@@ -166,9 +180,9 @@ def _encodings(data: bytes) -> Iterator[str]:
         yield "latin-1"
 
 
-def _is_compressed(data: bytes) -> bool:
-    """Whether bytes are compressed: what was packed may be a text."""
-    if data.startswith(_COMPRESSED):
+def _is_packed(data: bytes) -> bool:
+    """Whether bytes are compressed or a recording: what was packed or drawn may be a text."""
+    if data.startswith(_PACKED):
         return True
     if data[:1] != b"\x78" or int.from_bytes(data[:2]) % 31:
         return False

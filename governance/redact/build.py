@@ -49,7 +49,10 @@ def build_redactor(
     entities = frozenset(spec.operators())
     files = [(base or Path()) / name for name in spec.recognizers]
     with _field("spec", "recognizers"):
-        detectors: list[Detector] = [PresidioDetector(registry(entities, files)), KeyPaths()]
+        detectors: list[Detector] = [
+            PresidioDetector(registry(entities, files)),
+            KeyPaths(entities),
+        ]
     if "STREET_ADDRESS" in entities:
         from governance.detect.address_blocks import AddressBlocks
 

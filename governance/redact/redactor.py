@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from governance.detect.finding import Detector, Finding, Unit
+from governance.detect.keys import tells_biometric
 from governance.detect.view import read_as, view_of
 from governance.policy.redaction import Operator, RedactionSpec
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
@@ -76,7 +77,8 @@ _NUMBER_KEYS = (
     "national_id", "license", "licence", "zip", "postcode", "postal", "plz", "npi", "chart",
     "encounter", "claim", "policy", "member", "subscriber", "serial", "imei",
 )  # fmt: skip
-"""Parts of keys without which a number is only looked at when it is as long as a card's."""
+"""Parts of keys without which a number is only looked at when it is as long as a card's; who looks
+for every identifier asks of each key."""
 _IDENTITY = "USERNAME"
 _SHORTEST_IDENTITY = 6
 _NUMBER_ENTITIES = frozenset({"CREDIT_CARD", "PHONE_NUMBER", "US_SSN", "BANK_ACCOUNT"})
@@ -175,6 +177,8 @@ class Redactor:
         self._pseudonyms = Pseudonymizer(
             spec, pseudonym_key, subject_key=self._subject_key, subjects=subjects
         )
+        self._biometric = "BIOMETRIC" in self._operators
+        self._number_keys = _NUMBER_KEYS if "IDENTIFIER" not in self._operators else ("",)
         self._allow = frozenset(spec.allow)
         self._clock = clock
         self._cache: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
@@ -386,6 +390,8 @@ class Redactor:
 
     def _number_entity(self, written: str, path: Path, work: _Work) -> str | None:
         """Return what a bare number is; keys must speak for all but card numbers."""
+        if self._biometric and tells_biometric(_keys(path)):
+            return "BIOMETRIC"
         digits = written.lstrip("-")
         if digits in work.scope.people and "ext" in path and _IDENTITY in self._operators:
             return _IDENTITY
@@ -395,7 +401,7 @@ class Redactor:
             return next((f.entity for f in found if f.entity == "AGE"), None)
         if not digits.isdigit() or not 4 <= len(digits) <= 19:
             return None
-        if len(digits) not in (15, 16) and not any(word in key for word in _NUMBER_KEYS):
+        if len(digits) not in (15, 16) and not any(word in key for word in self._number_keys):
             return None
         for finding in self._findings(digits, _keys(path), work):
             whole = finding.end - finding.start == len(digits)

@@ -76,9 +76,9 @@ def test_hexadecimal_digits(prefix: str, upper: bool) -> None:
 @pytest.mark.parametrize(
     "packed",
     [gzip.compress(NOTE.encode(), mtime=0), zlib.compress(NOTE.encode()), bz2.compress(NOTE.encode()),
-     lzma.compress(NOTE.encode())],
+     lzma.compress(NOTE.encode()), b"\x89PNG\r\n\x1a\n" + bytes(40), b"\xff\xd8\xff\xe0" + bytes(40)],
 )  # fmt: skip
-def test_what_is_compressed_cannot_be_looked_into(packed: bytes) -> None:
+def test_what_is_compressed_or_drawn_cannot_be_looked_into(packed: bytes) -> None:
     digits = base64.b64encode(packed).decode()
     assert text(f"body {digits} end") == "body <OPAQUE_DATA> end"
     kept = made(opaque_data="keep").redact_text(digits, scope=SCOPE)

@@ -40,7 +40,8 @@ from lakehouse.lake import Lake
 from lakehouse.maintenance import compact, maintain
 from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, TABLES
-from lakehouse.sql import connect, literal
+from lakehouse.sources import literal
+from lakehouse.sql import connect
 from proxy.spool import SpoolWriter
 from tests.lakehouse import make
 

@@ -26,7 +26,8 @@ from benchmarks.words import everyday_text
 from lakehouse.lake import Lake
 from lakehouse.maintenance import compact
 from lakehouse.schema import TABLES
-from lakehouse.sql import connect, literal
+from lakehouse.sources import literal
+from lakehouse.sql import connect
 from tests.headrace.building import lake_governor
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind, Usage

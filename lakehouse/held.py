@@ -15,5 +15,7 @@ class Held:
     """Makes room for it, empty; the source is bound already, what reads it not yet."""
     find: str
     """Finds it."""
-    if_none: str | None = None
-    """Done when ``find`` returns no row."""
+    if_any: tuple[str, ...] = ()
+    """Done when ``find`` returns rows."""
+    reads: frozenset[str] = frozenset()
+    """Tables that this asks for and that the view's own text does not name."""

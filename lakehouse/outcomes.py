@@ -9,55 +9,38 @@ SUCCESS = """coalesce(r.success >= 0.5, r.label IN ('true', 'yes', 'pass', 'succ
                 CASE WHEN r.label IS NOT NULL THEN false END)"""
 """Whether that is a success; null when nobody judged."""
 
-_IN_FORCE = """
+IN_FORCE = """
 WHERE signal_id NOT IN (SELECT supersedes FROM signals WHERE supersedes IS NOT NULL)
   AND (value IS NOT NULL OR label IS DISTINCT FROM 'withdrawn')"""
-SIGNALS_IN_FORCE = f"SELECT * FROM signals_placed {_IN_FORCE}"  # noqa: S608 - fixed names
+"""Which signals hold: no other one replaces them, and they do not only take another one back."""
+
+SIGNALS_IN_FORCE = f"SELECT * FROM signals_placed {IN_FORCE}"  # noqa: S608 - fixed names
 """Every signal that no other one replaces, and that does not only take another one back."""
 
 _ABOUT_TRAJECTORIES = """
 -- What is said of a trajectory: of itself (distance 0), its steps (1), its session and group (2).
--- Nearly every signal names its trajectory: those are read as they are, without a join.
 SELECT tenant_id, trajectory_id, step_id, name, value, label, source_kind, is_gold, target_kind,
        recorded_at, signal_id, CASE WHEN step_id IS NULL THEN 0 ELSE 1 END AS distance /* more */
 FROM (/* signals */) WHERE trajectory_id IS NOT NULL
 UNION ALL
-SELECT r.tenant_id, s.trajectory_id, NULL, name, value, label, source_kind, is_gold,
-       r.target_kind, recorded_at, signal_id, 2 /* more */
-FROM (/* wide signals */) r
-JOIN (SELECT DISTINCT tenant_id, trajectory_id, session_hint AS target_id,
-             'session' AS target_kind
-      FROM steps WHERE session_hint IN (SELECT target_id FROM unplaced.feedback
-                                        WHERE target_kind = 'session')
-      UNION ALL
-      SELECT DISTINCT tenant_id, trajectory_id, group_id, 'group'
-      FROM steps WHERE group_id IN (SELECT target_id FROM unplaced.feedback
-                                    WHERE target_kind = 'group')) s
-  ON r.tenant_id = s.tenant_id AND r.target_kind = s.target_kind AND r.target_id = s.target_id
-WHERE r.trajectory_id IS NULL
+SELECT tenant_id, trajectory_id, NULL, name, value, label, source_kind, is_gold, target_kind,
+       recorded_at, signal_id, 2 /* more */
+FROM unplaced.wide
 """
 
 
-def about_trajectories(signals: str, *, wide: str | None = None, more: str = "") -> str:
+def about_trajectories(signals: str, *, more: str = "") -> str:
     """Return a SELECT of what signals say of trajectories, with how near that is.
 
     Args:
         signals: SELECT of placed signals.
-        wide: SELECT of those among them about sessions and groups, where that is found with less.
-        more: further columns of these signals, each behind a comma.
+        more: further columns of them, each behind a comma.
     """
-    texts = {"more": more, "signals": signals, "wide signals": wide or signals}
     sql = _ABOUT_TRAJECTORIES.strip()
-    for place, text in texts.items():
-        sql = sql.replace(f"/* {place} */", text)
-    return sql
+    return sql.replace("/* more */", more).replace("/* signals */", signals)
 
 
-IN_FORCE_ABOUT_TRAJECTORIES = about_trajectories(
-    SIGNALS_IN_FORCE,
-    wide=f"SELECT * FROM unplaced.feedback {_IN_FORCE}",  # noqa: S608 - fixed names
-    more=", observed_at",
-)
+IN_FORCE_ABOUT_TRAJECTORIES = about_trajectories(SIGNALS_IN_FORCE, more=", observed_at")
 """All of which the nearest and then the latest holds, per trajectory and name."""
 
 

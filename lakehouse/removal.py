@@ -16,8 +16,8 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse.commits import back_off, exhausted
 from lakehouse.maintenance import vacuum_table
 from lakehouse.schema import LOG_RETENTION
+from lakehouse.sources import literal
 from lakehouse.spill import sweep_spills
-from lakehouse.sql import literal
 from lakehouse.table_log import refresh
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from lakehouse.location import Location
 from lakehouse.places import LocalFiles, StoredFiles
 from lakehouse.schema import TableSpec
 from lakehouse.sorted_file import write_sorted
-from lakehouse.sql import connect, empty_rows, literal
+from lakehouse.sources import empty_rows, literal
+from lakehouse.sql import connect
 from trajectory.errors import RetryableError
 
 _MEMORY = "512MiB"
@@ -197,7 +198,8 @@ def _sort(
 ) -> int:
     """Sort rows into a file, all of them or those with (SEMI) or without (ANTI) these steps."""
     connection = connect({"memory_limit": _MEMORY, "threads": 1, "temp_directory": str(spill)})
-    columns = ", ".join(f'"{name}"' for name in spec.arrow.names if name not in spec.partition_by)
+    names = [name for name in spec.arrow.names if name not in spec.partition_by]
+    columns = ", ".join(f'"{name}"' for name in names)
     order = ", ".join(f'"{name}"' for name in spec.sort_by)
     listed = ", ".join(literal(str(path)) for path in sources)
     joined = f" {join} JOIN these USING (step_id)" if join else ""
@@ -207,7 +209,7 @@ def _sort(
         select = (
             f"SELECT {columns} FROM (SELECT * FROM read_parquet([{listed}], "  # noqa: S608
             "hive_partitioning = false, union_by_name = true) UNION ALL BY NAME "
-            f"{empty_rows(spec, without=spec.partition_by)}){joined} ORDER BY {order}"
+            f"{empty_rows(spec, names)}){joined} ORDER BY {order}"
         )
         return write_sorted(connection, select, spec, target)
     finally:

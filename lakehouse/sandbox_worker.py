@@ -17,7 +17,8 @@ import pytz  # noqa: F401 - DuckDB asks for it, and the fence lets no module be 
 from lakehouse.confinement import confine, limit
 from lakehouse.location import Location
 from lakehouse.parameters import from_json
-from lakehouse.sql import QueryError, Session, Snapshot, connect, explained, literal, stock_types
+from lakehouse.sources import literal, stock_types
+from lakehouse.sql import QueryError, Session, Snapshot, connect, explained
 from lakehouse.statement import KNOWN, Statement, check
 from trajectory.errors import HeadraceError, RetryableError
 

@@ -28,6 +28,7 @@ from lakehouse.deadline import within
 from lakehouse.held import Held
 from lakehouse.location import Location
 from lakehouse.schema import TABLES, TableSpec
+from lakehouse.sources import dataset, empty_rows, literal, parquet_source, stock_types
 from lakehouse.views import VIEWS
 from trajectory.errors import ConfigurationError, IntegrityError, RetryableError, WorkError
 
@@ -172,14 +173,16 @@ class Session:
         for held in [one for one in self._unheld if wanted is None or one.needed_by in wanted]:
             with explained():
                 found = self._connection.execute(held.find).fetchall()
-                if held.if_none is not None and not found:
-                    self._connection.execute(held.if_none)
+                for statement in held.if_any if found else ():
+                    self._connection.execute(statement)
             self._unheld.discard(held)
 
     def _bind_views(self, wanted: Collection[str] | None = None) -> None:
         """Bind the views wanted that are not bound yet; all when None."""
         for view in VIEWS:
             if view.name in self._views or (wanted is not None and view.name not in wanted):
+                continue
+            if not _held_by(view.name) <= self._bound.keys():
                 continue
             self._views.add(view.name)
             try:
@@ -241,8 +244,13 @@ def with_dependencies(names: Collection[str]) -> frozenset[str]:
     found = set(names)
     for view in reversed(VIEWS):  # each stands on what comes before it
         if view.name in found:
-            found.update(_NAME.findall(view.sql))
+            found.update(_NAME.findall(view.sql), _held_by(view.name))
     return frozenset(found | {CORRECTIONS} if found & CORRECTED else found)
+
+
+def _held_by(view: str) -> set[str]:
+    """Return the tables that something held for a view asks for."""
+    return {table for held in _HELD if held.needed_by == view for table in held.reads}
 
 
 _HELD = (corrected.HELD, repeated.MESSAGES, repeated.DECISIONS, unplaced.HELD)
@@ -282,6 +290,8 @@ def connect(settings: Mapping[str, Any] | None = None) -> Any:
     connection.execute("SET TimeZone = 'UTC'")
     # Files of a Delta table never change, and a view may read the same ones several times.
     connection.execute("SET parquet_metadata_cache = true")
+    # In `python -c` and at Python's prompt it would draw on standard output.
+    connection.execute("SET enable_progress_bar = false")
     return connection
 
 
@@ -294,73 +304,3 @@ def rows_of(
         return pa.table({})
     table = relation.to_arrow_table()
     return table.cast(stock_types(table.schema))
-
-
-def literal(text: str) -> str:
-    """Return ``text`` as an SQL string."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def parquet_source(spec: TableSpec, files: Sequence[str], *, evolved: bool = False) -> str:
-    """Return what stands after FROM to read local files of a table; the names are the schema's own."""
-    listed = ", ".join(literal(file) for file in files)
-    kinds = {"tenant_id": "VARCHAR", "event_date": "DATE"}
-    hive = ", ".join(f"{name}: {kinds[name]}" for name in spec.partition_by)
-    options = f", hive_partitioning = true, hive_types = {{{hive}}}" if hive else ""
-    if not evolved:
-        return f"read_parquet([{listed}]{options})"
-    # Older files lack columns: the empty branch names them all, and the union fills them with null.
-    return (
-        f"(SELECT * FROM read_parquet([{listed}]{options}, union_by_name = true) "  # noqa: S608
-        f"UNION ALL BY NAME {empty_rows(spec)})"
-    )
-
-
-def dataset(spec: TableSpec, files: Sequence[str], location: Location) -> Any:
-    """Return files of an object store as an Arrow dataset, which DuckDB reads with its filters."""
-    from pyarrow import dataset as arrow_dataset
-
-    fields = [spec.arrow.field(name) for name in spec.partition_by]
-    return arrow_dataset.dataset(
-        [location.relative(file) for file in files],
-        schema=spec.arrow,
-        format="parquet",
-        filesystem=location.filesystem(),
-        partitioning=arrow_dataset.partitioning(pa.schema(fields), flavor="hive")
-        if fields
-        else None,
-    )
-
-
-def empty_rows(spec: TableSpec, *, without: Sequence[str] = ()) -> str:
-    """Return a SELECT of all columns with their types and no row."""
-    typed = ", ".join(
-        f'NULL::{_duckdb_type(f.type)} AS "{f.name}"' for f in spec.arrow if f.name not in without
-    )
-    return f"SELECT {typed} WHERE false"
-
-
-def _duckdb_type(kind: pa.DataType) -> str:
-    if pa.types.is_map(kind):
-        return f"MAP({_duckdb_type(kind.key_type)}, {_duckdb_type(kind.item_type)})"
-    if pa.types.is_list(kind):
-        return f"{_duckdb_type(kind.value_type)}[]"
-    if pa.types.is_struct(kind):
-        inner = ", ".join(f'"{f.name}" {_duckdb_type(f.type)}' for f in kind)
-        return f"STRUCT({inner})"
-    names = {
-        "string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "double": "DOUBLE",
-        "bool": "BOOLEAN", "date32[day]": "DATE", "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
-    }  # fmt: skip
-    return names[str(kind)]
-
-
-def stock_types(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with string views as plain strings, which every Arrow consumer reads."""
-    return pa.schema([pa.field(f.name, _stock(f.type), f.nullable) for f in schema])
-
-
-def _stock(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_string_view(kind):
-        return pa.string()
-    return kind

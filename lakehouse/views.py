@@ -19,40 +19,11 @@ from lakehouse.statistics_views import STATISTICS_VIEWS
 from lakehouse.view import View
 
 _SIGNALS_PLACED = """
--- Late feedback may name only the response; its step is known by now.
 SELECT tenant_id, signal_id, target_kind, target_id, trajectory_id, step_id, name, value, label,
        rationale, source_kind, source, source_version, confidence, observed_at, recorded_at,
        supersedes, is_gold
 FROM signals WHERE trajectory_id IS NOT NULL
-UNION ALL
-SELECT g.tenant_id, g.signal_id, g.target_kind, g.target_id,
-       coalesce(s.trajectory_id, CASE WHEN g.target_kind = 'trajectory' THEN g.target_id END),
-       coalesce(g.step_id, s.step_id), g.name, g.value, g.label, g.rationale, g.source_kind,
-       g.source, g.source_version, g.confidence, g.observed_at, g.recorded_at, g.supersedes,
-       g.is_gold
-FROM unplaced.feedback g
-LEFT JOIN (
-    SELECT tenant_id, response_id AS target_id, 'response' AS target_kind,
-           arg_min(step_id, started_at) AS step_id, arg_min(trajectory_id, started_at) AS trajectory_id
-    FROM steps
-    WHERE response_id IN (SELECT target_id FROM unplaced.feedback
-                          WHERE target_kind = 'response')
-    GROUP BY tenant_id, response_id
-    UNION ALL
-    SELECT tenant_id, step_id, 'step', any_value(step_id), any_value(trajectory_id)
-    FROM steps
-    WHERE step_id IN (SELECT target_id FROM unplaced.feedback
-                      WHERE target_kind IN ('step', 'token_span'))
-    GROUP BY tenant_id, step_id
-    UNION ALL
-    SELECT tenant_id, exchange_id, 'step',
-           arg_min(step_id, started_at), arg_min(trajectory_id, started_at)
-    FROM steps
-    WHERE exchange_id IN (SELECT target_id FROM unplaced.feedback
-                          WHERE target_kind IN ('step', 'token_span'))
-    GROUP BY tenant_id, exchange_id
-) s ON g.tenant_id = s.tenant_id AND g.target_id = s.target_id
-   AND s.target_kind = CASE g.target_kind WHEN 'token_span' THEN 'step' ELSE g.target_kind END
+UNION ALL BY NAME FROM unplaced.placed
 """
 
 _REWARDS_LATEST = """

@@ -6,7 +6,8 @@ from functools import lru_cache
 import pyarrow as pa
 
 from lakehouse.schema import TABLES
-from lakehouse.sql import QueryError, Session, Snapshot, stock_types
+from lakehouse.sources import stock_types
+from lakehouse.sql import QueryError, Session, Snapshot
 from lakehouse.views import VIEWS
 
 CATALOG = "headrace"

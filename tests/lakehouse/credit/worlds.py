@@ -107,4 +107,5 @@ def bound(**rows: Sequence[Any]) -> Session:
     for name, held in rows.items():
         connection.register(f"{name}_rows", to_arrow(TABLES[name], held))
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS FROM {name}_rows")
+        session._make_room(name, empty=not held)
     return session

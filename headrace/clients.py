@@ -48,7 +48,10 @@ def local_client_key(home: Home, registry: KeyRegistry) -> str:
 
 
 def base_url_environment(config: GatewayConfig, key: str) -> dict[str, str]:
-    """Return the variables for base-URL mode: one address and key per route that clients know."""
+    """Return the variables for base-URL mode: an address for each route, a key where clients know it.
+
+    ``HEADRACE_KEY`` holds the key for all others: trace exporters, taps, clients of own routes.
+    """
     listen = addresses(config).get("listen")
     if listen is None:
         return {}
@@ -61,7 +64,7 @@ def base_url_environment(config: GatewayConfig, key: str) -> dict[str, str]:
             variables[key_variable] = key
         else:
             variables[f"{route.name.upper().replace('-', '_')}_BASE_URL"] = url
-    return variables
+    return {**variables, "HEADRACE_KEY": key} if variables else {}
 
 
 def proxy_environment(config: GatewayConfig, key: str, bundle: Path) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headrace.home import Home
 from headrace.installation import addresses, gateway_config, missing_default_routes
+from headrace.running_gateway import routes_that_run
 from headrace.setting_sources import unknown_variables
 from headrace.settings import Settings
 from headrace.version import check_packages
@@ -159,10 +160,10 @@ def _disk(settings: Settings, home: Home) -> Iterator[Finding]:
     yield Finding("disk", status, f"{free / 2**30:.1f} GiB free", remedy)
 
 
-def _secrets(_settings: Settings, home: Home) -> Iterator[Finding]:
-    from headrace.master_key import load_secrets
+def _secrets(settings: Settings, home: Home) -> Iterator[Finding]:
+    from headrace.master_key import key_is_there, load_secrets
 
-    if not home.secrets.exists() and not os.environ.get("HEADRACE_MASTER_KEY"):
+    if not key_is_there(home.secrets) and not _holds_anything(settings):
         yield Finding("master key", "warning", "none yet", "`headrace up` makes one.")
         return
     load_secrets(home.secrets)
@@ -196,7 +197,7 @@ def _ports(settings: Settings, home: Home) -> Iterator[Finding]:
         yield Finding(f"port {name}", "ok", f"{address.host}:{address.port} {state}")
 
 
-def _credentials(settings: Settings, _home: Home) -> Iterator[Finding]:
+def _credentials(settings: Settings, home: Home) -> Iterator[Finding]:
     for route in settings.gateway.routes:
         if route.credential is None:
             continue
@@ -208,11 +209,16 @@ def _credentials(settings: Settings, _home: Home) -> Iterator[Finding]:
             )
         else:
             yield Finding(f"route {route.name}", "ok", "the provider's key is there")
-    for off in missing_default_routes(settings):
+    missing = missing_default_routes(settings)
+    running = routes_that_run(gateway_config(settings, home)) if missing else None
+    for off in missing:
+        if running and off.name in running:
+            yield Finding(f"route {off.name}", "ok", "the running gateway has it")
+            continue
         yield Finding(
             f"route {off.name}",
             "warning",
-            f"off, because {off.variable} is not set",
+            f"off, because {off.why_off}",
             f"export {off.variable}=… before `headrace up`, or use the forward proxy.",
         )
 
@@ -227,7 +233,7 @@ def _policy(settings: Settings, _home: Home) -> Iterator[Finding]:
 def _lake(settings: Settings, _home: Home) -> Iterator[Finding]:
     from lakehouse.lake import Lake
 
-    if "://" not in settings.lake.path and not Path(settings.lake.path).exists():
+    if not _holds_anything(settings):
         yield Finding(
             "lake", "warning", f"{settings.lake.path} does not exist yet", "`headrace up` makes it."
         )
@@ -235,6 +241,12 @@ def _lake(settings: Settings, _home: Home) -> Iterator[Finding]:
     lake = Lake.open(settings.lake.path, create=False, options=settings.lake.options)
     rows = lake.query("select count(*) as steps from steps").to_pylist()[0]["steps"]
     yield Finding("lake", "ok", f"{rows} steps at {settings.lake.path}")
+
+
+def _holds_anything(settings: Settings) -> bool:
+    """Tell whether there may be a lake already; an empty folder is none."""
+    folder = Path(settings.lake.path)
+    return "://" in settings.lake.path or (folder.exists() and any(folder.iterdir()))
 
 
 def _sql(settings: Settings, _home: Home) -> Iterator[Finding]:

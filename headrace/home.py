@@ -97,6 +97,15 @@ class Home:
         """Logs of the processes that ``headrace up`` starts; no personal data."""
         return self.root / "logs"
 
+    @property
+    def needs_its_key(self) -> bool:
+        """Whether something here was made with the master key: captures, pseudonyms, audit entries."""
+        return (
+            (self.audit / "audit.jsonl").exists()
+            or (self.state / "checkpoint.json").exists()
+            or any(self.spool.glob("*/*.spool"))
+        )
+
     def create(self) -> "Home":
         """Create the folders that are missing, each for the owner alone; return self.
 

@@ -1,6 +1,7 @@
 """An installation put together: the gateway's full configuration and the default routes."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ from headrace.home import Home
 from headrace.master_key import Secrets
 from headrace.serving_key import serving_key
 from headrace.settings import Settings
+from proxy.client_keys import KEY_PREFIX
 from proxy.config import CredentialSource, GatewayConfig, Route
 from proxy.spool import SpoolReader
 
@@ -32,6 +34,16 @@ class DefaultRoute(NamedTuple):
     upstream: str
     variable: str
     header: str
+
+    @property
+    def why_off(self) -> str | None:
+        """Why the route is off; None when the provider's key is in the environment."""
+        key = os.environ.get(self.variable)
+        if not key:
+            return f"{self.variable} is not set"
+        if key.startswith(KEY_PREFIX):
+            return f"{self.variable} holds a client key of Headrace, not the provider's"
+        return None
 
 
 DEFAULT_ROUTES = (
@@ -69,18 +81,24 @@ def gateway_config(settings: Settings, home: Home) -> GatewayConfig:
             for route in gateway.routes
         )
     if not gateway.routes:
-        update["routes"] = tuple(
-            Route(
-                name=route.name,
-                upstream=route.upstream,
-                credential=CredentialSource(env=route.variable, header=route.header),
-            )
-            for route in DEFAULT_ROUTES
-            if os.environ.get(route.variable)
-        )
+        on = {route.name for route in DEFAULT_ROUTES if route.why_off is None}
+        update["routes"] = default_routes(on)
         hosts = tuple(route.upstream.removeprefix("https://") for route in DEFAULT_ROUTES)
         update["intercept_hosts"] = tuple(dict.fromkeys(gateway.intercept_hosts + hosts))
     return gateway.model_copy(update=update)
+
+
+def default_routes(names: Collection[str]) -> tuple[Route, ...]:
+    """Return the default routes of these names."""
+    return tuple(
+        Route(
+            name=route.name,
+            upstream=route.upstream,
+            credential=CredentialSource(env=route.variable, header=route.header),
+        )
+        for route in DEFAULT_ROUTES
+        if route.name in names
+    )
 
 
 def spool_reader(settings: Settings, home: Home, secrets: Secrets) -> SpoolReader:
@@ -90,10 +108,10 @@ def spool_reader(settings: Settings, home: Home, secrets: Secrets) -> SpoolReade
 
 
 def missing_default_routes(settings: Settings) -> tuple[DefaultRoute, ...]:
-    """Return the default routes that are off because their provider's key is not set."""
+    """Return the default routes that are off because their provider's key is not there."""
     if settings.gateway.routes:
         return ()
-    return tuple(route for route in DEFAULT_ROUTES if not os.environ.get(route.variable))
+    return tuple(route for route in DEFAULT_ROUTES if route.why_off is not None)
 
 
 def addresses(config: GatewayConfig) -> dict[str, Address]:

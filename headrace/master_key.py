@@ -26,6 +26,11 @@ class Secrets:
         ).derive(self._master)
 
 
+def key_is_there(folder: Path) -> bool:
+    """Tell whether there is a master key, in the environment or in ``folder``."""
+    return bool(os.environ.get("HEADRACE_MASTER_KEY")) or (folder / "master.key").exists()
+
+
 def load_secrets(folder: Path, *, create: bool = False) -> Secrets:
     """Read the master key from ``HEADRACE_MASTER_KEY`` or ``folder/master.key``.
 
@@ -43,7 +48,7 @@ def load_secrets(folder: Path, *, create: bool = False) -> Secrets:
     if not path.exists():
         if not create:
             raise ConfigurationError(
-                f"no master key at {path}. Run `headrace up` or `headrace init` once to make one, "
+                f"no master key at {path}. Run `headrace up` once to make one, "
                 "or set HEADRACE_MASTER_KEY to 64 hexadecimal digits."
             )
         _write_new(path)

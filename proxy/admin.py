@@ -65,10 +65,12 @@ class Admin:
             case b"/inventory":
                 rows = self._counters.inventory.rows()
                 return "200 OK", "application/json", json.dumps(rows).encode()
+            case b"/routes":
+                return "200 OK", "application/json", json.dumps(dict(self._levels())).encode()
             case b"/health":
                 return "200 OK", "application/json", b'{"status":"ok"}'
             case b"/ready":
                 ready = self._ready()
                 body = json.dumps({"ready": ready}).encode()
                 return ("200 OK" if ready else "503 Service Unavailable"), "application/json", body
-        return "404 Not Found", "text/plain", b"/health, /ready, /metrics, /inventory\n"
+        return "404 Not Found", "text/plain", b"/health, /ready, /metrics, /inventory, /routes\n"

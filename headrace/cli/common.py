@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from headrace.home import Home
-from headrace.master_key import Secrets, load_secrets
+from headrace.master_key import Secrets, key_is_there, load_secrets
 from headrace.render import note
 from headrace.setting_sources import load_settings, unknown_variables
 from headrace.settings import Settings
+from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from governance.audit import AuditLog
@@ -48,14 +49,30 @@ class Running:
 
     @cached_property
     def secrets(self) -> Secrets:
-        """Derived keys; made on first use of a fresh home."""
+        """Derived keys; made on first use of a fresh home.
+
+        Raises:
+            ConfigurationError: the master key is gone, malformed, or others could read it.
+        """
+        if self.home.needs_its_key and not key_is_there(self.home.secrets):
+            raise ConfigurationError(
+                f"the master key {self.home.secrets / 'master.key'} is gone, and what lies in "
+                f"{self.home.root} was made with it: put it back from your backup, or set "
+                "HEADRACE_MASTER_KEY. Another key would not open the spool, find people or verify "
+                "the audit log; to begin anew, give another home."
+            )
         return load_secrets(self.home.secrets, create=True)
 
     @cached_property
     def lake(self) -> "Lake":
-        """The trajectory lake."""
+        """The trajectory lake; made when there is none."""
         from lakehouse.lake import Lake
 
+        if not self.home.root.exists():
+            note(
+                f"no installation in {self.home.root} so far; an empty one is made. "
+                "Another is named with --home or HEADRACE_HOME."
+            )
         return Lake.open(self.settings.lake.path, options=self.settings.lake.options)
 
     @cached_property
@@ -104,8 +121,6 @@ def confirm(question: str, *, yes: bool) -> None:
         typer.Abort: the person said no.
     """
     import sys
-
-    from trajectory.errors import ConfigurationError
 
     if yes:
         return

@@ -8,8 +8,9 @@ import typer
 
 from headrace.cli.common import JsonOption, Running
 from headrace.clients import base_url_environment, local_client_key, proxy_environment
-from headrace.installation import gateway_config, missing_default_routes
+from headrace.installation import DefaultRoute, gateway_config, missing_default_routes
 from headrace.render import note, print_json
+from headrace.running_gateway import as_it_runs, knows_key
 from proxy.identity import KeyRegistry
 from trajectory.errors import ConfigurationError
 
@@ -17,6 +18,16 @@ from trajectory.errors import ConfigurationError
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     app.command(name="env")(env)
+
+
+def _why_none(off: tuple[DefaultRoute, ...]) -> str:
+    if not off:
+        return "the gateway's port for base URLs is off (gateway.port); use `headrace env --proxy`."
+    return (
+        f"no route: no gateway with one runs here, and {', and '.join(route.why_off or '' for route in off)}. "
+        f"Start `headrace up` where {off[0].variable} is the provider's key, or use `headrace env "
+        "--proxy` and let the agent keep its own."
+    )
 
 
 def env(
@@ -41,6 +52,11 @@ def env(
     home = running.home.create()
     config = gateway_config(running.settings, home)
     client_key = key or local_client_key(home, KeyRegistry.load(config.keys))
+    if not knows_key(config, client_key):
+        note(
+            f"the gateway that runs here does not know this key, so it runs from another home than "
+            f"{home.root}: name that one with --home or HEADRACE_HOME (`headrace up` printed it)."
+        )
     if proxy:
         from proxy.authority import ensure_authority, write_bundle
 
@@ -50,13 +66,9 @@ def env(
         path = (bundle or authority.bundle_path).absolute()
         variables = proxy_environment(config, client_key, path)
     else:
-        variables = base_url_environment(config, client_key)
+        variables = base_url_environment(as_it_runs(running.settings, config), client_key)
     if not variables:
-        missing = ", ".join(route.variable for route in missing_default_routes(running.settings))
-        raise ConfigurationError(
-            f"no route is configured. Set {missing or 'gateway.routes'} for the gateway, or use "
-            "`headrace env --proxy` and let the agent keep its own provider key."
-        )
+        raise ConfigurationError(_why_none(missing_default_routes(running.settings)))
     if as_json:
         print_json(variables)
         return

@@ -1,6 +1,5 @@
 """``headrace gateway``: the capturing gateway alone, as it is deployed in front of agents."""
 
-import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.common import JsonOption, Running, note_mistyped_variables
-from headrace.installation import Address, addresses, gateway_config
+from headrace.installation import Address, gateway_config
 from headrace.render import jsonable, note, print_rows
+from headrace.running_gateway import admin_address, ask
 from proxy.config import GatewayConfig
-from trajectory.errors import ConfigurationError, WorkError
+from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from proxy.embedding import Addresses
@@ -72,7 +72,7 @@ def probe(
 
     Ends with 1 when one cannot be reached, or gives no tokens to a route that captures them.
     """
-    from proxy.probe import probe as ask
+    from proxy.probe import probe as ask_upstream
 
     config = _config(context)
     routes = [found for found in config.routes if route in (None, found.name)]
@@ -80,7 +80,7 @@ def probe(
         names = ", ".join(found.name for found in config.routes) or "none"
         raise ConfigurationError(f"no such route. Routes: {names}.")
     probes = [
-        (found, ask(found, choice, model=model, upstream_ca=config.upstream_ca))
+        (found, ask_upstream(found, choice, model=model, upstream_ca=config.upstream_ca))
         for found in routes
         for choice in found.choices
     ]
@@ -96,12 +96,10 @@ def probe(
 def inventory(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the hosts that agents reach through the running gateway's tunnels, which it does not open."""
     config = _config(context)
-    place = addresses(config).get("admin")
-    if place is None:
-        raise ConfigurationError("gateway.admin_port is off; the inventory is served there")
+    place = admin_address(config)
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for worker in range(config.workers):
-        for row in _rows(Address(place.host, place.port + worker)):
+        for row in ask(Address(place.host, place.port + worker), "inventory"):
             entry = found.setdefault((row["host"], row["port"]), row)
             if entry is not row:
                 entry["connections"] += row["connections"]
@@ -122,19 +120,6 @@ def _shown(row: dict[str, Any], *, as_json: bool) -> dict[str, Any]:
         for name in ("first_seen", "last_seen")
     }
     return {**row, **times, "port": row["port"] if as_json else str(row["port"])}
-
-
-def _rows(place: Address) -> list[dict[str, Any]]:
-    import httpx
-
-    try:
-        answer = httpx.get(f"http://{place.for_clients}/inventory", timeout=5, trust_env=False)
-        rows: list[dict[str, Any]] = json.loads(answer.content)
-    except (httpx.HTTPError, ValueError) as error:
-        raise WorkError(
-            f"no gateway answers at {place.for_clients} ({type(error).__name__}); is it running?"
-        ) from None
-    return rows
 
 
 @app.command("rotate-spool-key")

@@ -60,7 +60,7 @@ def up(context: typer.Context) -> None:
             note(f"     sql  {Address(door.host, door.port).for_clients}")
         note(f"    home  {home.root}")
         for route in missing_default_routes(running.settings):
-            note(f"          route {route.name} is off: set {route.variable} and start again")
+            note(f"          route {route.name} is off: {route.why_off}; set it and start again")
         note("")
         for line in pointing_lines(base_url_environment(config, key)):
             note(line)

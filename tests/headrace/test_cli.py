@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import missing_extra, run
+from tests.proxy.upstream import Upstream, as_json, plain
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -17,6 +18,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "HEADRACE_CONFIG", "HEADRACE_MASTER_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HEADRACE_GATEWAY_ADMIN_PORT", "1")  # nobody's: no gateway runs
+    monkeypatch.setenv("HEADRACE_GATEWAY_PORT", "2")
     return tmp_path / "home"
 
 
@@ -69,6 +72,20 @@ def test_a_missing_package_names_the_extra() -> None:
     assert missing_extra("json") is None
 
 
+def test_a_lost_master_key_is_not_replaced_where_something_was_made_with_it(
+    capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    printed(capsys, "audit", "anchor", "--file", str(home.parent / "anchors"))
+    printed(capsys, "consent", "grant", "jo", "--tenant", "acme", "--purpose", "eval")
+    key = home / "secrets" / "master.key"
+    key.rename(home / "elsewhere")
+    for command in (["audit", "verify"], ["consent", "show", "jo", "--tenant", "acme"]):
+        assert "put it back from your backup" in complaint(capsys, *command, code=2)
+    assert not key.exists()
+    (home / "elsewhere").rename(key)
+    printed(capsys, "audit", "verify")
+
+
 def test_keys_are_shown_once_and_can_be_revoked(
     capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:
@@ -101,15 +118,58 @@ def test_env_points_clients_at_the_gateway(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "provider-key")
     variables = json.loads(printed(capsys, "env", "--json"))
-    assert variables["OPENAI_BASE_URL"] == "http://127.0.0.1:8484/openai/v1"
+    assert variables["OPENAI_BASE_URL"] == "http://127.0.0.1:2/openai/v1"
     assert variables["OPENAI_API_KEY"].startswith("hr_")
     assert "ANTHROPIC_BASE_URL" not in variables
     again = json.loads(printed(capsys, "env", "--json"))
     assert again == variables
 
 
-def test_env_without_a_route_says_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
+def test_env_without_a_route_says_what_to_set(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "OPENAI_API_KEY" in complaint(capsys, "env", code=2)
+    monkeypatch.setenv("OPENAI_API_KEY", "hr_0123_abcd")
+    assert "holds a client key of Headrace" in complaint(capsys, "env", code=2)
+
+
+def test_env_needs_no_key_of_a_provider_where_the_gateway_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Upstream(lambda _: as_json({"openai": "text"})) as admin:
+        monkeypatch.setenv("HEADRACE_GATEWAY_ADMIN_PORT", str(admin.port))
+        monkeypatch.setenv("HEADRACE_GATEWAY_PORT", str(admin.port))
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "a key that the gateway was not started with")
+        variables = json.loads(printed(capsys, "env", "--json"))
+        found = json.loads(printed(capsys, "doctor", "--json"))
+    assert set(variables) == {
+        "OPENAI_BASE_URL",
+        "OPENAI_API_BASE",
+        "OPENAI_API_KEY",
+        "HEADRACE_KEY",
+    }
+    assert variables["HEADRACE_KEY"] == variables["OPENAI_API_KEY"]
+    assert {"check": "route openai", "status": "ok"}.items() <= next(
+        row for row in found if row["check"] == "route openai"
+    ).items()
+
+
+def test_env_says_when_the_gateway_runs_from_another_home(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "provider-key")
+    with Upstream(lambda _: plain(401, b"")) as gateway:
+        monkeypatch.setenv("HEADRACE_GATEWAY_PORT", str(gateway.port))
+        assert run(["env"]) == 0
+    assert "runs from another home" in capsys.readouterr().err
+
+
+def test_the_lake_of_a_new_home_is_not_made_in_silence(
+    capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    for expected in (True, False):
+        assert run(["trajectory", "list"]) == 0
+        assert (f"no installation in {home}" in capsys.readouterr().err) is expected
 
 
 def test_env_of_the_proxy_trusts_the_authority_and_the_system(

@@ -257,6 +257,7 @@ def test_feedback_is_taken_and_wrong_feedback_explained(
 def test_health_and_metrics(gateway: Running) -> None:
     assert httpx.get(f"{gateway.url}/headrace/v1/health").json() == {"status": "ok"}
     assert httpx.get(f"{gateway.admin}/ready").json() == {"ready": True}
+    assert "openai" in httpx.get(f"{gateway.admin}/routes").json()
     text = httpx.get(f"{gateway.admin}/metrics").text
     assert 'headrace_exchanges_total{route="openai",mode="base_url",outcome="complete"}' in text
 

@@ -115,7 +115,10 @@ def _landlock(libc: ctypes.CDLL, files: Iterable[str]) -> bool:
         return False
     try:
         for file in files:
-            place = os.open(file, os.O_PATH | os.O_CLOEXEC)
+            try:
+                place = os.open(file, os.O_PATH | os.O_CLOEXEC)
+            except FileNotFoundError:  # whoever needs it will say so
+                continue
             rule = struct.pack("=Qi", _READ_FILE, place)
             libc.syscall(_LANDLOCK_ADD, rules, _PATH_BENEATH, rule, 0)
             os.close(place)

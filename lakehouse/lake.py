@@ -226,7 +226,7 @@ class Lake:
             RetryableError: files went away while reading, or memory ran out.
         """
         if as_of is not None:
-            past = Session(self._files.at(as_of), connection=connect(self._bounds()))
+            past = Session(self._files.at(as_of, named(sql)), connection=connect(self._bounds()))
             try:
                 rows = past.query(sql, parameters, seconds=seconds)
             except NotListeningError:  # in use for ever: closing it would wait as long

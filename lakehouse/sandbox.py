@@ -304,6 +304,7 @@ def _request(lake: "Lake", question: Question, limits: Limits) -> dict[str, Any]
         if snapshot.location is None
         else {"root": lake.location.root, "options": _store_options(lake.location.options)},
         "evolved": sorted(snapshot.evolved),
+        "past": snapshot.past,
         "limits": asdict(limits),
     }
 

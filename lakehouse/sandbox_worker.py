@@ -97,7 +97,7 @@ def _answer(connection: Any, request: Mapping[str, Any], reply: _Reply) -> dict[
     connection.execute(f"SET memory_limit = '{int(limits['memory_mib'])}MiB'")
     store = None if location is None else Location(location["root"], location["options"])
     session = Session(
-        Snapshot(files, frozenset(request["evolved"]), store),
+        Snapshot(files, frozenset(request["evolved"]), store, past=request["past"]),
         connection=connection,
         catalog=CATALOG,
         only=_wanted(statement),
@@ -109,7 +109,7 @@ def _answer(connection: Any, request: Mapping[str, Any], reply: _Reply) -> dict[
         "parameters": statement.parameters,
         "confined": held,
     }
-    with explained():
+    with explained(past=request["past"]):
         reader = _rows(session.connection, request, statement.parameters)
         schema = stock_types(reader.schema)
         reply.begin(schema, header)

@@ -1,6 +1,7 @@
 """Which files belong to which version of each table: now, at a moment, or at named versions."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -54,13 +55,15 @@ class Files:
         if before == version - 1:
             self._known[name] = (version, tuple(sorted((*present, *files))))
 
-    def at(self, as_of: AsOf) -> Snapshot:
-        """Return the files of an earlier state.
+    def at(self, as_of: AsOf, names: Collection[str] | None = None) -> Snapshot:
+        """Return the files that the tables named, or all, had in an earlier state.
 
         Raises:
             ConfigurationError: a version does not exist (any more).
         """
-        return self._lake.as_snapshot({name: self._files_at(name, as_of) for name in TABLES})
+        wanted = [name for name in TABLES if names is None or name in names]
+        files = {name: self._files_at(name, as_of) for name in wanted}
+        return replace(self._lake.as_snapshot(files), past=True)
 
     def visible(self, tenant: str | None, as_of: AsOf | None, hidden: frozenset[str]) -> Snapshot:
         """Return the files of the tables and of the tenant that a reader may see."""
@@ -69,7 +72,8 @@ class Files:
             for name, spec in reversed(TABLES.items())
             if name not in hidden and (tenant is None or "tenant_id" in spec.partition_by)
         ]
-        return self._lake.as_snapshot({name: self._of(name, tenant, as_of) for name in names})
+        files = {name: self._of(name, tenant, as_of) for name in names}
+        return replace(self._lake.as_snapshot(files), past=as_of is not None)
 
     def _of(self, name: str, tenant: str | None, as_of: AsOf | None) -> tuple[str, ...]:
         if as_of is not None:

@@ -56,6 +56,8 @@ class Snapshot:
     """Tables whose older files lack columns that a migration added."""
     location: Location | None = None
     """The object store that the files are in; None when they are local."""
+    past: bool = False
+    """Whether this is an earlier state, whose files may be gone for good."""
 
 
 class Session:
@@ -82,6 +84,7 @@ class Session:
         """
         self._late = only is None and catalog is None
         self._views: set[str] = set()
+        self._past = snapshot.past
         self._only = None if only is None else with_dependencies(only)
         self._reads = self._only if reads is None else with_dependencies(reads)
         self._connection = connection or connect()
@@ -108,7 +111,7 @@ class Session:
             if before != wanted:
                 if before is not None:
                     self.left_behind += len(set(before[0]).difference(wanted[0]))
-                with explained():
+                with explained(past=self._past):
                     self._bind_table(TABLES[name], *wanted, snapshot)
                     self._make_room(name, empty=not wanted[0])
                 self._bound[name] = wanted
@@ -171,7 +174,7 @@ class Session:
     def _hold(self, wanted: Collection[str] | None) -> None:
         """Find what these tables and views cannot be read without; everything when None."""
         for held in [one for one in self._unheld if wanted is None or one.needed_by in wanted]:
-            with explained():
+            with explained(past=self._past):
                 found = self._connection.execute(held.find).fetchall()
                 for statement in held.if_any if found else ():
                     self._connection.execute(statement)
@@ -215,7 +218,7 @@ class Session:
                 self._hold(wanted)
             return rows_of(self._connection, sql, parameters)
 
-        with explained():
+        with explained(past=self._past):
             return within(seconds, answer, self._connection.interrupt)
 
     @property
@@ -259,8 +262,8 @@ _LISTING = frozenset({"show", "summarize", "information_schema", "pragma", "expo
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Turn DuckDB's errors into ours."""
+def explained(*, past: bool = False) -> Iterator[None]:
+    """Turn DuckDB's errors into ours; files of the past do not come back."""
     try:
         yield
     except duckdb.OutOfMemoryException as error:
@@ -269,6 +272,11 @@ def explained() -> Iterator[None]:
             "select fewer columns or rows, or raise the limit"
         ) from error
     except duckdb.IOException as error:
+        if past:
+            raise QueryError(
+                "files of that earlier state were removed since; `headrace lake status` shows how "
+                "far back --as-of reaches"
+            ) from error
         raise RetryableError(
             f"a file of the lake could not be read ({error}); run the query again"
         ) from error

@@ -175,6 +175,12 @@ def _expiring(lake: "Lake", moment: datetime) -> tuple[Expiry, ...]:
 
 
 def _earliest(lake: "Lake", name: str) -> datetime:
+    """Return from when on a table's states can be read: its log tells of them, no vacuum took files."""
     entries = lake.table(name).history()
-    stamp = min((int(entry.get("timestamp", 0)) for entry in entries), default=0)
-    return datetime.fromtimestamp(stamp / 1000, tz=UTC)
+    first = min((int(entry.get("timestamp", 0)) for entry in entries), default=0)
+    taken = [
+        int(entry["timestamp"]) - int(entry["operationParameters"]["specifiedRetentionMillis"])
+        for entry in entries
+        if entry.get("operation") == "VACUUM START"
+    ]
+    return datetime.fromtimestamp(max(first, *taken) / 1000 if taken else first / 1000, tz=UTC)

@@ -150,6 +150,9 @@ def test_vacuum_keeps_what_is_active_and_refuses_unsafe_horizons(tmp_path: Path)
     vacuum_table(lake, "steps", hours=0)
     assert contents(lake) == before
     assert len(list((tmp_path / "steps").rglob("*.parquet"))) == 1
+    log = lake.table("steps").version()
+    assert vacuum_table(lake, "steps", hours=0) == []
+    assert lake.table("steps").version() == log, "nothing was done, so nothing is noted"
 
 
 def test_checkpoints_keep_transactions_and_a_short_log(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import platform
 import time
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -12,6 +13,7 @@ import pytest
 from governance.records import GovernedBatch
 from lakehouse.deadline import QueryTimeoutError
 from lakehouse.lake import Lake
+from lakehouse.maintenance import compact, vacuum_table
 from lakehouse.sandbox import (
     Limits,
     QueryCancelledError,
@@ -21,6 +23,7 @@ from lakehouse.sandbox import (
 )
 from lakehouse.sandbox_worker import lock
 from lakehouse.sql import QueryError, Session
+from lakehouse.status import lake_status
 from tests.lakehouse import make
 from trajectory.errors import RetryableError
 
@@ -152,6 +155,21 @@ def test_hidden_tables_and_earlier_versions(lake: Lake) -> None:
         open_untrusted(lake, Question("SELECT * FROM tokens", hidden=frozenset({"tokens"})))
     before = query_untrusted(lake, "SELECT count(*) AS n FROM steps", as_of={"steps": 1})
     assert before.table["n"].to_pylist() == [2]
+
+
+def test_an_earlier_state_whose_files_are_gone_is_said_to_be(tmp_path: Path) -> None:
+    made = Lake.open(str(tmp_path))
+    for number in range(2):
+        made.append(make.batch(f"t{number}"), app_id="a", version=number)
+    early = lake_status(made).earliest_version_at["steps"]
+    before = made.versions()
+    compact(made, tables=["steps"])
+    vacuum_table(made, "steps", hours=0)
+    for ask in (made.query, partial(query_untrusted, made)):
+        with pytest.raises(QueryError, match="removed since"):
+            ask("SELECT count(*) FROM steps", as_of=before)
+        ask("SELECT count(*) FROM messages", as_of=before)
+    assert lake_status(made).earliest_version_at["steps"] > early
 
 
 ENDLESS = [

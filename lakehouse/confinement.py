@@ -3,20 +3,23 @@
 Two of Linux's own means, both irrevocable and free of privileges: Landlock (files: reading those
 that are named, nothing else; no TCP, no signals to other processes) and a seccomp filter (no
 sockets, no programs, no processes, no looking into others). Threads that exist already are not
-reached by Landlock: confine before DuckDB starts its own. Elsewhere, and on older kernels, what is
-missing is left out and :func:`confine` says what held.
+reached by Landlock: confine before DuckDB starts its own. A lake in an object store needs the network,
+and what a program reads to use it; all else goes there too. Elsewhere, and on older kernels, what is missing is
+left out and :func:`confine` says what held.
 """
 
 import ctypes
 import os
 import platform
 import resource
+import stat
 import struct
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
-_READ_FILE = 1 << 2
+_READ_FILE, _READ_FOLDER = 1 << 2, 1 << 3
 _PATH_BENEATH = 1
 _FILES_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 """Every right over files that each version of Landlock knows; from 5 on there are 16."""
@@ -54,6 +57,15 @@ _MACHINES: dict[str, dict[str, int]] = {
     },
 }  # fmt: skip
 _NOT_DENIED = frozenset({"arch", "seccomp", "clone", "clone3"})
+_CALLS_OUT = frozenset({"socket", "connect", "sendto", "sendmsg", "bind", "socketpair"})
+"""What a client of the network asks for; a name is looked up through a socket that is bound."""
+
+_TO_CALL_OUT = (
+    "/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf",
+    "/etc/services", "/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/run/systemd/resolve",
+    "/usr", "/lib", "/lib64", "/dev/urandom", "/dev/null",
+)  # fmt: skip
+"""What it reads for that: names of hosts, authorities, and libraries that are loaded late."""
 
 
 def limit(*, memory_mib: int, cpu_seconds: int) -> None:
@@ -81,8 +93,12 @@ def available() -> tuple[str, ...]:
     return tuple(name for name, there in has.items() if there)
 
 
-def confine(files: Iterable[str]) -> tuple[str, ...]:
+def confine(files: Iterable[str], *, network: bool = False) -> tuple[str, ...]:
     """Leave this process ``files`` to read, and nothing else of the machine; return what held.
+
+    Args:
+        files: names of files.
+        network: leave it connections to others too, and what it takes to make them.
 
     Returns:
         ``landlock`` and ``seccomp``, those that this machine has.
@@ -92,21 +108,29 @@ def confine(files: Iterable[str]) -> tuple[str, ...]:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     held = []
-    if _landlock(libc, files):
+    readable = [*files, *_TO_CALL_OUT, *_own_code()] if network else files
+    if _landlock(libc, readable, network=network):
         held.append("landlock")
-    if _seccomp(libc):
+    if _seccomp(libc, _CALLS_OUT if network else frozenset()):
         held.append("seccomp")
     return tuple(held)
 
 
-def _landlock(libc: ctypes.CDLL, files: Iterable[str]) -> bool:
+def _own_code() -> list[str]:
+    """Return the folders that Python's modules come from."""
+    packages = Path(__file__).resolve().parents[1]
+    own = [str(packages / name) for name in ("lakehouse", "governance", "trajectory")]
+    return [sys.prefix, sys.base_prefix, *own]
+
+
+def _landlock(libc: ctypes.CDLL, files: Iterable[str], *, network: bool) -> bool:
     abi = libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
     if abi < 1:
         return False
     rights = struct.pack(
         "QQQ",
         _FILES_BY_ABI.get(abi, (1 << 16) - 1),
-        _TCP if abi >= 4 else 0,
+        _TCP if abi >= 4 and not network else 0,
         _SCOPES if abi >= 6 else 0,
     )
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
@@ -119,7 +143,8 @@ def _landlock(libc: ctypes.CDLL, files: Iterable[str]) -> bool:
                 place = os.open(file, os.O_PATH | os.O_CLOEXEC)
             except FileNotFoundError:  # whoever needs it will say so
                 continue
-            rule = struct.pack("=Qi", _READ_FILE, place)
+            folder = stat.S_ISDIR(os.fstat(place).st_mode)
+            rule = struct.pack("=Qi", _READ_FILE | (_READ_FOLDER if folder else 0), place)
             libc.syscall(_LANDLOCK_ADD, rules, _PATH_BENEATH, rule, 0)
             os.close(place)
         return bool(libc.syscall(_LANDLOCK_RESTRICT, rules, 0) == 0)
@@ -127,20 +152,20 @@ def _landlock(libc: ctypes.CDLL, files: Iterable[str]) -> bool:
         os.close(rules)
 
 
-def _seccomp(libc: ctypes.CDLL) -> bool:
+def _seccomp(libc: ctypes.CDLL, left: frozenset[str]) -> bool:
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         return False
-    code = _filter(machine)
+    code = _filter(machine, left)
     program = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(program))
     done = libc.syscall(machine["seccomp"], _SECCOMP_FILTER_MODE, _ALL_THREADS, head)
     return bool(done == 0)
 
 
-def _filter(machine: dict[str, int]) -> bytes:
+def _filter(machine: dict[str, int], left: frozenset[str]) -> bytes:
     """Return the filter's program: foreign calling conventions and what is denied end in EPERM."""
-    denied = [number for name, number in machine.items() if name not in _NOT_DENIED]
+    denied = [number for name, number in machine.items() if name not in _NOT_DENIED | left]
     steps = [
         (_LOAD, 0, 0, 4),
         (_EQUAL, 1, 0, machine["arch"]),

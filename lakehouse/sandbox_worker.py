@@ -126,14 +126,17 @@ def _wanted(statement: Statement) -> tuple[str, ...] | None:
 
 
 def _lock_process(request: Mapping[str, Any]) -> tuple[str, ...]:
-    """Give up what the query does not need; a lake in an object store leaves the network open."""
+    """Give up what the query does not need; a lake in an object store leaves connections to others."""
     limits = request["limits"]
     limit(
         memory_mib=limits["memory_mib"] + _OVERHEAD_MIB,
         cpu_seconds=int(limits["seconds"] * limits["threads"]) + 2,
     )
     if request["location"] is not None:
-        return ()
+        options = request["location"]["options"]
+        # Some of them name a file with a token or a key; others are too long for a name.
+        named = [one for one in options.values() if os.path.isfile(one)]  # noqa: PTH113
+        return confine(named, network=True)
     # Relative names: a view's text and an error's tell nothing of the machine.
     os.chdir(request["root"])
     return confine(file for files in request["files"].values() for file in files)

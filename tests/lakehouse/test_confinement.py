@@ -14,9 +14,9 @@ _TRIES = """
 import json, os, socket, subprocess, sys, threading
 from lakehouse.confinement import confine, limit
 
-allowed, other = sys.argv[1:]
+allowed, other, network = sys.argv[1:]
 limit(memory_mib=600, cpu_seconds=20)
-held = confine([allowed])
+held = confine([allowed], network=network == "True")
 
 def try_it(work):
     try:
@@ -36,6 +36,7 @@ seen = {
     "tcp": try_it(lambda: socket.create_connection(("127.0.0.1", 9), 1)),
     "udp": try_it(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)),
     "unix": try_it(lambda: socket.socketpair()),
+    "listen": try_it(lambda: socket.create_server(("127.0.0.1", 0))),
     "program": try_it(lambda: os.execv("/bin/true", ["true"])),
     "fork": try_it(os.fork),
     "kill": try_it(lambda: os.kill(os.getppid(), 0)),
@@ -48,12 +49,13 @@ print(json.dumps({"held": held, "seen": seen}))
 """
 
 
-def test_what_was_given_up_stays_given_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("network", [False, True])
+def test_what_was_given_up_stays_given_up(tmp_path: Path, network: bool) -> None:
     allowed, other = tmp_path / "allowed", tmp_path / "other"
     allowed.write_text("a", encoding="ascii")
     other.write_text("b", encoding="ascii")
     done = subprocess.run(
-        [sys.executable, "-c", _TRIES, str(allowed), str(other)],
+        [sys.executable, "-c", _TRIES, str(allowed), str(other), str(network)],
         capture_output=True,
         text=True,
         check=False,
@@ -70,7 +72,9 @@ def test_what_was_given_up_stays_given_up(tmp_path: Path) -> None:
         expected |= {"read other", "read proc", "list", "write allowed", "create", "remove"}
         expected |= {"read in a new thread"}
     if "seccomp" in found["held"]:
-        expected |= {"tcp", "udp", "unix", "program", "fork", "kill"}
+        expected |= {"listen", "program", "fork", "kill"}
+        expected |= set() if network else {"tcp", "udp", "unix"}
+        assert not network or (seen["udp"], seen["unix"]) == ("done", "done")
     if not expected:
         pytest.skip("this kernel has neither Landlock nor seccomp filters")
     assert {name for name in expected if seen[name] != "PermissionError"} == set()

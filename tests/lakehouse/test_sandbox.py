@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from governance.records import GovernedBatch
+from lakehouse.confinement import available
 from lakehouse.deadline import QueryTimeoutError
 from lakehouse.lake import Lake
 from lakehouse.maintenance import compact, vacuum_table
@@ -233,5 +234,7 @@ def test_a_lake_is_asked_alike_wherever_it_is(place: tuple[str, dict[str, str]])
     assert success.table["success"].to_pylist() == [True]
     with pytest.raises(QueryError):
         query_untrusted(reader, f"SELECT * FROM '{path}/steps'", tenant="acme")  # noqa: S608
+    with open_untrusted(reader, Question("SELECT 1")) as answer:
+        assert answer.confined == available()
     views = query_untrusted(reader, "SELECT sql FROM duckdb_views()", tenant="acme").table
     assert not [name for name in (*options, "rival") if name in str(views.to_pylist())]

@@ -1,6 +1,7 @@
 """How results reach a person or a program: tables for the one, JSON for the other."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,10 +13,36 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 _LINE_SECONDS = 10.0
+_READABLE = 16
+"""Characters that a column needs to be readable; longer values are folded from there on."""
+_FOLD_AT = 200
+"""Where a column is folded that goes to a file or a pipe."""
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)")
+_UNSEEN = {
+    code: f"\\x{code:02x}"
+    for code in (*range(0x20), *range(0x7F, 0xA0))
+    if code not in (0x09, 0x0A)
+} | {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+"""Characters that steer a terminal or turn the direction of its text, and what is shown instead."""
+
+
+def printable(text: str) -> str:
+    """Return ``text`` without what would steer a terminal: captured text is somebody else's."""
+    return text.translate(_UNSEEN)
+
+
+def styled(*parts: str | tuple[str, str]) -> Text:
+    """Return a line of texts, each alone or with its style; nothing in them is taken as markup."""
+    return Text.assemble(
+        *(
+            printable(part) if isinstance(part, str) else (printable(part[0]), part[1])
+            for part in parts
+        )
+    )
 
 
 def jsonable(value: Any) -> Any:
@@ -54,6 +81,8 @@ def cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, str) and _MOMENT.fullmatch(value):
+        value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list | tuple | dict):
@@ -75,16 +104,48 @@ def print_rows(
         return
     if not rows:
         if empty:
-            Console(stderr=True).print(empty, style="dim")
+            note(empty, style="dim")
         return
     names = list(columns or rows[0])
-    table = Table(title=title, title_justify="left", header_style="bold")
+    texts = [[printable(cell(row.get(name))) for name in names] for row in rows]
+    out = console()
+    if out.is_terminal and _least_width(names, texts) > out.width:
+        _print_records(out, names, texts, title)
+        return
+    table = Table(title=_title(title), title_justify="left", header_style="bold")
     for name in names:
         numeric = all(isinstance(row.get(name), int | float | None) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(cell(row.get(name)) for name in names))
-    console().print(table)
+        table.add_column(
+            styled(name),
+            justify="right" if numeric else "left",
+            overflow="fold",
+            max_width=None if out.is_terminal else _FOLD_AT,
+        )
+    for values in texts:
+        table.add_row(*map(Text, values))
+    out.print(table)
+
+
+def _least_width(names: Sequence[str], texts: Sequence[Sequence[str]]) -> int:
+    """Return how wide a terminal must be to show these rows as a table that can be read."""
+    widest = [
+        max(map(len, (name, *(row[column] for row in texts)))) for column, name in enumerate(names)
+    ]
+    return sum(min(width, _READABLE) + 3 for width in widest) + 1
+
+
+def _print_records(
+    out: Console, names: Sequence[str], texts: Sequence[Sequence[str]], title: str | None
+) -> None:
+    """Print each row as a block, a line for each field, as psql does where rows are too wide."""
+    if title is not None:
+        out.print(_title(title))
+    for number, values in enumerate(texts, start=1):
+        out.print(styled((f"─ {number} " + "─" * 12, "dim")))
+        grid = _grid(None)
+        for name, value in zip(names, values, strict=True):
+            grid.add_row(Text(printable(name)), Text(value))
+        out.print(grid)
 
 
 def print_fields(fields: Mapping[str, Any], *, as_json: bool, title: str | None = None) -> None:
@@ -92,22 +153,37 @@ def print_fields(fields: Mapping[str, Any], *, as_json: bool, title: str | None 
     if as_json:
         print_json(fields)
         return
-    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
+    grid = _grid(title)
     for name, value in fields.items():
-        table.add_row(name, cell(value))
-    console().print(table)
+        grid.add_row(Text(printable(name)), Text(printable(cell(value))))
+    console().print(grid)
+
+
+def _grid(title: str | None) -> Table:
+    grid = Table(
+        title=_title(title), title_justify="left", show_header=False, box=None, pad_edge=False
+    )
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    return grid
+
+
+def _title(title: str | None) -> Text | None:
+    return None if title is None else Text(printable(title), style="italic")
 
 
 def console() -> Console:
-    """Return the console of standard output; wide when it is not a terminal, so nothing is cut."""
-    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    """Return the console of standard output; as wide as it takes when it is not a terminal."""
+    return Console(
+        width=None if sys.stdout.isatty() else 10_000, highlight=False, markup=False, emoji=False
+    )
 
 
-def note(text: str) -> None:
+def note(text: str, *, style: str | None = None) -> None:
     """Print a remark for the person on standard error."""
-    Console(stderr=True, highlight=False).print(text, markup=False, soft_wrap=True)
+    Console(stderr=True, highlight=False, markup=False, emoji=False).print(
+        printable(text), style=style, soft_wrap=True
+    )
 
 
 class Advance(Protocol):
@@ -126,6 +202,14 @@ def progress(label: str, total: float | None = None, *, quiet: bool = False) -> 
         yield lambda _done, _total=None: None
         return
     if sys.stderr.isatty():
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),

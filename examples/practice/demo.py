@@ -10,8 +10,9 @@ from pathlib import Path
 from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Fleet
 from examples.practice.house import House
 from examples.practice.stage import MODEL, Ports, Stage
-from examples.practice.story import QUESTIONS, Result, Story
-from examples.practice.tasks import make_task, planted_values
+from examples.practice.story import QUESTIONS, SUCCESS, Result, Story
+from examples.practice.tasks import Task, make_task, planted_values
+from headrace.render import cell
 from lakehouse.scan import scan
 from trajectory.errors import WorkError
 
@@ -107,10 +108,12 @@ class _Demo:
         """Make the base model, and start provider, tools, gateway and governance."""
         story = self._story
         story.chapter("The house opens")
+        story.say(f"seed {self._options.seed}: the same tasks and people with --seed next time")
         story.say(
             "a small transformer is trained from random weights, about two minutes (kept for the next time)"
         )
-        self._house.open(self._options.home / "practice")
+        with story.waiting("the base model learns, then everything starts"):
+            self._house.open(self._options.home / "practice")
         story.say(
             f"gateway on port {self._house.ports.gateway}, intercepting proxy on {self._house.ports.forward}, "
             f"provider on {self._house.ports.provider} (HTTPS {self._house.ports.provider_tls})"
@@ -123,7 +126,8 @@ class _Demo:
         for fleet in self._fleets:
             way = "intercepting proxy" if fleet.forward else "base URL"
             story.say(f"{fleet.sessions:>4} × {fleet.client:<17} {fleet.tenant:<6} by {way}")
-        tally = self._house.work(self._fleets)
+        with story.waiting("agents at work"):
+            tally = self._house.work(self._fleets)
         learned = tally.successes / max(1, tally.sessions)
         self.result.day_success = round(learned, 4)
         story.say(
@@ -134,7 +138,8 @@ class _Demo:
     def govern(self) -> None:
         """Wait until everything that was captured has been governed."""
         self._story.chapter("Governed: rebuilt, redacted, consented, deduplicated, gated")
-        self._house.drain()
+        with self._story.waiting("governing"):
+            self._house.drain()
         rows = self._house.sql(
             "select disposition, count(*) as exchanges from exchanges group by all order by all"
         )
@@ -148,12 +153,28 @@ class _Demo:
             f"{seen['kept']:,} stored; answers that were lost on the way and asked for again "
             "are left out as [bold]duplicate[/]"
         )
+        self._show_one_message()
+
+    def _show_one_message(self) -> None:
+        """Print what a customer wrote beside what is stored of it."""
+        rows = self._house.sql(
+            f"select parts from messages where role = 'user' and parts is not null "
+            f"and tenant_id = '{TENANT}'"  # noqa: S608 - a fixed name
+        )
+        for task in self._tasks():
+            found = [row["parts"] for row in rows if task.order in row["parts"]]
+            if len(found) == 1 and task.planted:
+                kept = " ".join(part.get("text", "") for part in json.loads(found[0]))
+                self._story.say("[bold]one customer's message, as it was sent and as it is kept[/]")
+                self._story.facts({"sent": task.prompt, "kept": kept})
+                return
 
     def ask(self) -> None:
         """Ask what a person would ask."""
         self._story.chapter("Questions, in SQL")
         for question, query in QUESTIONS.items():
-            self._story.say(f'[bold]{question}[/]  [dim]headrace sql "{query}"[/]')
+            self._story.say(f"\n[bold]{question}[/]")
+            self._story.say(f'[dim]headrace sql "{query}"[/]')
             self._story.table(self._house.sql(query))
 
     def learn(self) -> None:
@@ -172,18 +193,11 @@ class _Demo:
         )
         plan = stage.headrace_json("train", "plan")
         story.say(f"the planner picks {plan['pick']}: {plan['reason']}")
-        run = stage.launch(
-            [
-                "-m",
-                "headrace",
-                "--home",
-                str(self._options.home),
-                "train",
-                "run",
-                str(_FOLDER / "recipe.yaml"),
-                "--json",
-            ]
-        ).wait(allowed=(0, 1))
+        command = ["train", "run", str(_FOLDER / "recipe.yaml"), "--json"]
+        with story.waiting("training, then held-out tasks for base and candidate"):
+            run = stage.launch(
+                ["-m", "headrace", "--home", str(self._options.home), *command]
+            ).wait(allowed=(0, 1))
         if not run.output.strip():
             raise WorkError(f"training did not get to its end:\n{run.errors[-2000:]}")
         outcome = json.loads(run.output)
@@ -211,13 +225,12 @@ class _Demo:
         fleet = Fleet(
             "fresh", "openai-chat", False, TENANT, sessions, split="fresh", route="practice"
         )
-        tally = self._house.work([fleet])
+        with self._story.waiting("agents at work"):
+            tally = self._house.work([fleet])
         self.result.fresh_sessions = tally.sessions
         self.result.fresh_success = round(tally.successes / max(1, tally.sessions), 4)
         self._house.drain()
-        self._story.table(
-            self._house.sql(QUESTIONS["How often do sessions succeed, by model version?"])
-        )
+        self._story.table(self._house.sql(SUCCESS))
 
     def prove(self) -> None:
         """Count, scan every byte at rest, and follow one training row back to its exchange."""
@@ -247,7 +260,8 @@ class _Demo:
     def _scan(self) -> None:
         values = self._planted()
         spool = self._options.home / "spool"
-        report = scan([self._options.home], values, skip=lambda path: path == spool)
+        with self._story.waiting("searching every byte at rest"):
+            report = scan([self._options.home], values, skip=lambda path: path == spool)
         self.result.planted = len(values)
         self.result.planted_found_at_rest = report.values_found
         self.result.files_scanned = report.files
@@ -259,35 +273,67 @@ class _Demo:
         for hit in report.hits[:10]:
             self._story.say(f"[red]{Path(hit.path).relative_to(self._options.home)} {hit.where}[/]")
 
-    def _planted(self) -> list[str]:
-        seed = self._options.seed
-        tasks = [
-            make_task(seed, fleet.split, index)
+    def _tasks(self) -> list[Task]:
+        """Return what the customers of the day wanted."""
+        return [
+            make_task(self._options.seed, fleet.split, index)
             for fleet in self._fleets
             for index in range(fleet.start, fleet.start + fleet.sessions)
         ]
-        tasks += [make_task(seed, "fresh", index) for index in range(self.result.fresh_sessions)]
-        return sorted(planted_values(tasks, seed=seed))
+
+    def _planted(self) -> list[str]:
+        seed = self._options.seed
+        fresh = [make_task(seed, "fresh", index) for index in range(self.result.fresh_sessions)]
+        return sorted(planted_values([*self._tasks(), *fresh], seed=seed))
 
     def _lineage(self) -> None:
-        rows = self._house.sql("select step_id from substrate_items where split = 'train' limit 1")
-        if rows:
-            line = self._stage.headrace("lineage", rows[0]["step_id"]).output.strip()
-            self._story.say(f"one training row: {line}")
+        """Print where one row that was learned from came from, and what allowed it."""
+        rows = self._house.sql(
+            "select i.step_id, s.exchange_id, s.started_at, s.dialect, g.policy_hash, g.reasons, "
+            "g.purposes, g.redaction_counts from substrate_items i "
+            "join steps s using (step_id) join governance_latest g using (step_id) "
+            "where i.split = 'train' limit 1"
+        )
+        if not rows:
+            return
+        (row,) = rows
+        found = self._stage.headrace_json("lineage", row["step_id"])[0]
+        self._story.say("[bold]one row that the model learned from, traced back[/]")
+        self._story.facts(
+            {
+                "row": row["step_id"],
+                "captured as": f"exchange {row['exchange_id']}, {row['dialect']}, {cell(row['started_at'])}",
+                "policy": f"{row['policy_hash']}: {', '.join(row['reasons'])}",
+                "allowed for": ", ".join(row["purposes"]),
+                "learned by": ", ".join(map(_model, found["models"])) or "nobody",
+            }
+        )
 
     def say_how_it_ended(self) -> None:
         """Print what did not hold, if anything, and how to look further."""
         for failure in self.result.failures:
             self._story.console.print(f"[bold red]✗ {failure}[/]")
         home = os.path.relpath(self._options.home)
-        self._story.console.print("\nLook further:")
-        for command in (
-            'sql "select * from trajectories limit 5"',
-            "trajectory list",
-            "train list",
-            "audit verify",
-            "lake status",
-        ):
-            self._story.console.print(
-                f"   .venv/bin/headrace --home {home} {command}", markup=False
-            )
+        self._story.console.print("\nLook further ([bold]source .venv/bin/activate[/] first):")
+        headrace = f"headrace --home {home}"
+        self._story.facts(
+            {
+                "what was said": f"{headrace} trajectory list",
+                "any question": f"{headrace} sql",
+                "the models": f"{headrace} train list",
+                "the audit log": f"{headrace} audit list",
+                "the tables": f"{headrace} lake status",
+            }
+        )
+        self._story.console.print("Your own agent:")
+        self._story.facts(
+            {
+                "the gateway": "export OPENAI_API_KEY=sk-… && headrace up",
+                "the agent": 'eval "$(headrace env)" && python my_agent.py',
+                "what to read": "README.md, from “Your own agent” on",
+            }
+        )
+
+
+def _model(found: dict[str, str]) -> str:
+    return f"{found['model']}@{found['version']} ({found['status']}), run {found['run_id']}"

@@ -3,14 +3,18 @@
 import io
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
-from headrace.render import cell
+from headrace.render import cell, printable
 
 
 @dataclass(slots=True)
@@ -80,16 +84,40 @@ class Story:
 
     def say(self, text: str) -> None:
         """Print one line of the story."""
-        self.console.print(f"   {text}")
+        self.console.print(Padding(text, (0, 0, 0, 3)))
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Show on a terminal that something is under way, and for how long."""
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        bar = Progress(
+            *columns, console=self.console, transient=True, disable=not self.console.is_terminal
+        )
+        with bar:
+            bar.add_task(f"[dim]{what}[/]", total=None)
+            yield
 
     def table(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Print a few rows."""
+        if not rows:
+            self.console.print("   [dim](nothing)[/]")
+            return
         table = Table(show_edge=False, pad_edge=False, header_style="dim")
-        for name in rows[0] if rows else ():
-            table.add_column(name)
+        for name in rows[0]:
+            numbers = all(isinstance(row[name], int | float | None) for row in rows)
+            table.add_column(name, justify="right" if numbers else "left", overflow="fold")
         for row in rows[:8]:
-            table.add_row(*(cell(value) for value in row.values()))
-        self.console.print(table if rows else "   [dim](nothing)[/]")
+            table.add_row(*(Text(printable(cell(value))) for value in row.values()))
+        self.console.print(Padding(table, (0, 0, 0, 3)))
+
+    def facts(self, facts: Mapping[str, str]) -> None:
+        """Print a few named texts, a line for each."""
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, text in facts.items():
+            grid.add_row(name, Text(printable(text)))
+        self.console.print(Padding(grid, (0, 0, 0, 3)))
 
     def last_table(self, result: Result) -> None:
         """Print what was measured."""
@@ -135,9 +163,10 @@ def _lines(result: Result) -> list[tuple[str, str]]:
     ]
 
 
+SUCCESS = "select model_served, judged, successes, success_rate, rate_low, rate_high from success_by_model"
 QUESTIONS = {
-    "How often do sessions succeed, by model version?": "select * from success_by_model",
+    "How often do sessions succeed, by model version?": SUCCESS,
     "Which tools fail?": "select * from tool_failures",
-    "What was redacted?": "select * from redactions_by_type",
-    "What was left out, and why?": "select * from left_out_by_reason",
+    "What was redacted?": "select * from redactions_by_type order by redactions desc",
+    "What was left out, and why?": "select * from left_out_by_reason order by exchanges desc",
 }

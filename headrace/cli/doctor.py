@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from headrace.cli.common import JsonOption, Running
-from headrace.render import console, jsonable, print_json
+from headrace.render import console, jsonable, print_json, styled
 
-_MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "failure": "[red]failure[/]"}
+_STYLES = {"ok": "green", "warning": "yellow", "failure": "red"}
 
 
 def register(app: typer.Typer) -> None:
@@ -30,9 +30,10 @@ def doctor(
     else:
         out = console()
         for finding in findings:
-            out.print(f"{_MARKS[finding.status]:>8}  [bold]{finding.check}[/]: {finding.detail}")
+            mark = (f"{finding.status:>7}", _STYLES[finding.status])
+            out.print(styled(mark, "  ", (finding.check, "bold"), f": {finding.detail}"))
             if finding.remedy:
-                out.print(f"          → {finding.remedy}")
+                out.print(styled(f"         → {finding.remedy}"))
     bad = {"failure", "warning"} if strict else {"failure"}
     if any(finding.status in bad for finding in findings):
         raise typer.Exit(1)

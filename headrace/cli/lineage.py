@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.common import JsonOption, Running
-from headrace.render import console, jsonable, note, print_json, print_rows
+from headrace.render import console, jsonable, note, print_json, print_rows, styled
 
 _SHOWN_ROWS = 10
 
@@ -31,11 +31,12 @@ def lineage(
         if as_json:
             print_json(jsonable(of_model))
             return
-        console().print(
-            f"[bold]{what}[/] ← run {of_model.run_id} ({of_model.recipe}) ← substrate "
+        chain = (
+            f" ← run {of_model.run_id} ({of_model.recipe}) ← substrate "
             f"{of_model.substrate}@{of_model.substrate_version} ← {len(of_model.rows)} rows of "
             f"{len(of_model.subjects)} subjects"
         )
+        console().print(styled((what, "bold"), chain))
         if of_model.ancestors:
             note(
                 f"it began with {', which began with '.join(of_model.ancestors)}; their rows count"
@@ -51,4 +52,4 @@ def lineage(
         print_json([jsonable(step) for step in found])
         return
     for step in found:
-        console().print(step.line(), markup=False)
+        console().print(styled(step.line()))

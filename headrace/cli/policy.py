@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.common import JsonOption, Running
-from headrace.render import console, jsonable, print_fields, print_json, print_rows
+from headrace.render import console, jsonable, print_fields, print_json, print_rows, styled
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ def run_tests(
         print_json(jsonable(results))
     else:
         for result in results:
-            mark = "[green]✓[/]" if result.passed else "[red]✗[/]"
-            console().print(f"{mark} {result.file}:{result.line}: {result.name}")
+            mark = ("✓", "green") if result.passed else ("✗", "red")
+            console().print(styled(mark, f" {result.file}:{result.line}: {result.name}"))
             for problem in result.problems:
-                console().print(f"    {problem}", markup=False)
+                console().print(styled(f"    {problem}"))
         console().print(f"{len(results) - len(failed)} passed, {len(failed)} failed")
     if failed:
         raise typer.Exit(1)
@@ -96,9 +96,11 @@ def explain(
         print_json(jsonable(explanation))
         return
     out = console()
-    out.print(f"[bold]{explanation.decision}[/] under policy {explanation.policy_hash}")
+    out.print(styled((explanation.decision, "bold"), f" under policy {explanation.policy_hash}"))
     if not explanation.current:
-        out.print(f"[yellow]the policy in force is another one now: {loaded.content_hash}[/]")
+        out.print(
+            styled((f"the policy in force is another one now: {loaded.content_hash}", "yellow"))
+        )
     print_rows([jsonable(verdict) for verdict in explanation.verdicts], as_json=False)
 
 
@@ -170,7 +172,7 @@ def dry_run(
     print_rows(changes, as_json=False, empty="nothing would change")
     console().print(f"{run.steps} steps and {run.texts} messages were looked at; not judged:")
     for what in run.not_judged():
-        console().print(f"  - {what}", markup=False)
+        console().print(styled(f"  - {what}"))
 
 
 @app.command()

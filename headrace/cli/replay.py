@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.common import JsonOption, Running
-from headrace.render import console, note, print_json
+from headrace.render import console, note, print_json, styled
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -155,11 +155,10 @@ def _print(result: "JsonObject") -> None:
     divergence = result["divergence"]
     served = f"{result['model_answers']} model and {result['tool_answers']} tool answers replayed"
     if not isinstance(divergence, dict):
-        out.print(f"[bold green]identical[/]  {served}")
+        out.print(styled(("identical", "bold green"), f"  {served}"))
         return
-    out.print(f"[bold red]diverged[/]  {served}")
+    out.print(styled(("diverged", "bold red"), f"  {served}"))
     step = divergence["step_id"] or "after the last recorded step"
-    out.print(f"  {divergence['kind']} at {divergence['where'] or 'the request'} ({step})")
+    out.print(styled(f"  {divergence['kind']} at {divergence['where'] or 'the request'} ({step})"))
     for name in ("expected", "came"):
-        out.print(f"  {name:>8}  ", end="")
-        out.print(str(divergence[name]), markup=False, soft_wrap=True)
+        out.print(styled(f"  {name:>8}  {divergence[name]}"), soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.common import JsonOption, Running
-from headrace.render import console, print_json, print_rows
+from headrace.render import console, print_json, print_rows, styled
 from trajectory.errors import ConfigurationError
 
 app = typer.Typer(help="Look at trajectories.", no_args_is_help=True)
@@ -54,9 +54,9 @@ def show(
         print_json({"trajectory_id": found, "steps": steps, "rewards": rewards})
         return
     out = console()
-    out.print(f"[bold]trajectory {found}[/]")
+    out.print(styled((f"trajectory {found}", "bold")))
     for step in steps:
-        out.print(f"\n[dim]{_heading(step)}[/]")
+        out.print(styled("\n", (_heading(step), "dim")))
         for message in step["messages"]:
             who = " ".join(filter(None, (message["role"] or "?", message["name"])))
             for part in message["parts"]:
@@ -71,9 +71,8 @@ def show(
             _print_part("error", step["error"])
     for reward in rewards:
         value = reward["label"] if reward["value"] is None else f"{reward['value']:g}"
-        out.print(
-            f"\n[bold green]   reward[/]  {reward['name']} = {value} ({reward['source_kind']})"
-        )
+        said = f"{reward['name']} = {value} ({reward['source_kind']})"
+        out.print(styled("\n", ("   reward", "bold green"), f"  {said}"))
 
 
 _STEPS = (
@@ -105,8 +104,7 @@ def _heading(step: dict[str, Any]) -> str:
 
 
 def _print_part(who: str, text: str) -> None:
-    console().print(f"[bold cyan]{who:>9}[/]  ", end="")
-    console().print(text, markup=False, soft_wrap=True)
+    console().print(styled((f"{who:>9}", "bold cyan"), f"  {text}"), soft_wrap=True)
 
 
 def _part_text(part: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import run
+from headrace.master_key import load_secrets
 from lakehouse.lake import Lake
 from tests.headrace.building import pipeline
 from tests.headrace.test_pipeline import EXCHANGES, PERSON, fill
@@ -17,6 +18,7 @@ def test_what_another_bundle_would_change(
 ) -> None:
     monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    load_secrets(tmp_path / "secrets", create=True)
     fill(tmp_path)
     governing = pipeline(tmp_path)
     while governing.run_batch() is not None:

@@ -158,8 +158,8 @@ class _Demo:
     def _show_one_message(self) -> None:
         """Print what a customer wrote beside what is stored of it."""
         rows = self._house.sql(
-            "select parts from messages where role = 'user' and parts is not null "
-            f"and tenant_id = '{TENANT}'"
+            f"select parts from messages where role = 'user' and tenant_id = '{TENANT}' "  # noqa: S608 - a fixed name
+            "and parts is not null"
         )
         for task in self._tasks():
             found = [row["parts"] for row in rows if task.order in row["parts"]]

@@ -6,7 +6,7 @@ substrates that held a step become stale, and every model trained on them is nam
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -49,6 +49,8 @@ class RemovalReport:
     dry_run: bool
     held: int = 0
     """Trajectories under legal hold: they stay."""
+    ended: tuple[str, ...] = ()
+    """Killed erasures that this one ends; what they had deleted stands in no count of ``rows``."""
 
 
 def erase_subject(
@@ -91,11 +93,12 @@ def erase_subject(
         report = _remove(
             lake, {tenant: names}, removal_id, held, dry_run, progress, earlier=[*unfinished]
         )
+    ended = {name: some for name, some in unfinished.items() if {*some} <= {*subjects}}
+    report = replace(report, ended=tuple(ended))
     if not dry_run:
         _record(lake, tenant, subjects, removal_id, "done", reference, asdict(report))
-        for name, people in unfinished.items():
-            if {*people} <= {*subjects}:
-                _record(lake, tenant, people, name, "done", None, {"ended_by": removal_id})
+        for name, people in ended.items():
+            _record(lake, tenant, people, name, "done", None, {"ended_by": removal_id})
     return report
 
 

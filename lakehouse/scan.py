@@ -9,13 +9,18 @@ encrypted, values inside token ids (they need the tokenizer), values split over 
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import ahocorasick
 
 from lakehouse.forms import forms_of
+from lakehouse.location import Location
+from lakehouse.stores import BLOCK
 from lakehouse.unpack import Piece, pieces
 from trajectory.errors import ConfigurationError
 
@@ -30,7 +35,7 @@ class Hit:
 
     path: str
     value: int
-    """Index in the list of values that was given."""
+    """Its number in the list of values that was given, the first is 1."""
     form: str
     """How it was written there (see ``lakehouse.forms``)."""
     where: str
@@ -69,36 +74,40 @@ def scan(
     *,
     skip: Callable[[Path], bool] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    lake: Location | None = None,
 ) -> ScanReport:
-    """Search every file under ``paths`` for every one of ``values``.
+    """Search every file under ``paths``, and of a lake, for every one of ``values``.
 
     Args:
         paths: files and folders; a folder is searched to the bottom, links are not followed.
         values: what must not be there; a value of fewer than three characters is refused.
         skip: True for a file or folder that is left out, by the caller's own decision.
         progress: called with files done and files in all.
+        lake: where a lake is; what ``paths`` hold of it already is not searched twice. Objects of a
+            store are fetched one after the other, and nothing of them stays on this machine.
 
     Raises:
         ConfigurationError: a path does not exist, or a value is too short to mean anything.
     """
     finder = _Finder(values)
-    files = list(_files(paths, skip))
+    files = list(_everything(list(map(Path, paths)), skip, lake))
     hits: list[Hit] = []
     unreadable: list[str] = []
     size = scanned = 0
     for done, file in enumerate(files):
         if progress is not None:
             progress(done, len(files))
-        hits.extend(finder.in_text(str(file), "name", file.name.encode("utf-8", "surrogateescape")))
+        hits.extend(finder.in_text(file.path, "name", file.name))
         try:
-            size += file.stat().st_size
-            for piece in pieces(file):
-                if piece.broken:
-                    unreadable.append(f"{file}: {piece.where}")
-                scanned += piece.size
-                hits.extend(finder.in_piece(str(file), piece))
+            with file.here() as copy:
+                size += copy.stat().st_size
+                for piece in pieces(copy):
+                    if piece.broken:
+                        unreadable.append(f"{file.path}: {piece.where}")
+                    scanned += piece.size
+                    hits.extend(finder.in_piece(file.path, piece))
         except OSError as error:
-            unreadable.append(f"{file}: {error.strerror}")
+            unreadable.append(f"{file.path}: {error.strerror or type(error).__name__}")
     return ScanReport(len(files), size, scanned, tuple(_first(hits)), tuple(unreadable))
 
 
@@ -112,8 +121,64 @@ def _first(hits: Iterable[Hit]) -> Iterator[Hit]:
             yield hit
 
 
-def _files(paths: Iterable[Path | str], skip: Callable[[Path], bool] | None) -> Iterator[Path]:
-    for path in map(Path, paths):
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of this machine, or an object of a store."""
+
+    path: str
+    name: bytes
+    here: Callable[[], AbstractContextManager[Path]]
+    """Gives the file, or a copy of the object for as long as it is looked at."""
+
+
+def _everything(
+    paths: Sequence[Path], skip: Callable[[Path], bool] | None, lake: Location | None
+) -> Iterator[_File]:
+    elsewhere = lake is not None and lake.is_local and not _within(lake.folder, paths)
+    for path in _files([*paths, lake.folder] if lake is not None and elsewhere else paths, skip):
+        name = path.name.encode("utf-8", "surrogateescape")
+        yield _File(str(path), name, partial(_itself, path))
+    if lake is not None and not lake.is_local:
+        yield from _objects(lake)
+
+
+def _within(folder: Path, paths: Sequence[Path]) -> bool:
+    """Whether a folder is searched already, or is not there."""
+    real = folder.resolve()
+    return not real.exists() or any(real.is_relative_to(path.resolve()) for path in paths)
+
+
+def _objects(lake: Location) -> Iterator[_File]:
+    from pyarrow.fs import FileSelector, FileType
+
+    files = lake.files()
+    found = files.get_file_info(FileSelector("", recursive=True, allow_not_found=True))
+    for info in sorted(found, key=lambda info: str(info.path)):
+        if info.type == FileType.File:
+            yield _File(
+                f"{lake.root}/{info.path}",
+                str(info.base_name).encode(),
+                partial(_fetched, files, str(info.path)),
+            )
+
+
+@contextmanager
+def _itself(path: Path) -> Iterator[Path]:
+    yield path
+
+
+@contextmanager
+def _fetched(files: Any, path: str) -> Iterator[Path]:
+    with TemporaryDirectory(prefix="headrace-scan-") as scratch:
+        copy = Path(scratch) / "object"
+        with files.open_input_stream(path) as source, copy.open("wb") as target:
+            while block := source.read(BLOCK):
+                target.write(block)
+        yield copy
+
+
+def _files(paths: Iterable[Path], skip: Callable[[Path], bool] | None) -> Iterator[Path]:
+    for path in paths:
         if not path.exists():
             raise ConfigurationError(f"{path} does not exist; give files or folders to scan")
         yield from _walk(path, skip)
@@ -136,7 +201,7 @@ class _Finder:
         self._automaton = ahocorasick.Automaton()
         self._numbers: dict[int, int] = {}
         self._longest = 0
-        for index, value in enumerate(values):
+        for index, value in enumerate(values, 1):
             if len(value) < 3:
                 raise ConfigurationError(
                     f"value {index} has fewer than 3 characters: it would be found everywhere"

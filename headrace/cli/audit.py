@@ -128,18 +128,25 @@ def scan(
     include_spool: Annotated[bool, typer.Option(help="Scan the sealed spool's bytes too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Scan every file at rest for values: raw, escaped, encoded and compressed. Exit 1 when found."""
+    """Scan every file at rest, the lake's too wherever it lies, for values: raw, escaped, encoded and
+    compressed. Exit 1 when found."""
+    from headrace.installation import gateway_config
+    from lakehouse.location import Location
     from lakehouse.scan import scan as scan_files
 
     running = Running.of(context)
     wanted = _values(values or [], file)
-    spool = running.home.spool
+    spool = gateway_config(running.settings, running.home).spool.directory
+    places = [running.home.root]
+    if include_spool and spool.is_dir() and not spool.is_relative_to(running.home.root):
+        places.append(spool)
     with progress("scanning", quiet=as_json) as advance:
         report = scan_files(
-            [running.home.root],
+            places,
             wanted,
             skip=None if include_spool else lambda path: path == spool,
             progress=advance,
+            lake=Location.parse(running.settings.lake.path, running.settings.lake.options),
         )
     if as_json:
         print_json(jsonable(report) | {"values": len(wanted), "values_found": report.values_found})

@@ -113,6 +113,8 @@ def erase(
         "files removed": report.files,
     }
     fields |= {"trajectories": len(report.reach.trajectories)}
+    if report.ended:
+        fields |= {"ends killed erasures": ", ".join(report.ended)}
     fields |= {f"rows in {table}": count for table, count in report.rows.items()}
     if not dry_run:
         fields |= {"keys destroyed": keys, "held exchanges dropped": dropped}
@@ -121,7 +123,9 @@ def erase(
     fields |= {"substrates": ", ".join(report.reach.substrates) or "none"}
     fields |= {"models trained on them": ", ".join(report.reach.models) or "none"}
     print_fields(fields, as_json=False)
-    if not report.reach.trajectories and not report.held:
+    if report.ended and not dry_run:
+        note("the counts are of this run; what the killed ones had deleted is off the disk now.")
+    elif not report.reach.trajectories and not report.held:
         note(
             f"nobody of that name stands in tenant {tenant!r}; another spelling, or another tenant?"
         )
@@ -141,6 +145,7 @@ def _certify(running: Running, said: dict[str, JsonValue], report: "RemovalRepor
             "under_legal_hold": report.held,
             "rows": dict(report.rows),
             "files_removed": report.files,
+            "killed_erasures_ended": [*report.ended],
             "substrates_marked_stale": [*report.reach.substrates],
             "models_trained_on_them": [*report.reach.models],
             "audit_anchor": f"{head.sequence}:{head.entry_hash}",

@@ -71,15 +71,18 @@ def build(
 @app.command("list")
 def list_substrates(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the substrates that were built here, the latest last."""
+    running = Running.of(context)
+    stale = _marked_stale(running)
     rows = [
         {
             "name": manifest.name,
             "version": manifest.version,
             "items": len(manifest.item_ids),
             "purposes": ", ".join(manifest.spec.purposes),
+            "stale": (manifest.name, manifest.version) in stale,
             "folder": str(manifest.path),
         }
-        for manifest in running_manifests(Running.of(context))
+        for manifest in running_manifests(running)
     ]
     print_rows(rows, as_json=as_json, empty="no substrates yet: `headrace substrate build FILE`")
 
@@ -102,6 +105,12 @@ def show(
     print_fields(fields, as_json=as_json)
     if stale:
         raise typer.Exit(1)
+
+
+def _marked_stale(running: Running) -> set[tuple[str, str]]:
+    """Return the substrates that a withdrawal, an erasure or the end of retention has marked."""
+    found = running.lake.query("SELECT name, version FROM substrates_latest WHERE stale")
+    return {(row["name"], row["version"]) for row in found.to_pylist()}
 
 
 def gate_of(running: Running) -> "SubstrateGate":

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from governance.audit import AuditLog
 from governance.policy.bundle import SHIPPED
@@ -101,11 +102,22 @@ def test_an_erasure_destroys_the_key_and_is_certified(
     second = json.loads(Path(again["certificate"]).read_text())["statement"]
     assert second["erasures_before"] == [report["removal_id"]]
     key = json.loads(done(capsys, "audit", "public-key", "--json")[0])["public_key"]
+    without_headrace(certificate, key)
     changed = tmp_path / "changed.json"
     changed.write_text(certificate.read_text().replace('"trajectories": 0', '"trajectories": 5'))
     _, err = done(capsys, "audit", "verify-certificate", str(changed), "--public-key", key, code=3)
     assert "does not hold" in err
     assert PERSON not in certificate.read_text()
+
+
+def without_headrace(certificate: Path, key: str) -> None:
+    """Check a certificate as docs/privacy-officer.md tells those who do not run Headrace."""
+    stated = json.loads(certificate.read_text())
+    text = json.dumps(
+        stated["statement"], sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+    public.verify(bytes.fromhex(stated["signature"]), text.encode())
 
 
 def test_a_dry_run_destroys_nothing(capsys: pytest.CaptureFixture[str], home: Home) -> None:

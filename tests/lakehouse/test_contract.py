@@ -18,6 +18,7 @@ from lakehouse.erase import erase_subject, expire
 from lakehouse.lake import Lake, _batch_tables
 from lakehouse.maintenance import checkpoint, compact, maintain, vacuum
 from lakehouse.rewrite import list_files
+from lakehouse.scan import scan
 from lakehouse.status import lake_status
 from lakehouse.verify import verify
 from tests.lakehouse import make
@@ -162,6 +163,18 @@ def test_erasure_and_the_end_of_retention(lake: Lake) -> None:
     assert expire(lake).reach.trajectories == ("old",)
     assert count(lake, "steps", "gone") == count(lake, "steps", "old") == 0
     assert lake.committed_version("gone") == 1
+
+
+def test_a_value_is_found_wherever_the_lake_lies(lake: Lake, tmp_path: Path) -> None:
+    said = make.message("user", "I am mueller@corp-mail.com")
+    lake.append(GovernedBatch(messages=(said,)), app_id="scanned", version=0)
+    (tmp_path / "home").mkdir()
+    values = ["not@there.org", "mueller@corp-mail.com"]
+    report = scan([tmp_path / "home"], values, lake=lake.location)
+    assert (2, "parquet:parts") in {(hit.value, hit.where) for hit in report.hits}
+    assert {hit.value for hit in report.hits} == {2}
+    assert all(hit.path.startswith(lake.location.root) for hit in report.hits)
+    assert (report.files > 20, report.unreadable) == (True, ())
 
 
 def test_after_all_that_the_lake_is_what_it_claims_to_be(lake: Lake) -> None:

@@ -154,7 +154,7 @@ def test_an_erasure_that_was_killed_is_ended_by_the_next(lake: Lake, tmp_path: P
     assert erase_subject(lake, "acme", ["p2"]).reach.substrates == ()
     report = erase_subject(lake, "acme", ["p1"])
     assert report.reach.substrates == ("nightly@v1",)
-    assert report.files > 0
+    assert (report.ended, report.files > 0) == (("erasure-killed",), True)
     assert not scan_values([tmp_path], ["t0 asks 0", "t1 says 1"])
     assert erase_subject(lake, "acme", ["p1"]).reach.substrates == (), "ended, so not named again"
 

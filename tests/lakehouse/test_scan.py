@@ -88,7 +88,7 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
 def found(tmp_path: Path, data: bytes) -> bool:
     (tmp_path / "file.bin").write_bytes(data)
     hits = scan_values([tmp_path], [*OTHERS, VALUE])
-    assert {hit.value for hit in hits} <= {len(OTHERS)}
+    assert {hit.value for hit in hits} <= {len(OTHERS) + 1}
     return bool(hits)
 
 
@@ -170,8 +170,8 @@ def test_sqlite_journals_logs_and_names_are_found(tmp_path: Path) -> None:
     (tmp_path / "secret-name.log").write_text("nothing")
     hits = scan_values([tmp_path], [VALUE, "secret-name"])
     assert {(Path(hit.path).name, hit.value) for hit in hits} == {
-        ("a.db", 0),
-        ("secret-name.log", 1),
+        ("a.db", 1),
+        ("secret-name.log", 2),
     }
 
 

@@ -10,18 +10,20 @@ import sys
 from pysail.spark import SparkConnectServer
 from pyspark.sql import SparkSession
 
-root = sys.argv[1]
+root, version = sys.argv[1:3]
 server = SparkConnectServer()
 server.start()
 _, port = server.listening_address
 spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
-counts = {name: spark.read.format("delta").load(f"{root}/{name}").count() for name in sys.argv[2:]}
+counts = {name: spark.read.format("delta").load(f"{root}/{name}").count() for name in sys.argv[3:]}
 spark.read.format("delta").load(f"{root}/steps").createOrReplaceTempView("steps")
 rows = spark.sql(
     "select tenant_id, trajectory_id, count(*) as n, max(input_tokens) as t from steps "
     "where event_date = date '2026-11-20' group by 1, 2 order by 1, 2"
 ).collect()
-earlier = spark.read.format("delta").option("versionAsOf", 1).load(f"{root}/steps").count()
+earlier = (
+    spark.read.format("delta").option("versionAsOf", int(version)).load(f"{root}/steps").count()
+)
 print(json.dumps({"counts": counts, "steps": [list(row) for row in rows], "earlier": earlier}))  # noqa: T201
 spark.stop()
 server.stop()

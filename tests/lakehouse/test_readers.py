@@ -1,9 +1,11 @@
-"""Any Delta reader opens the tables as they are: after compaction and deletes too, same rows as ours."""
+"""Any Delta reader opens the tables as they are, same rows as ours: after compaction, deletes, an
+erasure with its checkpoint and vacuum, and commits that we wrote ourselves."""
 
 import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import polars
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from lakehouse.erase import erase_subject
 from lakehouse.lake import Lake
 from lakehouse.maintenance import compact
 from lakehouse.schema import TABLES
@@ -28,7 +31,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         made.append(make.batch(f"t{number}"), app_id="a", version=number)
     compact(made, tables=["steps", "messages"], small_files=2)
     made.table("steps").delete("trajectory_id = 't2'")
-    made.append(make.batch("t4"), app_id="a", version=3)
+    whole = make.batch("t3")
+    about = tuple(replace(row, subjects=("p-1",)) for row in whole.governance)
+    made.append(replace(whole, governance=about), app_id="a", version=3)
+    assert erase_subject(made, "acme", ["p-1"]).reach.trajectories == ("t3",)
+    made.append(make.batch("t4"), app_id="a", version=4)
     return made
 
 
@@ -88,15 +95,19 @@ def test_spark(lake: Lake) -> None:
     if made.returncode:
         pytest.skip(f"the environment of readers cannot be made: {made.stderr[-300:]}")
     python = ROOT / made.stdout.strip()
+    reader = str(Path(__file__).with_name("spark_reader.py"))
+    before = str(
+        lake.table("steps").version() - 1
+    )  # that of t4; the erasure ended what was earlier
     done = subprocess.run(
-        [str(python), "-P", str(Path(__file__).with_name("spark_reader.py")), lake.location.root, *READ],
+        [str(python), "-P", reader, lake.location.root, before, *READ],
         capture_output=True, text=True, check=False, timeout=110,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     assert found["counts"] == ours(lake)
     assert found["steps"] == [["acme", name, 2, 10] for name in ("t0", "t1", "t4")]
-    assert found["earlier"] == 2
+    assert found["earlier"] == 4
 
 
 def test_the_code_of_the_docs_runs(lake: Lake) -> None:

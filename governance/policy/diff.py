@@ -28,9 +28,14 @@ def diff_bundles(old: PolicyBundle, new: PolicyBundle) -> list[PolicyChange]:
         changes += [
             PolicyChange(kind, field, said_before.get(field), said_after.get(field))
             for field in dict.fromkeys((*said_before, *said_after))
-            if said_before.get(field) != said_after.get(field)
+            if _said(said_before.get(field)) != _said(said_after.get(field))
         ]
     return changes
+
+
+def _said(value: JsonValue) -> JsonValue:
+    """Return ``value``, None when it is an empty list or mapping: those say as much as no setting."""
+    return None if value in ([], {}) else value
 
 
 def _flat(value: JsonValue, path: tuple[str, ...] = ()) -> Iterable[tuple[str, JsonValue]]:

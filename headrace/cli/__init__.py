@@ -50,6 +50,9 @@ from trajectory.errors import HeadraceError
 app = typer.Typer(
     name="headrace",
     help="Capture what agents live through, govern it, query it, and train better models from it.",
+    epilog="Settings: flags over environment (HEADRACE_…) over headrace.yaml in the home folder over "
+    "defaults. Exit codes: 0 done, 1 a check found something, 2 usage or configuration, 3 the work "
+    "failed, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -57,41 +60,43 @@ app = typer.Typer(
 )
 
 for command in (
-    up,
-    serve,
-    tap,
-    govern,
-    sql,
-    sql_door,
-    env,
-    feedback,
-    erase,
-    reveal,
-    lineage,
-    doctor,
-    demo,
-):
+    up, env, doctor, demo, sql, lineage, feedback, erase, reveal, govern, serve, sql_door, tap,
+):  # fmt: skip
     command.register(app)
 trajectory_documents.register(trajectory.app)
 replay.register(trajectory.app)
 trials.register(train.app)
 for name, group in {
-    "gateway": gateway.app,
+    "config": config.app,
+    "trajectory": trajectory.app,
+    "lake": lake.app,
     "policy": policy.app,
     "consent": consent.app,
-    "audit": audit.app,
-    "quality": quality.app,
     "quarantine": quarantine.app,
-    "lake": lake.app,
-    "trajectory": trajectory.app,
+    "quality": quality.app,
+    "audit": audit.app,
+    "gateway": gateway.app,
+    "keys": keys.app,
     "substrate": substrate.app,
     "credit": credit.app,
     "train": train.app,
     "schedule": schedule.app,
-    "keys": keys.app,
-    "config": config.app,
 }.items():
     app.add_typer(group, name=name)
+
+_PANELS = {
+    "Begin": ("up", "env", "doctor", "demo", "config"),
+    "Look": ("sql", "trajectory", "lineage", "feedback", "lake"),
+    "Govern": ("policy", "consent", "quarantine", "quality", "erase", "reveal", "audit"),
+    "Learn": ("substrate", "credit", "train", "schedule"),
+    "Run parts alone, and let clients in": (
+        *("gateway", "govern", "serve", "sql-door", "tap", "keys"),
+    ),
+}
+for panel, names in _PANELS.items():
+    for info in (*app.registered_commands, *app.registered_groups):
+        if info.name in names:
+            info.rich_help_panel = panel
 
 
 def _show_version(value: bool) -> None:
@@ -111,7 +116,7 @@ def root(
             file_okay=False,
         ),
     ] = None,
-    debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[  # noqa: ARG001 - handled by its callback
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),

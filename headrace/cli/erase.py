@@ -110,12 +110,13 @@ def erase(
     fields: dict[str, object] = {
         "erasure": report.removal_id,
         "dry_run": report.dry_run,
-        "files removed": report.files,
     }
+    if not dry_run:
+        fields |= {"files removed": report.files}
     fields |= {"trajectories": len(report.reach.trajectories)}
     if report.ended:
         fields |= {"ends killed erasures": ", ".join(report.ended)}
-    fields |= {f"rows in {table}": count for table, count in report.rows.items()}
+    fields |= {f"rows in {table}": count for table, count in report.rows.items() if count}
     if not dry_run:
         fields |= {"keys destroyed": keys, "held exchanges dropped": dropped}
         fields |= {"certificate": certificate}

@@ -161,5 +161,6 @@ def find_manifest(running: Running, name: str | None) -> "SubstrateManifest":
             return manifest
     known = ", ".join(f"{m.name}@{m.version}" for m in manifests) or "none"
     raise ConfigurationError(
-        f"no substrate {name or ''!r}; there are: {known}. Build one: `headrace substrate build FILE`."
+        f"no substrate{f' {name!r}' if name else ''}; there are: {known}. "
+        "Build one: `headrace substrate build FILE`."
     )

@@ -217,3 +217,4 @@ def test_a_diff_names_settings_not_layout(folder: Path) -> None:
     assert changes["Dedup", "repeated_steps"] == ("leave_out", "keep")
     assert changes["Consent", "grants.acme.purposes"] == (None, ["debug"])
     assert {kind for kind, _ in changes} == {"Dedup", "Consent"}
+    assert ("Consent", "grants.acme.match.tenant") not in changes  # empty: it says nothing

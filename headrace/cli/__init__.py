@@ -93,10 +93,11 @@ _PANELS = {
         *("gateway", "govern", "serve", "sql-door", "tap", "keys"),
     ),
 }
-for panel, names in _PANELS.items():
-    for info in (*app.registered_commands, *app.registered_groups):
-        if info.name in names:
-            info.rich_help_panel = panel
+_PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names}
+for of_command in app.registered_commands:
+    of_command.rich_help_panel = _PANEL_OF[of_command.name or ""]
+for of_group in app.registered_groups:
+    of_group.rich_help_panel = _PANEL_OF[of_group.name or ""]
 
 
 def _show_version(value: bool) -> None:

@@ -1,14 +1,17 @@
 """The audit log: JSON lines in a hash chain, so that no edit, gap or reordering goes unnoticed.
 
-Each entry's hash is keyed and covers the entry and the hash before it. A log that was cut at its
-end still verifies as far as it goes: compare its head with one that was noted elsewhere
-(:meth:`AuditLog.head`, an *anchor*) to notice that too.
+Each entry's hash is keyed and covers the entry and the hash before it. How far the log goes stands
+beside it (``audit.head``), so that a cut at its end is noticed, and entered before anything else
+follows. Whoever takes the log and that file back to an earlier day is noticed by a head that was
+noted elsewhere (:meth:`AuditLog.head`, an *anchor*).
 """
 
 import fcntl
+import hmac
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +23,8 @@ from trajectory.errors import IntegrityError
 
 GENESIS = "b2:" + "0" * 40
 """What the first entry names as the hash before it."""
+CUT = "audit.cut"
+"""The action of an entry that tells that entries before it are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class AuditLog:
             clock: the moment of an entry.
         """
         self._path = path
+        self._beside = path.with_suffix(".head")
         self._key = key
         self._clock = clock
 
@@ -74,24 +80,59 @@ class AuditLog:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            head = self._last(file)
-            record = _sealed(
-                AuditRecord(
-                    sequence=head.sequence + 1,
-                    recorded_at=self._clock(),
-                    actor=actor,
-                    action=action,
-                    subject=subject,
-                    detail=json.dumps(dict(detail or {}), sort_keys=True, ensure_ascii=False),
-                    previous_hash=head.entry_hash,
-                    entry_hash="",
-                ),
-                self._key,
-            )
-            file.write(_line(record))
-            file.flush()
-            os.fsync(file.fileno())
+            head, noted = self._last(file), self._noted()
+            if noted is not None and noted.sequence > head.sequence:
+                head = _head_of(self._write(file, head, "headrace", CUT, _gone(head, noted), {}))
+            record = self._write(file, head, actor, action, subject, detail or {})
+            self._note(_head_of(record))
         return record
+
+    def _write(
+        self,
+        file: IO[bytes],
+        head: AuditHead,
+        actor: str,
+        action: str,
+        subject: str,
+        detail: Mapping[str, JsonValue],
+    ) -> AuditRecord:
+        record = _sealed(
+            AuditRecord(
+                sequence=head.sequence + 1,
+                recorded_at=self._clock(),
+                actor=actor,
+                action=action,
+                subject=subject,
+                detail=json.dumps(dict(detail), sort_keys=True, ensure_ascii=False),
+                previous_hash=head.entry_hash,
+                entry_hash="",
+            ),
+            self._key,
+        )
+        file.write(_line(record))
+        file.flush()
+        os.fsync(file.fileno())
+        return record
+
+    def _note(self, head: AuditHead) -> None:
+        """Tell beside the log how far it goes; the entry stands even where that cannot be told."""
+        said = {**asdict(head), "sealed": self._seal(head)}
+        with suppress(OSError):
+            opened = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(opened, "w", encoding="utf-8") as file:
+                file.write(json.dumps(said) + "\n")
+
+    def _noted(self) -> AuditHead | None:
+        """Return how far the log went; None where nobody told, or somebody without the key."""
+        try:
+            said = json.loads(self._beside.read_text(encoding="utf-8"))
+            head = AuditHead(int(said["sequence"]), str(said["entry_hash"]))
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+        return head if hmac.compare_digest(str(said.get("sealed")), self._seal(head)) else None
+
+    def _seal(self, head: AuditHead) -> str:
+        return content_hash({"head": asdict(head)}, key=self._key[:64])
 
     def entries(self) -> Iterator[AuditRecord]:
         """Yield the entries as they are written, unverified.
@@ -109,7 +150,7 @@ class AuditLog:
         """Return the end of the log."""
         head = AuditHead(0, GENESIS)
         for record in self.entries():
-            head = AuditHead(record.sequence, record.entry_hash)
+            head = _head_of(record)
         return head
 
     def verify(self, anchor: AuditHead | None = None) -> AuditHead:
@@ -122,12 +163,18 @@ class AuditLog:
             IntegrityError: an entry was changed, removed, inserted or moved, or the log was cut
                 before the anchor; the text names the first entry that is wrong.
         """
+        noted = self._noted()  # before the log is read: others may append meanwhile
         head = AuditHead(0, GENESIS)
         anchored = anchor is None or anchor == head
         for number, record in enumerate(self.entries(), start=1):
             self._check(record, head, number)
-            head = AuditHead(record.sequence, record.entry_hash)
+            head = _head_of(record)
             anchored = anchored or head == anchor
+        if noted is not None and noted.sequence > head.sequence:
+            raise IntegrityError(
+                f"{self._path.name}: {_gone(head, noted)} cut off at its end. Restore the log from a "
+                "backup and compare."
+            )
         if not anchored and anchor is not None:
             raise IntegrityError(
                 f"{self._path.name}: entry {anchor.sequence} of the anchor is not in the log: it "
@@ -143,6 +190,8 @@ class AuditLog:
             problem = "does not follow the entry before it"
         elif _sealed(record, self._key).entry_hash != record.entry_hash:
             problem = "was changed after it was written"
+        elif record.action == CUT:
+            problem = f"tells that {record.subject} had been cut off before it"
         if problem:
             raise IntegrityError(
                 f"{self._path.name}:{number}: the entry {problem}. The log is not intact from "
@@ -170,7 +219,16 @@ class AuditLog:
                 f"{self._path.name}: the last entry was changed, so nothing may follow it. "
                 "See `headrace audit verify`."
             )
-        return AuditHead(record.sequence, record.entry_hash)
+        return _head_of(record)
+
+
+def _head_of(record: AuditRecord) -> AuditHead:
+    return AuditHead(record.sequence, record.entry_hash)
+
+
+def _gone(head: AuditHead, noted: AuditHead) -> str:
+    first, last = head.sequence + 1, noted.sequence
+    return f"entries {first} to {last}" if last > first else f"entry {last}"
 
 
 def _sealed(record: AuditRecord, key: bytes) -> AuditRecord:

@@ -76,9 +76,34 @@ def test_a_cut_log_is_noticed_by_an_anchor(tmp_path: Path) -> None:
     log.append(actor="me", action="x", subject="y")
     assert log.verify(anchor).sequence == 6
     path.write_text("\n".join(path.read_text().splitlines()[:3]) + "\n")
+    (tmp_path / "audit.head").unlink()
     assert log.verify().sequence == 3
     with pytest.raises(IntegrityError, match="anchor"):
         log.verify(anchor)
+
+
+def test_a_cut_log_is_noticed_here_too(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = filled(path)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:3]))
+    with pytest.raises(IntegrityError, match="entries 4 to 5 cut off"):
+        log.verify()
+    log.append(actor="me", action="policy.changed", subject="b2:later")
+    assert [entry.action for entry in log.entries()][3:] == ["audit.cut", "policy.changed"]
+    with pytest.raises(IntegrityError, match=r"audit.jsonl:4: .* entries 4 to 5 had been cut off"):
+        log.verify()
+
+
+def test_what_tells_of_a_cut_may_be_behind_or_broken(tmp_path: Path) -> None:
+    log = filled(tmp_path / "audit.jsonl", 2)
+    behind = (tmp_path / "audit.head").read_bytes()
+    log.append(actor="me", action="policy.changed", subject="b2:2")
+    (tmp_path / "audit.head").write_bytes(behind)  # killed before it was told
+    assert log.verify().sequence == 3
+    (tmp_path / "audit.head").write_bytes(behind[:20])
+    assert log.verify().sequence == 3
+    (tmp_path / "audit.head").write_bytes(behind.replace(b'"sequence": 2', b'"sequence": 9'))
+    assert log.verify().sequence == 3, "nobody without the key says how long the log was"
 
 
 def test_nothing_is_appended_to_a_broken_end(tmp_path: Path) -> None:

@@ -234,6 +234,8 @@ def test_anchors_outside_show_a_cut(
     assert json.loads(out)["anchors that fit"] == 2
     log = home.audit / "audit.jsonl"
     log.write_text(log.read_text().splitlines(keepends=True)[0])
+    assert "entry 2 cut off" in done(capsys, "audit", "verify", code=3)[1]
+    (home.audit / "audit.head").unlink()
     done(capsys, "audit", "verify")
     _, err = done(capsys, "audit", "verify", "--anchors", str(file), code=3)
     assert "cut off" in err

@@ -36,12 +36,12 @@ from benchmarks import lake_traffic
 from governance.records import GovernedBatch
 from headrace.pipeline import Pipeline
 from lakehouse.commits import append
+from lakehouse.connection import connect
 from lakehouse.lake import Lake
 from lakehouse.maintenance import compact, maintain
 from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, TABLES
 from lakehouse.sources import literal
-from lakehouse.sql import connect
 from proxy.spool import SpoolWriter
 from tests.lakehouse import make
 

@@ -36,9 +36,11 @@ from deltalake import DeltaTable
 from governance.records import GovernedBatch
 from lakehouse import conversations
 from lakehouse.commits import append, commit_once, write_ahead
+from lakehouse.connection import connect
 from lakehouse.consents import LakeConsents
 from lakehouse.conversations import StepConversation
 from lakehouse.deadline import NotListeningError
+from lakehouse.dependencies import named
 from lakehouse.fresh_files import FreshFile
 from lakehouse.intents import Intent, Intents, intents_of
 from lakehouse.known import NAMED_BY, LakeKnownContent
@@ -50,7 +52,7 @@ from lakehouse.rows import to_arrow
 from lakehouse.schema import BATCH_TABLES, LEDGER, TABLES
 from lakehouse.snapshot import AsOf, Files
 from lakehouse.spill import spill_folder
-from lakehouse.sql import Session, Snapshot, connect, named
+from lakehouse.sql import Session, Snapshot
 from lakehouse.table_log import TableLog, refresh
 from trajectory.errors import ConfigurationError, RetryableError
 

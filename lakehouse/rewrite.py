@@ -22,6 +22,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
+from lakehouse.connection import connect
 from lakehouse.corrected import ONLY, WITHOUT
 from lakehouse.fresh_files import log_statistics
 from lakehouse.location import Location
@@ -29,7 +30,6 @@ from lakehouse.places import LocalFiles, StoredFiles
 from lakehouse.schema import TableSpec
 from lakehouse.sorted_file import write_sorted
 from lakehouse.sources import empty_rows, literal
-from lakehouse.sql import connect
 from trajectory.errors import RetryableError
 
 _MEMORY = "512MiB"

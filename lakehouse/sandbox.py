@@ -29,10 +29,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from lakehouse.connection import QueryError
 from lakehouse.deadline import QueryTimeoutError
 from lakehouse.parameters import to_json
 from lakehouse.snapshot import AsOf
-from lakehouse.sql import QueryError, Snapshot
+from lakehouse.sql import Snapshot
 from trajectory.errors import HeadraceError, RetryableError, WorkError
 
 if TYPE_CHECKING:

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pytz  # noqa: F401 - DuckDB asks for it, and the fence lets no module be read later
 
 from lakehouse.confinement import confine, limit
+from lakehouse.connection import QueryError, connect, explained
 from lakehouse.location import Location
 from lakehouse.parameters import from_json
 from lakehouse.sources import literal, stock_types
-from lakehouse.sql import QueryError, Session, Snapshot, connect, explained
+from lakehouse.sql import Session, Snapshot
 from lakehouse.statement import KNOWN, Statement, check
 from trajectory.errors import HeadraceError, RetryableError
 

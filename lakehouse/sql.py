@@ -5,16 +5,14 @@ reading the bare Parquet files costs. ``Session`` is for trusted SQL of this pro
 strangers goes through :mod:`lakehouse.sandbox`, which runs the same session locked down.
 """
 
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from lakehouse import corrected, repeated, unplaced
+from lakehouse.connection import connect, explained, rows_of
 from lakehouse.corrected import (
     CORRECTED,
     CORRECTIONS,
@@ -25,25 +23,12 @@ from lakehouse.corrected import (
     untouched_rows,
 )
 from lakehouse.deadline import within
+from lakehouse.dependencies import HELD, held_by, named, with_dependencies
 from lakehouse.held import Held
 from lakehouse.location import Location
 from lakehouse.schema import TABLES, TableSpec
-from lakehouse.sources import dataset, empty_rows, literal, parquet_source, stock_types
+from lakehouse.sources import dataset, empty_rows, literal, parquet_source
 from lakehouse.views import VIEWS
-from trajectory.errors import ConfigurationError, IntegrityError, RetryableError, WorkError
-
-SETTINGS: dict[str, Any] = {
-    "python_enable_replacements": False,
-    "autoload_known_extensions": False,
-    "autoinstall_known_extensions": False,
-    # Its threads read ahead; a query that ends early (LIMIT, an error) may then wait for ever
-    # (duckdb/duckdb#23885). From a local disk they gain nothing.
-    "async_threads": 0,
-}
-
-
-class QueryError(ConfigurationError):
-    """The SQL is wrong; the text is DuckDB's own, with the place marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +150,7 @@ class Session:
 
     def _make_room(self, table: str, *, empty: bool) -> None:
         """Forget what was found in this table; it is found again when a query asks for it."""
-        for held in _HELD:
+        for held in HELD:
             if held.source == table:
                 for statement in held.prepare:
                     self._connection.execute(statement)
@@ -185,7 +170,7 @@ class Session:
         for view in VIEWS:
             if view.name in self._views or (wanted is not None and view.name not in wanted):
                 continue
-            if not _held_by(view.name) <= self._bound.keys():
+            if not held_by(view.name) <= self._bound.keys():
                 continue
             self._views.add(view.name)
             try:
@@ -232,83 +217,3 @@ class Session:
     def close(self) -> None:
         """Give memory back."""
         self._connection.close()
-
-
-def named(sql: str) -> frozenset[str] | None:
-    """Return the tables and views that a statement may mean; None when it lists them: all."""
-    names = set(_NAME.findall(sql.lower()))
-    if names & _LISTING or any(name.startswith("duckdb_") for name in names):
-        return None
-    return with_dependencies(names)
-
-
-def with_dependencies(names: Collection[str]) -> frozenset[str]:
-    """Return tables and views with all that the views among them stand on."""
-    found = set(names)
-    for view in reversed(VIEWS):  # each stands on what comes before it
-        if view.name in found:
-            found.update(_NAME.findall(view.sql), _held_by(view.name))
-    return frozenset(found | {CORRECTIONS} if found & CORRECTED else found)
-
-
-def _held_by(view: str) -> set[str]:
-    """Return the tables that something held for a view asks for."""
-    return {table for held in _HELD if held.needed_by == view for table in held.reads}
-
-
-_HELD = (corrected.HELD, repeated.MESSAGES, repeated.DECISIONS, unplaced.HELD)
-_NAME = re.compile(r"[a-z_][a-z0-9_]*")
-_LISTING = frozenset({"show", "summarize", "information_schema", "pragma", "export"})
-
-
-@contextmanager
-def explained(*, past: bool = False) -> Iterator[None]:
-    """Turn DuckDB's errors into ours; files of the past do not come back."""
-    try:
-        yield
-    except duckdb.OutOfMemoryException as error:
-        raise RetryableError(
-            f"the query needs more memory than it may use ({error}); "
-            "select fewer columns or rows, or raise the limit"
-        ) from error
-    except duckdb.IOException as error:
-        if past:
-            raise QueryError(
-                "files of that earlier state were removed since; `headrace lake status` shows how "
-                "far back --as-of reaches"
-            ) from error
-        raise RetryableError(
-            f"a file of the lake could not be read ({error}); run the query again"
-        ) from error
-    except duckdb.InterruptException as error:
-        raise WorkError("the query was interrupted; nothing was changed") from error
-    except duckdb.InvalidInputException as error:
-        if "parquet" not in str(error):
-            raise QueryError(str(error)) from error
-        raise IntegrityError(
-            f"a file of the lake is damaged ({error}); `headrace lake verify` lists such files"
-        ) from error
-    except duckdb.Error as error:
-        raise QueryError(str(error)) from error
-
-
-def connect(settings: Mapping[str, Any] | None = None) -> Any:
-    """Return an empty DuckDB in memory that fetches no extensions and reads no Python variables."""
-    connection = duckdb.connect(config={**SETTINGS, **(settings or {})})
-    connection.execute("SET TimeZone = 'UTC'")
-    # Files of a Delta table never change, and a view may read the same ones several times.
-    connection.execute("SET parquet_metadata_cache = true")
-    # In `python -c` and at Python's prompt it would draw on standard output.
-    connection.execute("SET enable_progress_bar = false")
-    return connection
-
-
-def rows_of(
-    connection: Any, sql: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None
-) -> pa.Table:
-    """Run one statement and return its rows; a statement without rows gives an empty table."""
-    relation = connection.sql(sql, params=parameters)
-    if relation is None:
-        return pa.table({})
-    table = relation.to_arrow_table()
-    return table.cast(stock_types(table.schema))

@@ -12,8 +12,8 @@ from typing import Any
 
 import duckdb
 
+from lakehouse.connection import QueryError
 from lakehouse.schema import TABLES
-from lakehouse.sql import QueryError
 from lakehouse.views import VIEWS
 
 KNOWN = frozenset(TABLES) | {view.name for view in VIEWS}

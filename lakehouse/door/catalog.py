@@ -5,9 +5,10 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from lakehouse.connection import QueryError
 from lakehouse.schema import TABLES
 from lakehouse.sources import stock_types
-from lakehouse.sql import QueryError, Session, Snapshot
+from lakehouse.sql import Session, Snapshot
 from lakehouse.views import VIEWS
 
 CATALOG = "headrace"

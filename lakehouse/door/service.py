@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from lakehouse.connection import QueryError
 from lakehouse.deadline import QueryTimeoutError
 from lakehouse.door.catalog import CatalogTable, catalog_of
 from lakehouse.sandbox import (
@@ -25,7 +26,6 @@ from lakehouse.sandbox import (
     open_untrusted,
 )
 from lakehouse.snapshot import AsOf
-from lakehouse.sql import QueryError
 from lakehouse.workers import Workers
 from trajectory.errors import RetryableError
 

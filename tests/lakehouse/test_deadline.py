@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lakehouse.connection import QueryError
 from lakehouse.deadline import NotListeningError, QueryTimeoutError, within
 from lakehouse.lake import Lake
-from lakehouse.sql import QueryError
 from tests.lakehouse import make
 
 

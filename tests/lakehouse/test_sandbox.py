@@ -12,6 +12,7 @@ import pytest
 
 from governance.records import GovernedBatch
 from lakehouse.confinement import available
+from lakehouse.connection import QueryError
 from lakehouse.deadline import QueryTimeoutError
 from lakehouse.lake import Lake
 from lakehouse.maintenance import compact, vacuum_table
@@ -23,7 +24,7 @@ from lakehouse.sandbox import (
     query_untrusted,
 )
 from lakehouse.sandbox_worker import lock
-from lakehouse.sql import QueryError, Session
+from lakehouse.sql import Session
 from lakehouse.status import lake_status
 from tests.lakehouse import make
 from trajectory.errors import RetryableError

@@ -56,7 +56,7 @@ def test_names_have_filters_and_only_our_own_have_statistics(tmp_path: Path) -> 
 
 def test_row_groups_are_whole_whatever_the_batches(tmp_path: Path) -> None:
     from lakehouse import sorted_file
-    from lakehouse.sql import connect
+    from lakehouse.connection import connect
 
     spec = TABLES["consents"]
     target = tmp_path / "many.parquet"

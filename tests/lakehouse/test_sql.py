@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from lakehouse.connection import QueryError
 from lakehouse.lake import Lake
 from lakehouse.maintenance import compact
 from lakehouse.schema import TABLES
-from lakehouse.sql import QueryError
 from lakehouse.views import VIEWS
 from tests.lakehouse import make
 from trajectory.errors import ConfigurationError, IntegrityError

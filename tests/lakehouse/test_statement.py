@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakehouse.sql import QueryError, connect
+from lakehouse.connection import QueryError, connect
 from lakehouse.statement import LONGEST, check
 
 PASSING = [

@@ -5,11 +5,12 @@ import time
 import pytest
 
 from governance.records import GovernedBatch
+from lakehouse.connection import QueryError
 from lakehouse.door.service import DoorBusyError, DoorLimits, Reader, SqlDoor, TooManyRowsError
 from lakehouse.lake import Lake
 from lakehouse.sandbox import Limits, QueryCancelledError
 from lakehouse.schema import TABLES
-from lakehouse.sql import QueryError, Session
+from lakehouse.sql import Session
 from lakehouse.views import VIEWS
 from tests.lakehouse import make
 from tests.lakehouse.door.conftest import READERS, Noted

@@ -2,8 +2,8 @@
 
 import pytest
 
+from lakehouse.connection import QueryError
 from lakehouse.door.statements import Statements
-from lakehouse.sql import QueryError
 
 
 def test_a_statement_is_its_keys_alone() -> None:

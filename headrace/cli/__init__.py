@@ -4,7 +4,10 @@ Exit codes: 0 done (also nothing to do), 1 a check found something, 2 usage or c
 3 the work failed, 130 interrupted.
 """
 
+import os
 import sys
+import traceback
+from errno import EACCES, EEXIST, EISDIR, ENOENT, ENOTDIR, EPERM
 from pathlib import Path
 from typing import Annotated
 
@@ -153,14 +156,51 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except OSError as error:
+        if debug:
+            raise
+        note(f"headrace: {refused_by_the_system(error)}")
+        return 2 if error.errno in _WRONG_PATH else 3
     except ModuleNotFoundError as error:
         remedy = missing_extra(error.name or "")
         if debug or remedy is None:
             raise
         note(f"headrace: {remedy}")
         return 2
+    except Exception as error:
+        if debug:
+            raise
+        note(f"headrace: {unexpected(error)}")
+        return 3
     return result if isinstance(result, int) else 0
 
+
+_WRONG_PATH = frozenset({ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, EEXIST})
+
+
+def refused_by_the_system(error: OSError) -> str:
+    """Return what the system refused, where, and what to look at."""
+    said = error.strerror or type(error).__name__
+    if error.filename is None:
+        return f"{said}; `headrace --debug …` shows where."
+    return f"{os.fsdecode(error.filename)}: {said}; check the path, its owner and the disk."
+
+
+def unexpected(error: Exception) -> str:
+    """Return where an error came from that nobody foresaw; its text may quote content, so it is not shown."""
+    ours = [
+        f"{'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(_ROOT) and ".venv" not in frame.filename
+    ]
+    way = " → ".join(ours[-5:])
+    return (
+        f"unexpected {type(error).__name__} ({way}). This is a fault of Headrace; "
+        "`headrace --debug …` shows all of it."
+    )
+
+
+_ROOT = Path(__file__).parents[2]
 
 _EXTRAS = {
     "mitmproxy": "proxy",

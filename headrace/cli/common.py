@@ -73,6 +73,8 @@ class Running:
                 f"no installation in {self.home.root} so far; an empty one is made. "
                 "Another is named with --home or HEADRACE_HOME."
             )
+        if "://" not in self.settings.lake.path:
+            Path(self.settings.lake.path).mkdir(mode=0o700, parents=True, exist_ok=True)
         return Lake.open(self.settings.lake.path, options=self.settings.lake.options)
 
     @cached_property

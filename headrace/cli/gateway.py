@@ -77,7 +77,12 @@ def probe(
     config = _config(context)
     routes = [found for found in config.routes if route in (None, found.name)]
     if not routes:
-        names = ", ".join(found.name for found in config.routes) or "none"
+        if not config.routes:
+            raise ConfigurationError(
+                "no route here: give gateway.routes, or the provider's key that the gateway has "
+                "(OPENAI_API_KEY, ANTHROPIC_API_KEY)."
+            )
+        names = ", ".join(found.name for found in config.routes)
         raise ConfigurationError(f"no such route. Routes: {names}.")
     probes = [
         (found, ask_upstream(found, choice, model=model, upstream_ca=config.upstream_ca))

@@ -11,7 +11,9 @@ from headrace.clients import base_url_environment, local_client_key
 from headrace.installation import Address, addresses, gateway_config, missing_default_routes
 from headrace.render import note
 from headrace.supervisor import Program, Supervisor
+from proxy.config import GatewayConfig
 from proxy.identity import KeyRegistry
+from trajectory.errors import ConfigurationError
 
 _NIGHT_SECONDS = 60.0
 """How long a night of training may take to stop."""
@@ -34,6 +36,7 @@ def up(context: typer.Context) -> None:
     _ = running.secrets
     config = gateway_config(running.settings, home)
     note_mistyped_variables()
+    _refuse_taken_ports(config)
     ensure_authority(config.authority)
     key = local_client_key(home, KeyRegistry.load(config.keys))
     arguments = ("--home", str(home.root))
@@ -70,7 +73,17 @@ def up(context: typer.Context) -> None:
     def is_ready() -> bool:
         return all(_answers(place) for place in addresses(config).values())
 
+    note("starting …")
     Supervisor(programs, report=note).run(is_ready=is_ready, announce=announce)
+
+
+def _refuse_taken_ports(config: GatewayConfig) -> None:
+    for name, place in addresses(config).items():
+        if _answers(place):
+            raise ConfigurationError(
+                f"{place.for_clients} ({name}) is taken: another `headrace up`? Stop what listens "
+                f"there, or set another gateway.{'port' if name == 'listen' else f'{name}_port'}."
+            )
 
 
 def _answers(place: Address) -> bool:

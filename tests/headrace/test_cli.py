@@ -1,13 +1,15 @@
 """The command line: what it prints, how it ends, and what it says next."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from headrace.cli import missing_extra, run
+from headrace.cli import missing_extra, run, unexpected
+from headrace.home import Home
 from tests.proxy.upstream import Upstream, as_json, plain
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -63,6 +65,50 @@ def test_a_foreign_package_of_our_name_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [["nosuch"], ["sql", "--nosuch"], ["keys", "create"]])
 def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
     assert run(arguments) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["feedback", "--file", "/nosuch/file"],
+        ["erase", "--file", "/nosuch/file", "--tenant", "acme"],
+        ["train", "adopt", "/nosuch/file", "--model", "m"],
+        ["trajectory", "export", "--output", "/nosuch/file"],
+    ],
+)
+def test_what_the_system_refuses_is_one_line_with_the_path(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    said = complaint(capsys, *arguments, code=2).strip().splitlines()[-1]
+    assert said.startswith("headrace: /nosuch/file: No such file or directory")
+
+
+def test_a_lake_that_cannot_be_made_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HEADRACE_LAKE_PATH", str(tmp_path / "file" / "lake"))
+    assert "file/lake: Not a directory" in complaint(capsys, "trajectory", "list", code=2)
+
+
+def test_what_nobody_foresaw_names_its_place_and_not_its_text() -> None:
+    with pytest.raises(TypeError) as caught:
+        _ = Home("a text that stands for content").spool  # type: ignore[arg-type]
+    said = unexpected(caught.value)
+    assert "unexpected TypeError" in said
+    assert "headrace/home.py:" in said
+    assert "content" not in said
+
+
+def test_up_does_not_begin_where_a_port_is_taken(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        monkeypatch.setenv("HEADRACE_GATEWAY_FORWARD_PORT", str(port))
+        said = complaint(capsys, "up", code=2)
+    assert f"127.0.0.1:{port} (forward) is taken" in said
+    assert "gateway.forward_port" in said
 
 
 def test_a_missing_package_names_the_extra() -> None:

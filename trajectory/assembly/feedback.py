@@ -44,7 +44,7 @@ def place_feedback(
 def _place(index: StateIndex, maker: Fingerprinter, item: Feedback) -> PlacedFeedback:
     tenant = maker.short("tenant", item.client.tenant_id)
     if item.target_kind == "response":
-        steps = index.by_response.get(maker.short("response", tenant, item.target_id), [])
+        steps = index.by_response.get(maker.short("response", tenant, item.target_id))
         step = max(steps, key=lambda step: (step.ended, step.step_id), default=None)
         return _resolved(index, item, tenant, step)
     if item.target_kind == "step":

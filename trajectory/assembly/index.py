@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from trajectory.assembly.facts import Fact
+from trajectory.assembly.named import Named
 from trajectory.assembly.nodes import PendingCall, StepNode, TrajectoryNode
 from trajectory.assembly.state import AssemblerState
 
@@ -16,37 +17,6 @@ DROPPED = "dropped "
 
 _EFFECTS_LIMIT = 5_000
 _EFFECT_TIMES = 4
-
-
-class FactNames:
-    """Facts by name; most names have one fact only, and no list is made for it."""
-
-    def __init__(self) -> None:
-        """Begin empty."""
-        self._facts: dict[str, Fact | list[Fact]] = {}
-
-    def get(self, name: str) -> Sequence[Fact]:
-        """Return the facts of a name."""
-        found = self._facts.get(name, ())
-        return (found,) if isinstance(found, Fact) else found
-
-    def add(self, name: str, fact: Fact) -> None:
-        """Give a fact a name."""
-        found = self._facts.setdefault(name, fact)
-        if found is fact:
-            return
-        if isinstance(found, Fact):
-            self._facts[name] = [found, fact]
-        else:
-            found.append(fact)
-
-    def remove(self, name: str, fact: Fact) -> None:
-        """Take a name from a fact."""
-        found = self._facts.get(name)
-        if found is fact or found == [fact]:
-            del self._facts[name]
-        elif isinstance(found, list) and fact in found:
-            found.remove(fact)
 
 
 class StateIndex:
@@ -58,24 +28,24 @@ class StateIndex:
         self._reads: list[str] = []
         self._touched: set[str] = set()
         self.steps: dict[str, StepNode] = {}
-        self.by_response: dict[str, list[StepNode]] = {}
+        self.by_response = Named[StepNode]()
         self.told: dict[str, tuple[tuple[float, str], str]] = {}
         """What models were told by their tools: when first, and hash of the result, by call."""
-        self.readers = FactNames()
+        self.readers = Named[Fact]()
         """Facts by what they looked for."""
-        self.touching = FactNames()
+        self.touching = Named[Fact]()
         """Facts by the trajectories that they touched."""
         self.by_step: dict[str, Fact] = {}
-        self._by_conversation: dict[str, list[StepNode]] = {}
-        self._by_context: dict[str, list[StepNode]] = {}
-        self._failed: dict[str, list[StepNode]] = {}
-        self._by_call: dict[str, list[StepNode]] = {}
-        self._by_arguments: dict[str, list[tuple[StepNode, PendingCall]]] = {}
-        self._by_session: dict[str, list[TrajectoryNode]] = {}
+        self._by_conversation = Named[StepNode]()
+        self._by_context = Named[StepNode]()
+        self._failed = Named[StepNode]()
+        self._by_call = Named[StepNode]()
+        self._by_arguments = Named[tuple[StepNode, PendingCall]]()
+        self._by_session = Named[TrajectoryNode]()
         self._by_server: dict[str, set[str]] = {}
-        self._by_orders: dict[str, list[tuple[StepNode, PendingCall]]] = {}
-        self._by_answer: dict[str, list[StepNode]] = {}
-        self._by_opening: dict[str, list[TrajectoryNode]] = {}
+        self._by_orders = Named[tuple[StepNode, PendingCall]]()
+        self._by_answer = Named[StepNode]()
+        self._by_opening = Named[TrajectoryNode]()
         for node in list(state.trajectories.values()):
             if node.settled:
                 self._index_trajectory(node)
@@ -110,19 +80,19 @@ class StateIndex:
     def arguments(self, name: str) -> Sequence[tuple[StepNode, PendingCall]]:
         """Return the tool calls with these arguments that wait for their dispatch."""
         self._reads.append(name)
-        return self._by_arguments.get(name, ())
+        return self._by_arguments.get(name)
 
     def orders(self, names: Iterable[str]) -> list[tuple[StepNode, PendingCall]]:
         """Return the tool calls whose orders hold one of these names."""
-        return _under(self._by_orders, self._read(names))
+        return self._by_orders.under(self._read(names))
 
     def answers(self, names: Iterable[str]) -> list[StepNode]:
         """Return the steps whose answer holds one of these names."""
-        return _under(self._by_answer, names)
+        return self._by_answer.under(names)
 
     def open_with(self, names: Iterable[str]) -> list[TrajectoryNode]:
         """Return the trajectories whose opening holds one of these names."""
-        return _under(self._by_opening, names)
+        return self._by_opening.under(names)
 
     def result_of(self, call: str) -> str | None:
         """Return what a model was told about a tool call."""
@@ -157,9 +127,7 @@ class StateIndex:
         """Write down that the state of a trajectory decides, or is changed."""
         self._touched.add(trajectory_id)
 
-    def _met(self, steps: list[StepNode] | None) -> Sequence[StepNode]:
-        if not steps:
-            return ()
+    def _met(self, steps: Sequence[StepNode]) -> Sequence[StepNode]:
         touched = self._touched
         for step in steps:
             touched.add(step.trajectory_id)
@@ -234,7 +202,7 @@ class StateIndex:
         """Name a trajectory by a session."""
         if [source, session] not in node.sessions:
             node.sessions.append([source, session])
-            self._by_session.setdefault(session, []).append(node)
+            self._by_session.add(session, node)
 
     def add_server(self, node: TrajectoryNode, server: str) -> None:
         """Remember that a tool session served a trajectory."""
@@ -260,14 +228,14 @@ class StateIndex:
     def drop_orders(self, step: StepNode, pending: PendingCall) -> None:
         """Forget what a sub-agent was told: it has begun."""
         for name in pending.orders:
-            _discard(self._by_orders, name, (step, pending))
+            self._by_orders.remove(name, (step, pending))
         self._dropped(pending.orders)
         pending.orders = []
 
     def drop_answer(self, step: StepNode) -> None:
         """Forget the sketch of an answer: its own conversation went on."""
         for name in step.answer:
-            _discard(self._by_answer, name, step)
+            self._by_answer.remove(name, step)
         self._dropped(step.answer)
         step.answer = []
 
@@ -276,9 +244,9 @@ class StateIndex:
         self._reads.extend(DROPPED + name for name in names)
 
     def _remove_pending(self, step: StepNode, pending: PendingCall) -> None:
-        _discard(self._by_arguments, pending.arguments, (step, pending))
+        self._by_arguments.remove(pending.arguments, (step, pending))
         for name in pending.orders:
-            _discard(self._by_orders, name, (step, pending))
+            self._by_orders.remove(name, (step, pending))
 
     def forget_idle(self) -> None:
         """Let trajectories fall out that rested too long, then the oldest beyond the limit."""
@@ -309,7 +277,7 @@ class StateIndex:
         """Forget a trajectory and its steps."""
         del self.state.trajectories[node.trajectory_id]
         for _, session in node.sessions:
-            _discard(self._by_session, session, node)
+            self._by_session.remove(session, node)
         for server in node.servers:
             members = self._by_server.get(server, set())
             members.discard(node.trajectory_id)
@@ -321,7 +289,7 @@ class StateIndex:
 
     def _index_trajectory(self, node: TrajectoryNode) -> None:
         for _, session in node.sessions:
-            self._by_session.setdefault(session, []).append(node)
+            self._by_session.add(session, node)
         for server in node.servers:
             self._by_server.setdefault(server, set()).add(node.trajectory_id)
         self._add_opening(node)
@@ -330,29 +298,29 @@ class StateIndex:
 
     def _add_opening(self, node: TrajectoryNode) -> None:
         for name in {name for names in node.opening for name in names}:
-            self._by_opening.setdefault(name, []).append(node)
+            self._by_opening.add(name, node)
 
     def _remove_opening(self, node: TrajectoryNode) -> None:
         for name in {name for names in node.opening for name in names}:
-            _discard(self._by_opening, name, node)
+            self._by_opening.remove(name, node)
 
     def _add(self, step: StepNode) -> None:
         self.steps[step.step_id] = step
         for index, name in self._names(step):
-            index.setdefault(name, []).append(step)
+            index.add(name, step)
         for pending in step.pending:
-            self._by_arguments.setdefault(pending.arguments, []).append((step, pending))
+            self._by_arguments.add(pending.arguments, (step, pending))
             for name in pending.orders:
-                self._by_orders.setdefault(name, []).append((step, pending))
+                self._by_orders.add(name, (step, pending))
 
     def _remove(self, step: StepNode) -> None:
         self.steps.pop(step.step_id, None)
         for index, name in self._names(step):
-            _discard(index, name, step)
+            index.remove(name, step)
         for pending in step.pending:
             self._remove_pending(step, pending)
 
-    def _names(self, step: StepNode) -> list[tuple[dict[str, list[StepNode]], str]]:
+    def _names(self, step: StepNode) -> list[tuple[Named[StepNode], str]]:
         names = [(self._by_context, step.context)]
         if step.failure:
             names.append((self._failed, step.context))
@@ -363,16 +331,3 @@ class StateIndex:
         names.extend((self._by_call, call) for call in step.calls)
         names.extend((self._by_answer, name) for name in step.answer)
         return names
-
-
-def _under[Entry](index: dict[str, list[Entry]], names: Iterable[str]) -> list[Entry]:
-    """Return the entries under any of the names, each once."""
-    return list(dict.fromkeys(entry for name in names for entry in index.get(name, ())))
-
-
-def _discard[Entry](index: dict[str, list[Entry]], name: str, entry: Entry) -> None:
-    entries = index.get(name, [])
-    if entry in entries:
-        entries.remove(entry)
-    if not entries:
-        index.pop(name, None)

@@ -195,7 +195,7 @@ class Placer:
             system=system,
             system_count=count,
             length=length,
-            context=shorten(loose),
+            context=head.key if loose is head.loose else shorten(loose),
             exact_context=None if exact == loose else shorten(exact),
             conversation=conversation,
             exact_conversation=None if exact_conversation == conversation else exact_conversation,

@@ -158,7 +158,9 @@ class FactMaker:
             fact.task = make.identifier("task", tenant, chained.opening.hex())
         if call.output is not None:
             output = make.message(call.output)
-            fact.output = [shorten(output.loose), shorten(output.exact)]
+            loose = shorten(output.loose)
+            same = output.exact == output.loose
+            fact.output = [loose, loose if same else shorten(output.exact)]
         fact.request = shorten(make.digest(seed.loose + call.exchange.request.body))
         fact.has_tools = bool(call.tools)
         fact.retry = _retry(call)

@@ -150,26 +150,25 @@ class TrajectoryRedaction:
         return found
 
     def _name(self, redacted: Redacted, without_reasoning: bool) -> CleanMessage:
+        derived = redacted.message.derived
         kept = ("named", self._namer, self._scope.tenant_id, without_reasoning)
-        found: CleanMessage | None = redacted.message.derived.get(kept)
-        if found is not None:  # said before: most of a history that is resent
-            if found.report == redacted.report and found.subjects == redacted.subjects:
-                return found
-            return replace(found, report=redacted.report, subjects=redacted.subjects)
-        message = redacted.message
-        if without_reasoning:
-            rest = (part for part in message.parts if not isinstance(part, ReasoningPart))
-            message = replace(message, parts=tuple(rest))
-        parts = message.canonical_parts().decode("utf-8", "replace")
-        found = CleanMessage(
-            message_id=self._message_id(message, parts),
-            message=message,
+        if kept not in derived:  # else said before: most of a history that is resent
+            message = redacted.message
+            if without_reasoning:
+                rest = (part for part in message.parts if not isinstance(part, ReasoningPart))
+                message = replace(message, parts=tuple(rest))
+            parts = message.canonical_parts().decode("utf-8", "replace")
+            # A message that held itself would stay until the collector runs, and that is held off.
+            other = None if message is redacted.message else message
+            derived[kept] = self._message_id(message, parts), other, parts
+        message_id, other, parts = derived[kept]
+        return CleanMessage(
+            message_id=message_id,
+            message=other or redacted.message,
             parts=parts,
             report=redacted.report,
             subjects=redacted.subjects,
         )
-        redacted.message.derived[kept] = found
-        return found
 
     def _message_id(self, message: Message, parts: str) -> str:
         tenant = self._scope.tenant_id

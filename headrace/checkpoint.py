@@ -23,17 +23,20 @@ the spool is read from its beginning, and what stands in the lake's ledger alrea
 import json
 import uuid
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from headrace.packing import packed, packed_json, unpacked
 from trajectory.canonical import JsonObject
 from trajectory.errors import IntegrityError, RetryableError
-from trajectory.files import replace_file
+from trajectory.files import replacing
+
+NO_MEMORY = packed_json({})
+"""State of an assembler that has seen nothing."""
 
 _VERSION = 1
-_ZSTD = b"\x28\xb5\x2f\xfd"
-"""How a Zstandard frame begins (RFC 8878)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,8 @@ class Checkpoint:
     """Name of this line of batches in the lake's application transactions."""
     batch: int
     cursor: JsonObject
-    assembler: JsonObject
-    """State after the batch, or, with a trail, where that begins."""
+    assembler: bytes
+    """State after the batch, or, with a trail, where that begins, packed: many megabytes."""
     again: bool = False
     """Begun anew beside a lake that may hold what the spool brings: its ledger is asked first."""
     trail: tuple[JsonObject, ...] = ()
@@ -106,7 +109,7 @@ class CheckpointStore:
         if copy is not None and (here is None or here.batch < copy.batch):
             self._restored = True
             return copy
-        return here or Checkpoint(f"govern-{uuid.uuid4().hex}", 0, {}, {}, again=True)
+        return here or Checkpoint(f"govern-{uuid.uuid4().hex}", 0, {}, NO_MEMORY, again=True)
 
     def _read_progress(self) -> dict[str, Any] | None:
         try:
@@ -148,25 +151,29 @@ class CheckpointStore:
             "application": checkpoint.application,
             "batch": checkpoint.batch - max(0, len(checkpoint.trail) - 1),
             "cursor": checkpoint.hold,
-            "assembler": checkpoint.assembler,
             "again": checkpoint.again,
         }
-        self._write(self._checkpoint, "checkpoint", value)
+        self._write(self._checkpoint, "checkpoint", value, checkpoint.assembler)
         if checkpoint.trail:
             self._write(self._progress, "progress", _progress_of(checkpoint))
 
-    def _write(self, path: Path, kind: str, value: dict[str, Any]) -> None:
-        data = json.dumps(value, separators=(",", ":")).encode()
-        _write(path, data)
+    def _write(
+        self, path: Path, kind: str, value: dict[str, Any], assembler: bytes | None = None
+    ) -> None:
+        lead = json.dumps(value, separators=(",", ":")).encode()
+        data = packed(lead)
+        if assembler is not None:  # put in as it is: opened it is several times as large
+            data = packed(lead[:-1] + b',"assembler":') + assembler + packed(b"}")
+        _write(path, unpacked(data))
         if self._copies is not None:
-            self._copies.put(f"{self._name}-{kind}", _packed(data))
+            self._copies.put(f"{self._name}-{kind}", data)
 
     def _copy(self, kind: str) -> dict[str, Any] | None:
         """Return a copy; None when there is none that can be read."""
         data = None if self._copies is None else self._copies.get(f"{self._name}-{kind}")
         try:
-            raw = None if data is None else json.loads(_unpacked(data))
-        except (zlib.error, OSError, ValueError):
+            raw = None if data is None else json.loads(b"".join(unpacked(data)))
+        except (zlib.error, ValueError):
             return None
         return raw if isinstance(raw, dict) and raw.get("version") == _VERSION else None
 
@@ -199,33 +206,10 @@ def _checkpoint_of(
         whole["application"],
         batch,
         cursor,
-        whole["assembler"],
+        packed_json(whole["assembler"]),
         again=whole.get("again", False),
         trail=trail,
     )
-
-
-def _packed(data: bytes) -> bytes:
-    """Compress a copy: thousands of open conversations are megabytes, written with every batch."""
-    import pyarrow as pa
-
-    packed: bytes = pa.compress(data, codec="zstd", asbytes=True)
-    return packed
-
-
-def _unpacked(data: bytes) -> bytes:
-    """Return what :func:`_packed` was given; earlier releases used zlib.
-
-    Raises:
-        OSError: it is damaged.
-        zlib.error: it is damaged, or neither.
-    """
-    if not data.startswith(_ZSTD):
-        return zlib.decompress(data)
-    import pyarrow as pa
-
-    unpacked: bytes = pa.CompressedInputStream(pa.BufferReader(data), "zstd").read()
-    return unpacked
 
 
 def installation_name(path: Path) -> str:
@@ -233,7 +217,7 @@ def installation_name(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii").strip()
     except FileNotFoundError:
-        _write(path, uuid.uuid4().hex.encode())
+        _write(path, [uuid.uuid4().hex.encode()])
         return path.read_text(encoding="ascii").strip()
 
 
@@ -256,14 +240,15 @@ def _damaged(path: Path) -> IntegrityError:
     )
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, pieces: Iterable[bytes]) -> None:
     """Replace a file atomically.
 
     Raises:
         RetryableError: the disk is full or refuses; the file is as it was.
     """
     try:
-        replace_file(path, data)
+        with replacing(path) as file:
+            file.writelines(pieces)
     except OSError as error:
         raise RetryableError(
             f"{path} could not be written ({error.strerror}); nothing was lost: check disk space "

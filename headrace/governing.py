@@ -235,7 +235,7 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
             stop.wait(pause)
             continue
         failures = 0
-        if batch is None or batch.records < settings.govern.batch_records // 2:
+        if batch is None or not batch.is_full:
             stop.wait(settings.govern.interval_seconds)
     try:
         pipeline.settle()

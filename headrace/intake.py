@@ -1,12 +1,13 @@
 """From spool to placed calls: all that comes before judging."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from headrace.packing import packed_json, unpacked
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call
-from trajectory.canonical import JsonObject
 from trajectory.carried import read_records
 from trajectory.dialects import Dialect
 from trajectory.effects import SideEffect
@@ -43,12 +44,12 @@ class Intake:
     whatever process. What it remembers moves on with each batch: see :meth:`state`.
     """
 
-    def __init__(self, source: Source, state: JsonObject) -> None:
+    def __init__(self, source: Source, state: bytes) -> None:
         """Go on from what an earlier intake remembered."""
         self._source = source
         self._assembler = Assembler(
             source.assembly_key,
-            AssemblerState.from_json(state),
+            AssemblerState.from_json(json.loads(b"".join(unpacked(state)))),
             tool_effects=source.tool_effects,
         )
 
@@ -66,9 +67,9 @@ class Intake:
         batch = self._source.spool.take(cursor, limit=limit)
         return self.place(batch) if batch.records else None
 
-    def state(self) -> JsonObject:
-        """Return what is remembered after the latest batch."""
-        return self._assembler.state.to_json()
+    def state(self) -> bytes:
+        """Return what is remembered after the latest batch, packed: it is megabytes."""
+        return packed_json(self._assembler.state.to_json())
 
 
 __all__ = ["Filter", "Intake", "Placed", "Source"]

@@ -18,7 +18,6 @@ from typing import IO, Any
 from headrace.handing import Receiver, Sender
 from headrace.intake import Intake, Placed, Source
 from proxy.spool import Cursor
-from trajectory.canonical import JsonObject
 from trajectory.collector import uncollected
 from trajectory.errors import RetryableError
 
@@ -29,19 +28,21 @@ class IntakeEndedError(RetryableError):
     """The process has died or cannot go on; nothing is lost."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Parcel:
     """A batch as it came over, and what must be known of it before it is opened."""
 
     records: int
     cursor: Cursor
     size: int
+    is_full: bool
     data: bytes
     receiver: Receiver
 
     def open(self) -> Placed:
-        """Return the batch; parcels are opened in the order in which they came."""
-        return self.receiver.load(self.data)
+        """Return the batch, once; parcels are opened in the order in which they came."""
+        data, self.data = self.data, b""
+        return self.receiver.load(data)
 
 
 class IntakeProcess:
@@ -51,7 +52,7 @@ class IntakeProcess:
         IntakeEndedError: by every method, when the process is gone or met an error.
     """
 
-    def __init__(self, source: Source, state: JsonObject) -> None:
+    def __init__(self, source: Source, state: bytes) -> None:
         """Start the process with what an intake remembers."""
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "headrace.intake_process"],
@@ -81,14 +82,14 @@ class IntakeProcess:
         self.is_asked = False
         if (head := self._answer()) is None:
             return None
-        records, cursor, size = head
-        return Parcel(records, cursor, size, self._read(), self._receiver)
+        records, cursor, size, is_full = head
+        return Parcel(records, cursor, size, is_full, self._read(), self._receiver)
 
-    def state(self) -> JsonObject:
+    def state(self) -> bytes:
         """Return what is remembered after the last batch received."""
         self._send("state")
-        state: JsonObject = self._answer()
-        return state
+        self._answer()
+        return self._read()
 
     def _send(self, message: object) -> None:
         try:
@@ -120,22 +121,27 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
         except EOFError:
             return
         try:
-            intake = intake or Intake(source, state)
-            state = {}
-            body = None
-            if request == "state":
-                head: Any = intake.state()
-            elif (placed := intake.take(*request)) is None:
-                head = None
-            else:
-                head = (len(placed.batch.records), placed.batch.cursor, placed.batch.size)
-                body = sender.dump(placed)
+            intake, state = intake or Intake(source, state), b""
+            head, body = _answer(intake, sender, request)
         except Exception as error:  # noqa: BLE001 - who asked meets it again alone, and says it there
             _write(answers, pickle.dumps(("failed", type(error).__name__)))
             return
         _write(answers, pickle.dumps(("done", head)))
         if body is not None:
             _write(answers, body)
+        del body  # megabytes, until the next request is answered
+
+
+def _answer(
+    intake: Intake, sender: Sender, request: str | tuple[Cursor, int]
+) -> tuple[object, bytes | None]:
+    if isinstance(request, str):
+        return None, intake.state()
+    placed = intake.take(*request)
+    if placed is None:
+        return None, None
+    batch = placed.batch
+    return (len(batch.records), batch.cursor, batch.size, batch.is_full), sender.dump(placed)
 
 
 def _write(pipe: IO[bytes], data: bytes) -> None:

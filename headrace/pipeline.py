@@ -16,7 +16,6 @@ from headrace.witness import Witness
 from lakehouse.lake import Lake
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.call import Call
-from trajectory.canonical import JsonObject
 from trajectory.collector import uncollected
 from trajectory.dialects import Dialect
 from trajectory.effects import SideEffect
@@ -39,6 +38,8 @@ class BatchReport:
     dispositions: dict[str, int]
     """Exchanges by where they ended up."""
     signals: int
+    is_full: bool
+    """It ended at a limit: more may be waiting."""
     damaged: int
     """Spool frames that could not be read; they are counted, never guessed."""
 
@@ -50,6 +51,7 @@ class _Next:
     records: int
     cursor: Cursor
     size: int
+    is_full: bool
     open: Callable[[], Placed]
 
 
@@ -174,6 +176,7 @@ class Pipeline:
             following.records,
             dispositions,
             len(governed.signals),
+            following.is_full,
             len(placed.batch.damaged),
         )
 
@@ -191,17 +194,19 @@ class Pipeline:
             else:
                 if parcel is None:
                     return None
-                return _Next(parcel.records, parcel.cursor, parcel.size, parcel.open)
+                return _Next(
+                    parcel.records, parcel.cursor, parcel.size, parcel.is_full, parcel.open
+                )
         batch = self._take()
         if not batch.records:
             return None
         self._intake = self._intake or self._remembered()
         placed = self._intake.place(batch, self._without_stored if self._checkpoint.again else None)
-        return _Next(len(batch.records), batch.cursor, batch.size, lambda: placed)
+        return _Next(len(batch.records), batch.cursor, batch.size, batch.is_full, lambda: placed)
 
     def _read_ahead(self, current: _Next) -> None:
         """Have the batch after this one read, when more is waiting."""
-        if current.records < self._batch_records or self._checkpoint.again:
+        if not current.is_full or self._checkpoint.again:
             return
         try:
             if self._apart is None and self._intake is not None:
@@ -231,7 +236,7 @@ class Pipeline:
             return replace(now, batch=number, cursor=cursor, assembler=self._state(), trail=())
         return replace(now, batch=number, cursor=cursor, trail=trail)
 
-    def _state(self) -> JsonObject:
+    def _state(self) -> bytes:
         """Return what assembly remembers after the last batch that was given.
 
         Raises:

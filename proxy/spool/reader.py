@@ -23,6 +23,10 @@ _COUNTED = (RecordKind.END, RecordKind.LAST_PART, RecordKind.FEEDBACK)
 _HEAD_READ = 64
 
 
+_MOST_BYTES = 16 * 1024 * 1024
+"""Of bodies in a batch: read, judged and written, they take about fifteen times as much memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class SpoolBatch:
     """What one take gave, and where the next one begins."""
@@ -33,6 +37,8 @@ class SpoolBatch:
     """Stretches met since the take before that could not be read."""
     size: int = 0
     """Bytes of the bodies in the records."""
+    is_full: bool = False
+    """A limit ended it: there may be more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ class SpoolReader:
         cursor: Cursor,
         *,
         limit: int = 1000,
-        max_bytes: int = 64 * 1024 * 1024,
+        max_bytes: int = _MOST_BYTES,
         until: Cursor | None = None,
     ) -> SpoolBatch:
         """Take the next records after ``cursor``.
@@ -97,7 +103,8 @@ class SpoolReader:
         records: list[SpoolRecord] = []
         damaged: list[Damage] = []
         size = 0
-        while until is not None or (len(records) < limit and size < max_bytes):
+        is_full = False
+        while until is not None or not (is_full := len(records) >= limit or size >= max_bytes):
             heads = [
                 (item.time, name)
                 for name, scan in scans.items()
@@ -111,7 +118,7 @@ class SpoolReader:
             size += sum(map(content_bytes, item.records))
         self._scans = scans
         self._cursor = Cursor({name: scan.mark for name, scan in scans.items()})
-        return SpoolBatch(tuple(records), self._cursor, tuple(damaged), size)
+        return SpoolBatch(tuple(records), self._cursor, tuple(damaged), size, is_full)
 
     def _bounds(self, until: Cursor | None) -> dict[str, Bound]:
         """Fix what this take may read; writers that are gone from the disk fall out of the cursor."""

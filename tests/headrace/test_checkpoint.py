@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
+from headrace.packing import packed_json
 from lakehouse.location import Location
 from lakehouse.notes import Notes
 from trajectory.errors import IntegrityError
@@ -30,7 +31,7 @@ def test_completing_moves_the_checkpoint_and_clears_what_was_announced(tmp_path:
     store = CheckpointStore(tmp_path)
     start = store.load()
     store.announce(start, PendingBatch(1, {"w": 1}))
-    done = Checkpoint(start.application, 1, {"w": 1}, {"open": []})
+    done = Checkpoint(start.application, 1, {"w": 1}, packed_json({"open": []}))
     store.complete(done)
     assert CheckpointStore(tmp_path).load() == done
     assert store.pending() is None
@@ -60,7 +61,7 @@ def test_batches_after_the_assemblers_state_are_remembered_by_their_cursors(tmp_
     store.complete(second)
     assert CheckpointStore(tmp_path).load() == second
     assert second.hold == {}
-    whole = replace(second, assembler={"open": []}, trail=())
+    whole = replace(second, assembler=packed_json({"open": []}), trail=())
     store.complete(whole)
     assert CheckpointStore(tmp_path).load() == whole
     assert whole.hold == {"w": 2}
@@ -68,7 +69,9 @@ def test_batches_after_the_assemblers_state_are_remembered_by_their_cursors(tmp_
 
 def test_a_copy_gives_back_the_batches_after_the_assemblers_state(tmp_path: Path) -> None:
     notes = Notes(Location.parse(str(tmp_path / "lake")))
-    done = Checkpoint("a", 5, {"w": 5}, {"open": []}, trail=({"w": 3}, {"w": 4}, {"w": 5}))
+    done = Checkpoint(
+        "a", 5, {"w": 5}, packed_json({"open": []}), trail=({"w": 3}, {"w": 4}, {"w": 5})
+    )
     store = CheckpointStore(tmp_path, notes, name="home")
     store.announce(done, PendingBatch(6, {"w": 6}))
     for path in tmp_path.glob("*.json"):

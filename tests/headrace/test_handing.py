@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace import handing
+from headrace.checkpoint import NO_MEMORY
 from headrace.handing import Receiver, Sender
 from headrace.intake import Intake, Placed, Source
 from proxy.spool import Cursor, SpoolReader
@@ -19,7 +20,7 @@ from trajectory.placement import PlacedFeedback
 @pytest.fixture
 def batches(tmp_path: Path) -> list[Placed]:
     fill(tmp_path)
-    intake = Intake(Source(SpoolReader(tmp_path / "spool", KEY), b"a" * 32), {})
+    intake = Intake(Source(SpoolReader(tmp_path / "spool", KEY), b"a" * 32), NO_MEMORY)
     found, cursor = [], Cursor()
     while (placed := intake.take(cursor, 5)) is not None:
         found.append(placed)

@@ -8,6 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
+from headrace.checkpoint import NO_MEMORY
 from headrace.intake import Source
 from headrace.intake_process import IntakeEndedError, IntakeProcess
 from headrace.pipeline import Pipeline
@@ -187,7 +188,7 @@ def test_it_ends_with_its_pipeline(tmp_path: Path) -> None:
 def test_what_cannot_be_told_to_a_process_is_said_so(tmp_path: Path) -> None:
     spool = SpoolReader(tmp_path / "spool", KEY)
     with pytest.raises(IntakeEndedError):
-        IntakeProcess(Source(spool, b"a" * 32, dialects=(Unspeakable(),)), {})  # type: ignore[arg-type]
+        IntakeProcess(Source(spool, b"a" * 32, dialects=(Unspeakable(),)), NO_MEMORY)  # type: ignore[arg-type]
 
 
 class Unspeakable:
@@ -198,7 +199,7 @@ class Unspeakable:
 def test_an_error_of_reading_ends_it(tmp_path: Path) -> None:
     fill(tmp_path)
     wrong = bytes(random.Random(1).randbytes(32))  # noqa: S311 (no secret)
-    process = IntakeProcess(Source(SpoolReader(tmp_path / "spool", wrong), b"a" * 32), {})
+    process = IntakeProcess(Source(SpoolReader(tmp_path / "spool", wrong), b"a" * 32), NO_MEMORY)
     process.ask(Cursor(), 5)
     with pytest.raises(IntakeEndedError, match="UnknownKeyError"):
         process.receive()

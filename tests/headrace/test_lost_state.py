@@ -7,10 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch, installation_name
+from headrace.checkpoint import (
+    NO_MEMORY,
+    Checkpoint,
+    CheckpointStore,
+    PendingBatch,
+    installation_name,
+)
+from headrace.packing import packed_json, unpacked
 from lakehouse.lake import Lake
 from lakehouse.location import Location
 from lakehouse.notes import Notes
@@ -117,7 +123,7 @@ def test_a_store_gives_back_what_was_announced(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     start = store.load()
     store.announce(start, PendingBatch(1, {"w": 1}))
-    done = Checkpoint(start.application, 1, {"w": 1}, {"open": []}, again=True)
+    done = Checkpoint(start.application, 1, {"w": 1}, packed_json({"open": []}), again=True)
     store.complete(done)
     store.announce(done, PendingBatch(2, {"w": 2}))
     lose(tmp_path)
@@ -134,7 +140,7 @@ def test_a_damaged_copy_is_no_copy(tmp_path: Path, cut: int) -> None:
     notes.put("home-checkpoint", b"not compressed")
     assert CheckpointStore(tmp_path, notes, name="home").load().batch == 0
     store = CheckpointStore(tmp_path, notes, name="home")
-    store.announce(Checkpoint("a", 3, {"w": 1}, {}), PendingBatch(4, {}))
+    store.announce(Checkpoint("a", 3, {"w": 1}, NO_MEMORY), PendingBatch(4, {}))
     notes.put("home-checkpoint", (notes.get("home-checkpoint") or b"")[:cut])
     (tmp_path / "checkpoint.json").unlink()
     assert CheckpointStore(tmp_path, notes, name="home").load().batch == 0
@@ -144,16 +150,15 @@ def test_a_copy_of_an_earlier_release_is_read(tmp_path: Path) -> None:
     notes = Notes(Location.parse(str(tmp_path / "lake")))
     value = {"version": 1, "application": "a", "batch": 3, "cursor": {"w": 1}, "assembler": {}}
     notes.put("home-checkpoint", zlib.compress(json.dumps(value).encode()))
-    assert CheckpointStore(tmp_path, notes, name="home").load() == Checkpoint("a", 3, {"w": 1}, {})
+    assert CheckpointStore(tmp_path, notes, name="home").load() == Checkpoint(
+        "a", 3, {"w": 1}, NO_MEMORY
+    )
 
 
 def test_notes_are_for_the_owner_alone_and_hold_no_content(whole: Path) -> None:
     files = list((whole / "lake" / "_notes").iterdir())
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
-    text = b"".join(
-        pa.CompressedInputStream(pa.BufferReader(path.read_bytes()), "zstd").read()
-        for path in files
-    )
+    text = b"".join(piece for path in files for piece in unpacked(path.read_bytes()))
     assert b"maria" not in text
     assert b"order" not in text
 

@@ -1,5 +1,6 @@
 """Exactly once from spool to lake: whatever dies, every record ends in the lake one time."""
 
+import gc
 import json
 import subprocess
 import sys
@@ -138,3 +139,21 @@ def test_a_death_between_any_two_steps_loses_and_doubles_nothing(
     assert run(tmp_path, point, "1") == -9 or (tmp_path / "state" / "checkpoint.json").exists()
     assert run(tmp_path) == 0
     check(tmp_path)
+
+
+def test_what_was_carried_does_not_wait_for_the_collector(tmp_path: Path) -> None:
+    """It is held off while batches are carried: what holds itself would pile up."""
+    fill(tmp_path)
+    work = pipeline(tmp_path, batch_records=5)
+    work.run_batch()  # what is made once may be anything
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        while work.run_batch() is not None:
+            pass
+        gc.collect()
+        left = {type(one).__qualname__ for one in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+    assert not left & {"Message", "CleanMessage", "Call", "Exchange", "Placed", "GovernedBatch"}

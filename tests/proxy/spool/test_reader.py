@@ -101,6 +101,18 @@ def test_until_gives_exactly_the_earlier_batch(tmp_path: Path) -> None:
         assert again.cursor.to_json() == batch.cursor.to_json()
 
 
+def test_a_batch_ends_at_either_limit_and_says_so(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path, KEY) as writer:
+        for number in range(6):
+            Script(writer, number, at=1000.0 + number).whole(b"q" * 900, b"a" * 100)
+        reader = SpoolReader(tmp_path, KEY)
+        by_count = reader.take(Cursor(), limit=4)
+        by_size = reader.take(Cursor(), max_bytes=1_500)
+        rest = reader.take(by_count.cursor, limit=4)
+    assert [len(batch.records) for batch in (by_count, by_size, rest)] == [4, 2, 2]
+    assert [batch.is_full for batch in (by_count, by_size, rest)] == [True, True, False]
+
+
 def test_release_keeps_what_an_open_exchange_needs(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY, segment_bytes=200) as writer:
         Script(writer, 1).whole()

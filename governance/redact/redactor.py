@@ -4,6 +4,7 @@ A call either returns everything redacted or raises: a detector that fails or ru
 never lets text through.
 """
 
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -79,6 +80,9 @@ _NUMBER_KEYS = (
 )  # fmt: skip
 """Parts of keys without which a number is only looked at when it is as long as a card's; who looks
 for every identifier asks of each key."""
+_FEWEST_DIGITS, _MOST_DIGITS = 4, 19
+"""Of numbers that are looked at as such; shorter ones may be ages."""
+_CARD_DIGITS = (15, 16)
 _IDENTITY = "USERNAME"
 _SHORTEST_IDENTITY = 6
 _NUMBER_ENTITIES = frozenset({"CREDIT_CARD", "PHONE_NUMBER", "US_SSN", "BANK_ACCOUNT"})
@@ -95,6 +99,10 @@ class _Work:
     scope: RedactionScope
     deadline: float
     texts: dict[tuple[Path, str], None] = field(default_factory=dict, repr=False)
+    numbers: dict[tuple[Path, str], None] = field(default_factory=dict, repr=False)
+    """Digits of bare numbers that may be somebody's."""
+    unseen: dict[tuple[Path, str], int] = field(default_factory=dict, repr=False)
+    """Texts that only replacing has made, and how deep within others they stand."""
     found: dict[tuple[Path, str], tuple[Finding, ...]] = field(default_factory=dict, repr=False)
     """What is in each text that was looked at."""
     known: Known = field(default_factory=Known)
@@ -178,7 +186,8 @@ class Redactor:
             spec, pseudonym_key, subject_key=self._subject_key, subjects=subjects
         )
         self._biometric = "BIOMETRIC" in self._operators
-        self._number_keys = _NUMBER_KEYS if "IDENTIFIER" not in self._operators else ("",)
+        every_key = "IDENTIFIER" in self._operators
+        self._number_key = re.compile("" if every_key else "|".join(_NUMBER_KEYS))
         self._allow = frozenset(spec.allow)
         self._clock = clock
         self._cache: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
@@ -216,19 +225,19 @@ class Redactor:
         if not self._operators:  # policy looks for nothing
             return [Redacted(message, RedactionReport(), ()) for message in messages]
         work = self._begin(scope)
-        out: list[Redacted] = []
         with _depth_is_an_error():
             for message in messages:
                 self._message(message, (), self._gathering(work))
             self._look(work)
-            for message in messages:
-                report = _Report(self._versions)
-                clean = self._message(message, (), self._replacing(work, report))
-                if clean == message:  # the one object that stands for this content
-                    clean = message
-                out.append(Redacted(clean, report.done(), tuple(report.subjects)))
+            done = self._replaced(
+                messages, work, lambda message, visitor: self._message(message, (), visitor)
+            )
         self._pseudonyms.commit()
-        return out
+        return [
+            # an equal message is the one object that stands for this content
+            Redacted(old if new == old else new, report.done(), tuple(report.subjects))
+            for old, (new, report) in zip(messages, done, strict=True)
+        ]
 
     def find(self, messages: Sequence[Message], *, scope: RedactionScope) -> Findings:
         """Return what is in the texts of messages, for another redactor of the same policy.
@@ -244,10 +253,8 @@ class Redactor:
         with _depth_is_an_error():
             for message in messages:
                 self._message(message, (), self._gathering(work))
-            self._detect(list(work.texts), work)
-            return {
-                _digest(keys, text): self._findings(text, keys, work) for keys, text in work.texts
-            }
+            self._detect([*work.texts, *work.numbers], work)
+            return {_digest(*item): found for item, found in work.found.items()}
 
     def learn(self, found: Findings) -> None:
         """Take over what another redactor of the same policy found, so as not to look again."""
@@ -265,11 +272,12 @@ class Redactor:
             return RedactedJson(value, RedactionReport(), ())
         work = self._begin(scope)
         at = tuple(part for part in path.split("/") if part)
-        report = _Report(self._versions)
         with _depth_is_an_error():
             rewritten(value, at, self._gathering(work))
             self._look(work)
-            clean = rewritten(value, at, self._replacing(work, report))
+            ((clean, report),) = self._replaced(
+                [value], work, lambda value, visitor: rewritten(value, at, visitor)
+            )
         self._pseudonyms.commit()
         return RedactedJson(clean, report.done(), tuple(report.subjects))
 
@@ -292,23 +300,27 @@ class Redactor:
 
     # What the two walks do: the first gathers texts to look at, the second replaces.
 
-    @staticmethod
-    def _gathering(work: _Work) -> Visitor:
+    def _gathering(self, work: _Work) -> Visitor:
         def gather(text: str, path: Path, _: Moved) -> str:
             work.texts[(_keys(path), text)] = None
             return text
 
+        def number(written: str, path: Path) -> None:
+            digits = self._digits_of(written, path)
+            if digits:
+                work.numbers[(_keys(path), digits)] = None
+
         def ignore(*_: object) -> None:
             return None
 
-        return Visitor(gather, ignore, ignore, work.json)
+        return Visitor(gather, number, ignore, work.json)
 
     def _look(self, work: _Work) -> None:
         """Find in everything that was gathered, and learn what to look for elsewhere."""
-        self._detect(list(work.texts), work)
+        self._detect([*work.texts, *work.numbers], work)
         work.known = Known.within(text for _, text in work.texts)
         for keys, text in work.texts:
-            found = self._findings(text, keys, work)
+            found = work.found[keys, text]
             for span in resolved(found) if found else ():
                 if self._spec.names.propagate or span.entity != "PERSON":
                     value = read_as(text[span.start : span.end])
@@ -318,6 +330,31 @@ class Redactor:
                 work.known.learn(_IDENTITY, value)
         work.known.close()
 
+    def _replaced[T](
+        self, values: Sequence[T], work: _Work, walk: Callable[[T, Visitor], T]
+    ) -> list[tuple[T, _Report]]:
+        """Return values with everything replaced, and what was replaced in each.
+
+        Where base64 is replaced, the text around it becomes another one and is looked at as well:
+        the innermost first and all of them at once, until a walk meets none that is new.
+        """
+        done: dict[int, tuple[T, _Report]] = {}
+        left = list(range(len(values)))
+        while left:
+            again: list[int] = []
+            unseen: dict[tuple[Path, str], int] = {}
+            for place in left:
+                report = _Report(self._versions)
+                done[place] = walk(values[place], self._replacing(work, report)), report
+                if work.unseen:
+                    again.append(place)
+                    unseen |= work.unseen
+                    work.unseen.clear()
+            deepest = max(unseen.values(), default=0)
+            self._detect([item for item, depth in unseen.items() if depth == deepest], work)
+            left = again
+        return [done[place] for place in range(len(values))]
+
     def _replacing(self, work: _Work, report: _Report) -> Visitor:
         spec = self._spec
         scope = work.scope.tenant_id
@@ -326,7 +363,12 @@ class Redactor:
         whose = Whose(work.scope.tenant_id, scope, work.scope.linked)
 
         def put(text: str, path: Path, moved: Moved) -> str:
-            found = list(self._findings(text, _keys(path), work))
+            keys = _keys(path)
+            seen = work.found.get((keys, text))
+            if seen is None:
+                work.unseen[keys, text] = path.count(DECODED)
+                return text
+            found = list(seen)
             if work.scope.people and self._is_identity(text, path, work.scope):
                 found.append(Finding(_IDENTITY, 0, len(text), 1.0, "caller"))
             stands_for = {}
@@ -388,22 +430,36 @@ class Redactor:
             return False
         return len(text) >= _SHORTEST_IDENTITY or "ext" in path
 
+    def _digits_of(self, written: str, path: Path) -> str:
+        """Return the digits of a bare number that may be somebody's; keys must speak for all but cards."""
+        digits = written.lstrip("-")
+        size = len(digits)
+        if size > _MOST_DIGITS or not digits.isdigit():
+            return ""
+        if size in _CARD_DIGITS:
+            return digits
+        key = "_".join(path[-2:]).lower()
+        speaks = "age" in key if size < _FEWEST_DIGITS else self._number_key.search(key)
+        return digits if speaks else ""
+
     def _number_entity(self, written: str, path: Path, work: _Work) -> str | None:
-        """Return what a bare number is; keys must speak for all but card numbers."""
+        """Return what a bare number is."""
         if self._biometric and tells_biometric(_keys(path)):
             return "BIOMETRIC"
-        digits = written.lstrip("-")
-        if digits in work.scope.people and "ext" in path and _IDENTITY in self._operators:
+        number = written.lstrip("-")
+        if number in work.scope.people and "ext" in path and _IDENTITY in self._operators:
             return _IDENTITY
-        key = "_".join(path[-2:]).lower()
-        if digits.isdigit() and len(digits) < 4 and "age" in key:
-            found = self._findings(digits, _keys(path), work)
+        digits = self._digits_of(written, path)
+        if not digits:
+            return None
+        keys = _keys(path)
+        found = work.found.get((keys, digits))
+        if found is None:
+            work.unseen[keys, digits] = path.count(DECODED)
+            return None
+        if len(digits) < _FEWEST_DIGITS:
             return next((f.entity for f in found if f.entity == "AGE"), None)
-        if not digits.isdigit() or not 4 <= len(digits) <= 19:
-            return None
-        if len(digits) not in (15, 16) and not any(word in key for word in self._number_keys):
-            return None
-        for finding in self._findings(digits, _keys(path), work):
+        for finding in found:
             whole = finding.end - finding.start == len(digits)
             if whole and (finding.entity in _NUMBER_ENTITIES or finding.detector == "key_paths"):
                 return finding.entity
@@ -420,12 +476,6 @@ class Redactor:
         return int(begin) if begin.isdigit() else 0
 
     # Detection.
-
-    def _findings(self, text: str, keys: Path, work: _Work) -> tuple[Finding, ...]:
-        """Return what is in one text, from memory or by looking now."""
-        if (keys, text) not in work.found:
-            self._detect([(keys, text)], work)
-        return work.found[keys, text]
 
     def _detect(self, texts: list[tuple[Path, str]], work: _Work) -> None:
         """Look into texts: at once where they are in memory, a batch at a time where they are not."""

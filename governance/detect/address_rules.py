@@ -28,7 +28,9 @@ _REST = (
 
 
 def _rule(name: str, regex: str, score: float = 0.7) -> Rule:
-    return Rule(name, "STREET_ADDRESS", regex, score, ignore_case=False, needs=ANY_DIGIT)
+    return Rule(
+        name, "STREET_ADDRESS", regex, score, ignore_case=False, needs=ANY_DIGIT, shortest=6
+    )
 
 
 ADDRESSES = (

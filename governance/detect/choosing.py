@@ -39,6 +39,12 @@ class Choice[R: PatternRunner]:
             else:
                 for literal in rule.needs:
                     announced[literal] = announced.get(literal, 0) | bit
+        longest = max((runner.rule.shortest for runner in self._runners), default=1)
+        self._fitting = [
+            sum(1 << at for at, one in enumerate(self._runners) if one.rule.shortest <= size)
+            for size in range(longest)
+        ]
+        """Those that a text of so many characters is long enough for; longer ones are for all."""
         self._literals = ahocorasick.Automaton()
         for literal, bits in announced.items():
             self._literals.add_word(literal, bits)
@@ -46,12 +52,17 @@ class Choice[R: PatternRunner]:
         self._chosen = lru_cache(maxsize=4096)(self._of_bits)
 
     def of(self, gate: Gate) -> tuple[R, ...]:
-        """Return the runners whose literals and digits are in the text."""
+        """Return the runners whose literals and digits are in the text, and that it is long enough for."""
         bits = self._always | (self._some_digit if gate.some_digit else 0)
         if self._literals:
-            for announced in {value for _, value in self._literals.iter(gate.lowered)}:
+            for _, announced in self._literals.iter(gate.lowered):
                 bits |= announced
-        return self._chosen(bits if gate.digits else bits & ~self._run_of_digits)
+        if not gate.digits:
+            bits &= ~self._run_of_digits
+        size = len(gate.lowered)
+        if size < len(self._fitting):
+            bits &= self._fitting[size]
+        return self._chosen(bits) if bits else ()
 
     def _of_bits(self, bits: int) -> tuple[R, ...]:
         return tuple(one for place, one in enumerate(self._runners) if bits >> place & 1)

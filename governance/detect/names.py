@@ -250,8 +250,8 @@ class NameRules:
         if word.lower() in self._everyday and word not in self._ambiguous:
             return  # one word that no name begins or ends with
         cued = cue(view.data, start)
-        first_word = _WORD.match(text, start, start + _LONGEST_WORD)
-        if cued and first_word and first_word.group() in self._ambiguous:
+        first_word = _WORD.match(text, start, start + _LONGEST_WORD) if cued else None
+        if first_word and first_word.group() in self._ambiguous:
             strong = cued == STRONG
             behind = first_word.end() + 1
             inner = _WORD.match(text, behind, behind + _LONGEST_WORD)
@@ -266,7 +266,7 @@ class NameRules:
             words = [name]
         else:
             words = [match.group().rstrip(".") for match in _WORD.finditer(name)]
-        if words[-1] in _MONTHS and sum(word in _MONTHS for word in text[start:end].split()) > 1:
+        if words[-1] in _MONTHS and sum(map(_MONTHS.__contains__, text[start:end].split())) > 1:
             return
         if begin != start:
             cued = cue(view.data, begin)

@@ -15,6 +15,7 @@ from governance.detect.in_code import ProgramSigns, is_plain_word, is_term
 from governance.detect.names_embedded import reader_of
 from governance.detect.names_readers import LIBRARIES, Labelled, Reader
 from governance.detect.quiet import load, one_thread_of_blas, without_heavy_packages
+from governance.detect.view import TextView
 from governance.names.words import ambiguous_names, common, first_names, last_names
 from trajectory.errors import ConfigurationError
 
@@ -40,18 +41,12 @@ _CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A
 _ANY_NUMBER = dict.fromkeys(map(ord, "0123456789"), "1")
 """Which number it is says nothing of who is named: lines that differ in numbers are asked about once."""
 _SEGMENT = 320
+_SHORT = 60
+"""Characters of a text whose words are found at once faster than one by one."""
 _BATCH = 32
 """Whole segments at once (more of short ones): their matrices stay within the processor's cache."""
 _CACHE_ENTRIES = 50_000
 _NOT_A_NAME = re.compile(r"[\d_(){}\[\]=/\\|<>@#$%^*;:\"`~+]")
-
-
-class _Segment(NamedTuple):
-    unit: int
-    start: int
-    text: str
-    name: bytes
-    """A hash of the text."""
 
 
 class _Explained:
@@ -73,12 +68,13 @@ class _Explained:
         return place >= 0 and end <= self._ends[place]
 
 
-def segments(text: str) -> Iterator[tuple[int, str]]:
-    """Yield pieces of a text at line ends or spaces, with their offsets, none much over 320 long."""
+def segments(text: str) -> Iterable[tuple[int, str]]:
+    """Return pieces of a text at line ends or spaces, with their offsets, none much over 320 long."""
+    return ((0, text),) if 0 < len(text) <= _SEGMENT else _segments(text)
+
+
+def _segments(text: str) -> Iterator[tuple[int, str]]:
     at, size = 0, len(text)
-    if 0 < size <= _SEGMENT:
-        yield 0, text
-        return
     while at < size:
         end = min(size, at + _SEGMENT)
         if end < size:
@@ -127,33 +123,38 @@ class NamesModel:
         out: list[list[Finding]] = [[] for _ in units]
         if not self._wanted:
             return out
-        asked: list[_Segment] = []
+        asked: list[tuple[int, int, bytes]] = []
+        texts: dict[bytes, str] = {}
         for place, unit in enumerate(units):
-            if len(unit.view.text) > _SEGMENT and _CAPITALISED.search(unit.view.text) is None:
+            view = unit.view
+            if len(view.text) > _SEGMENT and _CAPITALISED.search(view.text) is None:
                 continue
             explained = _Explained(known[place]) if known and known[place] else None
-            for start, text in segments(unit.view.text):
-                if self._may_name(unit, start, text, explained):
+            for start, text in segments(view.text):
+                if self._may_name(view, start, text, explained):
                     plain = text if text.isalpha() else text.translate(_ANY_NUMBER)
-                    asked.append(_Segment(place, start, plain, _digest(plain)))
-        self._ask({segment.name: segment.text for segment in asked})
-        for segment in asked:
-            view = units[segment.unit].view
-            for entity, start, end in self._cache[segment.name]:
-                span = view.span(segment.start + start, segment.start + end)
-                out[segment.unit].append(Finding(entity, *span, _SCORE, self.name))
+                    name = _digest(plain)
+                    texts[name] = plain
+                    asked.append((place, start, name))
+        self._ask(texts)
+        for place, at, name in asked:
+            for entity, start, end in self._cache[name]:
+                span = units[place].view.span(at + start, at + end)
+                out[place].append(Finding(entity, *span, _SCORE, self.name))
         while len(self._cache) > _CACHE_ENTRIES:
             self._cache.popitem(last=False)
         return out
 
-    def _may_name(self, unit: Unit, at: int, text: str, explained: "_Explained | None") -> bool:
+    def _may_name(self, view: TextView, at: int, text: str, explained: "_Explained | None") -> bool:
         """Whether there is a capitalised word, no common one, that nobody has found yet."""
+        if explained is None and len(text) < _SHORT:
+            return not self._common.issuperset(map(str.lower, _CAPITALISED.findall(text)))
         for match in _CAPITALISED.finditer(text):
             if match.group().lower() in self._common:
                 continue
             if explained is None:
                 return True
-            if not explained.covers(*unit.view.span(at + match.start(), at + match.end())):
+            if not explained.covers(*view.span(at + match.start(), at + match.end())):
                 return True
         return False
 
@@ -166,37 +167,35 @@ class NamesModel:
                 self._cache[name] = ()
                 continue
             signs = ProgramSigns(text)
-            self._cache[name] = tuple(
-                kept
+            spans = [
+                self._kept(text, _ENTITIES.get(label.upper(), label.upper()), start, end, signs)
                 for label, start, end in labelled
-                for kept in self._kept(
-                    text, _ENTITIES.get(label.upper(), label.upper()), start, end, signs
-                )
-            )
+            ]
+            self._cache[name] = tuple([span for span in spans if span is not None])
 
     def _kept(
         self, text: str, entity: str, start: int, end: int, signs: ProgramSigns
-    ) -> Iterator[tuple[str, int, int]]:
-        """Yield the span without what cannot belong to a name; nothing when no name is left."""
+    ) -> tuple[str, int, int] | None:
+        """Return the span without what cannot belong to a name; None when no name is left."""
         if entity not in self._wanted:
-            return
+            return None
         value = text[start:end]
         line = value.split("\n")[0] if "\n" in value.strip() else value
         stripped = line.strip(" \t\n\r.,;:!?'\"()-")
         start = text.find(stripped, start) if stripped else start
         words = stripped.split()
         if not words or len(stripped) < 2 or _NOT_A_NAME.search(stripped):
-            return
-        if all(word.strip(".'").lower() in self._common for word in words):
-            return
+            return None
+        if self._common.issuperset([word.strip(".'").lower() for word in words]):
+            return None
         stop = start + len(stripped)
         if entity == "PERSON":
             near = text[max(0, start - 2) : start].strip(), text[stop : stop + 2].strip()
             if not _may_be_a_person(words, *near) or is_term(text, stop):
-                return
+                return None
         if len(words) == 1 and _an_identifier(text, start, stop, signs):
-            return
-        yield entity, start, stop
+            return None
+        return entity, start, stop
 
 
 class _Pipeline(NamedTuple):
@@ -265,9 +264,10 @@ def _on_fast_blas(nlp: Any) -> None:
 
 def _may_be_a_person(words: list[str], before: str, behind: str) -> bool:
     """Whether words have the case of a name: no acronym, no class, no sentence that goes on."""
-    listed = any(word.title() in first_names() or word.title() in last_names() for word in words)
-    if listed:
-        return words[0][0].isupper()
+    first, last = first_names(), last_names()
+    for listed in map(str.title, words):
+        if listed in first or listed in last:
+            return words[0][0].isupper()
     if len(words) > 1:
         if "of" in words or all(map(_like_a_word, words)) or "".join(words).isupper():
             return False
@@ -286,6 +286,8 @@ def _like_a_word(word: str) -> bool:
     plain, known = word.lower(), common()
     if plain in known:
         return True
+    if not plain.endswith(_ENDS):
+        return False
     return any(plain.endswith(end) and plain.removesuffix(end) in known for end in _ENDS)
 
 

@@ -88,7 +88,6 @@ class NamesNetwork:
             raise ValueError(f"the network has {len(encode)} layers; {_LAYERS} are counted on")
         tables, mixing = embed
         self._hash = nlp.get_pipe("tok2vec").model.ops.hash
-        self._gather = nlp.get_pipe("tok2vec").model.ops.gather_add
         self._mixing = mixing
         width = tables[0].get_param("E").shape[1]
         self._tables = [
@@ -144,7 +143,11 @@ class NamesNetwork:
         sums: Floats = numpy.zeros((len(attributes), self._mixing.bias.shape[0]), "f")
         for place, (table, seed) in enumerate(self._tables):
             hashes = numpy.ascontiguousarray(attributes[:, place])
-            sums += self._gather(table, self._hash(hashes, seed) % table.shape[0])
+            rows = (self._hash(hashes, seed) % table.shape[0]).T
+            found = table.take(rows[0], axis=0)
+            for more in rows[1:]:
+                found += table.take(more, axis=0)  # its reads wait for memory side by side
+            sums += found
         gap: Floats = numpy.zeros((1, self._width), "f")
         vectors = numpy.concatenate((gap, self._mixing.finish(sums)))
         return Words(vectors, vectors @ self._first)

@@ -5,8 +5,8 @@ mark that it takes off. In ASCII most of them are one character; what is not ASC
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -45,6 +45,7 @@ _ASCII_SHAPE = str.maketrans(
     | {chr(code): "x" for code in range(97, 123)}
     | {chr(code): "d" for code in range(48, 58)}
 )
+_LONGEST_RUN = 4
 _SIMPLE = re.compile(r"([(\[{\"',:;]?)([A-Za-z]{3,})([)\]}\"',:;!?]?)\Z")
 """A word with a mark at either end, which most of what is split is."""
 type _Word = str | tuple[str, str]
@@ -94,34 +95,21 @@ class NamesTokenizer:
 
     def __call__(self, texts: Sequence[str]) -> Tokens:
         """Return the tokens of texts."""
-        rows: dict[str, int] = {}
-        found: list[int] = []
-        places: list[int] = []
-        sizes: list[int] = []
-        for text in texts:
-            if text.isalpha():
-                found.append(rows.setdefault(text, len(rows)))
-                places.append(0)
-                sizes.append(1)
-                continue
-            before = len(found)
-            for match in _PIECE.finditer(text):
-                found.append(rows.setdefault(match.group(), len(rows)))
-                places.append(match.start())
-            sizes.append(len(found) - before)
-        known = {piece: self._known(piece) for piece in rows}
+        pieces, places, sizes = _pieces(texts)
+        rows = {piece: row for row, piece in enumerate(dict.fromkeys(pieces))}
+        found = numpy.fromiter(map(rows.__getitem__, pieces), int, len(pieces))
+        known = [self._known(piece) for piece in rows]
         words: dict[_Word, int] = {}
         numbers = numpy.array(
-            [words.setdefault(word, len(words)) for piece in rows for word in known[piece]],
-            dtype=int,
+            [words.setdefault(word, len(words)) for parts in known for word in parts], dtype=int
         )
         texts_of = [word if isinstance(word, str) else word[0] for word in words]
         lengths = numpy.array([len(word) for word in texts_of], dtype=int)[numbers]
-        many = numpy.array([len(known[piece]) for piece in rows], dtype=int)
-        token, of = _expanded(many, numpy.array(found, dtype=int))
+        many = numpy.array(list(map(len, known)), dtype=int)
+        token, of = _expanded(many, found)
         behind = numpy.cumsum(lengths)
         first = numpy.concatenate((behind - lengths, behind[-1:]))[numpy.cumsum(many) - many]
-        starts = (behind - lengths)[token] - first[found][of] + numpy.array(places, dtype=int)[of]
+        starts = (behind - lengths)[token] - first[found][of] + places[of]
         counts = numpy.bincount(
             numpy.repeat(numpy.arange(len(texts)), sizes), many[found], minlength=len(texts)
         )
@@ -135,7 +123,8 @@ class NamesTokenizer:
         )
 
     def _hashed(self, words: Iterable[_Word]) -> Any:
-        hashes = [self._attributes(word) for word in words]
+        number = cache(self._number)  # of what few words begin with, and of their few shapes
+        hashes = [value for word in words for value in self._attributes(word, number)]
         return numpy.array(hashes, dtype=numpy.uint64).reshape(-1, 4)
 
     def _known(self, piece: str) -> list[_Word]:
@@ -143,7 +132,7 @@ class NamesTokenizer:
         special = self._special.get(piece)
         if special is not None:
             return special
-        if _ONE_TOKEN.match(piece) or piece.isalpha() or piece.isspace():
+        if piece.isalpha() or _ONE_TOKEN.match(piece) or piece.isspace():
             return [piece]
         simple = _SIMPLE.match(piece)
         if simple is not None and self._special.keys().isdisjoint(
@@ -249,12 +238,37 @@ class NamesTokenizer:
             words.append(piece[at:])
         return words
 
-    def _attributes(self, word: _Word) -> tuple[int, int, int, int]:
+    def _attributes(self, word: _Word, few: Callable[[str], int]) -> tuple[int, int, int, int]:
         word, norm = (word, self._norms.get(word)) if isinstance(word, str) else word
         number = self._number
         shape = word.translate(_ASCII_SHAPE) if len(word) < 100 and word.isascii() else None
-        shape = self._shape(word) if shape is None else _LONG_RUN.sub(r"\1\1\1\1", shape)
-        return number(norm or word.lower()), number(word[0]), number(word[-3:]), number(shape)
+        if shape is None:
+            shape = self._shape(word)
+        elif len(shape) > _LONGEST_RUN:
+            shape = _LONG_RUN.sub(r"\1\1\1\1", shape)
+        return number(norm or word.lower()), few(word[0]), number(word[-3:]), few(shape)
+
+
+def _pieces(texts: Sequence[str]) -> tuple[list[str], Any, list[int]]:
+    """Return the pieces of texts one after the other, their places, and how many each text has."""
+    pieces: list[str] = []
+    places: list[int] = []
+    sizes: list[int] = []
+    for text in texts:
+        if text.isprintable() and "" not in (words := text.split(" ")):  # no other white space
+            pieces += words
+            sizes.append(len(words))
+            at = 0
+            for word in words:
+                places.append(at)
+                at += len(word) + 1
+            continue
+        before = len(pieces)
+        for match in _PIECE.finditer(text):
+            pieces.append(match.group())
+            places.append(match.start())
+        sizes.append(len(pieces) - before)
+    return pieces, numpy.array(places, dtype=int), sizes
 
 
 def _expanded(many: Any, chosen: Any) -> tuple[Any, Any]:

@@ -28,6 +28,7 @@ import re2  # noqa: E402 - Presidio decides first what it finds installed
 
 _LANGUAGE = "en"
 _REGEX_SECONDS = 2.0
+_CLASS = re.compile(r"\[[^\]]*\]")
 
 STOCK = {
     "CryptoRecognizer": ("CRYPTO", None),
@@ -49,6 +50,12 @@ STOCK = {
 
 _NEEDS_CONTEXT = {"NhsRecognizer": 0.1, "MedicalLicenseRecognizer": 0.3}
 """Their checksum holds for one number in ten: with these scores they need context."""
+
+SHORTEST = {
+    "CryptoRecognizer": 26, "UsItinRecognizer": 9, "UsPassportRecognizer": 9, "UsBankRecognizer": 8,
+    "NhsRecognizer": 10, "MedicalLicenseRecognizer": 9, "DateRecognizer": 4,
+}  # fmt: skip
+"""How many characters every match of theirs has at least."""
 
 _WITHOUT_RUN = frozenset({"CryptoRecognizer", "DateRecognizer"})
 """Those of them that find values without a run of digits: 05-MAR-21."""
@@ -188,8 +195,9 @@ class _StockRunner:
             recognizer.supported_entities[0],
             "",
             pattern.score if score is None else score,
-            needs=ANY_DIGIT if kind == "DateRecognizer" else (),
+            needs=marks(pattern.regex) if kind == "DateRecognizer" else (),
             digits=kind in STOCK and kind not in _WITHOUT_RUN,
+            shortest=SHORTEST.get(kind, 1),
             context=tuple(word.strip().lower() for word in recognizer.context or ()),
         )
         self._ignore_case = bool(flags & _regex.IGNORECASE)
@@ -225,6 +233,12 @@ class _StockRunner:
                 score = judge._score(gate, start, verdict, keys)
                 if end > start and score > 0:
                     yield Hit(self.rule.entity, start, end, score, self.rule.name)
+
+
+def marks(regex: str) -> tuple[str, ...]:
+    """Return what stands between the parts of a date in a pattern; each of its matches has one of them."""
+    outside = _CLASS.sub("", regex)
+    return tuple(mark for mark in "/-." if mark in outside) or ANY_DIGIT
 
 
 class PresidioDetector:

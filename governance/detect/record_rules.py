@@ -35,6 +35,7 @@ RECORDS = (
         "HEALTH_PLAN",
         rf"[1-9][{_MBI}][{_MBI}\d]\d-?[{_MBI}][{_MBI}\d]\d-?[{_MBI}]{{2}}\d{{2}}",
         0.8,
+        shortest=11,
         needs=ANY_DIGIT,
         ignore_case=False,
         left=r"\w\-",

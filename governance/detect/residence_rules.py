@@ -127,6 +127,7 @@ PERSONAL = (
         0.4,
         ignore_case=False,
         digits=False,
+        shortest=17,
         needs=ANY_DIGIT,
         context=("vin", "vehicle", "chassis", "car", "truck"),
         check=checks.vin,

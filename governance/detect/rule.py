@@ -31,6 +31,8 @@ class Rule:
     """Lower-case literals of which one must be in the text, else the pattern is not tried."""
     digits: bool = False
     """Whether the pattern needs a run of digits."""
+    shortest: int = 1
+    """How many characters every match has at least; shorter texts are not looked at."""
     context: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
     """Words right before the value that speak against it."""

@@ -11,8 +11,8 @@ import html
 import re
 import unicodedata
 from array import array
-from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 _ODD = re.compile(
     r"[^\x00-\x7f]"
@@ -23,6 +23,7 @@ _ODD = re.compile(
 _MAYBE_ODD = re.compile(r"[^\x00-\x24\x27-\x5b\x5d-\x7f]")
 _SPACED = re.compile(r"\d(?<![\d\-.]\d)(?=([ \-]))(?:\1\d(?!\d)){6,}(?![\-.]\d)")
 """Seven and more single digits with the same mark between them."""
+_SHORTEST_SPACED = 13
 _SHORT_ESCAPES = {r"\n": "\n", r"\r": "\n", r"\t": " ", r"\"": '"', r"\'": "'", r"\/": "/"}
 _UPPER, _LOWER, _LETTER, _OTHER = b"\xc0", b"\xe0", b"\xaa", b"\xa6"
 
@@ -76,18 +77,21 @@ def _decoded(piece: str) -> str:
     return char if char.isascii() else _folded(char)
 
 
-@dataclass(frozen=True, slots=True)
-class TextView:
+class TextView(NamedTuple):
     """A text as detectors see it."""
 
-    original: str = field(repr=False)
-    text: str = field(repr=False)
+    original: str
+    text: str
     """The view: same length as ``data``."""
-    data: bytes = field(repr=False)
+    data: bytes
     """One byte per character (Latin-1; letters of other scripts as a stand-in letter)."""
-    starts: array[int] | None = field(default=None, repr=False)
+    starts: array[int] | None = None
     """Where each view character begins in the original; None when both are the same."""
-    ends: array[int] | None = field(default=None, repr=False)
+    ends: array[int] | None = None
+
+    def __repr__(self) -> str:
+        """Tell nothing of the text."""
+        return f"TextView({len(self.text)} characters)"
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the span of the original that a non-empty span of the view stands for."""
@@ -101,7 +105,9 @@ def view_of(text: str) -> TextView:
     if text.isascii() and text.isalpha():
         return TextView(text, text, text.encode())
     view = _decoded_view(text)
-    return view if _SPACED.search(view.text) is None else _with_joined_digits(view)
+    if len(view.text) < _SHORTEST_SPACED or _SPACED.search(view.text) is None:
+        return view
+    return _with_joined_digits(view)
 
 
 def read_as(text: str) -> str:

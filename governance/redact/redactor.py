@@ -519,12 +519,14 @@ class Redactor:
             return ()
         marks = OwnMarks(text)
         return tuple(
-            finding
-            for finding in found
-            if finding.entity in self._operators
-            and finding.score >= self._thresholds.get(finding.entity, DEFAULT_THRESHOLD)
-            and not (self._allow and text[finding.start : finding.end] in self._allow)
-            and marks.leave_free(finding.start, finding.end)
+            [
+                finding
+                for finding in found
+                if finding.entity in self._operators
+                and finding.score >= self._thresholds.get(finding.entity, DEFAULT_THRESHOLD)
+                and not (self._allow and text[finding.start : finding.end] in self._allow)
+                and marks.leave_free(finding.start, finding.end)
+            ]
         )
 
     # Messages.

@@ -56,7 +56,7 @@ def resolved(findings: Sequence[Finding]) -> list[Span]:
             begin, behind, strongest = finding.start, finding.end, finding
         else:
             behind = max(behind, finding.end)
-            if _weight(finding) > _weight(strongest):
+            if finding[:4] != strongest[:4] and _weight(finding) > _weight(strongest):
                 strongest = finding
     if strongest is not None:
         spans.append(_named(strongest, begin, behind))
@@ -78,6 +78,9 @@ def _named(finding: Finding, start: int, end: int) -> Span:
 
 def spliced(text: str, replacements: Sequence[tuple[int, int, str]]) -> str:
     """Return the text with spans replaced; spans are ordered and do not overlap."""
+    if len(replacements) == 1:
+        ((start, end, new),) = replacements
+        return text[:start] + new + text[end:]
     pieces: list[str] = []
     at = 0
     for start, end, new in replacements:

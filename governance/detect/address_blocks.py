@@ -57,6 +57,8 @@ _COMPANY = re.compile(
     r"consulting|solutions|university|bank|explorer|associates|partners|media|labs?|health|and)\b"
 )
 _DIGIT = re.compile(r"\d")
+_MARK = re.compile(r"[\s.#]")
+"""What stands in every part of an address that is looked for here."""
 _MOST_PIECES = 8
 _MOST_CHARACTERS = 160
 
@@ -112,7 +114,7 @@ class AddressBlocks:
             for finding in known
             if finding.entity == "STREET_ADDRESS" and finding.score >= 0.5
         ]
-        if _DIGIT.search(text) is None:
+        if _DIGIT.search(text) is None or _MARK.search(text) is None:
             return streets
         guesses = [
             Seed(*match.span())

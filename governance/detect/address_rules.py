@@ -29,7 +29,14 @@ _REST = (
 
 def _rule(name: str, regex: str, score: float = 0.7) -> Rule:
     return Rule(
-        name, "STREET_ADDRESS", regex, score, ignore_case=False, needs=ANY_DIGIT, shortest=6
+        name,
+        "STREET_ADDRESS",
+        regex,
+        score,
+        ignore_case=False,
+        needs=ANY_DIGIT,
+        spaced=True,
+        shortest=6,
     )
 
 

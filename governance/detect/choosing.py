@@ -26,12 +26,14 @@ class Choice[R: PatternRunner]:
 
     def __init__(self, runners: Sequence[R]) -> None:
         self._runners = tuple(runners)
-        self._always = self._some_digit = self._run_of_digits = 0
+        self._always = self._some_digit = self._run_of_digits = self._spaced = 0
         announced: dict[str, int] = {}
         for place, runner in enumerate(self._runners):
             rule, bit = runner.rule, 1 << place
             if rule.digits:
                 self._run_of_digits |= bit
+            if rule.spaced:
+                self._spaced |= bit
             if rule.needs is ANY_DIGIT:
                 self._some_digit |= bit
             elif not rule.needs:
@@ -59,6 +61,8 @@ class Choice[R: PatternRunner]:
                 bits |= announced
         if not gate.digits:
             bits &= ~self._run_of_digits
+        if " " not in gate.lowered:
+            bits &= ~self._spaced
         size = len(gate.lowered)
         if size < len(self._fitting):
             bits &= self._fitting[size]

@@ -105,6 +105,7 @@ IDENTIFIERS = (
         "MAC_ADDRESS",
         r"[0-9A-F]{2}(?:(?::[0-9A-F]{2}){5}|(?:-[0-9A-F]{2}){5})|[0-9A-F]{4}\.[0-9A-F]{4}\.[0-9A-F]{4}",
         0.9,
+        needs=(":", "-", "."),
         shortest=14,
         check=checks.mac,
         left=r"\w:.\-",

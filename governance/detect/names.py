@@ -76,6 +76,11 @@ _CLOSING = re.compile(
     r"sincerely(?: yours)?|yours (?:sincerely|truly|faithfully)|cheers|respectfully|cordially|love|signed|greetings|mit freundlichen grüßen|cordialement|saludos|sent by)"
     r"[ \t]*[,.!\-]*[ \t]*(?:\r?\n[ \t>]*){0,3}"
 )
+_CLOSING_WORD = re.compile(
+    r"regards|wishes|thank|best|sincerely|yours|cheers|respectfully|cordial|love|signed|greetings"
+    r"|mit freund|saludos|sent by"
+)
+_SHORT = 60
 _BRACKETED = re.compile(rf"[\"']?({_NAME})[\"']?\s*[<(\[](?:mailto:)?[\w.+\-]{{1,64}}@")
 _PERSON_KEY = re.compile(
     r"(?:^|_)(?:full_?name|first_?name|last_?name|sur_?name|given_?name|family_?name|middle_?name|maiden_?name|nick_?name|display_?name|"
@@ -114,6 +119,13 @@ def names_a_person(path: tuple[str, ...]) -> bool:
     if keys[-1] == "name" and len(keys) > 1:
         return any(word.rstrip("s") in _PERSONAL for word in keys[-2].split("_"))
     return _PERSON_KEY.search(keys[-1]) is not None
+
+
+def _may_close(text: str) -> bool:
+    """Whether a letter may close in a text: a quick look at short ones, which most values are."""
+    if len(text) > _SHORT or not text.isascii():
+        return True
+    return not text.isalnum() and _CLOSING_WORD.search(text.lower()) is not None
 
 
 class NameRules:
@@ -170,7 +182,7 @@ class NameRules:
         signs = ProgramSigns(text)
         for match in _NAME_AT.finditer(text):
             yield from self._judged(view, match.start(), match.end(), signs)
-        for match in _CLOSING.finditer(text):
+        for match in _CLOSING.finditer(text) if _may_close(text) else ():
             found = _NAME_AT.match(text, match.end())
             if found and self._alone(text, found.end()):
                 start, end = self._trimmed(text, found.start(), found.end())

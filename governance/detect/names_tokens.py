@@ -45,6 +45,7 @@ _ASCII_SHAPE = str.maketrans(
     | {chr(code): "x" for code in range(97, 123)}
     | {chr(code): "d" for code in range(48, 58)}
 )
+_LONGEST_SHAPE = 100
 _LONGEST_RUN = 4
 _SIMPLE = re.compile(r"([(\[{\"',:;]?)([A-Za-z]{3,})([)\]}\"',:;!?]?)\Z")
 """A word with a mark at either end, which most of what is split is."""
@@ -241,10 +242,13 @@ class NamesTokenizer:
     def _attributes(self, word: _Word, few: Callable[[str], int]) -> tuple[int, int, int, int]:
         word, norm = (word, self._norms.get(word)) if isinstance(word, str) else word
         number = self._number
-        shape = word.translate(_ASCII_SHAPE) if len(word) < 100 and word.isascii() else None
-        if shape is None:
+        if len(word) >= _LONGEST_SHAPE:
             shape = self._shape(word)
-        elif len(shape) > _LONGEST_RUN:
+        elif word.isascii():
+            shape = word.translate(_ASCII_SHAPE)
+        else:
+            shape = "".join(map(_shape_of, word))
+        if len(shape) > _LONGEST_RUN:
             shape = _LONG_RUN.sub(r"\1\1\1\1", shape)
         return number(norm or word.lower()), few(word[0]), number(word[-3:]), few(shape)
 
@@ -269,6 +273,14 @@ def _pieces(texts: Sequence[str]) -> tuple[list[str], Any, list[int]]:
             places.append(match.start())
         sizes.append(len(pieces) - before)
     return pieces, numpy.array(places, dtype=int), sizes
+
+
+@lru_cache(maxsize=8192)
+def _shape_of(char: str) -> str:
+    """Return what stands for one character in the shape of a word."""
+    if char.isalpha():
+        return "X" if char.isupper() else "x"
+    return "d" if char.isdigit() else char
 
 
 def _expanded(many: Any, chosen: Any) -> tuple[Any, Any]:

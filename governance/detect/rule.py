@@ -31,6 +31,8 @@ class Rule:
     """Lower-case literals of which one must be in the text, else the pattern is not tried."""
     digits: bool = False
     """Whether the pattern needs a run of digits."""
+    spaced: bool = False
+    """Whether there is a space in every match."""
     shortest: int = 1
     """How many characters every match has at least; shorter texts are not looked at."""
     context: tuple[str, ...] = ()

@@ -24,6 +24,8 @@ _MAYBE_ODD = re.compile(r"[^\x00-\x24\x27-\x5b\x5d-\x7f]")
 _SPACED = re.compile(r"\d(?<![\d\-.]\d)(?=([ \-]))(?:\1\d(?!\d)){6,}(?![\-.]\d)")
 """Seven and more single digits with the same mark between them."""
 _SHORTEST_SPACED = 13
+_ESCAPES = re.compile(r"[%&\\]")
+_SHORT = 64
 _SHORT_ESCAPES = {r"\n": "\n", r"\r": "\n", r"\t": " ", r"\"": '"', r"\'": "'", r"\/": "/"}
 _UPPER, _LOWER, _LETTER, _OTHER = b"\xc0", b"\xe0", b"\xaa", b"\xa6"
 
@@ -138,8 +140,15 @@ def _with_joined_digits(view: TextView) -> TextView:
     return TextView(view.original, joined, joined.encode("latin-1", "headrace.view"), starts, ends)
 
 
+def _is_odd(text: str) -> bool:
+    """Whether there may be anything in a text that stands for something else."""
+    if len(text) < _SHORT and _ESCAPES.search(text) is None:
+        return "".join(map(_folded, text)) != text
+    return _ODD.search(text) is not None
+
+
 def _decoded_view(text: str) -> TextView:
-    if _MAYBE_ODD.search(text) is None or _ODD.search(text) is None:
+    if _MAYBE_ODD.search(text) is None or not _is_odd(text):
         return TextView(text, text, text.encode("latin-1", "headrace.view"))
     pieces: list[str] = []
     starts, ends = array("l"), array("l")

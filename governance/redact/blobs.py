@@ -9,7 +9,6 @@ import binascii
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 _RUN = re.compile(r"(data:[\w.+\-/;=]{0,100};base64,)?([A-Za-z0-9+/_\-]{12,}={0,2})")
@@ -56,8 +55,7 @@ class Line(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
+class Blob(NamedTuple):
     """A run of digits, or lines of them."""
 
     lines: tuple[Line, ...]
@@ -76,6 +74,8 @@ class Blob:
 
     def written(self, text: str) -> str:
         """Return its digits without the breaks between them."""
+        if len(self.lines) == 1:
+            return text[self.start : self.end]
         return "".join(text[line.start : line.end] for line in self.lines)
 
     def wrapped(self, written: str, text: str) -> str:
@@ -87,13 +87,16 @@ class Blob:
         return between.join(written[at : at + width] for at in range(0, len(written), width))
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """What a blob says."""
 
     text: str | None
     """None: bytes that nobody can look into."""
     encoding: str = "utf-8"
+
+    def __repr__(self) -> str:
+        """Tell nothing of the text."""
+        return f"Content({self.encoding})"
 
     def closed(self, text: str, like: str) -> str:
         """Return another text written as the blob was: alphabet, padding, case."""

@@ -39,8 +39,8 @@ class Known:
     @classmethod
     def within(cls, texts: Iterable[str]) -> "Known":
         """Return what learns for these texts: no spelling with a joint that none of them holds."""
-        held = list(texts)
-        return cls(joints=tuple(j for j in _JOINTS if any(j in text for text in held)))
+        held = "\n".join(texts)
+        return cls(joints=tuple([joint for joint in _JOINTS if joint in held]))
 
     def learn(self, entity: str, value: str, *, sure: bool = True) -> None:
         """Remember a value; the parts of a name only when it is sure to be one."""

@@ -24,7 +24,7 @@ from governance.redact.subject_keys import SubjectKeys
 from governance.redact.units import (
     DECODED,
     Before,
-    JsonTexts,
+    Insides,
     Moved,
     Path,
     Visitor,
@@ -110,7 +110,7 @@ class _Work:
     """What stands in a value's place, by entity and value."""
     subjects: dict[str, str] = field(default_factory=dict, repr=False)
     """Values to the pseudonyms of those whom they name."""
-    json: JsonTexts = field(default_factory=JsonTexts, repr=False)
+    insides: Insides = field(default_factory=Insides, repr=False)
 
 
 class _Report:
@@ -313,7 +313,7 @@ class Redactor:
         def ignore(*_: object) -> None:
             return None
 
-        return Visitor(gather, number, ignore, work.json)
+        return Visitor(gather, number, ignore, work.insides)
 
     def _look(self, work: _Work) -> None:
         """Find in everything that was gathered, and learn what to look for elsewhere."""
@@ -409,7 +409,7 @@ class Redactor:
             report.add(Span("OPAQUE_DATA", 0, size, "walker", 1.0), "/" + "/".join(path))
             return "<OPAQUE_DATA>"
 
-        return Visitor(put, number, opaque, work.json)
+        return Visitor(put, number, opaque, work.insides)
 
     def _replacement(self, entity: str, value: str, whose: Whose, work: _Work) -> str | None:
         """Return what stands in a value's place, worked out once a call."""

@@ -1,9 +1,10 @@
 """Taking values apart into units of text to look at, and putting them together again."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 from governance.redact.blobs import Blob, Content, blobs, opened
 from governance.redact.json_text import Literal, encoded, is_json, literals
@@ -19,7 +20,7 @@ DECODED = "base64"
 """Stands at the end of the path of what was decoded."""
 _MAX_NESTING = 8
 _REMEMBERED = 1024 * 1024
-"""Characters of JSON whose literals are kept; they take some twenty times as much memory."""
+"""Characters whose insides are kept; literals take some twenty times as much memory."""
 _MAY_OPEN = frozenset('{[" \t\r\n')
 """What JSON that is worth walking begins with."""
 
@@ -34,27 +35,52 @@ class Visitor:
     """Takes a number as written; returns the one that replaces it, None when it may stay."""
     opaque: Callable[[int, Path], str | None]
     """Takes the length of something that nobody can look into; returns its replacement or None."""
-    json: Callable[[str], Iterable[Literal] | None]
-    """Takes a text; returns its literals when it is JSON."""
+    insides: "Insides"
 
 
-class JsonTexts:
-    """What is JSON among the texts of one value, so that a second walk need not parse it again."""
+class _Opened(NamedTuple):
+    """A blob with its digits and what they say."""
+
+    blob: Blob
+    written: str
+    content: Content | None
+
+
+class Insides:
+    """What is within the texts of one value, so that another walk need not parse them again."""
 
     def __init__(self) -> None:
         self._room = _REMEMBERED
-        self._known: dict[str, list[Literal] | None] = {}
+        self._json: dict[str, list[Literal] | None] = {}
+        self._blobs: dict[str, list[_Opened]] = {}
 
-    def __call__(self, text: str) -> Iterable[Literal] | None:
+    def json(self, text: str) -> Iterable[Literal] | None:
         """Return the literals of a text, None when it is no JSON."""
-        if text in self._known:
-            return self._known[text]
+        if text in self._json:
+            return self._json[text]
         is_walked = is_json(text)
         if len(text) > self._room:
             return literals(text) if is_walked else None
         self._room -= len(text)
-        found = self._known[text] = list(literals(text)) if is_walked else None
+        found = self._json[text] = list(literals(text)) if is_walked else None
         return found
+
+    def blobs(self, text: str) -> Iterable[_Opened]:
+        """Return the base64 and hexadecimal digits in a text, opened."""
+        known = self._blobs.get(text)
+        if known is not None:
+            return known
+        if len(text) > self._room:
+            return _opened(text)
+        self._room -= len(text)
+        found = self._blobs[text] = list(_opened(text))
+        return found
+
+
+def _opened(text: str) -> Iterator[_Opened]:
+    for blob in blobs(text):
+        written = blob.written(text)
+        yield _Opened(blob, written, opened(written, is_data=blob.is_data))
 
 
 def rewritten(value: JsonValue, path: Path, visitor: Visitor, nesting: int = 0) -> JsonValue:
@@ -85,7 +111,7 @@ def rewritten_text(text: str, path: Path, visitor: Visitor, nesting: int = 0) ->
     if len(text) < 2:
         return text
     if nesting < _MAX_NESTING:
-        if text[0] in _MAY_OPEN and (found := visitor.json(text)) is not None:
+        if text[0] in _MAY_OPEN and (found := visitor.insides.json(text)) is not None:
             return _rewritten_json(text, found, path, visitor, nesting)
         if len(text) >= 12:
             text, moved = _rewritten_blobs(text, path, visitor, nesting)
@@ -133,9 +159,10 @@ def _rewritten_blobs(text: str, path: Path, visitor: Visitor, nesting: int) -> t
     pieces: list[str] = []
     moved: list[tuple[int, int]] = []
     at = size = 0
-    for blob in blobs(text):
-        replaced = _looked_into(text, blob, path, visitor, nesting)
+    for found in visitor.insides.blobs(text):
+        replaced = _looked_into(text, found, path, visitor, nesting)
         if replaced is not None:
+            blob = found.blob
             pieces += (text[at : blob.start], replaced)
             size += blob.start - at + len(replaced)
             moved.append((size, blob.end - blob.start - len(replaced)))
@@ -143,14 +170,15 @@ def _rewritten_blobs(text: str, path: Path, visitor: Visitor, nesting: int) -> t
     return ("".join((*pieces, text[at:])), tuple(moved)) if pieces else (text, ())
 
 
-def _looked_into(text: str, blob: Blob, path: Path, visitor: Visitor, nesting: int) -> str | None:
+def _looked_into(
+    text: str, found: _Opened, path: Path, visitor: Visitor, nesting: int
+) -> str | None:
     """Return what replaces a blob, or None when it may stay."""
-    whole = blob.written(text)
-    content = opened(whole, is_data=blob.is_data)
+    blob, written, content = found
     if len(blob.lines) == 1:
-        return _again(content, whole, path, visitor, nesting)
+        return _again(content, written, path, visitor, nesting)
     if content is not None:
-        replaced = _again(content, whole, path, visitor, nesting)
+        replaced = _again(content, written, path, visitor, nesting)
         if replaced is not None:
             return replaced if content.text is None else blob.wrapped(replaced, text)
         if content.text is None:
@@ -169,7 +197,9 @@ def _joined(
     out: list[str] = []
     at = blob.start
     for part in parts:
-        replaced = _looked_into(text, part, path, visitor, nesting)
+        digits = part.written(text)
+        opened_part = _Opened(part, digits, opened(digits, is_data=part.is_data))
+        replaced = _looked_into(text, opened_part, path, visitor, nesting)
         if replaced is not None:
             out += (text[at : part.start], replaced)
             at = part.end

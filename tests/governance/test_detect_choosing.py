@@ -15,7 +15,11 @@ from tests.governance.hostile import HOSTILE
 
 RUNNERS = [Runner.of(rule) for rule in RULES]
 CHOICE = Choice(RUNNERS)
-GATED = [(rule.regex, rule.shortest, ()) for rule in RULES if rule.shortest > 1] + [
+GATED: list[tuple[str, int, tuple[str, ...]]] = [
+    (rule.regex, rule.shortest, (" ",) if rule.spaced else ())
+    for rule in RULES
+    if rule.shortest > 1
+] + [
     (pattern.regex, SHORTEST[name], marks(pattern.regex) if name == "DateRecognizer" else ())
     for name in STOCK
     if name in SHORTEST
@@ -27,6 +31,8 @@ GATED = [(rule.regex, rule.shortest, ()) for rule in RULES if rule.shortest > 1]
 def needed(rule: Rule, gate: Gate) -> bool:
     """Whether a text has what a rule asks for, asked one by one."""
     if (rule.digits and not gate.digits) or len(gate.lowered) < rule.shortest:
+        return False
+    if rule.spaced and " " not in gate.lowered:
         return False
     if rule.needs is ANY_DIGIT:
         return gate.some_digit

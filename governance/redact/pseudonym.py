@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from bisect import bisect_left
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from hashlib import blake2b
 from typing import NamedTuple
@@ -106,16 +107,32 @@ class Pseudonymizer:
         self._operators = spec.operators()
         self._subjects = subjects if spec.keys == "subject" else None
         self._today = today or datetime.now(UTC).date()
+        self._named: dict[tuple[str, str], str] = {}
 
     def begin(self) -> None:
         """Look at the keys of subjects anew."""
+        self._named.clear()
         if self._subjects is not None:
             self._subjects.begin()
 
     def commit(self) -> None:
-        """Put new keys of subjects on disk."""
+        """Put new keys of subjects on disk, and forget whom the call named."""
+        self._named.clear()
         if self._subjects is not None:
             self._subjects.commit()
+
+    def subject(self, tenant_id: str, value: str) -> str:
+        """Return the name of the data subject that a value is, worked out once a call."""
+        named = self._named.get((tenant_id, value))
+        if named is None:
+            named = subject_id(self._subject_key, tenant_id, value)
+            self._named[tenant_id, value] = named
+        return named
+
+    def expect(self, tenant_id: str, values: Iterable[str]) -> None:
+        """Look for the keys of all whom these values name, where subjects have keys of their own."""
+        if self._subjects is not None:
+            self._subjects.expect({self.subject(tenant_id, value) for value in values})
 
     def replacement(self, entity: str, value: str, whose: Whose) -> str | None:
         """Return what replaces a value as the view shows it; None when policy keeps it."""
@@ -146,7 +163,7 @@ class Pseudonymizer:
         """Return the subject whose own key counts for a value, and the key."""
         if self._subjects is None or entity not in self._spec.subjects:
             return None, self._key
-        subject = subject_id(self._subject_key, tenant_id, value)
+        subject = self.subject(tenant_id, value)
         return subject, self._subjects.key(subject)
 
 

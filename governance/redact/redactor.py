@@ -108,8 +108,6 @@ class _Work:
     known: Known = field(default_factory=Known)
     replaced: dict[tuple[str, str], str | None] = field(default_factory=dict, repr=False)
     """What stands in a value's place, by entity and value."""
-    subjects: dict[str, str] = field(default_factory=dict, repr=False)
-    """Values to the pseudonyms of those whom they name."""
     insides: Insides = field(default_factory=Insides, repr=False)
 
 
@@ -329,6 +327,10 @@ class Redactor:
             for value in work.scope.people:
                 work.known.learn(_IDENTITY, value)
         work.known.close()
+        named = {
+            value for entity, value in work.known.values.values() if entity in self._spec.subjects
+        }
+        self._pseudonyms.expect(work.scope.tenant_id, named)
 
     def _replaced[T](
         self, values: Sequence[T], work: _Work, walk: Callable[[T, Visitor], T]
@@ -390,7 +392,7 @@ class Redactor:
                     value = work.known.values.get(value, ("", stands_for.get(span.start, value)))[1]
                 new = self._replacement(span.entity, value, whose, work)
                 if span.entity in spec.subjects:
-                    report.subjects[self._subject(value, work)] = None
+                    report.subjects[self._pseudonyms.subject(whose.tenant_id, value)] = None
                 report.add(span, where, before)
                 if new is not None:
                     changes.append((span.start, span.end, new))
@@ -417,12 +419,6 @@ class Redactor:
             new = self._pseudonyms.replacement(entity, value, whose)
             work.replaced[entity, value] = new
         return work.replaced[entity, value]
-
-    def _subject(self, value: str, work: _Work) -> str:
-        if value not in work.subjects:
-            tenant = work.scope.tenant_id
-            work.subjects[value] = subject_id(self._subject_key, tenant, value)
-        return work.subjects[value]
 
     def _is_identity(self, text: str, path: Path, scope: RedactionScope) -> bool:
         """Whether a whole text is the id of an end user; short ones only where clients put ids."""

@@ -21,6 +21,7 @@ from trajectory.errors import IntegrityError
 KEY_BYTES = 32
 _NONCE_BYTES = 12
 _MOST_CACHED = 100_000
+_AT_ONCE = 500
 
 
 class SubjectKeys(Protocol):
@@ -28,6 +29,10 @@ class SubjectKeys(Protocol):
 
     def begin(self) -> None:
         """Forget what another process has destroyed since the last look."""
+        ...
+
+    def expect(self, subjects: Iterable[str]) -> None:
+        """Look for the keys of many subjects at once, for :meth:`key` to be asked for them next."""
         ...
 
     def key(self, subject: str) -> bytes:
@@ -55,6 +60,9 @@ class MemorySubjectKeys:
         self._keys: dict[str, bytes] = {}
 
     def begin(self) -> None:
+        """Nothing to do."""
+
+    def expect(self, subjects: Iterable[str]) -> None:
         """Nothing to do."""
 
     def key(self, subject: str) -> bytes:
@@ -96,11 +104,30 @@ class FileSubjectKeys:
         )
         self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._fresh: dict[str, bytes] = {}
+        self._missing: set[str] = set()
+        """Subjects of this call that had no key when it was looked for."""
         self._seen = self._version()
+
+    def expect(self, subjects: Iterable[str]) -> None:
+        """See :class:`SubjectKeys`."""
+        asked = [one for one in subjects if one not in self._cache and one not in self._fresh]
+        for at in range(0, len(asked), _AT_ONCE):
+            some = asked[at : at + _AT_ONCE]
+            marks = ",".join("?" * len(some))
+            rows = self._file.execute(
+                f"SELECT subject, wrapped FROM subject_keys WHERE subject IN ({marks})",  # noqa: S608
+                some,
+            )
+            found = dict(rows.fetchall())
+            for subject, wrapped in found.items():
+                self._remember(subject, self._unwrapped(subject, wrapped))
+            self._missing.update(one for one in some if one not in found)
 
     def key(self, subject: str) -> bytes:
         """See :class:`SubjectKeys`."""
-        found = self._fresh.get(subject) or self.known(subject)
+        found = self._fresh.get(subject)
+        if found is None and subject not in self._missing:
+            found = self.known(subject)
         if found is None:
             found = self._fresh[subject] = os.urandom(KEY_BYTES)
         return found
@@ -119,21 +146,13 @@ class FileSubjectKeys:
         ).fetchone()
         if row is None:
             return None
-        wrapped = bytes(row[0])
-        try:
-            found = self._wrap.decrypt(
-                wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], subject.encode()
-            )
-        except InvalidTag:
-            raise IntegrityError(
-                "the store of subject keys does not belong to this master key, or was changed; "
-                "restore both from the same backup."
-            ) from None
+        found = self._unwrapped(subject, row[0])
         self._remember(subject, found)
         return found
 
     def begin(self) -> None:
         """See :class:`SubjectKeys`."""
+        self._missing.clear()
         version = self._version()
         if version != self._seen:
             self._cache.clear()
@@ -141,6 +160,7 @@ class FileSubjectKeys:
 
     def commit(self) -> None:
         """See :class:`SubjectKeys`."""
+        self._missing.clear()
         if not self._fresh:
             return
         rows = [(subject, self._wrapped(subject, key)) for subject, key in self._fresh.items()]
@@ -158,11 +178,22 @@ class FileSubjectKeys:
         for subject in subjects:
             self._cache.pop(subject, None)
             self._fresh.pop(subject, None)
+            self._missing.discard(subject)
             gone += self._file.execute(
                 "DELETE FROM subject_keys WHERE subject = ?", (subject,)
             ).rowcount
         self._file.execute("COMMIT")
         return gone
+
+    def _unwrapped(self, subject: str, wrapped: bytes) -> bytes:
+        nonce, sealed = wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:]
+        try:
+            return self._wrap.decrypt(nonce, sealed, subject.encode())
+        except InvalidTag:
+            raise IntegrityError(
+                "the store of subject keys does not belong to this master key, or was changed; "
+                "restore both from the same backup."
+            ) from None
 
     def _wrapped(self, subject: str, key: bytes) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)

@@ -124,6 +124,20 @@ def test_the_store_keeps_keys_and_forgets_them(tmp_path: Path) -> None:
         FileSubjectKeys(path, bytes(32)).known("subject_3")
 
 
+def test_keys_that_were_looked_for_at_once_are_those_that_are_asked_for_one_by_one(
+    tmp_path: Path,
+) -> None:
+    store, other = (FileSubjectKeys(tmp_path / "subjects.sqlite", KEY) for _ in range(2))
+    kept = {name: store.key(name) for name in (f"subject_{n}" for n in range(1200))}
+    store.commit()
+    other.expect([*kept, "subject_new"])
+    assert {name: other.key(name) for name in kept} == kept
+    fresh = other.key("subject_new")
+    assert other.key("subject_new") == fresh
+    other.commit()
+    assert other.key("subject_new") == fresh == store.key("subject_new")
+
+
 def test_keys_per_subject_need_a_store() -> None:
     with pytest.raises(ConfigurationError, match="no store"):
         made(keys="subject")

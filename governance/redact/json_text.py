@@ -10,8 +10,10 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import NamedTuple
 
 _TOKEN = re.compile(
-    r'"(?:[^"\\\x00-\x1f]|\\.)*"|-?[0-9][0-9.eE+\-]*|[{}\[\]:,]|true|false|null', re.DOTALL
+    r'(?:(,)[ \t\r\n]*)?("(?:[^"\\\x00-\x1f]|\\.)*"|-?[0-9][0-9.eE+\-]*|[{}\[\]:]|true|false|null)',
+    re.DOTALL,
 )
+"""A token, and the comma before it."""
 _MAX_DEPTH = 200
 
 
@@ -49,16 +51,22 @@ def literals(text: str) -> Iterator[Literal]:
     keys: list[str] = []
     expects_key = False
     for match in _TOKEN.finditer(text):
-        token = match.group()
+        comma, token = match.groups()
+        if comma:
+            kind, count = stack[-1]
+            stack[-1] = (kind, count + 1)
+            if kind == "[":
+                keys[-1] = str(count + 1)
+            expects_key = kind == "{"
         head = token[0]
         if head == '"':
             decoded = json.loads(token) if "\\" in token else token[1:-1]
             if expects_key:
-                yield Literal(match.start(), match.end(), tuple(keys), "key", decoded)
+                yield Literal(*match.span(2), tuple(keys), "key", decoded)
                 keys[-1] = decoded
                 expects_key = False
             else:
-                yield Literal(match.start(), match.end(), tuple(keys), "string", decoded)
+                yield Literal(*match.span(2), tuple(keys), "string", decoded)
         elif head in "{[":
             stack.append((head, 0))
             keys.append("" if head == "{" else "0")
@@ -67,14 +75,8 @@ def literals(text: str) -> Iterator[Literal]:
             stack.pop()
             keys.pop()
             expects_key = False
-        elif head == ",":
-            kind, count = stack[-1]
-            stack[-1] = (kind, count + 1)
-            if kind == "[":
-                keys[-1] = str(count + 1)
-            expects_key = kind == "{"
         elif head in "-0123456789":
-            yield Literal(match.start(), match.end(), tuple(keys), "number", token)
+            yield Literal(*match.span(2), tuple(keys), "number", token)
 
 
 def encoded(value: str, *, like: str) -> str:

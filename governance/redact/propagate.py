@@ -18,6 +18,7 @@ from governance.names.words import (
 )
 
 VERSION = "propagate-4"
+SCORE = 0.6
 _WORD = re.compile(r"[^\W\d_][\w'\-]*")
 _SHORTEST_VALUE = 6
 _SHORTEST_PART = 3
@@ -93,7 +94,7 @@ class Known:
             return []
         if text in self.values and not (text.isalpha() and _means_itself(text, 0, len(text))):
             entity, value = self.values[text]
-            return [(Finding(entity, 0, len(text), 0.6, "propagation"), value)]
+            return [(Finding(entity, 0, len(text), SCORE, "propagation"), value)]
         longest = self._longest(text)
         return list(self._apart(text, longest)) if longest else []
 
@@ -126,10 +127,10 @@ class Known:
                 behind = end
                 continue
             if held is not None:
-                yield Finding(held[0], begin, behind, 0.6, "propagation"), held[1]
+                yield Finding(held[0], begin, behind, SCORE, "propagation"), held[1]
             begin, behind, held = start, end, (entity, value)
         if held is not None:
-            yield Finding(held[0], begin, behind, 0.6, "propagation"), held[1]
+            yield Finding(held[0], begin, behind, SCORE, "propagation"), held[1]
 
 
 def _is_listed(word: str) -> bool:

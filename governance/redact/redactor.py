@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from typing import NamedTuple
 
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.keys import tells_biometric
 from governance.detect.view import read_as, view_of
 from governance.policy.redaction import Operator, RedactionSpec
+from governance.redact.propagate import SCORE as PROPAGATED
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
 from governance.redact.propagate import Known
 from governance.redact.pseudonym import OwnMarks, Pseudonymizer, Whose, subject_id
@@ -92,6 +94,14 @@ type Findings = dict[bytes, tuple[Finding, ...]]
 """What was found, by a hash of key path and text."""
 
 
+class _Made(NamedTuple):
+    """What becomes of a text."""
+
+    spans: list[Span]
+    subjects: list[str]
+    text: str
+
+
 @dataclass(slots=True)
 class _Work:
     """One call's state: what was found where, and the clock."""
@@ -105,6 +115,8 @@ class _Work:
     """Texts that only replacing has made, and how deep within others they stand."""
     found: dict[tuple[Path, str], tuple[Finding, ...]] = field(default_factory=dict, repr=False)
     """What is in each text that was looked at."""
+    made: dict[tuple[Path, str], _Made | None] = field(default_factory=dict, repr=False)
+    """What becomes of each text, for those that are met again."""
     known: Known = field(default_factory=Known)
     replaced: dict[tuple[str, str], str | None] = field(default_factory=dict, repr=False)
     """What stands in a value's place, by entity and value."""
@@ -370,33 +382,22 @@ class Redactor:
             if seen is None:
                 work.unseen[keys, text] = path.count(DECODED)
                 return text
-            found = list(seen)
             if work.scope.people and self._is_identity(text, path, work.scope):
-                found.append(Finding(_IDENTITY, 0, len(text), 1.0, "caller"))
-            stands_for = {}
-            again = work.known.find(text)
-            if again:
-                marks = OwnMarks(text)
-                for finding, value in again:
-                    if marks.leave_free(finding.start, finding.end):
-                        found.append(finding)
-                        stands_for[finding.start] = value
-            if not found:
+                whole = Finding(_IDENTITY, 0, len(text), 1.0, "caller")
+                made = self._made(text, (*seen, whole), work, whose)
+            elif (keys, text) in work.made:
+                made = work.made[keys, text]
+            else:
+                made = work.made[keys, text] = self._made(text, seen, work, whose)
+            if made is None:
                 return text
-            changes: list[tuple[int, int, str]] = []
             before = Before(moved) if moved else None
             where = "/" + "/".join(path)
-            for span in resolved(found):
-                value = read_as(text[span.start : span.end])
-                if span.entity == "PERSON":
-                    value = work.known.values.get(value, ("", stands_for.get(span.start, value)))[1]
-                new = self._replacement(span.entity, value, whose, work)
-                if span.entity in spec.subjects:
-                    report.subjects[self._pseudonyms.subject(whose.tenant_id, value)] = None
+            for span in made.spans:
                 report.add(span, where, before)
-                if new is not None:
-                    changes.append((span.start, span.end, new))
-            return spliced(text, changes) if changes else text
+            for subject in made.subjects:
+                report.subjects[subject] = None
+            return made.text
 
         def number(written: str, path: Path) -> int | None:
             entity = self._number_entity(written, path, work)
@@ -412,6 +413,37 @@ class Redactor:
             return "<OPAQUE_DATA>"
 
         return Visitor(put, number, opaque, work.insides)
+
+    def _made(
+        self, text: str, seen: tuple[Finding, ...], work: _Work, whose: Whose
+    ) -> _Made | None:
+        """Return what becomes of a text in which something was found; None when it stays."""
+        found = list(seen)
+        stands_for: dict[int, str] = {}
+        again = work.known.find(text)
+        if again:
+            marks = OwnMarks(text)
+            sure = {one[:3] for one in found if one.score >= PROPAGATED}
+            for finding, value in again:
+                if marks.leave_free(finding.start, finding.end):
+                    stands_for[finding.start] = value
+                    if finding[:3] not in sure:
+                        found.append(finding)
+        if not found:
+            return None
+        spans = resolved(found)
+        subjects: list[str] = []
+        changes: list[tuple[int, int, str]] = []
+        for span in spans:
+            value = read_as(text[span.start : span.end])
+            if span.entity == "PERSON":
+                value = work.known.values.get(value, ("", stands_for.get(span.start, value)))[1]
+            new = self._replacement(span.entity, value, whose, work)
+            if span.entity in self._spec.subjects:
+                subjects.append(self._pseudonyms.subject(whose.tenant_id, value))
+            if new is not None:
+                changes.append((span.start, span.end, new))
+        return _Made(spans, subjects, spliced(text, changes) if changes else text)
 
     def _replacement(self, entity: str, value: str, whose: Whose, work: _Work) -> str | None:
         """Return what stands in a value's place, worked out once a call."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-import lakehouse.lake
+import lakehouse.batches
 from lakehouse import intents
 from lakehouse.lake import Lake
 from tests.lakehouse import make
@@ -42,7 +42,7 @@ def arm(point: str) -> None:
 
         return run
 
-    lakehouse.lake.commit_once = dying(lakehouse.lake.commit_once)
+    lakehouse.batches.commit_once = dying(lakehouse.batches.commit_once)
     intents.FolderIntents.write = dying(intents.FolderIntents.write)  # type: ignore[method-assign]
     intents.FolderIntent.remove = dying(intents.FolderIntent.remove)  # type: ignore[method-assign]
 

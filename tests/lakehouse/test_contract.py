@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from governance.records import GovernanceRecord, GovernedBatch
+from lakehouse.batches import batch_tables
 from lakehouse.erase import erase_subject, expire
-from lakehouse.lake import Lake, _batch_tables
+from lakehouse.lake import Lake
 from lakehouse.maintenance import checkpoint, compact, maintain, vacuum
 from lakehouse.rewrite import list_files
 from lakehouse.scan import scan
@@ -58,11 +59,11 @@ def test_a_batch_is_appended_once_and_seen_by_another_reader(lake: Lake, place: 
 
 
 def test_an_interrupted_batch_is_finished_by_whoever_opens_next(lake: Lake, place: Place) -> None:
-    lake._intents.write("broken", 0, _batch_tables(make.batch("broken")))
+    lake._batches.intents.write("broken", 0, batch_tables(make.batch("broken")))
     again = Lake.open(place[0], options=place[1])
     assert again.committed_version("broken") == 0
     assert count(again, "steps", "broken") == 2
-    assert list(again._intents.pending()) == []
+    assert list(again._batches.intents.pending()) == []
 
 
 def test_a_stale_handle_of_the_same_ingester_doubles_nothing(lake: Lake, place: Place) -> None:

@@ -181,9 +181,9 @@ def test_nobody_to_erase_is_refused(lake: Lake) -> None:
 
 def test_an_interrupted_batch_is_finished_before_and_erased_too(tmp_path: Path) -> None:
     lake = Lake.open(str(tmp_path))
-    from lakehouse.lake import _batch_tables
+    from lakehouse.batches import batch_tables
 
-    lake._intents.write("crashed", 0, _batch_tables(about("t0", "p1")))
+    lake._batches.intents.write("crashed", 0, batch_tables(about("t0", "p1")))
     report = erase_subject(lake, "acme", ["p1"])
     assert report.reach.trajectories == ("t0",)
     assert not scan_values([tmp_path], ["t0 asks 0"])

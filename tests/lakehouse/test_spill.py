@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import lakehouse.lake
+import lakehouse.queries
 from lakehouse.lake import Lake
 from lakehouse.spill import spill_folder, sweep_spills
 
@@ -18,7 +18,7 @@ HUNGRY = "SELECT count(*) AS n FROM (SELECT DISTINCT md5(i::VARCHAR) AS m FROM r
 def test_a_hungry_query_spills_and_tidies_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lakehouse.lake, "_QUERY_MEMORY", "48MiB")
+    monkeypatch.setattr(lakehouse.queries, "_MEMORY", "48MiB")
     lake = Lake.open(str(tmp_path))
     assert lake.query(HUNGRY)["n"].to_pylist() == [600_000]
     left = [path for path in tmp_path.glob("_spill-*/**/*") if path.is_file()]

@@ -101,14 +101,14 @@ def test_views_are_bound_when_they_are_asked_for_and_listed_all(tmp_path: Path) 
 def test_what_files_of_the_past_left_in_memory_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakehouse.lake._LEFT_BEHIND", 1)
+    monkeypatch.setattr("lakehouse.queries._LEFT_BEHIND", 1)
     lake = Lake.open(str(tmp_path))
     count = "SELECT count(*) AS n FROM steps"
     for number in range(2):
         lake.append(make.batch(f"t{number}"), app_id="a", version=number)
         assert lake.query(count)["n"].to_pylist() == [2 * number + 2]
-    first = lake._session
+    first = lake._queries.session
     compact(lake, tables=["steps"])
     for _ in range(2):  # the first notices, the second begins anew
         assert lake.query(count)["n"].to_pylist() == [4]
-    assert lake._session is not first
+    assert lake._queries.session is not first

@@ -24,7 +24,8 @@ from lakehouse.door.flight import FlightDoor
 from lakehouse.door.http import ARROW, HttpDoor
 from lakehouse.door.service import DoorLimits, Reader, SqlDoor
 from lakehouse.lake import Lake
-from lakehouse.sandbox import Limits, query_untrusted
+from lakehouse.question import Limits
+from lakehouse.sandbox import query_untrusted
 from tests.lakehouse import make
 
 WIDE = "SELECT * FROM steps"

@@ -15,7 +15,7 @@ from headrace.master_key import Secrets
 from headrace.settings import DoorSettings, Settings
 from headrace.version import headrace_version
 from lakehouse.door.service import DoorLimits, Reader, SqlDoor
-from lakehouse.sandbox import Limits
+from lakehouse.question import Limits
 from proxy.client_keys import ALL_TENANTS
 from proxy.identity import KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError

@@ -18,42 +18,26 @@ import json
 import os
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakehouse.answer import Answer, end
 from lakehouse.connection import QueryError
-from lakehouse.deadline import QueryTimeoutError
 from lakehouse.parameters import to_json
+from lakehouse.question import Limits, Question
 from lakehouse.snapshot import AsOf
 from lakehouse.sql import Snapshot
-from trajectory.errors import HeadraceError, RetryableError, WorkError
+from trajectory.errors import HeadraceError
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
-_END = b"headrace.end"
-_LOOK_SECONDS = 0.2
 _PIPE_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one statement may use."""
-
-    seconds: float = 30.0
-    """From the question to the last row that was taken."""
-    memory_mib: int = 1024
-    rows: int = 100_000
-    result_mib: int = 256
-    threads: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +47,6 @@ class SandboxResult:
     table: pa.Table
     truncated: bool
     """True when the limit of rows cut the result."""
-
-
-class QueryCancelledError(WorkError):
-    """Whoever asked has gone; the statement was killed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One statement and what it may see."""
-
-    sql: str
-    parameters: Sequence[Any] | Mapping[str, Any] | None = None
-    """Values for ``?`` or ``$name``."""
-    tenant: str | None = None
-    """Only this tenant's rows exist for the statement; None shows all tenants."""
-    as_of: AsOf | None = None
-    """An earlier moment, or table versions."""
-    hidden: frozenset[str] = frozenset()
-    """Tables that do not exist for the statement, and the views over them."""
-    describe: bool = False
-    """Only the schema of the result is asked for; parameters are taken as null."""
 
 
 def query_untrusted(
@@ -143,7 +106,7 @@ def open_untrusted(
         request = json.dumps(_request(lake, question, bounds), allow_nan=False).encode()
     except BaseException as error:
         if process is not None:
-            _end(process)
+            end(process)
         if isinstance(error, TypeError | ValueError) and not isinstance(error, HeadraceError):
             raise QueryError(f"a parameter has no place in SQL: {error}") from error
         raise
@@ -165,131 +128,6 @@ def start_worker() -> "subprocess.Popen[bytes]":
         with suppress(OSError):  # a user may hold only so much in pipes
             fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     return process
-
-
-class Answer:
-    """The answer to one question; leaving it (``with``) kills its process.
-
-    Iterating yields record batches and raises what went wrong on the way, so that rows which
-    stop early are never taken for all of them.
-    """
-
-    def __init__(
-        self,
-        process: "subprocess.Popen[bytes]",
-        request: bytes,
-        limits: Limits,
-        gone: Callable[[], bool],
-    ) -> None:
-        self._process = process
-        self._limits = limits
-        self._gone = gone
-        self._stopped: type[WorkError] | None = None
-        self._over = threading.Event()
-        self.rows = 0
-        """Rows that were read so far."""
-        self.bytes = 0
-        """Bytes of them in memory."""
-        self.truncated = False
-        """True when the limit of rows cut the result; known at its end."""
-        self.schema: pa.Schema = pa.schema([])
-        self.tables: tuple[str, ...] = ()
-        """What the statement named after FROM and JOIN."""
-        self.parameters: tuple[str, ...] = ()
-        """Names of the statement's parameters."""
-        self.confined: tuple[str, ...] = ()
-        """Which of the kernel's fences held."""
-        threading.Thread(target=self._watch, name="query deadline", daemon=True).start()
-        try:
-            self._begin(request)
-        except BaseException:
-            self.close()
-            raise
-
-    def _begin(self, request: bytes) -> None:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
-            raise TypeError("a query's process has pipes")
-        with suppress(BrokenPipeError):
-            stdin.write(request)
-            stdin.flush()
-        line = stdout.readline()
-        if not line.endswith(b"\n"):
-            raise self._broken()
-        header = json.loads(line)
-        if header["status"] != "rows":
-            raise self._refusal(header)
-        self.tables = tuple(header["tables"])
-        self.parameters = tuple(header["parameters"])
-        self.confined = tuple(header["confined"])
-        try:
-            self._reader = pa.ipc.open_stream(stdout)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise self._broken() from error
-        self.schema = self._reader.schema
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        while True:
-            try:
-                batch, metadata = self._reader.read_next_batch_with_custom_metadata()
-            except (StopIteration, pa.ArrowInvalid, OSError) as error:
-                raise self._broken() from error
-            if metadata is not None and _END in metadata:
-                end = json.loads(metadata[_END])
-                if end["status"] != "done":
-                    raise self._refusal(end)
-                self.truncated = bool(end["truncated"])
-                return
-            self.rows += batch.num_rows
-            self.bytes += batch.nbytes
-            yield batch
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the process; rows that were not read are gone."""
-        self._over.set()
-        _end(self._process)
-
-    def _watch(self) -> None:
-        due = time.monotonic() + self._limits.seconds
-        while not self._over.wait(min(_LOOK_SECONDS, max(0.0, due - time.monotonic()))):
-            if self._gone():
-                self._stopped = QueryCancelledError
-            elif time.monotonic() >= due:
-                self._stopped = QueryTimeoutError
-            else:
-                continue
-            self._process.kill()
-            return
-
-    def _refusal(self, end: Mapping[str, Any]) -> Exception:
-        if end["status"] == "retry":
-            return RetryableError(end["message"])
-        return QueryError(end["message"])
-
-    def _broken(self) -> Exception:
-        """Return why the process stopped speaking."""
-        if self._stopped is QueryTimeoutError:
-            return QueryTimeoutError(
-                f"the query was stopped after {self._limits.seconds:g} s; narrow it (a tenant, a "
-                "day, fewer columns) or raise the limit"
-            )
-        if self._stopped is not None:
-            return self._stopped("the query was stopped: nobody waits for its answer")
-        return RetryableError(
-            f"the query's process ended without an answer; it probably needed more than "
-            f"{self._limits.memory_mib} MiB: select fewer columns or rows, or raise the limit"
-        )
 
 
 def _request(lake: "Lake", question: Question, limits: Limits) -> dict[str, Any]:
@@ -327,15 +165,6 @@ def _addresses(snapshot: Snapshot, root: str) -> dict[str, list[str]]:
         name: [os.path.relpath(path, root) for path in paths]
         for name, paths in snapshot.files.items()
     }
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.kill()
-    process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with suppress(OSError):
-                stream.close()
 
 
 def _environment() -> Mapping[str, str]:

@@ -18,7 +18,7 @@ from trajectory.errors import ConfigurationError
 if TYPE_CHECKING:
     import subprocess
 
-    from lakehouse.sandbox import Answer
+    from lakehouse.answer import Answer
     from lakehouse.snapshot import AsOf
 
 _SCREEN_ROWS = 10_000
@@ -49,7 +49,8 @@ class Asking:
             ConfigurationError: the SQL is wrong, or is more than a question.
             WorkError: it took too long, or too much memory.
         """
-        from lakehouse.sandbox import Limits, Question, open_untrusted
+        from lakehouse.question import Limits, Question
+        from lakehouse.sandbox import open_untrusted
 
         limits = Limits(self.seconds, self.memory_mib, rows, result_mib=1 << 30)
         question = Question(query, as_of=self.as_of)

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyarrow import flight
 
+from lakehouse.answer import QueryCancelledError
 from lakehouse.deadline import QueryTimeoutError
 from lakehouse.door.info import facts, sql_info
 from lakehouse.door.metadata import ANSWERS
 from lakehouse.door.service import Asked, Reader, SqlDoor
 from lakehouse.door.statements import Statements
 from lakehouse.door.wire import Field, Message, encode, packed, unpacked
-from lakehouse.sandbox import QueryCancelledError
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
 
 _MIDDLEWARE = "headrace"

@@ -15,16 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from lakehouse.answer import Answer, QueryCancelledError
 from lakehouse.connection import QueryError
 from lakehouse.deadline import QueryTimeoutError
 from lakehouse.door.catalog import CatalogTable, catalog_of
-from lakehouse.sandbox import (
-    Answer,
-    Limits,
-    QueryCancelledError,
-    Question,
-    open_untrusted,
-)
+from lakehouse.question import Limits, Question
+from lakehouse.sandbox import open_untrusted
 from lakehouse.snapshot import AsOf
 from lakehouse.workers import Workers
 from trajectory.errors import RetryableError

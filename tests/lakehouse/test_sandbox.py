@@ -11,18 +11,14 @@ import pyarrow as pa
 import pytest
 
 from governance.records import GovernedBatch
+from lakehouse.answer import QueryCancelledError
 from lakehouse.confinement import available
 from lakehouse.connection import QueryError
 from lakehouse.deadline import QueryTimeoutError
 from lakehouse.lake import Lake
 from lakehouse.maintenance import compact, vacuum_table
-from lakehouse.sandbox import (
-    Limits,
-    QueryCancelledError,
-    Question,
-    open_untrusted,
-    query_untrusted,
-)
+from lakehouse.question import Limits, Question
+from lakehouse.sandbox import open_untrusted, query_untrusted
 from lakehouse.sandbox_worker import lock
 from lakehouse.sql import Session
 from lakehouse.status import lake_status

@@ -10,7 +10,7 @@ from governance.records import GovernedBatch
 from lakehouse.door.flight import FlightDoor
 from lakehouse.door.service import DoorLimits, Reader, SqlDoor
 from lakehouse.lake import Lake
-from lakehouse.sandbox import Limits
+from lakehouse.question import Limits
 from tests.lakehouse import make
 
 READERS = {

@@ -16,7 +16,7 @@ from lakehouse.door.flight import FlightDoor
 from lakehouse.door.service import DoorLimits, SqlDoor
 from lakehouse.door.wire import Field, packed, unpacked
 from lakehouse.lake import Lake
-from lakehouse.sandbox import Limits
+from lakehouse.question import Limits
 from tests.lakehouse import make
 from tests.lakehouse.door.conftest import READERS, Noted
 

@@ -5,10 +5,11 @@ import time
 import pytest
 
 from governance.records import GovernedBatch
+from lakehouse.answer import QueryCancelledError
 from lakehouse.connection import QueryError
 from lakehouse.door.service import DoorBusyError, DoorLimits, Reader, SqlDoor, TooManyRowsError
 from lakehouse.lake import Lake
-from lakehouse.sandbox import Limits, QueryCancelledError
+from lakehouse.question import Limits
 from lakehouse.schema import TABLES
 from lakehouse.sql import Session
 from lakehouse.views import VIEWS

@@ -67,7 +67,8 @@ def jsonable(value: Any) -> Any:
 
 def print_json(value: Any) -> None:
     """Print one JSON value on standard output."""
-    json.dump(jsonable(value), sys.stdout, ensure_ascii=False, indent=2, default=str)
+    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    json.dump(jsonable(value), sys.stdout, ensure_ascii=not utf8, indent=2, default=str)
     sys.stdout.write("\n")
 
 

@@ -4,6 +4,7 @@ Exit codes: 0 done (also nothing to do), 1 a check found something, 2 usage or c
 3 the work failed, 130 interrupted.
 """
 
+import io
 import os
 import sys
 import traceback
@@ -133,6 +134,9 @@ def root(
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without our characters
     sys.exit(run(sys.argv[1:]))
 
 
@@ -156,6 +160,11 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except SystemExit as left:
+        # Typer leaves so where whoever reads our output has had enough of it (`| head`).
+        if isinstance(left.__context__, BrokenPipeError):
+            return 0
+        raise
     except OSError as error:
         if debug:
             raise
@@ -172,6 +181,8 @@ def run(arguments: list[str]) -> int:
             raise
         note(f"headrace: {unexpected(error)}")
         return 3
+    if result == 130:
+        note("interrupted")
     return result if isinstance(result, int) else 0
 
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from governance.consent import EVERY_SUBJECT
 from headrace.cli.common import JsonOption, Running, user_name
 from headrace.render import jsonable, print_fields, print_rows
 from proxy.client_keys import PURPOSES
@@ -128,6 +127,7 @@ def show(
 
 def pseudonym_of(running: Running, tenant: str, subject: str) -> str:
     """Return the keyed pseudonym under which a person stands in the lake."""
+    from governance.consent import EVERY_SUBJECT
     from governance.redact.pseudonym import subject_id
 
     if subject in (EVERY_SUBJECT, "") or subject.startswith("subject_"):

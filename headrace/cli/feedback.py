@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import httpx
 import typer
 
 from headrace.cli.common import JsonOption, Running
@@ -100,6 +99,8 @@ def _from_file(path: Path) -> list[dict[str, Any]]:
 
 
 def _send(running: Running, items: list[dict[str, Any]], key: str | None) -> dict[str, Any]:
+    import httpx
+
     config = gateway_config(running.settings, running.home)
     listen = addresses(config).get("listen")
     if listen is None:
@@ -116,7 +117,12 @@ def _send(running: Running, items: list[dict[str, Any]], key: str | None) -> dic
         raise WorkError(
             f"no gateway answers at {listen.for_clients} ({type(error).__name__}). Start `headrace up`."
         ) from None
-    body = answer.json()
+    try:
+        body = answer.json()
+    except ValueError:
+        raise WorkError(
+            f"what answers at {listen.for_clients} is no gateway of Headrace."
+        ) from None
     if answer.status_code != 202:
         raise WorkError(f"the gateway refused the feedback: {body}")
     return {str(name): value for name, value in body.items()}

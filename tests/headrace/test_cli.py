@@ -1,6 +1,7 @@
 """The command line: what it prints, how it ends, and what it says next."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -50,6 +51,29 @@ def test_the_start_is_cheap() -> None:
     code = f"import sys, headrace.cli; print([m for m in {heavy!r} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_terminal_without_our_characters_and_a_reader_who_leaves() -> None:
+    """One process each: JSON stays JSON, a table is readable, and `| head` is no failure."""
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    shown = subprocess.run(
+        [sys.executable, "-m", "headrace", "config", "show"],
+        env=environment, capture_output=True, check=True,
+    )  # fmt: skip
+    assert b"gateway.routes" in shown.stdout
+    code = "import sys; from headrace.render import print_json; print_json({'a': 'ü😀'})"
+    dumped = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, check=True
+    )
+    assert json.loads(dumped.stdout) == {"a": "ü😀"}
+    reader, writer = os.pipe()
+    os.close(reader)
+    left = subprocess.run(
+        [sys.executable, "-m", "headrace", "trajectory", "schema"],
+        stdout=writer, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert (left.returncode, left.stderr) == (0, b"")
 
 
 def test_a_foreign_package_of_our_name_is_refused(tmp_path: Path) -> None:

@@ -187,6 +187,7 @@ def build_pipeline(
         assembly_key=secrets.derive(b"assembly"),
         batch_records=settings.govern.batch_records,
         tool_effects=settings.govern.tool_effects,
+        remembered_calls=settings.govern.remembered_calls,
         witness=Witness(
             held_content(home, secrets), audit, keep_days=settings.govern.quarantine_days
         ),

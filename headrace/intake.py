@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from headrace.packing import packed_json, unpacked
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
+from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call
 from trajectory.carried import read_records
 from trajectory.dialects import Dialect
 from trajectory.effects import SideEffect
 from trajectory.placement import Assembly
 from trajectory.signals import harvest
+
+_CALLS_OF_TRAJECTORIES = 12
+"""For so many calls one trajectory is remembered, however short it is."""
 
 type Filter = Callable[[Sequence[Call]], Sequence[Call]]
 
@@ -26,6 +30,8 @@ class Source:
     tool_effects: Mapping[str, SideEffect] | None = None
     dialects: Sequence[Dialect] = ()
     """What the settings add to the dialects that everybody knows: plain HTTP tools."""
+    remembered_calls: int = MAX_CALLS
+    """Of conversations that may go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +53,11 @@ class Intake:
     def __init__(self, source: Source, state: bytes) -> None:
         """Go on from what an earlier intake remembered."""
         self._source = source
+        remembered = AssemblerState.from_json(json.loads(b"".join(unpacked(state))))
+        remembered.max_calls = source.remembered_calls
+        remembered.max_trajectories = max(1, source.remembered_calls // _CALLS_OF_TRAJECTORIES)
         self._assembler = Assembler(
-            source.assembly_key,
-            AssemblerState.from_json(json.loads(b"".join(unpacked(state)))),
-            tool_effects=source.tool_effects,
+            source.assembly_key, remembered, tool_effects=source.tool_effects
         )
 
     def place(self, batch: SpoolBatch, only: Filter | None = None) -> Placed:

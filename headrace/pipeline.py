@@ -15,6 +15,7 @@ from headrace.repeats import without_stored
 from headrace.witness import Witness
 from lakehouse.lake import Lake
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
+from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call
 from trajectory.collector import uncollected
 from trajectory.dialects import Dialect
@@ -80,6 +81,7 @@ class Pipeline:
         tool_effects: Mapping[str, SideEffect] | None = None,
         witness: Witness | None = None,
         dialects: Sequence[Dialect] = (),
+        remembered_calls: int = MAX_CALLS,
         apart_from: int = _APART_FROM,
     ) -> None:
         """Carry from ``spool`` to ``lake``.
@@ -94,9 +96,10 @@ class Pipeline:
             tool_effects: what the operator says of tools, by pattern of their names.
             witness: told of each batch.
             dialects: what the settings add to the dialects that everybody knows.
+            remembered_calls: of conversations that may go on, how many assembly remembers.
             apart_from: from a full batch of so many records on, a process of its own reads.
         """
-        self._source = Source(spool, assembly_key, tool_effects, dialects)
+        self._source = Source(spool, assembly_key, tool_effects, dialects, remembered_calls)
         self._spool = spool
         self.lake = lake
         self._governor = governor

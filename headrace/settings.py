@@ -57,6 +57,9 @@ class GovernSettings(_Section):
 
     batch_records: int = Field(default=500, ge=1, le=100_000)
     """Records that one batch (and so one set of commits) takes at most."""
+    remembered_calls: int = Field(default=60_000, ge=1_000)
+    """Calls of conversations that may go on; 10,000 take about 60 MB of memory. Beyond, the
+    conversations that rested longest are forgotten: one that goes on begins a new trajectory."""
     tool_effects: dict[str, SideEffect] = Field(default_factory=dict)
     """What tools do to the world, by pattern of their names (``get_*: read``), the first that fits:
     none | read | idempotent | write | destructive | unknown. Goes before what tool servers say."""

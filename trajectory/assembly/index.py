@@ -249,14 +249,17 @@ class StateIndex:
             self._by_orders.remove(name, (step, pending))
 
     def forget_idle(self) -> None:
-        """Let trajectories fall out that rested too long, then the oldest beyond the limit."""
+        """Let trajectories fall out that rested too long, then the oldest beyond the limits."""
         state = self.state
         horizon = state.clock - state.idle_seconds
         nodes = sorted(state.trajectories.values(), key=lambda item: item.last_at)
         excess = len(nodes) - state.max_trajectories
+        settled = sum(len(node.steps) for node in nodes if node.settled)
         for position, node in enumerate(nodes):
-            if node.last_at >= horizon and position >= excess:
+            fits = len(state.facts) + settled <= state.max_calls
+            if node.last_at >= horizon and position >= excess and fits:
                 break
+            settled -= len(node.steps) if node.settled else 0
             self.settle(node)
             self.remove_trajectory(node)
 

@@ -1,7 +1,7 @@
 """What assembly remembers between batches: keyed hashes, identifiers, counters and times, no content.
 
-Bounded twice: trajectories that rested longer than ``idle_seconds`` fall out, then the ones that
-rested longest beyond ``max_trajectories``. A trajectory with more than ``max_steps`` steps is
+Bounded three times: trajectories that rested longer than ``idle_seconds`` fall out, then the ones
+that rested longest beyond ``max_trajectories`` and beyond ``max_calls``. A trajectory with more than ``max_steps`` steps is
 *settled*: its latest steps stay as they are, and the facts that would let it be placed anew go.
 """
 
@@ -16,6 +16,8 @@ from trajectory.canonical import JsonObject, JsonValue
 from trajectory.errors import IntegrityError
 
 STATE_VERSION = 3
+MAX_CALLS = 60_000
+"""How many calls are remembered where nobody says otherwise."""
 _NAME = 8
 """Characters of the names of texts; longer ones of older versions are cut."""
 
@@ -26,6 +28,8 @@ class AssemblerState:
 
     idle_seconds: float = 6 * 3600.0
     max_trajectories: int = 5_000
+    max_calls: int = MAX_CALLS
+    """Of all trajectories together; one takes about 5 kB."""
     max_steps: int = 64
     clock: float = 0.0
     """The latest start that was seen, seconds since 1970; idleness is measured against it."""
@@ -44,6 +48,7 @@ class AssemblerState:
             "version": STATE_VERSION,
             "idle_seconds": self.idle_seconds,
             "max_trajectories": self.max_trajectories,
+            "max_calls": self.max_calls,
             "max_steps": self.max_steps,
             "clock": self.clock,
             "effects": dict[str, JsonValue](
@@ -85,6 +90,7 @@ def _state_of(value: dict[str, Any], version: int) -> AssemblerState:
     state = AssemblerState(
         idle_seconds=float(value["idle_seconds"]),
         max_trajectories=int(value["max_trajectories"]),
+        max_calls=int(value.get("max_calls", MAX_CALLS)),
         max_steps=int(value["max_steps"]),
         clock=float(value["clock"]),
     )

@@ -227,6 +227,20 @@ def test_the_state_holds_no_content_and_forgets_what_rests() -> None:
         assert word not in text
 
 
+def test_so_many_calls_are_remembered_whatever_their_trajectories() -> None:
+    world = World()
+    state = AssemblerState(max_calls=12, max_steps=3)
+    assembler = Assembler(KEY, state)
+    for talk in range(6):  # those of five calls are settled: their latest steps are kept alone
+        told = [user(f"task {talk}")]
+        for turn in range(5 if talk % 2 else 2):
+            assembler.assemble([world.chat(told, said(f"{talk} {turn}"))])
+            told = [*told, said(f"{talk} {turn}"), user(f"more {turn}")]
+            held = [node for node in state.trajectories.values() if node.settled]
+            assert len(state.facts) + sum(len(node.steps) for node in held) <= 12
+    assert [len(node.steps) for node in state.trajectories.values()] == [2, 3, 2, 3]
+
+
 def responses(
     world: World,
     given: list[dict[str, object]] | str,

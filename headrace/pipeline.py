@@ -27,7 +27,8 @@ _TRAIL_BATCHES = 16
 _TRAIL_BYTES = 64 * 1024 * 1024
 """The assembler's state is written after so many batches, or so many bytes held in the spool."""
 _APART_FROM = 100
-"""Smaller batches are read as fast as another process is asked."""
+_APART_FROM_BYTES = 4 * 1024 * 1024
+"""Batches of fewer records and bytes are read as fast as another process is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,8 @@ class Pipeline:
             witness: told of each batch.
             dialects: what the settings add to the dialects that everybody knows.
             remembered_calls: of conversations that may go on, how many assembly remembers.
-            apart_from: from a full batch of so many records on, a process of its own reads.
+            apart_from: from a full batch of so many records on, or of many bytes, a process of its
+                own reads.
         """
         self._source = Source(spool, assembly_key, tool_effects, dialects, remembered_calls)
         self._spool = spool
@@ -213,7 +215,7 @@ class Pipeline:
             return
         try:
             if self._apart is None and self._intake is not None:
-                if current.records < self._apart_from:
+                if current.records < self._apart_from and current.size < _APART_FROM_BYTES:
                     return
                 self._apart = IntakeProcess(self._source, self._intake.state())
                 self._intake = None

@@ -90,6 +90,17 @@ def test_it_is_not_started_for_small_batches_or_an_empty_spool(tmp_path: Path) -
     check(tmp_path)
 
 
+def test_it_is_started_for_few_records_of_many_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path)
+    monkeypatch.setattr("headrace.pipeline._APART_FROM_BYTES", 1_000)
+    work = pipeline(tmp_path, batch_records=10, apart_from=NEVER)
+    work.run_batch()
+    assert len(readers()) == 1
+    work.close()
+
+
 def test_killed_at_any_moment_it_is_done_without(tmp_path: Path) -> None:
     fill(tmp_path)
     work = pipeline(tmp_path, batch_records=5, apart_from=2)

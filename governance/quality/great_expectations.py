@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from governance.policy.quality import ExpectationOf
-from governance.quality.offline import offline
+from governance.quality.offline import make_readable
 from governance.quality.rows import Row
 from governance.quality.suite import Failures
 from trajectory.errors import WorkError
@@ -133,9 +133,7 @@ class GreatExpectationsSuite[R: Row, C: StrEnum]:
                 batch_parameters={"dataframe": self._frame(rows)}
             )
             self._context.build_data_docs(site_names=[self._name])
-        for page in folder.rglob("*.html"):
-            text = offline(page.read_text(encoding="utf-8"))
-            page.write_text(text, encoding="utf-8")
+        make_readable(folder)
 
     def _frame(self, rows: Sequence[R]) -> Any:
         columns: dict[str, Any] = {}

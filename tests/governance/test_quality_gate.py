@@ -181,11 +181,16 @@ def test_data_docs_are_great_expectations_own_and_load_nothing(gate: Gate, tmp_p
     )
     pages = [path.read_text() for path in (tmp_path / "docs").rglob("*.html")]
     (result,) = [path.read_text() for path in (tmp_path / "docs" / "validations").rglob("*.html")]
-    assert "headrace-steps" in (tmp_path / "docs" / "index.html").read_text()
+    index = (tmp_path / "docs" / "index.html").read_text()
+    links = re.findall(r'<li><a href="([^"]*)">(\w+)', index)
+    assert [word for _, word in links] == ["Results", "Expectations"]
+    assert all((tmp_path / "docs" / link).is_file() for link, _ in links)
     assert "leftover_findings" in result
     assert "987654" not in "".join(pages)
     loading = r"<(?:script|link|img|iframe)[^>]*(?:src|href)=[\"']?(?:https?:)?//"
+    styles = [path.read_text() for path in (tmp_path / "docs").rglob("*.css")]
     assert [page for page in pages if re.search(loading, page)] == []
+    assert [one for one in (*pages, *styles) if re.search(r"url\([\"']?(?:https?:)?//", one)] == []
 
 
 def test_tokens_are_judged_in_openenvs_words() -> None:

@@ -50,7 +50,7 @@ type Check = Callable[[Settings, Home], Iterator[Finding]]
 
 
 def examine(settings: Settings, home: Home) -> list[Finding]:
-    """Run every check; a check that raises one of our errors is a failure, not an end."""
+    """Run every check; one that meets an error of ours or the system's is a failure, not an end."""
     findings: list[Finding] = []
     for check in (
         _python,
@@ -69,7 +69,7 @@ def examine(settings: Settings, home: Home) -> list[Finding]:
     ):
         try:
             findings.extend(check(settings, home))
-        except HeadraceError as error:
+        except (HeadraceError, OSError) as error:
             findings.append(Finding(check.__name__.strip("_"), "failure", str(error)))
     return findings
 
@@ -238,7 +238,7 @@ def _lake(settings: Settings, _home: Home) -> Iterator[Finding]:
             "lake", "warning", f"{settings.lake.path} does not exist yet", "`headrace up` makes it."
         )
         return
-    lake = Lake.open(settings.lake.path, create=False, options=settings.lake.options)
+    lake = Lake.read(settings.lake.path, options=settings.lake.options)
     rows = lake.query("select count(*) as steps from steps").to_pylist()[0]["steps"]
     yield Finding("lake", "ok", f"{rows} steps at {settings.lake.path}")
 

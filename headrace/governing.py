@@ -1,10 +1,7 @@
 """The governing process: a pipeline with its policy, reloaded when the policy's files change."""
 
-import fcntl
-import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -134,26 +131,6 @@ class GovernorSource:
                 status = path.stat()
                 found.append((str(path), status.st_mtime_ns, status.st_size))
         return tuple(found)
-
-
-@contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Hold the lock of the governing process of this home.
-
-    Raises:
-        ConfigurationError: another process holds it.
-    """
-    descriptor = os.open(folder / "govern.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigurationError(
-                f"another process governs {folder.parent} already (is `headrace up` running?)"
-            ) from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def build_pipeline(

@@ -1,5 +1,6 @@
 """What every command shares: the options, the application context, and how errors end."""
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -65,7 +66,7 @@ class Running:
 
     @cached_property
     def lake(self) -> "Lake":
-        """The trajectory lake; made when there is none."""
+        """The trajectory lake; made when there is none, only read where nothing can be written."""
         from lakehouse.lake import Lake
 
         if not self.home.root.exists():
@@ -74,7 +75,10 @@ class Running:
                 "Another is named with --home or HEADRACE_HOME."
             )
         if "://" not in self.settings.lake.path:
-            Path(self.settings.lake.path).mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder = Path(self.settings.lake.path)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not os.access(folder, os.W_OK):  # rights to read, or a disk that is mounted so
+                return Lake.read(self.settings.lake.path)
         return Lake.open(self.settings.lake.path, options=self.settings.lake.options)
 
     @cached_property
@@ -106,7 +110,6 @@ class Running:
 
 def user_name() -> str:
     """Return who runs this process, as the system knows it and no environment variable says."""
-    import os
     import pwd
 
     try:

@@ -23,7 +23,8 @@ def govern(
 ) -> None:
     """Read the spool, rebuild trajectories, apply policy, and write the lake, until stopped."""
     from headrace.engine import engine_of, open_engine
-    from headrace.governing import build_pipeline, govern_once, govern_until_stopped, only_one
+    from headrace.governing import build_pipeline, govern_once, govern_until_stopped
+    from headrace.only_one import only_one
     from headrace.raw_age import sweep_raw
 
     running = Running.of(context)

@@ -9,6 +9,7 @@ import typer
 from headrace.cli.common import Running, note_mistyped_variables
 from headrace.clients import base_url_environment, local_client_key
 from headrace.installation import Address, addresses, gateway_config, missing_default_routes
+from headrace.only_one import only_one
 from headrace.render import note
 from headrace.supervisor import Program, Supervisor
 from proxy.config import GatewayConfig
@@ -37,6 +38,8 @@ def up(context: typer.Context) -> None:
     config = gateway_config(running.settings, home)
     note_mistyped_variables()
     _refuse_taken_ports(config)
+    with only_one(home.state):  # another `up` of this home is told before anything is started
+        pass
     ensure_authority(config.authority)
     key = local_client_key(home, KeyRegistry.load(config.keys))
     arguments = ("--home", str(home.root))

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.cli import missing_extra, run, unexpected
 from headrace.home import Home
+from headrace.only_one import only_one
 from tests.proxy.upstream import Upstream, as_json, plain
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -115,6 +116,18 @@ def test_a_lake_that_cannot_be_made_is_named(
     assert "file/lake: Not a directory" in complaint(capsys, "trajectory", "list", code=2)
 
 
+def test_a_lake_that_may_only_be_read_is_only_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    printed(capsys, "trajectory", "list")
+    lease = home / "lake" / "_lease"
+    lease.unlink()
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert json.loads(printed(capsys, "sql", "select count(*) as n from steps", "--json"))
+    assert "no trajectories yet" in complaint(capsys, "trajectory", "list", code=0)
+    assert not lease.exists()
+
+
 def test_what_nobody_foresaw_names_its_place_and_not_its_text() -> None:
     with pytest.raises(TypeError) as caught:
         _ = Home("a text that stands for content").spool  # type: ignore[arg-type]
@@ -133,6 +146,15 @@ def test_up_does_not_begin_where_a_port_is_taken(
         said = complaint(capsys, "up", code=2)
     assert f"127.0.0.1:{port} (forward) is taken" in said
     assert "gateway.forward_port" in said
+
+
+def test_up_does_not_begin_where_another_governs(
+    capsys: pytest.CaptureFixture[str], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_GATEWAY_FORWARD_PORT", "3")  # nobody's either
+    with only_one(Home(home).create().state):
+        assert "another process governs" in complaint(capsys, "up", code=2)
+    assert not (home / "logs" / "gateway.log").exists()
 
 
 def test_a_missing_package_names_the_extra() -> None:

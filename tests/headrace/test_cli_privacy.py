@@ -16,10 +16,11 @@ from governance.policy.bundle import SHIPPED
 from governance.redact.pseudonym import installation_seal, subject_id
 from governance.redact.reversible import seal
 from headrace.cli import run
-from headrace.governing import build_pipeline, govern_once, only_one
+from headrace.governing import build_pipeline, govern_once
 from headrace.held import held_content
 from headrace.home import Home
 from headrace.master_key import load_secrets
+from headrace.only_one import only_one
 from headrace.setting_sources import load_settings
 from headrace.subject_keys import subject_keys_of
 from lakehouse.lake import Lake

@@ -30,6 +30,7 @@ from lakehouse.schema import LEDGER, TABLES
 from lakehouse.snapshot import AsOf, Files
 from lakehouse.sql import Snapshot
 from lakehouse.table_log import TableLog, refresh
+from lakehouse.tables import Tables
 from trajectory.errors import ConfigurationError, RetryableError
 
 _STORE_LOCK = threading.RLock()
@@ -42,8 +43,7 @@ class Lake:
 
     def __init__(self, location: Location) -> None:
         self.location = location
-        self._handles: dict[str, DeltaTable] = {}
-        self._logs: dict[str, TableLog] = {}
+        self._tables = Tables(location)
         self._lock = threading.RLock() if location.is_local else _STORE_LOCK
         self._files = Files(self)
         self._batches = Batches(self, self._files)
@@ -66,8 +66,16 @@ class Lake:
             IntegrityError: the lake was written by a newer Headrace.
         """
         lake = cls(Location.parse(path, options))
-        for name in TABLES:
-            lake._ensure(name, create)
+        for name, spec in TABLES.items():
+            if lake._tables.exists(name):
+                upgrade(lake, spec, lake._tables.handle(name))
+            elif create or lake._tables.exists(LEDGER):
+                lake._tables.make(name)
+            else:
+                raise ConfigurationError(
+                    f"{lake.location.root} holds no lake (table {name} is missing); give the right "
+                    "path, or start `headrace up` to make one"
+                )
         lake.recover()
         return lake
 
@@ -81,12 +89,12 @@ class Lake:
         """
         lake = cls(Location.parse(path, options))
         for name, spec in TABLES.items():
-            if not lake._exists(name):
+            if not lake._tables.exists(name):
                 raise ConfigurationError(
                     f"{lake.location.root} holds no lake, or one that was not upgraded (table {name} "
                     "is missing); open it once to write: `headrace lake status`"
                 )
-            check_version(lake, spec, lake._handle(name), behind=False)
+            check_version(lake, spec, lake._tables.handle(name), behind=False)
         return lake
 
     def table(self, name: str) -> DeltaTable:
@@ -96,7 +104,7 @@ class Lake:
             ConfigurationError: there is no such table.
         """
         with self._lock:
-            handle = self._handle(name)
+            handle = self._tables.handle(name)
             refresh(handle)
             return handle
 
@@ -107,10 +115,7 @@ class Lake:
             ConfigurationError: there is no such table.
         """
         with self._lock:
-            if name not in self._logs:
-                handle = self._handle(name)
-                self._logs[name] = TableLog(self.location, TABLES[name], handle)
-            return self._logs[name]
+            return self._tables.log(name)
 
     def versions(self) -> dict[str, int]:
         """Return the current Delta version of every table."""
@@ -243,7 +248,7 @@ class Lake:
     def as_snapshot(self, files: Mapping[str, tuple[str, ...]]) -> Snapshot:
         """Return a snapshot of these files of this lake."""
         with self._lock:
-            evolved = frozenset(name for name in files if added_columns(self._handle(name)))
+            evolved = frozenset(name for name in files if added_columns(self._tables.handle(name)))
         return Snapshot(files, evolved, None if self.location.is_local else self.location)
 
     def rows_of_file(
@@ -275,44 +280,8 @@ class Lake:
 
     def fresh(self, name: str) -> DeltaTable:
         """Return a handle of its own, which may be moved to another version."""
-        return DeltaTable(
-            self.location.table(name), storage_options=dict(self.location.options) or None
-        )
+        return self._tables.fresh(name)
 
     def fresh_names(self, file: str) -> pa.ChunkedArray | None:
         """Return the names of the rows in a file that was just written here, else None."""
         return self._batches.fresh_names(file)
-
-    def _handle(self, name: str) -> DeltaTable:
-        if name not in TABLES:
-            raise ConfigurationError(f"no table {name!r} in the lake; tables: {', '.join(TABLES)}")
-        if name not in self._handles:
-            self._handles[name] = self.fresh(name)
-        return self._handles[name]
-
-    def _exists(self, name: str) -> bool:
-        options = dict(self.location.options) or None
-        return bool(DeltaTable.is_deltatable(self.location.table(name), storage_options=options))
-
-    def _ensure(self, name: str, create: bool) -> None:
-        options = dict(self.location.options) or None
-        if self._exists(name):
-            upgrade(self, TABLES[name], self._handle(name))
-            return
-        if not create and not self._exists(LEDGER):
-            raise ConfigurationError(
-                f"{self.location.root} holds no lake (table {name} is missing); give the right "
-                "path, or start `headrace up` to make one"
-            )
-        spec = TABLES[name]
-        DeltaTable.create(
-            self.location.table(name),
-            spec.arrow,
-            mode="ignore",
-            partition_by=list(spec.partition_by),
-            name=name,
-            description=spec.comment,
-            configuration=dict(spec.configuration),
-            storage_options=options,
-            raise_if_key_not_exists=False,
-        )

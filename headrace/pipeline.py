@@ -25,7 +25,9 @@ from trajectory.exchange import Exchange
 
 _TRAIL_BATCHES = 16
 _TRAIL_BYTES = 64 * 1024 * 1024
-"""The assembler's state is written after so many batches, or so many bytes held in the spool."""
+_TRAIL_STATES = 8
+"""The assembler's state is written after so many batches, or when the spool holds so many bytes and so
+many times the packed state: writing it costs as much as reading twice its size."""
 _APART_FROM = 100
 _APART_FROM_BYTES = 4 * 1024 * 1024
 """Batches of fewer records and bytes are read as fast as another process is asked."""
@@ -236,7 +238,8 @@ class Pipeline:
         now, cursor = self._checkpoint, following.cursor.to_json()
         self._held_bytes += following.size
         trail = (*(now.trail or (now.cursor,)), cursor)
-        if now.again or len(trail) > _TRAIL_BATCHES or self._held_bytes > _TRAIL_BYTES:
+        enough = max(_TRAIL_BYTES, _TRAIL_STATES * len(now.assembler))
+        if now.again or len(trail) > _TRAIL_BATCHES or self._held_bytes > enough:
             self._held_bytes = 0
             return replace(now, batch=number, cursor=cursor, assembler=self._state(), trail=())
         return replace(now, batch=number, cursor=cursor, trail=trail)

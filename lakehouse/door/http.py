@@ -29,6 +29,8 @@ from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
 
 ARROW = "application/vnd.apache.arrow.stream"
 _LONGEST_BODY = 4 << 20
+_MEMBERS = ("sql", "parameters", "as_of")
+_LISTED = ", ".join(_MEMBERS)
 _IDLE_SECONDS = 30.0
 _CONNECTIONS = 64
 
@@ -171,6 +173,8 @@ class _Handler(BaseHTTPRequestHandler):
             body = None
         if not isinstance(body, dict) or not isinstance(body.get("sql"), str):
             raise ConfigurationError('send JSON: {"sql": "select …", "parameters": […]}')
+        if unknown := sorted(set(body) - set(_MEMBERS)):
+            raise ConfigurationError(f"{unknown[0]!r} means nothing here; give {_LISTED}")
         if not isinstance(body.get("parameters"), list | dict | None):
             raise ConfigurationError("parameters are a list for ?, or an object for $name")
         return body

@@ -94,6 +94,10 @@ def _code(value: str) -> bool:
     return digits >= 3 and len(value) <= 80 and value.count(" ") < 5
 
 
+_BEGIN = "(?:^|_)"
+"""What all patterns of keys begin with."""
+
+
 class _Key(NamedTuple):
     entity: str
     pattern: re.Pattern[str]
@@ -113,7 +117,7 @@ class _Key(NamedTuple):
 
 
 def _key(entity: str, pattern: str, accepts: Callable[[str], bool]) -> _Key:
-    return _Key(entity, re.compile(rf"(?:^|_)(?:{pattern})$"), accepts)
+    return _Key(entity, re.compile(rf"{_BEGIN}(?:{pattern})$"), accepts)
 
 
 _KEYS = (
@@ -162,6 +166,8 @@ class KeyPaths:
     def __init__(self, wanted: frozenset[str] | None = None) -> None:
         """Look for these entity types, for all of them by default."""
         self._keys = tuple(key for key in _KEYS if wanted is None or key.entity in wanted)
+        patterns = "|".join(key.pattern.pattern.removeprefix(_BEGIN) for key in self._keys)
+        self._any = re.compile(f"{_BEGIN}(?:{patterns})")
 
     def find(
         self,
@@ -191,4 +197,6 @@ class KeyPaths:
     def _said(self, keys: tuple[str, ...]) -> list[tuple[str, Callable[[str], bool]]]:
         """Return what the value at a key path may be by its keys, each with what must hold of it."""
         words = key_words(keys)
+        if not any(map(self._any.search, words)):
+            return []
         return [(key.entity, key.accepts) for key in self._keys if key.speaks(words)]

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from governance.detect.finding import Finding, Unit
 from governance.detect.in_code import ProgramSigns, is_plain_word, is_term
@@ -102,6 +103,7 @@ _PARTICIPANT = ("participant", "name")
 _HANDLE_WORD = re.compile(r"[^\W\d_]?[^\W\d_A-Z]+|[A-Z]+")
 
 
+@lru_cache(maxsize=1024)
 def key_words(path: tuple[str, ...]) -> tuple[str, ...]:
     """Return the last keys of a key path as lower-case snake words, outermost first."""
     return tuple(

@@ -299,6 +299,8 @@ def _an_identifier(text: str, start: int, stop: int, signs: ProgramSigns) -> boo
         return True
     if text[start:stop] in ambiguous_names() and is_plain_word(text, start, stop):
         return True
+    if start == 0 and stop == len(text) and text[0].isupper() and "." not in text:
+        return False  # nothing stands around it
     return signs.around(start, stop)
 
 

@@ -223,7 +223,9 @@ class NamesTokenizer:
 
     def _joined(self, piece: str) -> list[str]:
         """Return the words of a piece that has no marks at its ends, and what joins them."""
-        if _MAY_BE_SPLIT.search(piece) is None or _ONE_TOKEN.match(piece) or self._url(piece):
+        if _MAY_BE_SPLIT.search(piece) is None or _ONE_TOKEN.match(piece):
+            return [piece]
+        if "." in piece and self._url(piece):
             return [piece]
         words: list[str] = []
         at = 0

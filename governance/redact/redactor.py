@@ -115,6 +115,8 @@ class _Work:
     """Texts that only replacing has made, and how deep within others they stand."""
     found: dict[tuple[Path, str], tuple[Finding, ...]] = field(default_factory=dict, repr=False)
     """What is in each text that was looked at."""
+    spans: dict[tuple[Path, str], list[Span]] = field(default_factory=dict, repr=False)
+    """What that comes to, where there is something."""
     made: dict[tuple[Path, str], _Made | None] = field(default_factory=dict, repr=False)
     """What becomes of each text, for those that are met again."""
     known: Known = field(default_factory=Known)
@@ -331,7 +333,10 @@ class Redactor:
         work.known = Known.within(text for _, text in work.texts)
         for keys, text in work.texts:
             found = work.found[keys, text]
-            for span in resolved(found) if found else ():
+            if not found:
+                continue
+            spans = work.spans[keys, text] = resolved(found)
+            for span in spans:
                 if self._spec.names.propagate or span.entity != "PERSON":
                     value = read_as(text[span.start : span.end])
                     work.known.learn(span.entity, value, sure=span.score >= _SURE_OF_NAME)
@@ -384,11 +389,13 @@ class Redactor:
                 return text
             if work.scope.people and self._is_identity(text, path, work.scope):
                 whole = Finding(_IDENTITY, 0, len(text), 1.0, "caller")
-                made = self._made(text, (*seen, whole), work, whose)
+                made = self._made(text, (*seen, whole), None, work, whose)
             elif (keys, text) in work.made:
                 made = work.made[keys, text]
             else:
-                made = work.made[keys, text] = self._made(text, seen, work, whose)
+                made = work.made[keys, text] = self._made(
+                    text, seen, work.spans.get((keys, text)), work, whose
+                )
             if made is None:
                 return text
             before = Before(moved) if moved else None
@@ -415,9 +422,22 @@ class Redactor:
         return Visitor(put, number, opaque, work.insides)
 
     def _made(
-        self, text: str, seen: tuple[Finding, ...], work: _Work, whose: Whose
+        self,
+        text: str,
+        seen: tuple[Finding, ...],
+        spans: list[Span] | None,
+        work: _Work,
+        whose: Whose,
     ) -> _Made | None:
-        """Return what becomes of a text in which something was found; None when it stays."""
+        """Return what becomes of a text in which something was found; None when it stays.
+
+        Args:
+            text: the text.
+            seen: what was found in it.
+            spans: what that comes to, when it is known.
+            work: what is known of other texts.
+            whose: whose text it is.
+        """
         found = list(seen)
         stands_for: dict[int, str] = {}
         again = work.known.find(text)
@@ -431,7 +451,8 @@ class Redactor:
                         found.append(finding)
         if not found:
             return None
-        spans = resolved(found)
+        if spans is None or len(found) > len(seen):
+            spans = resolved(found)
         subjects: list[str] = []
         changes: list[tuple[int, int, str]] = []
         for span in spans:

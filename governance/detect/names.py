@@ -130,6 +130,10 @@ def _may_close(text: str) -> bool:
     return not text.isalnum() and _CLOSING_WORD.search(text.lower()) is not None
 
 
+_DIGITS_WITHIN = re.compile(r"[A-Za-z]*[0-9][A-Za-z0-9]*[+/=]*\Z")
+"""One word with digits, as identifiers and base64 are: no name begins or ends in it."""
+
+
 class NameRules:
     """Finds names of people by their surroundings."""
 
@@ -181,6 +185,8 @@ class NameRules:
 
     def _spans(self, view: TextView) -> Iterator[tuple[int, int, float, str]]:
         text = view.text
+        if _DIGITS_WITHIN.match(text):
+            return
         signs = ProgramSigns(text)
         for match in _NAME_AT.finditer(text):
             yield from self._judged(view, match.start(), match.end(), signs)

@@ -180,7 +180,7 @@ class NamesModel:
         if entity not in self._wanted:
             return None
         value = text[start:end]
-        line = value.split("\n")[0] if "\n" in value.strip() else value
+        line = value.split("\n")[0] if "\n" in value and "\n" in value.strip() else value
         stripped = line.strip(" \t\n\r.,;:!?'\"()-")
         start = text.find(stripped, start) if stripped else start
         words = stripped.split()

@@ -49,6 +49,7 @@ _LONGEST_SHAPE = 100
 _LONGEST_RUN = 4
 _SIMPLE = re.compile(r"([(\[{\"',:;]?)([A-Za-z]{3,})([)\]}\"',:;!?]?)\Z")
 """A word with a mark at either end, which most of what is split is."""
+_HYPHENED = re.compile(r"([A-Za-z]+)-([A-Za-z]+)\Z")
 type _Word = str | tuple[str, str]
 """A token's text; with what it is read as, where a rule says so."""
 
@@ -140,6 +141,11 @@ class NamesTokenizer:
             (simple[2], piece[1:], piece[:-1])
         ):
             return [word for word in simple.groups() if word]
+        hyphened = _HYPHENED.match(piece)
+        if hyphened is not None:
+            first, last = hyphened.groups()
+            if self._apart.keys().isdisjoint(((first, "-"), ("-", last))):
+                return [first, "-", last]
         if piece.isascii():
             return self._with_rules(self._split(piece))
         like = "".join(char if char.isascii() else self._like(char) for char in piece)

@@ -13,20 +13,27 @@ import sys
 import sysconfig
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import policies
 from benchmarks.labelled import report_on
 from benchmarks.planting import planted, spellings
 from governance.detect.finding import Unit
 from governance.detect.presidio import PresidioDetector, WordNlpEngine, registry
 from governance.detect.quiet import load
 from governance.detect.view import view_of
+from governance.policy.bundle import load_bundle
+from governance.policy.documents import PolicyBundle
 from governance.policy.redaction import DEFAULT_ENTITIES, NamesSpec, RedactionSpec
 from governance.redact import RedactionScope, Redactor, build_redactor, settle
+from governance.redact.build import redactor_of
 from governance.redact.redactor import DEFAULT_THRESHOLD, DEFAULT_THRESHOLDS
-from tests.governance.hostile import HOSTILE, drawn, tried
+from governance.redact.subject_keys import FileSubjectKeys
+from tests.governance.hostile import HOSTILE, dense, drawn, tried
 from trajectory.collector import uncollected
 
 KEY = bytes(32)
@@ -250,7 +257,7 @@ def leaks(redactor: Redactor, seed: int, count: int) -> Counter[str]:
     return left
 
 
-def worst(build: Callable[[], Redactor], seed: int, count: int) -> tuple[float, str]:
+def worst(build: Callable[[], Redactor], texts: Mapping[str, str]) -> tuple[float, str]:
     """Return the most CPU milliseconds per (begun) kilobyte of any hostile text, and its name.
 
     What else runs on a machine only adds: the dearest texts are measured with redactors that have
@@ -258,7 +265,6 @@ def worst(build: Callable[[], Redactor], seed: int, count: int) -> tuple[float, 
     """
     redactors = [build() for _ in range(_TIMES)]
     settle()  # as the governor does
-    texts = dict((*HOSTILE.items(), *drawn(seed, count), *tried(seed, 2 * count)))
     first = {name: _cost(redactors[0], name, text) for name, text in texts.items()}
     dearest = (0.0, "")
     for name in sorted(first, key=first.__getitem__, reverse=True):
@@ -267,6 +273,25 @@ def worst(build: Callable[[], Redactor], seed: int, count: int) -> tuple[float, 
         again = (_cost(redactor, name, texts[name]) for redactor in redactors[1:])
         dearest = max(dearest, (min(first[name], *again), name))
     return dearest
+
+
+def worst_by_policy(texts: Mapping[str, str]) -> dict[str, list[Any]]:
+    """Return the most milliseconds per kilobyte, and the text, by each bundle that is shipped."""
+    out: dict[str, list[Any]] = {}
+    for folder in sorted(
+        file.parent for file in Path(policies.__file__).parent.glob("*/redaction.yaml")
+    ):
+        bundle = load_bundle(folder)
+        with TemporaryDirectory() as kept:
+            files = (Path(kept) / str(number) for number in count())
+
+            def build(bundle: PolicyBundle = bundle, files: Iterator[Path] = files) -> Redactor:
+                keys = FileSubjectKeys(next(files), KEY)
+                return redactor_of(bundle, pseudonym_key=KEY, subjects=keys)
+
+            cost, name = worst(build, texts)
+        out[folder.name] = [round(cost, 2), name]
+    return out
 
 
 def _cost(redactor: Redactor, name: str, text: str) -> float:
@@ -317,8 +342,12 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     say(f"in source: found {dict(source.found)}, of these false {dict(source.false)}")
     out["false_per_100k"] = source.rate(source.false)
     out["found_per_100k"] = source.rate(source.found)
-    cost, name = worst(build, options.seed, 60 if quick else 1_000)
+    size = 60 if quick else 1_000
+    hostile = dict((*HOSTILE.items(), *dense()))
+    more = (*drawn(options.seed, size), *tried(options.seed, 2 * size))
+    cost, name = worst(build, {**hostile, **dict(more)})
     out["worst_ms_per_kb"], out["worst_input"] = round(cost, 2), name
+    out["worst_by_policy"] = {} if quick else worst_by_policy(hostile)
     if options.pii is not None:
         out["labelled"] = report_on(options.pii, options.model, say, limit=200 if quick else None)
     return out

@@ -27,7 +27,7 @@ _REST = (
 )
 
 
-def _rule(name: str, regex: str, score: float = 0.7) -> Rule:
+def _rule(name: str, shortest: int, regex: str, score: float = 0.7) -> Rule:
     return Rule(
         name,
         "STREET_ADDRESS",
@@ -36,26 +36,30 @@ def _rule(name: str, regex: str, score: float = 0.7) -> Rule:
         ignore_case=False,
         needs=ANY_DIGIT,
         spaced=True,
-        shortest=6,
+        shortest=shortest,
     )
 
 
 ADDRESSES = (
     _rule(
         "street_address",
+        7,
         rf"\b(?:\d{{1,6}} )?{_NUMBER},? (?:(?:[NSEW]|North|South|East|West)\.? )?"
         rf"(?:{_CAPITALISED} ){{1,4}}{_STREET}\b\.?{_REST}",
     ),
     _rule(
         "street_by_its_end",
+        6,
         rf"\b(?:\d{{1,6}} )?(?:{_CAPITALISED} )?{_UPPER}{_LETTERS}{{0,24}}{_STREET_END} {_NUMBER}\b{_REST}",
     ),
     _rule(
         "street_by_its_start",
+        7,
         rf"\b(?:\d{{1,6}} )?(?:\d{{1,6}},? )?{_STREET_START} (?:{_LETTERS}{{1,24}} ){{1,5}}{_NUMBER}\b{_REST}",
     ),
     _rule(
         "house_before_flat",
+        8,
         rf"\b(?:\d{{1,6}} )?{_NUMBER} (?:{_LETTERS}{{1,24}} ){{1,5}}(?:\d{{1,5}})?\s{{0,3}},?\s{{0,3}}"
         rf"(?:Apt|Suite|Apartment|Unit|Flat)\b\.? ?#?\d{{1,6}}{_REST}",
     ),

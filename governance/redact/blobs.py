@@ -75,7 +75,8 @@ class Blob(NamedTuple):
     def written(self, text: str) -> str:
         """Return its digits without the breaks between them."""
         if len(self.lines) == 1:
-            return text[self.start : self.end]
+            ((start, end),) = self.lines
+            return text[start:end]
         return "".join(text[line.start : line.end] for line in self.lines)
 
     def wrapped(self, written: str, text: str) -> str:

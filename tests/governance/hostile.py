@@ -3,7 +3,9 @@
 import base64
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+from trajectory.canonical import JsonValue
 
 
 def _nested(levels: int, text: str) -> str:
@@ -142,6 +144,47 @@ def tried(seed: int, pairs: int, size: int = 6_000) -> Iterator[tuple[str, str]]
     for _ in range(pairs):
         pair = "".join(draw.sample(pieces, 2))
         yield f"{pair!r} over and over", pair * (size // len(pair))
+
+
+def _compact(make: Callable[[str, int], JsonValue], count: int) -> str:
+    """Return a list of what is made of ever new words and their numbers, without a space between."""
+    values = [make(_letters(n) + chr(97 + n // 676), n) for n in range(count)]
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+
+def _as_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def dense(count: int = 600) -> Iterator[tuple[str, str]]:
+    """Yield what costs most by the byte, with names: JSON of short values that all differ.
+
+    Args:
+        count: how many values a text has.
+    """
+    shapes: dict[str, Callable[[str, int], JsonValue]] = {
+        "surname first": lambda word, _: f"Li {word}",
+        "two names": lambda word, _: f"Li {word.title()}",
+        "one name": lambda word, _: f"Zo{word}",
+        "hyphened names": lambda word, _: f"Ann-{word.title()}",
+        "accented names": lambda word, _: f"\u00c9{word}",
+        "names of two scripts": lambda word, _: f"Z\u043e{word}",
+        "bracketed names": lambda word, _: f"({word.title()}).",
+        "companies": lambda word, _: f"{word.title()} Inc",
+        "names with numbers": lambda word, n: f"Li {word[:2]}{n % 10}",
+        "names in objects": lambda word, _: {f"Li {word}": f"Zo{word[:2]}"},
+        "base64": lambda word, _: _as_base64(f"Zo{word} Kel"),
+        "base64 of JSON": lambda word, _: _as_base64(json.dumps([f"Zo{word}"])),
+        "JSON in JSON": lambda word, _: json.dumps(f"Zo{word}"),
+        "card numbers": lambda _, n: 4111000000000000 + n * 7919,
+        "telephone numbers": lambda _, n: {"tel": 2125550000 + n},
+        "telephone numbers as texts": lambda _, n: f"212-555-{n:04d}",
+        "machines": lambda _, n: f"9.{n % 250}.{n // 250}.1",
+        "dates": lambda _, n: f"{1 + n % 12}/{1 + n // 12 % 28}/{n // 336 % 90 + 10}",
+        "mailboxes": lambda word, _: f"{word}@b.co",
+    }
+    for name, make in shapes.items():
+        yield f"{name} in compact JSON", _compact(make, count)
 
 
 def drawn(seed: int, count: int, size: int = 12_000) -> Iterator[tuple[str, str]]:

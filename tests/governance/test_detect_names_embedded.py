@@ -11,7 +11,7 @@ from governance.detect.names_model import EMBEDDED
 from governance.detect.names_tokens import NamesTokenizer
 from governance.detect.quiet import load, without_heavy_packages
 from governance.detect.view import view_of
-from tests.governance.hostile import HOSTILE, drawn
+from tests.governance.hostile import HOSTILE, dense, drawn
 
 PROSE = (
     "Brenda Thistlewood moved from Lisbon to Nairobi last spring; Dr. O'Neil-Garcia can't come.",
@@ -33,7 +33,7 @@ def pipeline() -> Any:
 
 
 def pieces() -> list[str]:
-    texts = chain(HOSTILE.values(), (text for _, text in drawn(7, 40, 300)))
+    texts = chain(HOSTILE.values(), (text for _, text in (*dense(20), *drawn(7, 40, 300))))
     return [*PROSE, *dict.fromkeys(view_of(text[:200]).text for text in texts)]
 
 

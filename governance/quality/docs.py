@@ -13,10 +13,18 @@ from governance.quality.drift import ColumnDrift
 from governance.quality.rows import Row, failing_rows
 
 _STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
+    ":root{color-scheme:light dark;--bad:light-dark(#a40000,#ff9a8f);--good:light-dark(#1b6e20,#8fd694);"
+    "--line:light-dark(#ddd,#444)}"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "code{overflow-wrap:anywhere}div{overflow-x:auto}"
     "table{border-collapse:collapse;width:100%;margin:1rem 0}td,th{padding:.3rem .6rem;text-align:left;"
-    "border-bottom:1px solid #ddd}td.n,th.n{text-align:right}.bad{color:#a40000}.good{color:#1b6e20}"
+    "border-bottom:1px solid var(--line)}td.n,th.n{text-align:right}"
+    "td{overflow-wrap:anywhere}td:first-child{width:1em}td.n{white-space:nowrap}"
+    ".bad{color:var(--bad)}.good{color:var(--good)}"
 )
+_TOO_FEW = "too few"
+_MARKS = {"good": "✓", "bad": "✗", "open": "–"}
+"""What a row's state looks like without its colour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ def page(
     """Return the page."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
+        '<meta name=viewport content="width=device-width,initial-scale=1">',
         f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1>",
         f"<p>{escape(rows)}. Policy <code>{escape(policy_hash)}</code>.</p>",
         "<h2>Expectations on what is stored</h2>",
@@ -70,10 +79,10 @@ def page(
                 (one.name, f"{one.expectation} ({', '.join(one.columns)})", one.asked, one.failed)
                 for one in expectations
             ],
-            bad=lambda row: bool(row[3]),
+            state=lambda row: "bad" if row[3] else "good" if row[2] else "open",
         ),
         "<h2>Held back</h2>",
-        _table(("reason", "exchanges"), list(quarantine), bad=lambda _: True),
+        _table(("reason", "exchanges"), list(quarantine), state=lambda _: "bad"),
         "<h2>Drift</h2>",
         f"<p>Population stability index; from {drift_from:g} on something changed.</p>",
         _table(
@@ -81,23 +90,29 @@ def page(
             [
                 (
                     one.column,
-                    "too few" if one.index is None else f"{one.index:.3f}",
+                    _TOO_FEW if one.index is None else f"{one.index:.3f}",
                     one.now,
                     one.reference,
                 )
                 for one in drifts
             ],
-            bad=lambda row: row[1] != "too few" and float(str(row[1])) >= drift_from,
+            state=lambda row: _drift_state(row[1], drift_from),
         ),
     ]
     return "\n".join(parts) + "\n"
+
+
+def _drift_state(index: object, drift_from: float) -> str:
+    if index == _TOO_FEW:
+        return "open"
+    return "bad" if float(str(index)) >= drift_from else "good"
 
 
 def _table(
     heads: Sequence[str],
     rows: Sequence[tuple[object, ...]],
     *,
-    bad: Callable[[tuple[object, ...]], bool],
+    state: Callable[[tuple[object, ...]], str],
 ) -> str:
     if not rows:
         return "<p class=good>Nothing.</p>"
@@ -107,14 +122,14 @@ def _table(
         for name, number in zip(heads, numbers, strict=True)
     )
     body = "".join(
-        f"<tr class={'bad' if bad(row) else 'good'}>"
+        f"<tr class={state(row)}><td>{_MARKS[state(row)]}"
         + "".join(
             f"<td{' class=n' if number else ''}>{escape(str(cell))}"
             for cell, number in zip(row, numbers, strict=True)
         )
         for row in rows
     )
-    return f"<table><tr>{head}{body}</table>"
+    return f"<div><table><tr><th>{head}{body}</table></div>"
 
 
 def asking[C: StrEnum](

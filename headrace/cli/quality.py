@@ -62,7 +62,7 @@ def report(
     held = quarantine_reasons(running.lake, since, until)
     if html is not None:
         text = page(
-            title=f"Quality of {since.date()} to {last}",
+            title=f"Quality of {last}" if days == 1 else f"Quality of {since.date()} to {last}",
             policy_hash=bundle.content_hash,
             rows=f"{len(now)} stored steps, {len(before)} in the reference window",
             expectations=found,

@@ -8,7 +8,7 @@ import typer
 
 from headrace.cli.common import JsonOption, Running
 from headrace.cli.substrate import find_manifest
-from headrace.render import print_fields, print_rows
+from headrace.render import note, print_fields, print_rows
 from trajectory.errors import ConfigurationError
 
 app = typer.Typer(
@@ -35,6 +35,12 @@ def compute(
     combine: Annotated[
         str, typer.Option(help="With --signal: last, mean, minimum or sum of several of one name.")
     ] = "last",
+    missing: Annotated[
+        str,
+        typer.Option(
+            help="With --signal: a trajectory that lacks one of them: leave_out, or zero."
+        ),
+    ] = "leave_out",
     parameter: Annotated[
         list[str] | None,
         typer.Option(help="name=value of a parameter of the algorithm; may be repeated."),
@@ -57,7 +63,9 @@ def compute(
             raise ConfigurationError(
                 f"--combine {combine!r} is not one of last, mean, minimum, sum."
             )
-        weights = RewardWeights(dict(_weight(text) for text in signal), combine)
+        if missing not in ("leave_out", "zero"):
+            raise ConfigurationError(f"--missing {missing!r} is not one of leave_out, zero.")
+        weights = RewardWeights(dict(_weight(text) for text in signal), combine, missing)
         scope = Scope(tenant=tenant)
     else:
         manifest = find_manifest(running, substrate)
@@ -65,6 +73,11 @@ def compute(
         scope = Scope(tenant=tenant, substrate=manifest.name, version=manifest.version)
     report = compute_credits(running.lake, chosen, given, weights, scope)
     print_fields(asdict(report), as_json=as_json)
+    if report.trajectories == 0:
+        note(
+            f"no trajectory has a reward by {', '.join(sorted(weights.signals))}; the names that "
+            "there are stand in the view rewards_latest."
+        )
 
 
 @app.command("list")

@@ -36,6 +36,17 @@ def test_credit_is_computed_listed_and_readable(
     assert found["advantage"].to_pylist() == pytest.approx([0.0, 2.0, 4.0 - 2.0 / 1.9])
 
 
+def test_an_absent_signal_leaves_out_or_counts_as_zero(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = ["credit", "compute", "return_to_go", "--signal", "success=1", "--signal", "other=1"]
+    assert run(both) == 0
+    assert "no trajectory has a reward by other, success" in capsys.readouterr().err
+    assert run([*both, "--missing", "zero", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trajectories"] == 3
+    assert run([*both, "--missing", "ignore"]) == 2
+
+
 def test_algorithms_are_listed_with_their_papers(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:

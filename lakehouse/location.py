@@ -13,6 +13,7 @@ from trajectory.errors import ConfigurationError
 
 _UNSAFE = re.compile(r"[*?\[\]^|\\]|%[0-9A-Fa-f]{2}")
 """What delta-rs or DuckDB take for something else in the name of a folder."""
+_UNSAFE_IN_STORE = re.compile(f"#|{_UNSAFE.pattern}")
 
 _SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 
@@ -34,13 +35,14 @@ class Location:
             ConfigurationError: the scheme is not known, or no reader could find such a folder.
         """
         parts = urlsplit(path if "://" in path or path.startswith("file:") else "")
-        if parts.scheme in ("", "file"):
-            folder = unquote(parts.path) if parts.scheme else path
-            if found := _UNSAFE.search(folder):
-                raise ConfigurationError(
-                    f"lake path {path!r}: {found[0]!r} in the name of a folder means something else "
-                    "to Delta or SQL readers; name the folder without it"
-                )
+        folder = unquote(parts.path) if parts.scheme == "file" else path
+        store = parts.scheme not in ("", "file")
+        if found := (_UNSAFE_IN_STORE if store else _UNSAFE).search(folder):
+            raise ConfigurationError(
+                f"lake path {path!r}: {found[0]!r} in the name of a folder means something else "
+                "to Delta or SQL readers; name the folder without it"
+            )
+        if not store:
             return cls(str(Path(folder).expanduser().absolute()), dict(options or {}))
         if parts.scheme not in _SCHEMES:
             raise ConfigurationError(

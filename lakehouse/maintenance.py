@@ -174,8 +174,11 @@ def vacuum_table(
         full=everything or lake.location.is_local,
     )
     # The log goes on naming files after they went: a vacuum for them alone would only lengthen it.
-    due = _there(lake, name, take(dry_run=True))
-    if due and not dry_run:
+    listed = take(dry_run=True)
+    due = _there(lake, name, listed)
+    if not dry_run and (
+        due or (everything and listed)
+    ):  # whoever erases leaves nothing to this look
         take(dry_run=False)
     return due
 

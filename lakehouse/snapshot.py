@@ -119,10 +119,9 @@ def active_files(handle: DeltaTable, *, tenant: str | None = None) -> tuple[str,
     only = None if tenant is None else [("tenant_id", "=", tenant)]
     found = handle.file_uris(file_pruning_predicate=only)
     address = urlsplit(handle.table_uri)
-    if address.scheme not in ("", "file"):
-        return tuple(sorted(found))
-    # Of a folder's addresses delta-rs escapes the folder, but what stands below it is as on disk.
-    return tuple(sorted(unquote(address.path) + uri.removeprefix(address.path) for uri in found))
+    root = address.path if address.scheme in ("", "file") else handle.table_uri
+    # Of an address delta-rs escapes the table's part, but what stands below it is as it is stored.
+    return tuple(sorted(unquote(root) + uri.removeprefix(root) for uri in found))
 
 
 def _born(handle: DeltaTable) -> datetime:

@@ -50,4 +50,4 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         return f"{os.environ[GIVEN]}/{uuid.uuid4()}", json.loads(os.environ[f"{GIVEN}_OPTIONS"])
     if request.param == "folder":
         return str(tmp_path_factory.mktemp("lake") / "the lake #1, ü 漢 100%"), {}
-    return f"s3://lakes/{uuid.uuid4()}", request.getfixturevalue("s3")
+    return f"s3://lakes/the lake, ü/{uuid.uuid4()}", request.getfixturevalue("s3")

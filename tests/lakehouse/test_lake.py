@@ -138,6 +138,8 @@ def test_a_folder_that_readers_would_look_for_elsewhere_is_refused(
     with pytest.raises(ConfigurationError, match="without it"):
         Lake.open(str(tmp_path / name))
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConfigurationError, match="without it"):
+        Lake.open(f"s3://lakes/{name}")
 
 
 def test_a_lake_may_be_named_by_a_file_url(tmp_path: Path) -> None:

@@ -169,7 +169,10 @@ def dry_run(
         said = {"content_hash": loaded.content_hash, "steps": run.steps, "messages": run.texts}
         print_json(said | {"changes": changes, "not_judged": list(run.not_judged())})
         return
-    print_rows(changes, as_json=False, empty="nothing would change")
+    empty = "nothing would change"
+    if not run.steps:
+        empty = f"nothing was stored in the days up to {last}; --day names another"
+    print_rows(changes, as_json=False, empty=empty)
     console().print(f"{run.steps} steps and {run.texts} messages were looked at; not judged:")
     for what in run.not_judged():
         console().print(styled(f"  - {what}"))

@@ -90,6 +90,8 @@ def report(
     else:
         _print(found, drifts)
         note(f"{len(now)} steps, {sum(count for _, count in held)} exchanges held back")
+        if not now:
+            note(f"nothing was stored in the days up to {last}; --day names another")
     drifted = any(one.index is not None and one.index >= drift_from for one in drifts)
     if drifted or any(one.failed for one in found):
         raise typer.Exit(1)

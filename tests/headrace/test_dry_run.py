@@ -39,6 +39,9 @@ def test_what_another_bundle_would_change(
 
     assert run(["policy", "dry-run", "default", "--day", "1999-01-01", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["changes"] == []
+    assert run(["policy", "dry-run", "default", "--day", "1999-01-01"]) == 0
+    said_to_people = " ".join("".join(capsys.readouterr()).split())
+    assert "nothing was stored in the days up to 1999-01-01" in said_to_people
     assert run(["policy", "dry-run", "default", "--day", "soon"]) == 2
 
     page = tmp_path / "quality.html"

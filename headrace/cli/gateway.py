@@ -8,7 +8,8 @@ import typer
 
 from headrace.cli.common import JsonOption, Running, note_mistyped_variables
 from headrace.installation import Address, gateway_config
-from headrace.render import jsonable, note, print_rows
+from headrace.log import log, start_log
+from headrace.render import jsonable, print_rows
 from headrace.running_gateway import admin_address, ask
 from proxy.config import GatewayConfig
 from trajectory.errors import ConfigurationError
@@ -31,11 +32,12 @@ def gateway(context: typer.Context) -> None:
     secrets = running.secrets
     config = gateway_config(running.settings, home)
     note_mistyped_variables()
+    start_log()
     serve(
         config,
         spool_key=secrets.derive(b"spool"),
         fingerprint_key=secrets.derive(b"fingerprint"),
-        ready=lambda found: note(f"gateway ready: {_places(found, config.workers)}"),
+        ready=lambda found: log(f"gateway ready: {_places(found, config.workers)}"),
     )
 
 

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from headrace.cli.common import EngineOption, JsonOption, Running
-from headrace.render import note, print_fields, progress
+from headrace.log import log, start_log
+from headrace.render import print_fields, progress
 
 
 def register(app: typer.Typer) -> None:
@@ -35,9 +36,10 @@ def govern(
         open_engine(name, running.settings, home, running.secrets) as opened,
     ):
         sweep_raw(running.settings, home, running.audit)
-        pipeline = build_pipeline(running.settings, home, running.secrets, note, engine=opened)
+        pipeline = build_pipeline(running.settings, home, running.secrets, log, engine=opened)
         if not once:
-            govern_until_stopped(pipeline, running.settings, note)
+            start_log()
+            govern_until_stopped(pipeline, running.settings, log)
             return
         totals: dict[str, int] = {"batches": 0, "records": 0, "signals": 0, "damaged": 0}
         with progress("governing", quiet=as_json) as advance:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.common import JsonOption, Running
+from headrace.log import log
 from headrace.render import jsonable, note, print_fields, print_rows
 from trajectory.errors import ConfigurationError
 
@@ -177,4 +178,4 @@ def _keeper(running: Running, schedules: "list[Schedule]") -> "Keeper":
 
     home = running.home.create()
     commands = headrace_commands(home.root, home.logs / "schedule-commands.log")
-    return Keeper(schedules, home, commands, report=note)
+    return Keeper(schedules, home, commands, report=log)

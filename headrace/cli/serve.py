@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.common import Running
-from headrace.render import note
+from headrace.log import log
 
 
 def register(app: typer.Typer) -> None:
@@ -33,5 +33,5 @@ def serve(
         running.settings.serve,
         running.home.create(),
         names=models or sorted(routed),
-        announce=note,
+        announce=log,
     )

@@ -3,7 +3,7 @@
 import typer
 
 from headrace.cli.common import Running
-from headrace.render import note
+from headrace.log import log, start_log
 
 
 def register(app: typer.Typer) -> None:
@@ -26,4 +26,5 @@ def sql_door(context: typer.Context) -> None:
     place = running.settings.lake
     lake = Lake.read(place.path, options=place.options)
     door = open_door(running.settings, home, running.secrets, lake)
-    serve(door, running.settings.door, announce=note)
+    start_log()
+    serve(door, running.settings.door, announce=log)

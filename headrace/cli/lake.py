@@ -58,7 +58,8 @@ def compact(context: typer.Context, as_json: JsonOption = False) -> None:
     from lakehouse.maintenance import compact as compact_tables
 
     done = compact_tables(Running.of(context).lake)
-    print_rows([jsonable(table) for table in done], as_json=as_json, empty="nothing to compact")
+    shown = [jsonable(table) for table in done if as_json or table.partitions]
+    print_rows(shown, as_json=as_json, empty="nothing to compact")
 
 
 @app.command()

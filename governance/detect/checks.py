@@ -52,6 +52,11 @@ def _issued(digits: str) -> bool:
     return len(digits) in lengths
 
 
+def issued_card(digits: str) -> bool:
+    """Whether digits alone are a card's number, whatever stands around them: issuer, length and Luhn."""
+    return _issued(digits) and luhn(digits) and len(set(digits)) > 1
+
+
 def card(value: str) -> bool | None:
     """True for an issuer's prefix, length and Luhn; None when context has to tell; False for neither."""
     digits = digits_of(value)

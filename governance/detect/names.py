@@ -249,8 +249,11 @@ class NameRules:
             words.pop()
         while words and _CAMEL_CASE.match(words[0][2]):
             words.pop(0)
+        last = len(words) - 1  # which is common no longer
         for place, (_, _, word) in enumerate(words):
-            if _CAMEL_CASE.match(word) or (self._common(word) and not word.rstrip(".").islower()):
+            if _CAMEL_CASE.match(word) or (
+                place < last and self._common(word) and not word.rstrip(".").islower()
+            ):
                 words = words[:place]
                 break
         if not words:

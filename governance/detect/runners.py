@@ -190,7 +190,7 @@ def _card_end(digits: str, at: int, groups: list[tuple[int, int]], first: int) -
         size += groups[last][1] - groups[last][0]
         if size > _MOST_CARD_DIGITS:
             break
-        if size >= 13 and checks.card(digits[at : at + size]):
+        if size >= 13 and checks.issued_card(digits[at : at + size]):
             found = last + 1
     return found
 

@@ -49,7 +49,7 @@ _VALUES: tuple[Any, ...] = (
     SessionHint, SpoolBatch, SpoolPosition, TextPart, TokenCapture, ToolCallPart, ToolDispatch,
     ToolResultPart, Usage,
 )  # fmt: skip
-_LIMIT_BYTES = 16 * 1024 * 1024
+_LIMIT_BYTES = 8 * 1024 * 1024
 """Of messages that both sides remember."""
 
 type Reduced = tuple[Callable[..., Any], tuple[Any, ...]]

@@ -8,7 +8,7 @@ import typer
 
 from headrace.cli.common import JsonOption, Running, user_name
 from headrace.render import print_fields
-from trajectory.errors import ConfigurationError
+from trajectory.errors import ConfigurationError, IntegrityError
 
 
 def register(app: typer.Typer) -> None:
@@ -30,10 +30,17 @@ def reveal(
     if sealed is None:
         raise ConfigurationError("that is not a sealed value; they look like <PERSON~0.AbC…>.")
     user = user_name()
-    allowed = user in running.settings.policy.reveal_users
+    said = ""
+    action = "value.reveal_refused"
+    failed: IntegrityError | None = None
+    if user in running.settings.policy.reveal_users:
+        try:
+            said, action = _opened(running, mark), "value.revealed"
+        except IntegrityError as error:
+            failed, action = error, "value.reveal_failed"
     running.audit.append(
         actor=user,
-        action="value.revealed" if allowed else "value.reveal_refused",
+        action=action,
         subject=sealed.subject or "installation",
         detail={
             "entity": sealed.entity,
@@ -41,11 +48,13 @@ def reveal(
             "reason": reason,
         },
     )
-    if not allowed:
+    if failed is not None:
+        raise failed
+    if action != "value.revealed":
         raise ConfigurationError(
             f"user {user!r} may not open sealed values; the setting policy.reveal_users names who may."
         )
-    print_fields({"entity": sealed.entity, "value": _opened(running, mark)}, as_json=as_json)
+    print_fields({"entity": sealed.entity, "value": said}, as_json=as_json)
 
 
 def _opened(running: Running, mark: str) -> str:
@@ -53,7 +62,6 @@ def _opened(running: Running, mark: str) -> str:
     from governance.policy import load_bundle
     from governance.redact.pseudonym import installation_seal, key_of_epoch
     from governance.redact.reversible import parsed, unseal
-    from trajectory.errors import IntegrityError
 
     sealed = parsed(mark)
     if sealed is None:

@@ -95,6 +95,8 @@ def test_an_erasure_destroys_the_key_and_is_certified(
     assert report["keys_destroyed"] == 1
     _, err = done(capsys, "reveal", mark, "--reason", "T-2", code=3)
     assert "destroyed" in err
+    entries = json.loads(done(capsys, "audit", "list", "--json")[0])
+    assert entries[-1]["action"] == "value.reveal_failed", "nobody saw it"
     certificate = Path(report["certificate"])
     said = done(capsys, "audit", "verify-certificate", str(certificate), "--json")[0]
     assert json.loads(said)["subject_keys_destroyed"] == 1

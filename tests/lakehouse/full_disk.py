@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
+from headrace.checkpoint import NO_MEMORY, Checkpoint, CheckpointStore, PendingBatch
 from lakehouse.lake import Lake
 from lakehouse.schema import BATCH_TABLES
 from lakehouse.verify import verify
@@ -58,7 +58,7 @@ def main(folder: Path) -> None:
                 except RetryableError:
                     refused += 1
             try:
-                store.announce(Checkpoint("a", version, {}, {}), PendingBatch(version, {}))
+                store.announce(Checkpoint("a", version, {}, NO_MEMORY), PendingBatch(version, {}))
             except RetryableError:
                 refused += 1
         lake.append(batch, app_id="a", version=version)

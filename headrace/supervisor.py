@@ -37,7 +37,8 @@ class Supervisor:
     """Keeps programs running until it is told to stop.
 
     A program that dies is started again after a pause that grows with each early death. On
-    SIGTERM or SIGINT the programs get SIGTERM in order, each with its own time to drain.
+    SIGTERM or SIGINT, or when its terminal closes, the programs get SIGTERM in order, each with its
+    own time to drain.
     """
 
     def __init__(self, programs: Sequence[Program], *, report: Callable[[str], None]) -> None:
@@ -61,6 +62,8 @@ class Supervisor:
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask_to_stop)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup: it may close
+            signal.signal(signal.SIGHUP, self._ask_to_stop)
         try:
             for program in self._programs:
                 self._start(program)
@@ -122,9 +125,9 @@ class Supervisor:
             try:
                 process.wait(program.drain_seconds)
             except subprocess.TimeoutExpired:
-                self._report(f"{program.name} did not drain in {program.drain_seconds:g} s; killed")
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+                self._report(f"{program.name} did not drain in {program.drain_seconds:g} s; killed")
 
 
 def _last_words(log: Path) -> str:

@@ -6,9 +6,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """
+import signal
 import sys
 from pathlib import Path
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it
 import headrace.supervisor as supervisor
 
 supervisor._RESTART_SECONDS = (0.1,)
@@ -55,10 +60,13 @@ def test_a_program_that_dies_is_started_again(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-def test_sigterm_ends_the_programs_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_or_a_closed_terminal_ends_the_programs_too(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     process = start(tmp_path, STAYS)
     wait_for(tmp_path, 1)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     process.communicate(timeout=20)
     listing = subprocess.run(
         ["ps", "-eo", "args"], capture_output=True, text=True, check=True

@@ -1,6 +1,7 @@
 """The Delta tables of a lake as such: whether they are there, how they are made, each opened once."""
 
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from lakehouse.location import Location
 from lakehouse.schema import TABLES
@@ -25,17 +26,21 @@ class Tables:
     def make(self, name: str) -> None:
         """Make a table, unless somebody else just did."""
         spec = TABLES[name]
-        DeltaTable.create(
-            self._location.table(name),
-            spec.arrow,
-            mode="ignore",
-            partition_by=list(spec.partition_by),
-            name=name,
-            description=spec.comment,
-            configuration=dict(spec.configuration),
-            storage_options=self._options,
-            raise_if_key_not_exists=False,
-        )
+        try:
+            DeltaTable.create(
+                self._location.table(name),
+                spec.arrow,
+                mode="ignore",
+                partition_by=list(spec.partition_by),
+                name=name,
+                description=spec.comment,
+                configuration=dict(spec.configuration),
+                storage_options=self._options,
+                raise_if_key_not_exists=False,
+            )
+        except CommitFailedError:  # two began at the same moment, and the other was first
+            if not self.exists(name):
+                raise
 
     def fresh(self, name: str) -> DeltaTable:
         """Return a handle of its own, at the latest version."""

@@ -6,6 +6,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from governance import records
 from lakehouse.columns import CONTENT_TABLES
@@ -40,6 +42,25 @@ def test_no_content_column_has_statistics(name: str) -> None:
     spec = TABLES[name]
     assert spec.statistics_columns
     assert not set(spec.statistics_columns) & set(spec.content_columns)
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_who_opens_a_new_lake_a_moment_late_finds_its_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_made: bool
+) -> None:
+    create = DeltaTable.create
+
+    def beaten(*given: Any, **named: Any) -> None:
+        if is_made:
+            create(*given, **named)
+        raise CommitFailedError("Protocol changed since last commit")
+
+    monkeypatch.setattr(DeltaTable, "create", beaten)
+    if is_made:
+        assert Lake.open(str(tmp_path)).committed_version("ingest") == -1
+    else:
+        with pytest.raises(CommitFailedError):
+            Lake.open(str(tmp_path))
 
 
 def test_append_writes_every_table_once(tmp_path: Path) -> None:

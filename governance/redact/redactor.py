@@ -155,6 +155,17 @@ def _digest(keys: Path, text: str) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
+def _still(found: tuple[Finding, ...] | None, was: str, text: str) -> tuple[Finding, ...] | None:
+    """Return what is in digits that were made anew, where that follows from what was in the old ones.
+
+    What they say was looked at and replaced. As digits they are what they were: nothing, or as a
+    whole a secret; None where only looking tells.
+    """
+    if found is None or any(one.start > 0 or one.end < len(was) for one in found):
+        return None
+    return tuple([one._replace(end=len(text)) for one in found])
+
+
 @contextmanager
 def _depth_is_an_error() -> Iterator[None]:
     """Turn values that are nested too deeply to walk into a refusal."""
@@ -313,7 +324,7 @@ class Redactor:
     # What the two walks do: the first gathers texts to look at, the second replaces.
 
     def _gathering(self, work: _Work) -> Visitor:
-        def gather(text: str, path: Path, _: Moved) -> str:
+        def gather(text: str, path: Path, _: Moved | None) -> str:
             work.texts[(_keys(path), text)] = None
             return text
 
@@ -381,9 +392,11 @@ class Redactor:
             scope += "\x1f" + work.scope.trajectory_id
         whose = Whose(work.scope.tenant_id, scope, work.scope.linked)
 
-        def put(text: str, path: Path, moved: Moved) -> str:
+        def put(text: str, path: Path, moved: Moved | None) -> str:
             keys = _keys(path)
             seen = work.found.get((keys, text))
+            if seen is None and moved is not None and moved.is_whole:
+                seen = _still(work.found.get((keys, moved.was)), moved.was, text)
             if seen is None:
                 work.unseen[keys, text] = path.count(DECODED)
                 return text
@@ -398,7 +411,7 @@ class Redactor:
                 )
             if made is None:
                 return text
-            before = Before(moved) if moved else None
+            before = None if moved is None else Before(moved)
             where = "/" + "/".join(path)
             for span in made.spans:
                 report.add(span, where, before)

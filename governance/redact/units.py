@@ -11,9 +11,7 @@ from governance.redact.json_text import Literal, encoded, is_json, literals
 from trajectory.canonical import JsonValue
 
 type Path = tuple[str, ...]
-type Moved = tuple[tuple[int, int], ...]
-"""Where a text that was changed before it is looked at differs: places in it, and how far they moved."""
-type TextFn = Callable[[str, Path, Moved], str]
+type TextFn = Callable[[str, Path, Moved | None], str]
 type NumberFn = Callable[[str, Path], int | None]
 
 DECODED = "base64"
@@ -23,6 +21,16 @@ _REMEMBERED = 1024 * 1024
 """Characters whose insides are kept; literals take some twenty times as much memory."""
 _MAY_OPEN = frozenset('{[" \t\r\n')
 """What JSON that is worth walking begins with."""
+
+
+class Moved(NamedTuple):
+    """How a text differs that was changed before it is looked at."""
+
+    was: str
+    places: tuple[tuple[int, int], ...]
+    """Ends of what was put into the text, and how much shorter each is than what was there."""
+    is_whole: bool
+    """All of it is one stretch of digits that say something else now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +124,15 @@ def rewritten_text(text: str, path: Path, visitor: Visitor, nesting: int = 0) ->
         if len(text) >= 12:
             text, moved = _rewritten_blobs(text, path, visitor, nesting)
             return visitor.text(text, path, moved)
-    return visitor.text(text, path, ())
+    return visitor.text(text, path, None)
 
 
 class Before:
     """Tells where places of a text were before base64 within it was replaced."""
 
     def __init__(self, moved: Moved) -> None:
-        self._at = [at for at, _ in moved]
-        self._by = [0, *accumulate(by for _, by in moved)]
+        self._at = [at for at, _ in moved.places]
+        self._by = [0, *accumulate(by for _, by in moved.places)]
 
     def of(self, start: int, end: int) -> tuple[int, int]:
         """Return the span that became this one."""
@@ -155,9 +163,12 @@ def _rewritten_json(
     return "".join((*pieces, text[at:])) if pieces else text
 
 
-def _rewritten_blobs(text: str, path: Path, visitor: Visitor, nesting: int) -> tuple[str, Moved]:
+def _rewritten_blobs(
+    text: str, path: Path, visitor: Visitor, nesting: int
+) -> tuple[str, Moved | None]:
     pieces: list[str] = []
     moved: list[tuple[int, int]] = []
+    is_whole = False
     at = size = 0
     for found in visitor.insides.blobs(text):
         replaced = _looked_into(text, found, path, visitor, nesting)
@@ -167,7 +178,10 @@ def _rewritten_blobs(text: str, path: Path, visitor: Visitor, nesting: int) -> t
             size += blob.start - at + len(replaced)
             moved.append((size, blob.end - blob.start - len(replaced)))
             at = blob.end
-    return ("".join((*pieces, text[at:])), tuple(moved)) if pieces else (text, ())
+            is_whole = len(blob.lines) == 1 and blob.start == 0 and at == len(text)
+    if not pieces:
+        return text, None
+    return "".join((*pieces, text[at:])), Moved(text, tuple(moved), is_whole)
 
 
 def _looked_into(

@@ -247,6 +247,28 @@ def test_places_after_base64_are_those_of_the_text_as_it_came() -> None:
     assert given_text[outer.start : outer.end] == "ann@example.com"
 
 
+def test_digits_that_are_a_secret_by_their_key_stay_one_when_what_they_say_is_replaced() -> None:
+    blob = base64.b64encode(b"write to bob@example.com please").decode()
+    clean = redactor().redact_json({"password": blob, "note": [blob]}, scope=SCOPE)
+    assert isinstance(clean.value, dict)
+    secret, note = clean.value["password"], clean.value["note"]
+    assert str(secret).startswith("<PASSWORD")
+    assert clean.report.counts["PASSWORD"] >= 1
+    whole = {(one.start, one.end) for one in clean.report.places if one.entity == "PASSWORD"}
+    assert whole == {(0, len(blob))}
+    assert isinstance(note, list)
+    assert "bob@example.com" not in str(note)
+
+
+def test_digits_made_anew_are_as_plain_as_the_old_ones() -> None:
+    blobs = [base64.b64encode(f"write to u{n}@example.com".encode()).decode() for n in range(40)]
+    clean = redactor().redact_json(list[JsonValue](blobs), scope=SCOPE)
+    assert isinstance(clean.value, list)
+    for one in clean.value:
+        assert base64.b64decode(f"{one}==").decode().startswith("write to <EMAIL_ADDRESS_")
+    assert clean.report.counts == {"EMAIL_ADDRESS": 40}
+
+
 def test_what_nobody_can_look_into_is_dropped() -> None:
     blob = base64.b64encode(bytes(range(256)) * 3).decode()
     assert text(f"data:image/png;base64,{blob}") == "data:image/png;base64,<OPAQUE_DATA>"

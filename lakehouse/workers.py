@@ -3,8 +3,8 @@
 import subprocess
 import threading
 from collections import deque
-from contextlib import suppress
 
+from lakehouse.answer import end
 from lakehouse.sandbox import start_worker
 
 
@@ -23,7 +23,7 @@ class Workers:
         with self._mutex:
             process = self._waiting.popleft() if self._waiting else None
         if process is not None and process.poll() is not None:
-            _drop(process)
+            end(process)
             process = None
         self._fill()
         return process or start_worker()
@@ -34,18 +34,9 @@ class Workers:
             self._closed = True
             waiting, self._waiting = list(self._waiting), deque()
         for process in waiting:
-            _drop(process)
+            end(process)
 
     def _fill(self) -> None:
         with self._mutex:
             while not self._closed and len(self._waiting) < self._spare:
                 self._waiting.append(start_worker())
-
-
-def _drop(process: "subprocess.Popen[bytes]") -> None:
-    process.kill()
-    process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with suppress(OSError):
-                stream.close()

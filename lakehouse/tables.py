@@ -6,7 +6,7 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse.location import Location
 from lakehouse.schema import TABLES
 from lakehouse.table_log import TableLog
-from trajectory.errors import ConfigurationError
+from trajectory.errors import ConfigurationError, RetryableError
 
 
 class Tables:
@@ -24,7 +24,11 @@ class Tables:
         return bool(DeltaTable.is_deltatable(address, storage_options=self._options))
 
     def make(self, name: str) -> None:
-        """Make a table, unless somebody else just did."""
+        """Make a table, unless somebody else just did.
+
+        Raises:
+            RetryableError: another commit got in between, and there is none all the same.
+        """
         spec = TABLES[name]
         try:
             DeltaTable.create(
@@ -38,9 +42,12 @@ class Tables:
                 storage_options=self._options,
                 raise_if_key_not_exists=False,
             )
-        except CommitFailedError:  # two began at the same moment, and the other was first
-            if not self.exists(name):
-                raise
+        except CommitFailedError as error:
+            if not self.exists(name):  # else two began at the same moment, and the other was first
+                raise RetryableError(
+                    f"{self._location.table(name)} could not be made, since something else was "
+                    "committed there at the same moment; run the same again"
+                ) from error
 
     def fresh(self, name: str) -> DeltaTable:
         """Return a handle of its own, at the latest version."""

@@ -395,7 +395,7 @@ class Redactor:
         def put(text: str, path: Path, moved: Moved | None) -> str:
             keys = _keys(path)
             seen = work.found.get((keys, text))
-            if seen is None and moved is not None and moved.is_whole:
+            if seen is None and moved is not None and moved.was is not None:
                 seen = _still(work.found.get((keys, moved.was)), moved.was, text)
             if seen is None:
                 work.unseen[keys, text] = path.count(DECODED)

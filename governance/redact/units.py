@@ -26,11 +26,10 @@ _MAY_OPEN = frozenset('{[" \t\r\n')
 class Moved(NamedTuple):
     """How a text differs that was changed before it is looked at."""
 
-    was: str
     places: tuple[tuple[int, int], ...]
     """Ends of what was put into the text, and how much shorter each is than what was there."""
-    is_whole: bool
-    """All of it is one stretch of digits that say something else now."""
+    was: str | None
+    """The digits that the whole text was, where it is others now; None when only parts are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +180,8 @@ def _rewritten_blobs(
             is_whole = len(blob.lines) == 1 and blob.start == 0 and at == len(text)
     if not pieces:
         return text, None
-    return "".join((*pieces, text[at:])), Moved(text, tuple(moved), is_whole)
+    new = "".join((*pieces, text[at:]))
+    return new, Moved(tuple(moved), text if is_whole else None)
 
 
 def _looked_into(

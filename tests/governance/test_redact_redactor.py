@@ -304,6 +304,36 @@ def test_call_ids_and_tool_names_stay() -> None:
     assert not clean.report.changed
 
 
+class Listening:
+    """A detector that finds one address and remembers what it was asked."""
+
+    name = "listening"
+    version = "1"
+    entities = frozenset({"EMAIL_ADDRESS"})
+
+    def __init__(self) -> None:
+        self.heard: set[str] = set()
+
+    def find(
+        self, units: Sequence[Unit], known: Sequence[Sequence[Finding]]
+    ) -> list[list[Finding]]:
+        self.heard.update(unit.view.text for unit in units)
+        at = [unit.view.text.find("bob@example.com") for unit in units]
+        return [[Finding("EMAIL_ADDRESS", n, n + 15, 1.0, self.name)] if n >= 0 else [] for n in at]
+
+
+def test_only_digits_among_other_words_are_looked_at_when_they_are_made_anew() -> None:
+    listening = Listening()
+    work = Redactor(RedactionSpec(), [listening], pseudonym_key=KEY)
+    blob = base64.b64encode(b"write to bob@example.com please").decode()
+    alone, among = json.loads(
+        work.redact_text(json.dumps([blob, f"file {blob} end"]), scope=SCOPE).text
+    )
+    assert blob not in (alone, among)
+    assert alone not in listening.heard
+    assert among in listening.heard
+
+
 class Failing:
     """A detector that breaks, with the text in its error."""
 

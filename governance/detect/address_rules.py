@@ -1,6 +1,8 @@
 """Rules for postal addresses: a house number beside a word for a street, a flat, a post box."""
 
-from governance.detect.rule import ANY_DIGIT, Rule
+import re
+
+from governance.detect.rule import Rule
 
 _UPPER = r"[A-Z\xc0-\xde]"
 _LETTERS = r"[\w\xaa\xb5\xba\xc0-\xf6\xf8-\xff'.\-]"
@@ -12,14 +14,16 @@ _STREET = (
     r"Terrace|Ter|Way|Parkway|Pkwy|Circle|Cir|Highway|Hwy|Trail|Close|Crescent|Row|Quay|Mews|str|Str)"
 )
 _STREET_END = (
-    r"(?:stra\xdfe|strasse|str\.|weg|gasse|platz|allee|ring|damm|laan|straat|gracht|gatan|v\xe4gen|vej|"
-    r"gade|veien|gata|katu|tie|polku|utca|\xfatja|ulica|ulice|n\xe1mest\xed|sk\xe1|ov\xe1|stien|marken|vangen|v\xe6nget)"
-)
+    "straße", "strasse", "str.", "weg", "gasse", "platz", "allee", "ring", "damm", "laan", "straat",
+    "gracht", "gatan", "vägen", "vej", "gade", "veien", "gata", "katu", "tie", "polku", "utca", "útja",
+    "ulica", "ulice", "námestí", "ská", "ová", "stien", "marken", "vangen", "vænget",
+)  # fmt: skip
 _STREET_START = (
-    r"(?:Rue|Avenue|Boulevard|Chemin|Impasse|Quai|Via|Viale|Piazza|Corso|Vicolo|Calle|Avenida|Paseo|"
-    r"Plaza|Carrer|Carretera|Camino|Rua|Travessa|Largo|Pra\xe7a|Estrada|Ulica|Ul\.|Aleja|Al\.|Strada|"
-    r"Bulevardul|Jalan|Jl\.)"
-)
+    "Rue", "Avenue", "Boulevard", "Chemin", "Impasse", "Quai", "Via", "Viale", "Piazza", "Corso",
+    "Vicolo", "Calle", "Avenida", "Paseo", "Plaza", "Carrer", "Carretera", "Camino", "Rua", "Travessa",
+    "Largo", "Praça", "Estrada", "Ulica", "Ul.", "Aleja", "Al.", "Strada", "Bulevardul", "Jalan", "Jl.",
+)  # fmt: skip
+_FLAT_BEHIND = ("Apt", "Suite", "Apartment", "Unit", "Flat")
 _TOWN = rf"(?:{_CAPITALISED}[ ]?){{1,4}}"
 _REST = (
     rf"(?:[,\s]{{1,4}}(?:{_FLAT})){{0,2}}"
@@ -27,14 +31,19 @@ _REST = (
 )
 
 
-def _rule(name: str, shortest: int, regex: str, score: float = 0.7) -> Rule:
+def _any(words: tuple[str, ...]) -> str:
+    return "(?:" + "|".join(map(re.escape, words)) + ")"
+
+
+def _rule(name: str, shortest: int, regex: str, needs: tuple[str, ...] = ()) -> Rule:
     return Rule(
         name,
         "STREET_ADDRESS",
         regex,
-        score,
+        0.7,
         ignore_case=False,
-        needs=ANY_DIGIT,
+        needs=tuple(map(str.lower, needs)),
+        fewest_digits=1,
         spaced=True,
         shortest=shortest,
     )
@@ -50,18 +59,21 @@ ADDRESSES = (
     _rule(
         "street_by_its_end",
         6,
-        rf"\b(?:\d{{1,6}} )?(?:{_CAPITALISED} )?{_UPPER}{_LETTERS}{{0,24}}{_STREET_END} {_NUMBER}\b{_REST}",
+        rf"\b(?:\d{{1,6}} )?(?:{_CAPITALISED} )?{_UPPER}{_LETTERS}{{0,24}}{_any(_STREET_END)} {_NUMBER}\b{_REST}",
+        needs=_STREET_END,
     ),
     _rule(
         "street_by_its_start",
         7,
-        rf"\b(?:\d{{1,6}} )?(?:\d{{1,6}},? )?{_STREET_START} (?:{_LETTERS}{{1,24}} ){{1,5}}{_NUMBER}\b{_REST}",
+        rf"\b(?:\d{{1,6}} )?(?:\d{{1,6}},? )?{_any(_STREET_START)} (?:{_LETTERS}{{1,24}} ){{1,5}}{_NUMBER}\b{_REST}",
+        needs=_STREET_START,
     ),
     _rule(
         "house_before_flat",
         8,
         rf"\b(?:\d{{1,6}} )?{_NUMBER} (?:{_LETTERS}{{1,24}} ){{1,5}}(?:\d{{1,5}})?\s{{0,3}},?\s{{0,3}}"
-        rf"(?:Apt|Suite|Apartment|Unit|Flat)\b\.? ?#?\d{{1,6}}{_REST}",
+        rf"{_any(_FLAT_BEHIND)}\b\.? ?#?\d{{1,6}}{_REST}",
+        needs=_FLAT_BEHIND,
     ),
     Rule(
         "told_address",

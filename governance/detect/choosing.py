@@ -6,7 +6,7 @@ from typing import Protocol
 
 import ahocorasick
 
-from governance.detect.rule import ANY_DIGIT, Rule
+from governance.detect.rule import Rule
 from governance.detect.runners import Gate, Hit
 
 
@@ -26,7 +26,7 @@ class Choice[R: PatternRunner]:
 
     def __init__(self, runners: Sequence[R]) -> None:
         self._runners = tuple(runners)
-        self._always = self._some_digit = self._run_of_digits = self._spaced = 0
+        self._always = self._run_of_digits = self._spaced = 0
         announced: dict[str, int] = {}
         for place, runner in enumerate(self._runners):
             rule, bit = runner.rule, 1 << place
@@ -34,19 +34,14 @@ class Choice[R: PatternRunner]:
                 self._run_of_digits |= bit
             if rule.spaced:
                 self._spaced |= bit
-            if rule.needs is ANY_DIGIT:
-                self._some_digit |= bit
-            elif not rule.needs:
+            if not rule.needs:
                 self._always |= bit
-            else:
-                for literal in rule.needs:
-                    announced[literal] = announced.get(literal, 0) | bit
-        longest = max((runner.rule.shortest for runner in self._runners), default=1)
-        self._fitting = [
-            sum(1 << at for at, one in enumerate(self._runners) if one.rule.shortest <= size)
-            for size in range(longest)
-        ]
-        """Those that a text of so many characters is long enough for; longer ones are for all."""
+            for literal in rule.needs:
+                announced[literal] = announced.get(literal, 0) | bit
+        rules = [runner.rule for runner in self._runners]
+        self._fitting = _reached([rule.shortest for rule in rules])
+        self._counting = _reached([rule.fewest_digits for rule in rules])
+        self._in_a_row = _reached([rule.digits_in_a_row for rule in rules])
         self._literals = ahocorasick.Automaton()
         for literal, bits in announced.items():
             self._literals.add_word(literal, bits)
@@ -55,14 +50,18 @@ class Choice[R: PatternRunner]:
 
     def of(self, gate: Gate) -> tuple[R, ...]:
         """Return the runners whose literals and digits are in the text, and that it is long enough for."""
-        bits = self._always | (self._some_digit if gate.some_digit else 0)
+        bits = self._always
         if self._literals:
             for _, announced in self._literals.iter(gate.lowered):
                 bits |= announced
         if not gate.digits:
             bits &= ~self._run_of_digits
+        elif gate.digits_in_a_row < len(self._in_a_row):
+            bits &= self._in_a_row[gate.digits_in_a_row]
         if " " not in gate.lowered:
             bits &= ~self._spaced
+        if gate.count_of_digits < len(self._counting):
+            bits &= self._counting[gate.count_of_digits]
         size = len(gate.lowered)
         if size < len(self._fitting):
             bits &= self._fitting[size]
@@ -70,3 +69,11 @@ class Choice[R: PatternRunner]:
 
     def _of_bits(self, bits: int) -> tuple[R, ...]:
         return tuple(one for place, one in enumerate(self._runners) if bits >> place & 1)
+
+
+def _reached(least: Sequence[int]) -> list[int]:
+    """Return, for each number below the greatest of these, the bits of those that it reaches."""
+    return [
+        sum(1 << place for place, one in enumerate(least) if one <= number)
+        for number in range(max(least, default=0))
+    ]

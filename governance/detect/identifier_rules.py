@@ -1,7 +1,11 @@
 """Rules for identifiers: mail, cards, accounts, addresses of machines, numbers of people."""
 
 from governance.detect import checks
-from governance.detect.rule import ANY_DIGIT, WORD, Rule
+from governance.detect.rule import WORD, Rule
+
+_DOT = r"\s{0,2}(?:\[dot\]|\(dot\)|\{dot\}| dot )\s{0,2}"
+_ANY_DOT = r"\s{0,2}(?:\[dot\]|\(dot\)|\{dot\}| dot |\.)\s{0,2}"
+_LABEL = r"[\w\-]{2,63}"
 
 IDENTIFIERS = (
     Rule(
@@ -15,7 +19,8 @@ IDENTIFIERS = (
     Rule(
         "email_spelled",
         "EMAIL_ADDRESS",
-        r"\b[\w.+\-]{1,64}\s{0,2}(?:\[at\]|\(at\)|\{at\}| at )\s{0,2}[\w\-]{1,63}(?:\s{0,2}(?:\[dot\]|\(dot\)|\{dot\}| dot |\.)\s{0,2}[\w\-]{2,63}){1,4}\b",
+        rf"\b[\w.+\-]{{1,64}}\s{{0,2}}(?:(?:\[at\]|\(at\)|\{{at\}})\s{{0,2}}[\w\-]{{1,63}}(?:{_ANY_DOT}{_LABEL}){{1,4}}"
+        rf"| at \s{{0,2}}[\w\-]{{1,63}}(?:\.{_LABEL}){{0,3}}{_DOT}{_LABEL}(?:{_ANY_DOT}{_LABEL}){{0,3}})\b",
         0.3,
         needs=("dot", "[at]", "(at)", "{at}"),
         context=("email", "mail", "contact", "reach", "write"),
@@ -27,6 +32,7 @@ IDENTIFIERS = (
         0.3,
         shortest=12,
         digits=True,
+        fewest_digits=12,
         context=(
             "credit",
             "card",
@@ -50,6 +56,7 @@ IDENTIFIERS = (
         0.5,
         shortest=11,
         digits=True,
+        fewest_digits=9,
         check=checks.ssn,
         left=r"\w\-.",
         right=r"\w\-",
@@ -87,6 +94,8 @@ IDENTIFIERS = (
         0.1,
         shortest=9,
         digits=True,
+        fewest_digits=9,
+        digits_in_a_row=5,
         context=("social", "security", "ssn", "ssns"),
         left=r"\w.",
         right=r"\w",
@@ -96,7 +105,7 @@ IDENTIFIERS = (
         "IBAN_CODE",
         r"[A-Z]{2}\d{2}(?:[ \-]?[A-Z0-9]){11,31}",
         0.5,
-        needs=ANY_DIGIT,
+        fewest_digits=2,
         shortest=15,
         left=r"\w",
     ),
@@ -117,6 +126,7 @@ IDENTIFIERS = (
         r"(?:(?:25[0-5]|2[0-4]\d|[01]?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|[01]?\d?\d)(?:/(?:3[0-2]|[12]?\d))?",
         0.6,
         needs=(".",),
+        fewest_digits=4,
         against=("section", "sections", "version", "chapter", "figure", "release", "v"),
         check=checks.ip_address,
         left=r"\w",
@@ -147,7 +157,17 @@ IDENTIFIERS = (
         r"\b(?:mrn|mr ?#|med(?:ical|\.)? rec(?:ord|\.)?(?: (?:number|no\.?|id|#))?|(?:patient|pt\.?) (?:id|identifier|number|no\.?|#))[\"']?\s{0,2}(?:is|[:#=])?\s{0,2}[\"'#]?([a-z]{0,5}-?\d[\w\-]{3,20})",
         0.9,
         1,
-        needs=("mrn", "mr#", "mr #", "med rec", "med. rec", "medical rec", "patient", "pt "),
+        needs=(
+            "mrn",
+            "mr#",
+            "mr #",
+            "med rec",
+            "med. rec",
+            "medical rec",
+            "patient",
+            "pt ",
+            "pt. ",
+        ),
     ),
     Rule(
         "bank_account",

@@ -8,14 +8,14 @@ the normalised view, all others are asked as Presidio asks them.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from governance.detect.choosing import Choice, PatternRunner
 from governance.detect.finding import Finding, Unit
 from governance.detect.names import key_words
 from governance.detect.phones import PhoneRunner
 from governance.detect.quiet import load
-from governance.detect.rule import ANY_DIGIT
+from governance.detect.rule import MONTHS
 from governance.detect.rules import RULES, VERSION, Rule
 from governance.detect.runners import Gate, Hit, Runner, compiled
 from governance.detect.view import TextView, view_of
@@ -51,11 +51,25 @@ STOCK = {
 _NEEDS_CONTEXT = {"NhsRecognizer": 0.1, "MedicalLicenseRecognizer": 0.3}
 """Their checksum holds for one number in ten: with these scores they need context."""
 
-SHORTEST = {
-    "CryptoRecognizer": 26, "UsItinRecognizer": 9, "UsPassportRecognizer": 9, "UsBankRecognizer": 8,
-    "NhsRecognizer": 10, "MedicalLicenseRecognizer": 9, "DateRecognizer": 4,
-}  # fmt: skip
-"""How many characters every match of theirs has at least."""
+
+class Least(NamedTuple):
+    """What every match of a recogniser has at least."""
+
+    characters: int = 1
+    digits: int = 0
+    digits_in_a_row: int = 0
+
+
+LEAST = {
+    "CryptoRecognizer": Least(26),
+    "UsItinRecognizer": Least(9, 9, 4),
+    "UsPassportRecognizer": Least(9, 8, 8),
+    "UsBankRecognizer": Least(8, 8, 8),
+    "NhsRecognizer": Least(10, 10, 3),
+    "MedicalLicenseRecognizer": Least(9, 7, 7),
+    "DateRecognizer": Least(4),
+}
+"""What there is to know of patterns whose text is not ours."""
 
 _WITHOUT_RUN = frozenset({"CryptoRecognizer", "DateRecognizer"})
 """Those of them that find values without a run of digits: 05-MAR-21."""
@@ -181,7 +195,7 @@ def analyzer_engine(built: Any) -> Any:
     )
 
 
-class _StockRunner:
+class StockRunner:
     """A pattern recogniser of Presidio (or of policy's YAML), run on RE2 where RE2 can run it."""
 
     def __init__(self, recognizer: Any, pattern: Any) -> None:
@@ -190,14 +204,21 @@ class _StockRunner:
         kind = type(recognizer).__name__
         score = _NEEDS_CONTEXT.get(kind)
         self._checksum_decides = score is None
+        least = LEAST.get(kind, Least())
+        needs: tuple[str, ...] = ()
+        fewest_digits = least.digits
+        if kind == "DateRecognizer":
+            needs, fewest_digits = _in_dates(pattern.regex)
         self.rule = Rule(
             recognizer.name,
             recognizer.supported_entities[0],
             "",
             pattern.score if score is None else score,
-            needs=marks(pattern.regex) if kind == "DateRecognizer" else (),
+            needs=needs,
             digits=kind in STOCK and kind not in _WITHOUT_RUN,
-            shortest=SHORTEST.get(kind, 1),
+            fewest_digits=fewest_digits,
+            digits_in_a_row=least.digits_in_a_row,
+            shortest=least.characters,
             context=tuple(word.strip().lower() for word in recognizer.context or ()),
         )
         self._ignore_case = bool(flags & _regex.IGNORECASE)
@@ -235,10 +256,12 @@ class _StockRunner:
                     yield Hit(self.rule.entity, start, end, score, self.rule.name)
 
 
-def marks(regex: str) -> tuple[str, ...]:
-    """Return what stands between the parts of a date in a pattern; each of its matches has one of them."""
+def _in_dates(regex: str) -> tuple[tuple[str, ...], int]:
+    """Return what a pattern of dates needs: a month or what stands between numbers, and so many digits."""
+    if "JAN" in regex:
+        return MONTHS, 1
     outside = _CLASS.sub("", regex)
-    return tuple(mark for mark in "/-." if mark in outside) or ANY_DIGIT
+    return tuple(mark for mark in "/-." if mark in outside), 3
 
 
 class PresidioDetector:
@@ -256,7 +279,7 @@ class PresidioDetector:
             if isinstance(recognizer, RunnerRecognizer):
                 runners.append(recognizer.runner)
             elif type(recognizer).analyze is base.analyze:
-                runners += [_StockRunner(recognizer, p) for p in recognizer.patterns]
+                runners += [StockRunner(recognizer, p) for p in recognizer.patterns]
             else:
                 self._others.append(recognizer)
         self.entities = frozenset(

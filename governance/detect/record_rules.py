@@ -1,7 +1,7 @@
 """Rules for numbers under which a person is kept elsewhere: charts, plans, licences, devices."""
 
 from governance.detect import checks
-from governance.detect.rule import ANY_DIGIT, Rule
+from governance.detect.rule import Rule
 
 _SAID = r"[\"']?\s{0,2}(?:is|[:#=])?\s{0,2}[\"'#]?"
 _NUMBER = r"[ _\-]?(?:id|numbers?|num\.?|no\.?|#|code)"
@@ -36,7 +36,7 @@ RECORDS = (
         rf"[1-9][{_MBI}][{_MBI}\d]\d-?[{_MBI}][{_MBI}\d]\d-?[{_MBI}]{{2}}\d{{2}}",
         0.8,
         shortest=11,
-        needs=ANY_DIGIT,
+        fewest_digits=5,
         ignore_case=False,
         left=r"\w\-",
         right=r"\w\-",

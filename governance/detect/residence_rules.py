@@ -1,7 +1,7 @@
 """Rules for what describes a person without naming one: home, age, pages, plans, cars, devices."""
 
 from governance.detect import checks
-from governance.detect.rule import ANY_DIGIT, Rule
+from governance.detect.rule import Rule
 from governance.names.words import everyday
 
 _UPPER = r"[A-Z\xc0-\xde]"
@@ -37,17 +37,37 @@ PERSONAL = (
         rf" (?:the )?{_PLACE}",
         0.6,
         1,
-        needs=(" in ", " from ", " to ", "home"),
+        needs=(
+            " in ",
+            "from ",
+            " to ",
+            "home",
+            "family",
+            "originally",
+            "moved here",
+            "moving here",
+            "born and raised",
+        ),
         check=place,
         ignore_case=False,
     ),
     Rule(
         "told_postcode",
         "POSTCODE",
-        r"\b(?:zip|zip[ _-]?code|post[ _-]?code|postal[ _-]?code|plz|code postal|cap)[\"']?(?: is|:|=)?\s{0,3}[\"']?((?:[A-Z]{1,2}-)?\d{3,5}(?:[- ]\d{2,4})?(?: ?[A-Z]{2}\b)?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}\b|[A-Z]\d[A-Z] ?\d[A-Z]\d\b)",
+        r"\b(?:zip|zip[ _-]?code|post[ _-]?code|postal[ _-]?code|plz|code postal)[\"']?(?: is|:|=)?\s{0,3}[\"']?((?:[A-Z]{1,2}-)?\d{3,5}(?:[- ]\d{2,4})?(?: ?[A-Z]{2}\b)?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}\b|[A-Z]\d[A-Z] ?\d[A-Z]\d\b)",
         0.7,
         1,
         needs=("zip", "post", "plz"),
+        right=r"\w",
+    ),
+    Rule(
+        "told_italian_postcode",
+        "POSTCODE",
+        r"\bcap[\"']?(?: is|:|=)?\s{0,3}[\"']?(\d{5})",
+        0.7,
+        1,
+        needs=("cap",),
+        fewest_digits=5,
         right=r"\w",
     ),
     Rule(
@@ -128,7 +148,7 @@ PERSONAL = (
         ignore_case=False,
         digits=False,
         shortest=17,
-        needs=ANY_DIGIT,
+        fewest_digits=1,
         context=("vin", "vehicle", "chassis", "car", "truck"),
         check=checks.vin,
         left=r"\w\-",
@@ -154,7 +174,15 @@ PERSONAL = (
         1,
         needs=(
             "serial",
-            "ser. n",
+            "ser.",
+            "ser n",
+            "ser_n",
+            "ser-n",
+            "sern",
+            "ser#",
+            "ser #",
+            "ser_#",
+            "ser-#",
             "s/n",
             "imei",
             "imsi",

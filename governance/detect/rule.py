@@ -6,14 +6,13 @@ No lookaround, no backreference: no text costs more than linear time.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-VERSION = "7"
+VERSION = "8"
 
 WORD = r"\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff"
 """Word characters, letters beyond ASCII included (for use within a character class)."""
 
-
-ANY_DIGIT = tuple(map(str, range(10)))
-"""What a rule needs that needs a digit; asked once for all rules."""
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+"""What the names of months begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +30,10 @@ class Rule:
     """Lower-case literals of which one must be in the text, else the pattern is not tried."""
     digits: bool = False
     """Whether the pattern needs a run of digits."""
+    fewest_digits: int = 0
+    """How many digits every match has at least; texts with fewer are not looked at."""
+    digits_in_a_row: int = 0
+    """How many of them stand next to each other in every match at least."""
     spaced: bool = False
     """Whether there is a space in every match."""
     shortest: int = 1

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import re2
@@ -14,7 +14,8 @@ from governance.detect.view import TextView
 _WORD = re.compile(r"\w+")
 _SECTIONS = re.compile(r"(?i:section|version|chapter|release|rfc)")
 _TAUGHT_IN_CODE = re.compile(r"(?i:ip(?:v[46])?_?(?:address|network|interface))\(")
-_DIGIT = re.compile(rb"[0-9]")
+_DIGITS_IN_A_ROW = re.compile(rb"[0-9]+")
+_NO_DIGITS = bytes(code for code in range(256) if not 48 <= code < 58)
 _DIGITS_GATE = re.compile(rb"[0-9](?:[ .\-/()]{0,2}[0-9]){4}")
 CONTEXT_BOOST = 0.35
 CONTEXT_FLOOR = 0.4
@@ -35,24 +36,28 @@ def compiled(regex: str, *, ignore_case: bool = True) -> Any:
     return re2.compile(b"(?m)" + regex.encode("latin-1"), options)
 
 
-@dataclass(slots=True)
 class Gate:
     """What is asked of one view many times, answered once."""
 
-    view: TextView
-    lowered: str = field(init=False, repr=False)
-    """The view in small letters (of ASCII), for literals."""
-    digits: bool = field(init=False)
-    """Whether there is a run of digits."""
-    some_digit: bool = field(init=False)
-    _words: dict[int, tuple[str, ...]] = field(init=False, default_factory=dict, repr=False)
-    _teaches: bool | None = field(init=False, default=None)
-    _sections: bool | None = field(init=False, default=None)
+    __slots__ = (
+        "_sections", "_teaches", "_words", "count_of_digits", "digits", "digits_in_a_row", "lowered", "view",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        self.lowered = self.view.data.lower().decode("latin-1")
-        self.some_digit = not self.view.data.isalpha() and _DIGIT.search(self.view.data) is not None
-        self.digits = self.some_digit and _DIGITS_GATE.search(self.view.data) is not None
+    def __init__(self, view: TextView) -> None:
+        self.view = view
+        data = view.data
+        self.lowered = data.lower().decode("latin-1")
+        """The view in small letters (of ASCII), for literals."""
+        self.count_of_digits = 0 if data.isalpha() else len(data.translate(None, _NO_DIGITS))
+        self.digits = self.count_of_digits > 4 and _DIGITS_GATE.search(data) is not None
+        """Whether there is a run of digits."""
+        self.digits_in_a_row = 0
+        if self.digits:
+            self.digits_in_a_row = max(map(len, _DIGITS_IN_A_ROW.findall(data)))
+        """How many digits stand next to each other at most; not counted where there is no run of them."""
+        self._words: dict[int, tuple[str, ...]] | None = None
+        self._teaches: bool | None = None
+        self._sections: bool | None = None
 
     def teaches_addresses(self) -> bool:
         """Whether the text is a program about IP addresses, which shows them by examples."""
@@ -68,6 +73,8 @@ class Gate:
 
     def words_before(self, start: int) -> tuple[str, ...]:
         """Return the lower-case words before an offset of the view, and the one at it."""
+        if self._words is None:
+            self._words = {}
         words = self._words.get(start)
         if words is None:
             left = self.view.text[max(0, start - 120) : start + 24].lower()

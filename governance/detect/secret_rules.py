@@ -47,7 +47,7 @@ SECRETS = (
         "API_KEY",
         r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})\b",
         1.0,
-        needs=("gh",),
+        needs=("gh", "github_pat_"),
         ignore_case=False,
     ),
     Rule(

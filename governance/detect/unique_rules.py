@@ -7,7 +7,7 @@ and what looks a little like a place, a date or a page, are harmless and worth k
 import re
 
 from governance.detect.residence_rules import place
-from governance.detect.rule import ANY_DIGIT, Rule
+from governance.detect.rule import MONTHS, Rule
 from governance.names.words import first_names
 
 _SAID = r"[\"']?\s{0,2}(?:is|was|ending(?: in| with)?|[:#=])?\s{0,2}[\"'#]?"
@@ -96,8 +96,8 @@ UNIQUE = (
         0.8,
         1,
         needs=(
-            "print", "biometric", "iris", "retina", "vein", "facial", "face", "hand", "gait", "ear ",
-            "voice", "speaker", "dna", "genetic",
+            "print", "biometric", "minutiae", "iris", "retina", "vein", "facial", "face", "hand", "gait",
+            "ear ", "ear_", "ear-", "voice", "speaker", "dna", "genetic",
         ),
         check=_is_biometric,
         right=r"\w",
@@ -119,7 +119,7 @@ UNIQUE = (
         rf"(?:[ _\-]?{_NUMBER})?){_SAID}({_VALUE})",
         0.6,
         1,
-        needs=ANY_DIGIT,
+        needs=("id", "num", "no", "nr", "#", "code", "ref", "key", "barcode", "serial"),
         against=_OF_NO_PERSON,
         check=_is_code,
         right=r"\w",
@@ -135,7 +135,15 @@ UNIQUE = (
         rf"{_SAID}({_VALUE})",
         0.6,
         1,
-        needs=ANY_DIGIT,
+        needs=(
+            "fin", "rx", "dl", "mr", "hicn", "csn", "har", "badge", "case", "order", "invoice", "ticket",
+            "visit", "encounter", "accession", "claim", "permit", "licen", "certificate", "registration",
+            "participant", "subject", "specimen", "sample", "tracking", "account", "acct", "prescription",
+            "card", "authorization", "referral", "study", "tag", "plate", "medicaid", "medicare",
+            "passport", "policy", "group", "member", "enrol", "customer", "client", "user", "employee",
+            "staff", "student", "patient", "lot", "transmitter", "sensor", "sn", "s/n", "fob", "locker",
+            "docket", "report", "record",
+        ),
         check=_is_code,
         right=r"\w",
     ),
@@ -187,7 +195,7 @@ UNIQUE = (
         r"([A-Z][a-z'\-]{2,20}(?: [A-Z][a-z'\-]{2,20}){0,2})\b",
         0.5,
         1,
-        needs=(" in ", "from ", "near ", "outside ", " to "),
+        needs=("in ", "from ", "near ", "outside ", " to "),
         check=place,
         ignore_case=False,
         with_entity="IDENTIFIER",
@@ -220,7 +228,8 @@ UNIQUE = (
         r"\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
         r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?,? (?:of )?(?:(?:19|20)\d\d|'\d\d)",
         0.6,
-        needs=ANY_DIGIT,
+        needs=MONTHS,
+        fewest_digits=2,
         right=r"\w",
         with_entity="IDENTIFIER",
     ),
@@ -231,7 +240,8 @@ UNIQUE = (
         r"((?:1[0-2]|0?[1-9])/(?:[12]\d|3[01]|0?[1-9])|(?:[12]\d|3[01]|0?[1-9])/(?:1[0-2]|0?[1-9]))",
         0.6,
         1,
-        needs=ANY_DIGIT,
+        needs=("/",),
+        fewest_digits=2,
         right=r"\w/",
         with_entity="IDENTIFIER",
     ),
@@ -241,6 +251,7 @@ UNIQUE = (
         r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:T?(?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?)?",
         0.6,
         digits=True,
+        digits_in_a_row=8,
         left=r"\w.\-",
         right=r"\w\-",
         with_entity="IDENTIFIER",

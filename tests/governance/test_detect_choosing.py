@@ -1,13 +1,15 @@
 """Choosing patterns: exactly those whose literals and digits are in the text, in their order."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from governance.detect.choosing import Choice
-from governance.detect.presidio import SHORTEST, STOCK, marks
+from governance.detect.presidio import LEAST, STOCK, StockRunner
 from governance.detect.quiet import load
-from governance.detect.rule import ANY_DIGIT, Rule
+from governance.detect.rule import Rule
 from governance.detect.rules import RULES
 from governance.detect.runners import Gate, Runner
 from governance.detect.view import view_of
@@ -15,17 +17,14 @@ from tests.governance.hostile import HOSTILE
 
 RUNNERS = [Runner.of(rule) for rule in RULES]
 CHOICE = Choice(RUNNERS)
-GATED: list[tuple[str, int, tuple[str, ...]]] = [
-    (rule.regex, rule.shortest, (" ",) if rule.spaced else ())
-    for rule in RULES
-    if rule.shortest > 1
-] + [
-    (pattern.regex, SHORTEST[name], marks(pattern.regex) if name == "DateRecognizer" else ())
+GATED = [(rule.regex, rule) for rule in RULES] + [
+    (pattern.regex, StockRunner(recognizer, pattern).rule)
     for name in STOCK
-    if name in SHORTEST
-    for pattern in getattr(load("presidio_analyzer.predefined_recognizers"), name)().patterns
+    if name in LEAST
+    for recognizer in [getattr(load("presidio_analyzer.predefined_recognizers"), name)()]
+    for pattern in recognizer.patterns
 ]
-"""Patterns that short texts are kept from, and those that need one of some marks."""
+"""Patterns, and what keeps texts from them."""
 
 
 def needed(rule: Rule, gate: Gate) -> bool:
@@ -34,8 +33,11 @@ def needed(rule: Rule, gate: Gate) -> bool:
         return False
     if rule.spaced and " " not in gate.lowered:
         return False
-    if rule.needs is ANY_DIGIT:
-        return gate.some_digit
+    if sum(char in "0123456789" for char in gate.lowered) < rule.fewest_digits:
+        return False
+    rows = [len(row) for row in re.findall("[0-9]+", gate.lowered)]
+    if gate.digits and max(rows) < rule.digits_in_a_row:
+        return False
     return not rule.needs or any(literal in gate.lowered for literal in rule.needs)
 
 
@@ -59,12 +61,16 @@ def test_no_literals_at_all() -> None:
     assert Choice([always]).of(Gate(view_of("anything"))) == (always,)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data(), st.sampled_from(GATED))
 def test_a_pattern_matches_nothing_that_it_is_kept_from(
-    data: st.DataObject, gated: tuple[str, int, tuple[str, ...]]
+    data: st.DataObject, gated: tuple[str, Rule]
 ) -> None:
-    regex, shortest, needs = gated
-    text = data.draw(st.from_regex(regex, fullmatch=True))
-    assert len(text) >= shortest
-    assert not needs or any(mark in text for mark in needs)
+    regex, rule = gated
+    text = data.draw(st.from_regex(regex, fullmatch=True, alphabet=st.characters(codec="ascii")))
+    assert len(text) >= rule.shortest
+    assert sum(map(str.isdecimal, text)) >= rule.fewest_digits
+    rows = [len(row) for row in re.findall(r"\d+", text)]
+    assert max(rows, default=0) >= rule.digits_in_a_row
+    assert not rule.needs or any(need in text.lower() for need in rule.needs)
+    assert not rule.spaced or " " in text

@@ -13,6 +13,7 @@ FORTY = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6kL9n"
         (f"api_key=sk-{FORTY} for it", "api_key=<API_KEY> for it"),
         (f"Our API key is sk-proj-{FORTY}.", "Our API key is <API_KEY>."),
         (f"Use the token ghp_{FORTY[:36]} now", "Use the token <API_KEY> now"),
+        (f"mine: github_pat_{FORTY} ok", "mine: <API_KEY> ok"),
         ("key AKIAIOSFODNN7EXAMPLE!", "key <API_KEY>!"),
         (f"x hr_abcd1234_{FORTY} y", "x <API_KEY> y"),
         ("Authorization: Bearer abcdefghij0123456789XYZ", "Authorization: Bearer <API_KEY>"),

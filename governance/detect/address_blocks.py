@@ -85,15 +85,16 @@ class AddressBlocks:
         self, units: Sequence[Unit], known: Sequence[Sequence[Finding]] = ()
     ) -> list[list[Finding]]:
         """Return the parts of addresses that other rules left out."""
-        return [
-            list(self._found(unit.view, known[place] if known else ()))
-            for place, unit in enumerate(units)
-        ]
+        out: list[list[Finding]] = []
+        for place, unit in enumerate(units):
+            seeds = self._seeds(unit.view, known[place] if known else ())
+            out.append(list(self._found(unit.view, seeds)) if seeds else [])
+        return out
 
-    def _found(self, view: TextView, known: Sequence[Finding]) -> Iterator[Finding]:
+    def _found(self, view: TextView, seeds: Sequence[Seed]) -> Iterator[Finding]:
         text = view.text
         spans: list[tuple[int, int]] = []
-        for start, end, sure, was_known in self._seeds(view, known):
+        for start, end, sure, was_known in seeds:
             if spans and end <= spans[-1][1]:
                 continue
             begin, begun = _left(text, start)
@@ -114,7 +115,7 @@ class AddressBlocks:
             for finding in known
             if finding.entity == "STREET_ADDRESS" and finding.score >= 0.5
         ]
-        if _DIGIT.search(text) is None or _MARK.search(text) is None:
+        if _MARK.search(text) is None or _DIGIT.search(text) is None:
             return streets
         guesses = [
             Seed(*match.span())

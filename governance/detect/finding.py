@@ -23,6 +23,8 @@ class Unit(NamedTuple):
     view: TextView
     keys: tuple[str, ...] = ()
     """The last keys of its key path, list indices left out."""
+    is_digits: bool = False
+    """Whether all of it is base64 or hexadecimal digits of what is looked at by itself, and no name."""
 
 
 class Detector(Protocol):

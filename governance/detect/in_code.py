@@ -31,11 +31,11 @@ _VERB_FOLLOWS = re.compile(
 class ProgramSigns:
     """Tells of words of one text whether they stand in a program; looks for its signs once."""
 
+    _spans: tuple[list[int], list[int]] | None = None
+    _named: dict[str, list[int]] | None = None
+
     def __init__(self, text: str) -> None:
         self._text = text
-        self._starts: list[int] | None = None
-        self._ends: list[int] = []
-        self._named: dict[str, list[int]] | None = None
 
     def around(self, begin: int, stop: int) -> bool:
         """Whether the line around a word is program text, or the word is an identifier near it."""
@@ -56,14 +56,14 @@ class ProgramSigns:
         return self._named
 
     def _within(self, start: int, end: int) -> bool:
-        if self._starts is None:
+        if self._spans is None:
             spans = [match.span() for match in _SIGNS.finditer(self._text)]
-            self._starts = [start for start, _ in spans]
-            self._ends = [end for _, end in spans]
-        place = bisect_left(self._starts, start)
-        if place < len(self._starts) and self._starts[place] < end:
+            self._spans = [start for start, _ in spans], [end for _, end in spans]
+        starts, ends = self._spans
+        place = bisect_left(starts, start)
+        if place < len(starts) and starts[place] < end:
             return True
-        return place > 0 and self._ends[place - 1] > start
+        return place > 0 and ends[place - 1] > start
 
 
 def is_term(text: str, stop: int) -> bool:

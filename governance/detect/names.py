@@ -7,6 +7,7 @@ from functools import lru_cache
 from governance.detect.finding import Finding, Unit
 from governance.detect.in_code import ProgramSigns, is_plain_word, is_term
 from governance.detect.name_cues import NONE, STRONG, cue
+from governance.detect.named_tuples import new
 from governance.detect.view import TextView
 from governance.names.words import ambiguous_names, common, everyday, first_names, last_names
 
@@ -21,7 +22,7 @@ _OTHER_SCRIPT = re.compile(
     r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,6}(?:[ \u00b7・][\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,6})?"
     r"|[\u0600-\u06ff\u0590-\u05ff\u0900-\u097f]{2,12}(?: [\u0600-\u06ff\u0590-\u05ff\u0900-\u097f]{2,12}){1,2}"
 )
-_LOOKALIKES = str.maketrans("АВЕКМНОРСТХаеорсухіјѕԁɡ", "ABEKMHOPCTXaeopcyxijsdg")
+_LOOKALIKES = dict(zip("АВЕКМНОРСТХаеорсухіјѕԁɡ", "ABEKMHOPCTXaeopcyxijsdg", strict=True))
 _CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
 _ONE_LINE_NAME = re.compile(rf"\s*[\"'(]?({_NAME})[\"')]?[.,;:]?\s*$")
 _WORD = re.compile(r"[^\W\d_][\w'\-]*\.?")
@@ -98,6 +99,9 @@ _PERSONAL = frozenset(_PERSONAL_WORDS.split())
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
+type _Run = tuple[int, int, list[str]]
+"""Start and end of words that stand next to each other, and the words."""
+
 _PARTICIPANT = ("participant", "name")
 """Key path of a message's ``name``: often an agent's or a role, now and then somebody's."""
 _HANDLE_WORD = re.compile(r"[^\W\d_]?[^\W\d_A-Z]+|[A-Z]+")
@@ -123,9 +127,14 @@ def names_a_person(path: tuple[str, ...]) -> bool:
     return _PERSON_KEY.search(keys[-1]) is not None
 
 
+def _in_one_script(word: str) -> str:
+    """Return a word with Latin letters for those that look like them."""
+    return "".join(map(_LOOKALIKES.get, word, word))
+
+
 def _may_close(text: str) -> bool:
     """Whether a letter may close in a text: a quick look at short ones, which most values are."""
-    if len(text) > _SHORT or not text.isascii():
+    if len(text) > _SHORT:
         return True
     return not text.isalnum() and _CLOSING_WORD.search(text.lower()) is not None
 
@@ -158,10 +167,12 @@ class NameRules:
         return [self._found(unit, unit.keys in persons) for unit in units]
 
     def _found(self, unit: Unit, is_person: bool) -> list[Finding]:
-        view, context = unit
+        view, context, is_digits = unit
         text = view.text
         alone = len(text) <= _LONGEST_WORD and text.isascii() and text.isalpha()
-        spans = dict.fromkeys(self._of_word(text) if alone else self._spans(view))
+        spans: dict[tuple[int, int, float, str], None] = {}
+        if not is_digits:
+            spans = dict.fromkeys(self._of_word(text) if alone else self._spans(view))
         if context == _PARTICIPANT:
             if self._is_handle(text):
                 spans[(0, len(text), 0.8, "participant")] = None
@@ -172,7 +183,7 @@ class NameRules:
             elif text.replace(" ", "").isalpha() and 1 < len(text) < 40 and text.count(" ") < 4:
                 spans[(0, len(text), 0.8, "key")] = None
         return [
-            Finding("PERSON", *view.span(start, end), score, f"{self.name}.{why}")
+            new(Finding, ("PERSON", *view.span(start, end), score, f"{self.name}.{why}"))
             for start, end, score, why in spans
         ]
 
@@ -193,9 +204,9 @@ class NameRules:
         for match in _CLOSING.finditer(text) if _may_close(text) else ():
             found = _NAME_AT.match(text, match.end())
             if found and self._alone(text, found.end()):
-                start, end = self._trimmed(text, found.start(), found.end())
-                if start < end and end - start > 1:
-                    yield start, end, 0.8, "signature"
+                run = self._trimmed(text, found.start(), found.end())
+                if run is not None and run[1] - run[0] > 1:
+                    yield *run[:2], 0.8, "signature"
         if "name" in text:
             for match in _LOWER_CASE_NAME.finditer(text):
                 words = match.group(1).split()
@@ -210,9 +221,9 @@ class NameRules:
                     yield match.start(), match.end(), 0.7, "cue"
         if "@" in text:
             for match in _BRACKETED.finditer(text):
-                start, end = self._trimmed(text, *match.span(1))
-                if start < end:
-                    yield start, end, 0.85, "mailbox"
+                run = self._trimmed(text, *match.span(1))
+                if run is not None:
+                    yield *run[:2], 0.85, "mailbox"
 
     def _is_handle(self, text: str) -> bool:
         """Whether what a participant calls itself holds somebody's name (``alice_smith``)."""
@@ -232,38 +243,42 @@ class NameRules:
             word.isupper() and len(plain) > 1 and word not in self._first
         )
 
-    def _trimmed(self, text: str, start: int, end: int) -> tuple[int, int]:
-        """Cut everyday words off both ends of a capitalised run."""
-        if text.find(" ", start, end) < 0 and text.find(".", start, end) < 0:
-            word = text[start:end]
-            if "\u00a0" not in word:
-                if self._common(word) or _CAMEL_CASE.match(word):
-                    return start, start
-                return start, end - 2 if word.endswith("'s") else end
-        words = [
-            (start + m.start(), start + m.end(), m.group()) for m in _WORD.finditer(text[start:end])
-        ]
-        while words and self._common(words[0][2]):
-            words.pop(0)
-        while words and self._common(words[-1][2]):
-            words.pop()
-        while words and _CAMEL_CASE.match(words[0][2]):
-            words.pop(0)
-        last = len(words) - 1  # which is common no longer
-        for place, (_, _, word) in enumerate(words):
+    def _trimmed(self, text: str, start: int, end: int) -> _Run | None:
+        """Cut everyday words off both ends of a capitalised run; None when nothing is left."""
+        words: list[str] = _WORD.findall(text, start, end)
+        if self._all_may_name(words):
+            return start, end, words
+        places = [match.span() for match in _WORD.finditer(text, start, end)]
+        first, last = 0, len(words)
+        while first < last and self._common(words[first]):
+            first += 1
+        while first < last and self._common(words[last - 1]):
+            last -= 1
+        while first < last and _CAMEL_CASE.match(words[first]):
+            first += 1
+        for place in range(first, last):
+            word = words[place]
             if _CAMEL_CASE.match(word) or (
-                place < last and self._common(word) and not word.rstrip(".").islower()
+                place < last - 1 and self._common(word) and not word.rstrip(".").islower()
             ):
-                words = words[:place]
+                last = place
                 break
-        if not words:
-            return start, start
-        stop = words[-1][1]
-        if text[stop - 1] == "." and len(words[-1][2]) > 2:
+        if first == last:
+            return None
+        stop = places[last - 1][1]
+        if text[stop - 1] == "." and len(words[last - 1]) > 2:
             stop -= 1
         if text[stop - 2 : stop] == "'s":
             stop -= 2
-        return words[0][0], stop
+        start = places[first][0]
+        return start, stop, _WORD.findall(text, start, stop)
+
+    def _all_may_name(self, words: list[str]) -> bool:
+        """Whether all are written as names are, and none is an everyday word: a quick look."""
+        for word in words:
+            if not word.istitle() or word.isupper() or word.lower() in self._everyday:
+                return False
+        return True
 
     def _judged(
         self, view: TextView, start: int, end: int, signs: ProgramSigns
@@ -281,14 +296,14 @@ class NameRules:
             family = inner is not None and inner.end() <= end and self._is_last(inner.group())
             if strong or family or first_word.group().lower() not in self._everyday:
                 yield start, inner.end() if inner and family else first_word.end(), 0.6, "cue"
-        begin, stop = self._trimmed(text, start, end)
-        if begin >= stop or stop - begin < 2:
+        run = self._trimmed(text, start, end)
+        if run is None:
             return
-        name = text[begin:stop]
-        if name.isalpha():
-            words = [name]
-        else:
-            words = [match.group().rstrip(".") for match in _WORD.finditer(name)]
+        begin, stop, words = run
+        if stop - begin < 2:
+            return
+        words = [word.rstrip(".") for word in words]
+        alone = stop - begin == len(text)
         if words[-1] in _MONTHS and sum(map(_MONTHS.__contains__, text[start:end].split())) > 1:
             return
         if begin != start:
@@ -307,11 +322,11 @@ class NameRules:
             sure = known_first or (known_last and words[0] in self._ambiguous)
             if known_last or not all(word.lower() in self._common_words for word in words[1:]):
                 yield begin, stop, 0.75 if sure else 0.5, "list"
-        elif len(words) > 1 and _AFTER.match(text, stop):
+        elif not alone and len(words) > 1 and _AFTER.match(text, stop):
             yield begin, stop, 0.5, "verb"
         elif known_first and self._stands_alone(text, begin, stop, signs):
             yield begin, stop, 0.5, "list"
-        elif self._speaks(text, begin, stop, words):
+        elif not alone and self._speaks(text, begin, stop, words):
             yield begin, stop, 0.5, "verb"
 
     def _stands_alone(self, text: str, begin: int, stop: int, signs: ProgramSigns) -> bool:
@@ -339,9 +354,9 @@ class NameRules:
         return _AFTER_NAMED.search(text, max(0, begin - 24), begin) is not None
 
     def _is_first(self, word: str) -> bool:
-        plain = word if word.isascii() else word.translate(_LOOKALIKES)
+        plain = word if word.isascii() else _in_one_script(word)
         return plain in self._first or (word.isupper() and word.title() in self._first)
 
     def _is_last(self, word: str) -> bool:
-        plain = word if word.isascii() else word.translate(_LOOKALIKES)
+        plain = word if word.isascii() else _in_one_script(word)
         return plain in self._last or plain in self._first or plain.title() in self._last

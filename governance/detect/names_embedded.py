@@ -48,12 +48,13 @@ def _read(
         counts = tokens.counts[first:last]
         at = int(ends[first] - counts[0])
         words = tokens.words[at : ends[last - 1]]
-        texts_of = numpy.repeat(numpy.arange(len(counts)), counts)
+        of = numpy.repeat(numpy.arange(len(counts)), counts).tolist()
+        starts = tokens.starts[at : ends[last - 1]].tolist()
+        stops = tokens.ends[at : ends[last - 1]].tolist()
         is_last = numpy.zeros(len(words), dtype=bool)
         is_last[(ends[first:last] - at - 1)[counts > 0]] = True
         seen = network.seen(known, words, counts)
         found: list[list[Labelled]] = [[] for _ in range(last - first)]
         for label, begin, end in network.entities(seen, is_last, tokens.blank[words]):
-            start, stop = int(tokens.starts[at + begin]), int(tokens.ends[at + end - 1])
-            found[texts_of[begin]].append((label, start, stop))
+            found[of[begin]].append((label, starts[begin], stops[end - 1]))
         yield from found

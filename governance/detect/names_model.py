@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from governance.detect.finding import Finding, Unit
 from governance.detect.in_code import ProgramSigns, is_plain_word, is_term
+from governance.detect.named_tuples import new
 from governance.detect.names_embedded import reader_of
 from governance.detect.names_readers import LIBRARIES, Labelled, Reader
 from governance.detect.quiet import load, one_thread_of_blas, without_heavy_packages
@@ -38,7 +39,7 @@ _CAPITALISED = re.compile(
     r"(?<![\w.@/\\#$-])[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f](?:[^\W\d_]|['-]){1,30}(?![\w(\[=])"
 )
 _CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
-_ANY_NUMBER = dict.fromkeys(map(ord, "0123456789"), "1")
+_ANY_NUMBER = bytes.maketrans(b"0123456789", b"1111111111")
 """Which number it is says nothing of who is named: lines that differ in numbers are asked about once."""
 _SEGMENT = 320
 _SHORT = 60
@@ -46,6 +47,7 @@ _SHORT = 60
 _BATCH = 32
 """Whole segments at once (more of short ones): their matrices stay within the processor's cache."""
 _CACHE_ENTRIES = 50_000
+_BEGUN = blake2b(digest_size=16)
 _NOT_A_NAME = re.compile(r"[\d_(){}\[\]=/\\|<>@#$%^*;:\"`~+]")
 
 
@@ -97,9 +99,10 @@ class NamesModel:
         """Ask ``read``, which knows the labels ``names``, for entities."""
         self._read = read
         self.version = version
-        labels = {_ENTITIES.get(label.upper(), label.upper()) for label in names}
-        self.entities = frozenset(labels)
-        self._wanted = frozenset(labels & entities)
+        entity_of = {label: _ENTITIES.get(label.upper(), label.upper()) for label in names}
+        self.entities = frozenset(entity_of.values())
+        self._wanted = {label: entity for label, entity in entity_of.items() if entity in entities}
+        """Entities that are asked for, by the model's labels."""
         self._common = common()
         self._cache: OrderedDict[bytes, tuple[tuple[str, int, int], ...]] = OrderedDict()
 
@@ -124,23 +127,28 @@ class NamesModel:
         if not self._wanted:
             return out
         asked: list[tuple[int, int, bytes]] = []
-        texts: dict[bytes, str] = {}
-        for place, unit in enumerate(units):
-            view = unit.view
-            if len(view.text) > _SEGMENT and _CAPITALISED.search(view.text) is None:
+        fresh: dict[bytes, str] = {}
+        for place, (view, _, is_digits) in enumerate(units):
+            if is_digits or (len(view.text) > _SEGMENT and _CAPITALISED.search(view.text) is None):
                 continue
             explained = _Explained(known[place]) if known and known[place] else None
             for start, text in segments(view.text):
                 if self._may_name(view, start, text, explained):
-                    plain = text if text.isalpha() else text.translate(_ANY_NUMBER)
-                    name = _digest(plain)
-                    texts[name] = plain
+                    data = text.encode("utf-8", "surrogatepass").translate(_ANY_NUMBER)
+                    hashed = _BEGUN.copy()
+                    hashed.update(data)
+                    name = hashed.digest()
                     asked.append((place, start, name))
-        self._ask(texts)
+                    if name not in self._cache:
+                        fresh[name] = data.decode("utf-8", "surrogatepass")
+        self._ask(fresh)
         for place, at, name in asked:
-            for entity, start, end in self._cache[name]:
-                span = units[place].view.span(at + start, at + end)
-                out[place].append(Finding(entity, *span, _SCORE, self.name))
+            spans = self._cache[name]
+            if spans:
+                span_of, found = units[place].view.span, out[place]
+                for entity, start, end in spans:
+                    span = span_of(at + start, at + end)
+                    found.append(new(Finding, (entity, *span, _SCORE, self.name)))
         while len(self._cache) > _CACHE_ENTRIES:
             self._cache.popitem(last=False)
         return out
@@ -159,17 +167,17 @@ class NamesModel:
         return False
 
     def _ask(self, texts: dict[bytes, str]) -> None:
-        fresh = [(name, text) for name, text in texts.items() if name not in self._cache]
         for (name, text), labelled in zip(
-            fresh, self._read([text for _, text in fresh]), strict=True
+            texts.items(), self._read([*texts.values()]), strict=True
         ):
             if not labelled:
                 self._cache[name] = ()
                 continue
             signs = ProgramSigns(text)
             spans = [
-                self._kept(text, _ENTITIES.get(label.upper(), label.upper()), start, end, signs)
+                self._kept(text, self._wanted[label], start, end, signs)
                 for label, start, end in labelled
+                if label in self._wanted
             ]
             self._cache[name] = tuple([span for span in spans if span is not None])
 
@@ -177,22 +185,21 @@ class NamesModel:
         self, text: str, entity: str, start: int, end: int, signs: ProgramSigns
     ) -> tuple[str, int, int] | None:
         """Return the span without what cannot belong to a name; None when no name is left."""
-        if entity not in self._wanted:
-            return None
         value = text[start:end]
         line = value.split("\n")[0] if "\n" in value and "\n" in value.strip() else value
         stripped = line.strip(" \t\n\r.,;:!?'\"()-")
-        start = text.find(stripped, start) if stripped else start
-        words = stripped.split()
-        if not words or len(stripped) < 2 or _NOT_A_NAME.search(stripped):
+        if len(stripped) < 2 or _NOT_A_NAME.search(stripped):
             return None
+        words = stripped.split()
         if self._common.issuperset([word.strip(".'").lower() for word in words]):
             return None
+        if len(stripped) < len(value):
+            start = text.find(stripped, start)
         stop = start + len(stripped)
-        if entity == "PERSON":
-            near = text[max(0, start - 2) : start].strip(), text[stop : stop + 2].strip()
-            if not _may_be_a_person(words, *near) or is_term(text, stop):
-                return None
+        if entity == "PERSON" and (
+            not _may_be_a_person(words, text, start, stop) or is_term(text, stop)
+        ):
+            return None
         if len(words) == 1 and _an_identifier(text, start, stop, signs):
             return None
         return entity, start, stop
@@ -262,10 +269,11 @@ def _on_fast_blas(nlp: Any) -> None:
                 node.ops = NumpyOps(use_blis=False)
 
 
-def _may_be_a_person(words: list[str], before: str, behind: str) -> bool:
+def _may_be_a_person(words: list[str], text: str, start: int, stop: int) -> bool:
     """Whether words have the case of a name: no acronym, no class, no sentence that goes on."""
     first, last = first_names(), last_names()
-    for listed in map(str.title, words):
+    for word in words:
+        listed = word.title()
         if listed in first or listed in last:
             return words[0][0].isupper()
     if len(words) > 1:
@@ -275,7 +283,10 @@ def _may_be_a_person(words: list[str], before: str, behind: str) -> bool:
     word = words[0]
     if not word[0].isupper() or _CAMEL_CASE.match(word) or "-" in word[-2:] or _like_a_word(word):
         return False
-    return not word.isupper() or (len(word) > 5 and (before.isupper() or behind.isupper()))
+    if not word.isupper():
+        return True
+    before, behind = text[max(0, start - 2) : start].strip(), text[stop : stop + 2].strip()
+    return len(word) > 5 and (before.isupper() or behind.isupper())
 
 
 _ENDS = ("s", "es", "ed", "d", "er", "ing")
@@ -302,7 +313,3 @@ def _an_identifier(text: str, start: int, stop: int, signs: ProgramSigns) -> boo
     if start == 0 and stop == len(text) and text[0].isupper() and "." not in text:
         return False  # nothing stands around it
     return signs.around(start, stop)
-
-
-def _digest(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

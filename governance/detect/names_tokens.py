@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
+from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any, NamedTuple
 
 import numpy
@@ -40,10 +41,8 @@ _INFIX = re.compile(
 )
 _MAY_BE_SPLIT = re.compile(rf"[+\-*^.,~:<>=/{_BETWEEN}]")
 _LONG_RUN = re.compile(r"(.)\1{4,}", re.DOTALL)
-_ASCII_SHAPE = str.maketrans(
-    {chr(code): "X" for code in range(65, 91)}
-    | {chr(code): "x" for code in range(97, 123)}
-    | {chr(code): "d" for code in range(48, 58)}
+_ASCII_SHAPE = bytes.maketrans(
+    (ascii_uppercase + ascii_lowercase + digits).encode(), b"X" * 26 + b"x" * 26 + b"d" * 10
 )
 _LONGEST_SHAPE = 100
 _LONGEST_RUN = 4
@@ -136,16 +135,18 @@ class NamesTokenizer:
             return special
         if piece.isalpha() or _ONE_TOKEN.match(piece) or piece.isspace():
             return [piece]
-        simple = _SIMPLE.match(piece)
-        if simple is not None and self._special.keys().isdisjoint(
-            (simple[2], piece[1:], piece[:-1])
-        ):
-            return [word for word in simple.groups() if word]
-        hyphened = _HYPHENED.match(piece)
-        if hyphened is not None:
-            first, last = hyphened.groups()
-            if self._apart.keys().isdisjoint(((first, "-"), ("-", last))):
-                return [first, "-", last]
+        if "-" in piece:
+            hyphened = _HYPHENED.match(piece)
+            if hyphened is not None:
+                first, last = hyphened.groups()
+                if self._apart.keys().isdisjoint(((first, "-"), ("-", last))):
+                    return [first, "-", last]
+        else:
+            simple = _SIMPLE.match(piece)
+            if simple is not None and self._special.keys().isdisjoint(
+                (simple[2], piece[1:], piece[:-1])
+            ):
+                return [word for word in simple.groups() if word]
         if piece.isascii():
             return self._with_rules(self._split(piece))
         like = "".join(char if char.isascii() else self._like(char) for char in piece)
@@ -253,7 +254,7 @@ class NamesTokenizer:
         if len(word) >= _LONGEST_SHAPE:
             shape = self._shape(word)
         elif word.isascii():
-            shape = word.translate(_ASCII_SHAPE)
+            shape = word.encode().translate(_ASCII_SHAPE).decode()
         else:
             shape = "".join(map(_shape_of, word))
         if len(shape) > _LONGEST_RUN:

@@ -6,13 +6,15 @@ ASCII, digits that are spelled one by one come together, and ``\\u0040``, ``%40`
 ``TextView.data``, which has exactly one byte per character of the view.
 """
 
-import codecs
 import html
 import re
 import unicodedata
 from array import array
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
+
+from governance.detect.named_tuples import new
 
 _ODD = re.compile(
     r"[^\x00-\x7f]"
@@ -27,27 +29,37 @@ _SHORTEST_SPACED = 13
 _ESCAPES = re.compile(r"[%&\\]")
 _SHORT = 64
 _SHORT_ESCAPES = {r"\n": "\n", r"\r": "\n", r"\t": " ", r"\"": '"', r"\'": "'", r"\/": "/"}
-_UPPER, _LOWER, _LETTER, _OTHER = b"\xc0", b"\xe0", b"\xaa", b"\xa6"
+_UPPER, _LOWER, _LETTER, _OTHER = "\xc0", "\xe0", "\xaa", "\xa6"
+_MOST_REMEMBERED = 8192
 
 
-def _one_byte_each(error: UnicodeError) -> tuple[bytes, int]:
-    """Stand in for characters outside Latin-1: a letter stays a letter, case kept."""
-    assert isinstance(error, UnicodeEncodeError)  # noqa: S101 - registered for encoding alone
-    out = bytearray()
-    for char in error.object[error.start : error.end]:
-        if char.isalpha():
-            out += _UPPER if char.isupper() else _LOWER if char.islower() else _LETTER
-        else:
-            out += _OTHER
-    return bytes(out), error.end
+class _ReadAs(dict[str, str]):
+    """What characters are read as, worked out once for those that are met."""
+
+    def __init__(self, read: Callable[[str], str]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, char: str) -> str:
+        if len(self) >= _MOST_REMEMBERED:
+            self.clear()
+        made = self[char] = self._read(char)
+        return made
 
 
-codecs.register_error("headrace.view", _one_byte_each)
+def _in_latin_1(char: str) -> str:
+    """Stand in for a character outside Latin-1: a letter stays a letter, case kept."""
+    if char <= "\xff":
+        return char
+    if not char.isalpha():
+        return _OTHER
+    return _UPPER if char.isupper() else _LOWER if char.islower() else _LETTER
 
 
-@lru_cache(maxsize=8192)
 def _folded(char: str) -> str:
     """Return what one non-ASCII character is read as; empty when it is invisible."""
+    if char.isascii():
+        return char
     category = unicodedata.category(char)
     if category in ("Cf", "Mn", "Me") or char in "\u115f\u1160\u3164\uffa0":
         return ""
@@ -63,6 +75,17 @@ def _folded(char: str) -> str:
     return plain if plain != char and plain.isascii() else char
 
 
+_FOLDED, _LATIN_1 = _ReadAs(_folded), _ReadAs(_in_latin_1)
+
+
+def _bytes_of(text: str) -> bytes:
+    """Return one byte for each character of a view."""
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return "".join(map(_LATIN_1.__getitem__, text)).encode("latin-1")
+
+
 @lru_cache(maxsize=4096)
 def _decoded(piece: str) -> str:
     """Return what one escape stands for, or the piece itself when it stands for nothing."""
@@ -76,7 +99,7 @@ def _decoded(piece: str) -> str:
         char = chr(int(piece[2:], 16))  # noqa: FURB166 - the piece begins with a backslash
     if len(char) != 1 or unicodedata.category(char) == "Cs":
         return piece
-    return char if char.isascii() else _folded(char)
+    return _FOLDED[char]
 
 
 class TextView(NamedTuple):
@@ -105,7 +128,7 @@ class TextView(NamedTuple):
 def view_of(text: str) -> TextView:
     """Return the view of a text; costs two scans when there is nothing odd in it."""
     if text.isascii() and text.isalpha():
-        return TextView(text, text, text.encode())
+        return new(TextView, (text, text, text.encode(), None, None))
     view = _decoded_view(text)
     if len(view.text) < _SHORTEST_SPACED or _SPACED.search(view.text) is None:
         return view
@@ -114,9 +137,9 @@ def view_of(text: str) -> TextView:
 
 def read_as(text: str) -> str:
     """Return the view's text alone: at once when there is nothing odd in it."""
-    if _MAYBE_ODD.search(text) is None and _SPACED.search(text) is None:
-        return text
-    return view_of(text).text
+    if _is_odd(text) or (len(text) >= _SHORTEST_SPACED and _SPACED.search(text) is not None):
+        return view_of(text).text
+    return text
 
 
 def _with_joined_digits(view: TextView) -> TextView:
@@ -137,26 +160,28 @@ def _with_joined_digits(view: TextView) -> TextView:
         at = match.end()
     keep(at, len(view.text))
     joined = "".join(pieces)
-    return TextView(view.original, joined, joined.encode("latin-1", "headrace.view"), starts, ends)
+    return TextView(view.original, joined, _bytes_of(joined), starts, ends)
 
 
 def _is_odd(text: str) -> bool:
     """Whether there may be anything in a text that stands for something else."""
+    if _MAYBE_ODD.search(text) is None:
+        return False
     if len(text) < _SHORT and _ESCAPES.search(text) is None:
-        return "".join(map(_folded, text)) != text
+        return "".join(map(_FOLDED.__getitem__, text)) != text
     return _ODD.search(text) is not None
 
 
 def _decoded_view(text: str) -> TextView:
-    if _MAYBE_ODD.search(text) is None or not _is_odd(text):
-        return TextView(text, text, text.encode("latin-1", "headrace.view"))
+    if not _is_odd(text):
+        return new(TextView, (text, text, _bytes_of(text), None, None))
     pieces: list[str] = []
     starts, ends = array("l"), array("l")
     at = 0
     for match in _ODD.finditer(text):
         begin, end = match.span()
         piece = match.group()
-        read = _folded(piece) if end - begin == 1 else _decoded(piece)
+        read = _FOLDED[piece] if end - begin == 1 else _decoded(piece)
         if read == piece:
             continue
         if begin > at:
@@ -169,9 +194,9 @@ def _decoded_view(text: str) -> TextView:
             ends.append(end)
         at = end
     if at == 0 and not pieces:
-        return TextView(text, text, text.encode("latin-1", "headrace.view"))
+        return new(TextView, (text, text, _bytes_of(text), None, None))
     pieces.append(text[at:])
     starts.extend(range(at, len(text)))
     ends.extend(range(at + 1, len(text) + 1))
     joined = "".join(pieces)
-    return TextView(text, joined, joined.encode("latin-1", "headrace.view"), starts, ends)
+    return TextView(text, joined, _bytes_of(joined), starts, ends)

@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from governance.detect.named_tuples import new
+
 _RUN = re.compile(r"(data:[\w.+\-/;=]{0,100};base64,)?([A-Za-z0-9+/_\-]{12,}={0,2})")
 _BREAK = re.compile(r"(?:\r?\n|(?:\\r)?\\n)[ \t]{0,8}")
 _LINE = re.compile(r"[A-Za-z0-9+/_\-]{2,}={0,2}(?![\w+/=])")
@@ -18,6 +20,7 @@ _SHORTEST_LINE = 48
 _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z0-9])")
 _HEX = re.compile(r"(?:0[xX])?[0-9a-fA-F\-]+\Z")
 _HEX_TEXT = re.compile(r"(?:0[xX])?((?:[0-9a-fA-F]{2}){12,})\Z")
+_HYPHENED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+\Z")
 _WITHOUT_BREAKS = dict.fromkeys(map(ord, "\n\r\t"))
 _SHORTEST_TEXT = 6
 _OPAQUE_FROM = 512
@@ -48,11 +51,8 @@ _RECORDED = (
 _PACKED = (*_COMPRESSED, *_RECORDED)
 
 
-class Line(NamedTuple):
-    """A span of the text that holds nothing but digits of the blob."""
-
-    start: int
-    end: int
+type Line = tuple[int, int]
+"""Start and end of a span of the text that holds nothing but digits of a blob."""
 
 
 class Blob(NamedTuple):
@@ -65,26 +65,26 @@ class Blob(NamedTuple):
     @property
     def start(self) -> int:
         """Where it begins in the text."""
-        return self.lines[0].start
+        return self.lines[0][0]
 
     @property
     def end(self) -> int:
         """Where it ends in the text."""
-        return self.lines[-1].end
+        return self.lines[-1][1]
 
     def written(self, text: str) -> str:
         """Return its digits without the breaks between them."""
         if len(self.lines) == 1:
             ((start, end),) = self.lines
             return text[start:end]
-        return "".join(text[line.start : line.end] for line in self.lines)
+        return "".join(text[start:end] for start, end in self.lines)
 
     def wrapped(self, written: str, text: str) -> str:
         """Return other digits in lines as long as its own."""
         if len(self.lines) == 1:
             return written
-        first, second = self.lines[:2]
-        width, between = first.end - first.start, text[first.end : second.start]
+        (start, end), (following, _) = self.lines[:2]
+        width, between = end - start, text[end:following]
         return between.join(written[at : at + width] for at in range(0, len(written), width))
 
 
@@ -98,6 +98,12 @@ class Content(NamedTuple):
     def __repr__(self) -> str:
         """Tell nothing of the text."""
         return f"Content({self.encoding})"
+
+    def tells_from_names(self, written: str) -> bool:
+        """Whether digits that say this are no name: one hyphened name in 3,000 says something by chance."""
+        if self.text is None:
+            return True
+        return self.text.isascii() and _HYPHENED.match(written) is None
 
     def closed(self, text: str, like: str) -> str:
         """Return another text written as the blob was: alphabet, padding, case."""
@@ -118,30 +124,32 @@ def blobs(text: str) -> Iterator[Blob]:
     """Yield the blobs of a text, in order."""
     behind = 0
     for match in _RUN.finditer(text):
-        if match.start(2) < behind:
+        first = match.span(2)
+        if first[0] < behind:
             continue
-        first = Line(*match.span(2))
-        written = text[first.start : first.end]
+        written = match[2]
         if not _HEX_TEXT.match(written) and (_HEX.match(written) or not _MIXED.match(written)):
             continue
-        blob = Blob((first, *_following(text, first)), match.group(1) is not None)
+        blob = new(Blob, ((first, *_following(text, *first)), match[1] is not None))
         behind = blob.end
         yield blob
 
 
-def _following(text: str, first: Line) -> Iterator[Line]:
-    """Yield the lines that go on a blob: all as long as the first, but for the last, padded one."""
-    width, at = first.end - first.start, first.end
+def _following(text: str, start: int, at: int) -> list[Line]:
+    """Return the lines that go on a blob: all as long as the first, but for the last, padded one."""
+    width = at - start
+    lines: list[Line] = []
     if width < _SHORTEST_LINE or width % 4:
-        return
+        return lines
     while text[at - 1] != "=" and (gap := _BREAK.match(text, at)) is not None:
         line = _LINE.match(text, gap.end())
         if line is None or line.end() - line.start() > width or len(line.group()) % 4:
-            return
-        yield Line(*line.span())
+            break
+        lines.append(line.span())
         at = line.end()
         if line.end() - line.start() < width:
-            return
+            break
+    return lines
 
 
 def opened(written: str, *, is_data: bool) -> Content | None:
@@ -154,8 +162,8 @@ def opened(written: str, *, is_data: bool) -> Content | None:
     if len(plain) % 4 == 1:
         plain = plain[:-1]
     try:
-        data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
-    except (binascii.Error, ValueError):
+        data = binascii.a2b_base64(plain + "=" * (-len(plain) % 4), strict_mode=True)
+    except binascii.Error:
         return None
     content = _as_text(data)
     if content is None and (is_data or len(written) >= _OPAQUE_FROM or _is_packed(data)):
@@ -170,8 +178,10 @@ def _as_text(data: bytes) -> Content | None:
             text = data.decode(encoding)
         except UnicodeDecodeError:
             continue
-        if len(text) >= _SHORTEST_TEXT and text.translate(_WITHOUT_BREAKS).isprintable():
-            return Content(text, encoding)
+        if len(text) >= _SHORTEST_TEXT and (
+            text.isprintable() or text.translate(_WITHOUT_BREAKS).isprintable()
+        ):
+            return new(Content, (text, encoding))
     return None
 
 

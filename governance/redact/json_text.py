@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator
 from json.encoder import encode_basestring, encode_basestring_ascii
-from typing import NamedTuple
 
 _TOKEN = re.compile(
     r'(?:(,)[ \t\r\n]*)?("(?:[^"\\\x00-\x1f]|\\.)*"|-?[0-9][0-9.eE+\-]*|[{}\[\]:]|true|false|null)',
@@ -17,16 +16,9 @@ _TOKEN = re.compile(
 _MAX_DEPTH = 200
 
 
-class Literal(NamedTuple):
-    """One literal of a JSON text."""
-
-    start: int
-    end: int
-    path: tuple[str, ...]
-    kind: str
-    """string | number | key"""
-    text: str
-    """The decoded string, or the number as written."""
+type Literal = tuple[int, int, tuple[str, ...], str, str]
+"""One literal of a JSON text: start, end, its key path, string, number or key, and the decoded string or
+the number as written."""
 
 
 def _refuse(_: str) -> float:
@@ -62,11 +54,11 @@ def literals(text: str) -> Iterator[Literal]:
         if head == '"':
             decoded = json.loads(token) if "\\" in token else token[1:-1]
             if expects_key:
-                yield Literal(*match.span(2), tuple(keys), "key", decoded)
+                yield *match.span(2), tuple(keys), "key", decoded
                 keys[-1] = decoded
                 expects_key = False
             else:
-                yield Literal(*match.span(2), tuple(keys), "string", decoded)
+                yield *match.span(2), tuple(keys), "string", decoded
         elif head in "{[":
             stack.append((head, 0))
             keys.append("" if head == "{" else "0")
@@ -76,7 +68,7 @@ def literals(text: str) -> Iterator[Literal]:
             keys.pop()
             expects_key = False
         elif head in "-0123456789":
-            yield Literal(*match.span(2), tuple(keys), "number", token)
+            yield *match.span(2), tuple(keys), "number", token
 
 
 def encoded(value: str, *, like: str) -> str:

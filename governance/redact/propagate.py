@@ -7,7 +7,6 @@ from typing import Any
 
 import ahocorasick
 
-from governance.detect.finding import Finding
 from governance.detect.in_code import is_plain_word, is_term
 from governance.names.words import (
     ambiguous_names,
@@ -25,6 +24,9 @@ _SHORTEST_PART = 3
 _MOST_VALUES = 4000
 _JOINTS = ("-", "_", ".", "", "%20", "+", ", ")
 """What the words of a name are joined by in addresses and file names; turned round by the last."""
+
+type Again = tuple[str, int, int, str]
+"""Entity, start and end of a value that is met again, and what it stands for."""
 
 
 @dataclass(slots=True)
@@ -85,16 +87,16 @@ class Known:
                 self._automaton.add_word(spelling, spelling)
             self._automaton.make_automaton()
 
-    def find(self, text: str) -> list[tuple[Finding, str]]:
-        """Return findings, whole words alone and the longest at each place, with what they stand for.
+    def find(self, text: str) -> list[Again]:
+        """Return what is met again, whole words alone and the longest at each place.
 
-        Findings of one type that overlap come as one.
+        What is of one type and overlaps comes as one.
         """
         if self._automaton is None:
             return []
         if text in self.values and not (text.isalpha() and _means_itself(text, 0, len(text))):
             entity, value = self.values[text]
-            return [(Finding(entity, 0, len(text), SCORE, "propagation"), value)]
+            return [(entity, 0, len(text), value)]
         longest = self._longest(text)
         return list(self._apart(text, longest)) if longest else []
 
@@ -113,9 +115,7 @@ class Known:
                 longest[start] = (end, spelling)
         return longest
 
-    def _apart(
-        self, text: str, longest: dict[int, tuple[int, str]]
-    ) -> Iterator[tuple[Finding, str]]:
+    def _apart(self, text: str, longest: dict[int, tuple[int, str]]) -> Iterator[Again]:
         begin = behind = 0
         held: tuple[str, str] | None = None
         for start in sorted(longest):
@@ -127,10 +127,10 @@ class Known:
                 behind = end
                 continue
             if held is not None:
-                yield Finding(held[0], begin, behind, SCORE, "propagation"), held[1]
+                yield held[0], begin, behind, held[1]
             begin, behind, held = start, end, (entity, value)
         if held is not None:
-            yield Finding(held[0], begin, behind, SCORE, "propagation"), held[1]
+            yield held[0], begin, behind, held[1]
 
 
 def _is_listed(word: str) -> bool:

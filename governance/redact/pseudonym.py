@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from hashlib import blake2b
 from typing import NamedTuple
@@ -20,6 +20,8 @@ _NUMBER_TYPES = """
     IBAN_CODE MAC_ADDRESS
     """
 _NUMBERS = frozenset(_NUMBER_TYPES.split())
+_SHORT, _BYTES = 8, 16
+"""Sizes of keyed hashes: of those that policy asks for as such, and of all others."""
 MARK = re.compile(
     r"<[A-Z][A-Z0-9_]{1,40}(?:_[0-9a-f]{6,32}|:[0-9a-f]{16}"
     r"|~(?:[0-9a-f]{32}|0)\.[A-Za-z0-9_\-]{20,4000})?>|\*{4}"
@@ -30,12 +32,16 @@ MARK = re.compile(
 class OwnMarks:
     """Where in a text there is something that redaction wrote itself."""
 
-    def __init__(self, text: str) -> None:
-        spans = (
-            [match.span() for match in MARK.finditer(text)] if "<" in text or "****" in text else []
-        )
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         self._starts = [start for start, _ in spans]
         self._ends = [end for _, end in spans]
+
+    @classmethod
+    def within(cls, text: str) -> "OwnMarks":
+        """Return those of a text."""
+        if "<" not in text and "****" not in text:
+            return _NO_MARKS
+        return cls([match.span() for match in MARK.finditer(text)])
 
     def leave_free(self, start: int, end: int) -> bool:
         """Whether a span has nothing in common with any of them."""
@@ -43,6 +49,9 @@ class OwnMarks:
             return True
         place = bisect_left(self._starts, end) - 1
         return place < 0 or self._ends[place] <= start
+
+
+_NO_MARKS = OwnMarks(())
 
 
 def canonical_value(entity: str, value: str) -> str:
@@ -53,21 +62,26 @@ def canonical_value(entity: str, value: str) -> str:
     return " ".join(folded.split()).strip(" .,;:'\"")
 
 
-def _keyed(key: bytes, size: int, *parts: str) -> str:
-    data = "\x1f".join(parts).encode("utf-8", "surrogatepass")
-    return blake2b(data, key=key, digest_size=size).hexdigest()
+def _digits(hashed: blake2b, *parts: str) -> str:
+    """Return the digits of a hash that takes in these parts as well."""
+    hashed.update("\x1f".join(parts).encode("utf-8", "surrogatepass"))
+    return hashed.hexdigest()
 
 
-def subject_id(pseudonym_key: bytes, tenant_id: str, value: str) -> str:
+def subject_id(subject_key: bytes, tenant_id: str, value: str) -> str:
     """Return the name under which governance rows keep a data subject (an e-mail, a name, a number).
 
     The same for every way to write the value in which case and spaces differ; phone numbers by
     their digits.
     """
+    return _named(blake2b(key=subject_key, digest_size=_BYTES), tenant_id, value)
+
+
+def _named(hashed: blake2b, tenant_id: str, value: str) -> str:
     plain = canonical_value("PERSON", value)
     if plain and not plain[0].isalpha() and not any(char.isalpha() for char in plain):
         plain = _NOT_ALNUM.sub("", plain)
-    return "subject_" + _keyed(pseudonym_key, 16, "subject", tenant_id, plain)
+    return "subject_" + _digits(hashed, "subject", tenant_id, plain)
 
 
 class Whose(NamedTuple):
@@ -103,7 +117,9 @@ class Pseudonymizer:
         """
         self._spec = spec
         self._key = key
-        self._subject_key = subject_key
+        self._standing_in = {size: blake2b(key=key, digest_size=size) for size in (_SHORT, _BYTES)}
+        self._naming = blake2b(key=subject_key, digest_size=_BYTES)
+        # The key is taken in once; each value goes into a copy.
         self._operators = spec.operators()
         self._subjects = subjects if spec.keys == "subject" else None
         self._today = today or datetime.now(UTC).date()
@@ -125,7 +141,7 @@ class Pseudonymizer:
         """Return the name of the data subject that a value is, worked out once a call."""
         named = self._named.get((tenant_id, value))
         if named is None:
-            named = subject_id(self._subject_key, tenant_id, value)
+            named = _named(self._naming.copy(), tenant_id, value)
             self._named[tenant_id, value] = named
         return named
 
@@ -153,9 +169,15 @@ class Pseudonymizer:
             sealing = key if subject else installation_seal(key)
             return seal(sealing, entity, value, whose.scope, subject)
         plain = canonical_value(entity, value)
-        if operator is Operator.HASH:
-            return f"<{entity}:{_keyed(key, 8, 'hash', entity, whose.scope, plain)}>"
-        word = _keyed(key, 16, "pseudonym", entity, whose.scope, plain)
+        is_hash = operator is Operator.HASH
+        size = _SHORT if is_hash else _BYTES
+        if subject is None:
+            hashed = self._standing_in[size].copy()
+        else:
+            hashed = blake2b(key=key, digest_size=size)
+        if is_hash:
+            return f"<{entity}:{_digits(hashed, 'hash', entity, whose.scope, plain)}>"
+        word = _digits(hashed, "pseudonym", entity, whose.scope, plain)
         realistic = surrogate(entity, word) if self._spec.pseudonyms == "realistic" else None
         return realistic or f"<{entity}_{word[: self._spec.pseudonym_digits]}>"
 

@@ -6,28 +6,27 @@ never lets text through.
 
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
-from typing import NamedTuple
 
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.keys import tells_biometric
+from governance.detect.named_tuples import new
 from governance.detect.view import read_as, view_of
 from governance.policy.redaction import Operator, RedactionSpec
+from governance.redact.looking import Findings, Item, Looking, by_hash
 from governance.redact.propagate import SCORE as PROPAGATED
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
 from governance.redact.propagate import Known
 from governance.redact.pseudonym import OwnMarks, Pseudonymizer, Whose, subject_id
-from governance.redact.splice import Span, resolved, spliced
+from governance.redact.splice import resolved, spliced
 from governance.redact.subject_keys import SubjectKeys
 from governance.redact.units import (
     DECODED,
     Before,
+    Blobs,
     Insides,
-    Moved,
     Path,
     Visitor,
     rewritten,
@@ -71,8 +70,6 @@ _WARM_UP = (
     "\u0417\u0434\u0435\u0441\u044c %41 &#64; 2001:db8::1 1984-05-06 DOB: 1984-05-06 \u6c49\u5b57 a"
     + " Zed" * 40,
 )
-_CACHE_ENTRIES = 50_000
-_BATCH = 256
 _SURE_OF_NAME = 0.7
 _NUMBER_KEYS = (
     "phone", "mobile", "tel", "fax", "cell", "card", "ssn", "social", "account", "acct", "routing",
@@ -90,16 +87,13 @@ _SHORTEST_IDENTITY = 6
 _NUMBER_ENTITIES = frozenset({"CREDIT_CARD", "PHONE_NUMBER", "US_SSN", "BANK_ACCOUNT"})
 
 
-type Findings = dict[bytes, tuple[Finding, ...]]
-"""What was found, by a hash of key path and text."""
-
-
-class _Made(NamedTuple):
+@dataclass(slots=True)
+class _Made:
     """What becomes of a text."""
 
-    spans: list[Span]
+    spans: list[Finding]
     subjects: list[str]
-    text: str
+    text: str = field(repr=False)
 
 
 @dataclass(slots=True)
@@ -108,16 +102,16 @@ class _Work:
 
     scope: RedactionScope
     deadline: float
-    texts: dict[tuple[Path, str], None] = field(default_factory=dict, repr=False)
-    numbers: dict[tuple[Path, str], None] = field(default_factory=dict, repr=False)
+    texts: dict[Item, None] = field(default_factory=dict, repr=False)
+    numbers: dict[Item, None] = field(default_factory=dict, repr=False)
     """Digits of bare numbers that may be somebody's."""
-    unseen: dict[tuple[Path, str], int] = field(default_factory=dict, repr=False)
+    unseen: dict[Item, int] = field(default_factory=dict, repr=False)
     """Texts that only replacing has made, and how deep within others they stand."""
-    found: dict[tuple[Path, str], tuple[Finding, ...]] = field(default_factory=dict, repr=False)
+    found: dict[Item, tuple[Finding, ...]] = field(default_factory=dict, repr=False)
     """What is in each text that was looked at."""
-    spans: dict[tuple[Path, str], list[Span]] = field(default_factory=dict, repr=False)
+    spans: dict[Item, list[Finding]] = field(default_factory=dict, repr=False)
     """What that comes to, where there is something."""
-    made: dict[tuple[Path, str], _Made | None] = field(default_factory=dict, repr=False)
+    made: dict[Item, _Made | None] = field(default_factory=dict, repr=False)
     """What becomes of each text, for those that are met again."""
     known: Known = field(default_factory=Known)
     replaced: dict[tuple[str, str], str | None] = field(default_factory=dict, repr=False)
@@ -134,10 +128,9 @@ class _Report:
         self.places: list[Place] = []
         self.subjects: dict[str, None] = {}
 
-    def add(self, span: Span, where: str, before: Before | None = None) -> None:
-        self.counts[span.entity] = self.counts.get(span.entity, 0) + 1
-        start, end = (span.start, span.end) if before is None else before.of(span.start, span.end)
-        self.places.append(Place(span.entity, where, start, end, span.detector))
+    def add(self, entity: str, where: str, start: int, end: int, detector: str) -> None:
+        self.counts[entity] = self.counts.get(entity, 0) + 1
+        self.places.append(new(Place, (entity, where, start, end, detector)))
 
     def done(self) -> RedactionReport:
         used = {place.detector.partition(".")[0] for place in self.places}
@@ -150,9 +143,14 @@ def _keys(path: Path) -> Path:
     return tuple([key for key in path[-6:] if not key.isdigit() and key != DECODED][-3:])
 
 
-def _digest(keys: Path, text: str) -> bytes:
-    data = "\x1f".join((*keys, text)).encode("utf-8", "surrogatepass")
-    return blake2b(data, digest_size=16).digest()
+def _is_part(entity: str, start: int, end: int, seen: Sequence[Finding]) -> bool:
+    """Whether a value is met within the one finding of a text, and so changes nothing."""
+    if len(seen) != 1:
+        return False
+    (one,) = seen
+    return (
+        one.entity == entity and one.start <= start and end <= one.end and one[1:3] != (start, end)
+    )
 
 
 def _still(found: tuple[Finding, ...] | None, was: str, text: str) -> tuple[Finding, ...] | None:
@@ -201,20 +199,22 @@ class Redactor:
             clock: seconds that only grow.
         """
         self._spec = spec
-        self._detectors = tuple(detectors)
         self._subject_key = subject_key or pseudonym_key
         self._operators = spec.operators()
-        self._thresholds = {**DEFAULT_THRESHOLDS, **spec.thresholds}
+        thresholds = {**DEFAULT_THRESHOLDS, **spec.thresholds}
+        self._looking = Looking(
+            detectors,
+            {entity: thresholds.get(entity, DEFAULT_THRESHOLD) for entity in self._operators},
+            allow=spec.allow,
+            seconds=spec.timeout_seconds,
+            clock=clock,
+        )
         self._pseudonyms = Pseudonymizer(
             spec, pseudonym_key, subject_key=self._subject_key, subjects=subjects
         )
         self._biometric = "BIOMETRIC" in self._operators
         every_key = "IDENTIFIER" in self._operators
         self._number_key = re.compile("" if every_key else "|".join(_NUMBER_KEYS))
-        self._allow = frozenset(spec.allow)
-        self._clock = clock
-        self._cache: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
-        """See :data:`Findings`; what was asked for last stands last."""
         self._versions = {detector.name: detector.version for detector in detectors}
         self._versions.setdefault("presidio", "")
         self._versions |= {"propagation": PROPAGATION_VERSION, "walker": "2", "caller": "1"}
@@ -235,7 +235,7 @@ class Redactor:
         Raises:
             RedactionError: a detector fails.
         """
-        self._asked([Unit(view_of(text), ("note",)) for text in _WARM_UP])
+        self._looking.asked([Unit(view_of(text), ("note",)) for text in _WARM_UP])
 
     def redact_messages(
         self, messages: Sequence[Message], *, scope: RedactionScope
@@ -276,12 +276,11 @@ class Redactor:
         with _depth_is_an_error():
             for message in messages:
                 self._message(message, (), self._gathering(work))
-            self._detect([*work.texts, *work.numbers], work)
-            return {_digest(*item): found for item, found in work.found.items()}
+            return by_hash(self._looking.found([*work.texts, *work.numbers], work.deadline))
 
     def learn(self, found: Findings) -> None:
         """Take over what another redactor of the same policy found, so as not to look again."""
-        self._cache.update(found)
+        self._looking.learn(found)
 
     def redact_json(
         self, value: JsonValue, *, scope: RedactionScope, path: str = ""
@@ -319,19 +318,21 @@ class Redactor:
 
     def _begin(self, scope: RedactionScope) -> _Work:
         self._pseudonyms.begin()
-        return _Work(scope, self._clock() + self._spec.timeout_seconds)
+        return _Work(scope, self._looking.deadline())
 
     # What the two walks do: the first gathers texts to look at, the second replaces.
 
     def _gathering(self, work: _Work) -> Visitor:
-        def gather(text: str, path: Path, _: Moved | None) -> str:
-            work.texts[(_keys(path), text)] = None
+        texts = work.texts
+
+        def gather(text: str, path: Path, blobs: Blobs | None) -> str:
+            texts[_keys(path), text, blobs is not None and blobs.is_no_name] = None
             return text
 
         def number(written: str, path: Path) -> None:
             digits = self._digits_of(written, path)
             if digits:
-                work.numbers[(_keys(path), digits)] = None
+                work.numbers[_keys(path), digits, False] = None
 
         def ignore(*_: object) -> None:
             return None
@@ -340,25 +341,27 @@ class Redactor:
 
     def _look(self, work: _Work) -> None:
         """Find in everything that was gathered, and learn what to look for elsewhere."""
-        self._detect([*work.texts, *work.numbers], work)
-        work.known = Known.within(text for _, text in work.texts)
-        for keys, text in work.texts:
-            found = work.found[keys, text]
+        work.found = self._looking.found([*work.texts, *work.numbers], work.deadline)
+        known = work.known = Known.within(text for _, text, _ in work.texts)
+        propagates, named, subjects = self._spec.names.propagate, self._spec.subjects, set[str]()
+        for item in work.texts:
+            found = work.found[item]
             if not found:
                 continue
-            spans = work.spans[keys, text] = resolved(found)
-            for span in spans:
-                if self._spec.names.propagate or span.entity != "PERSON":
-                    value = read_as(text[span.start : span.end])
-                    work.known.learn(span.entity, value, sure=span.score >= _SURE_OF_NAME)
+            text = item[1]
+            spans = work.spans[item] = resolved(found)
+            for entity, start, end, score, _ in spans:
+                value = read_as(text[start:end])
+                if propagates or entity != "PERSON":
+                    known.learn(entity, value, sure=score >= _SURE_OF_NAME)
+                if entity in named:
+                    subjects.add(value)
         if _IDENTITY in self._operators:
             for value in work.scope.people:
-                work.known.learn(_IDENTITY, value)
-        work.known.close()
-        named = {
-            value for entity, value in work.known.values.values() if entity in self._spec.subjects
-        }
-        self._pseudonyms.expect(work.scope.tenant_id, named)
+                known.learn(_IDENTITY, value)
+        known.close()
+        subjects.update(value for entity, value in known.values.values() if entity in named)
+        self._pseudonyms.expect(work.scope.tenant_id, subjects)
 
     def _replaced[T](
         self, values: Sequence[T], work: _Work, walk: Callable[[T, Visitor], T]
@@ -372,7 +375,7 @@ class Redactor:
         left = list(range(len(values)))
         while left:
             again: list[int] = []
-            unseen: dict[tuple[Path, str], int] = {}
+            unseen: dict[Item, int] = {}
             for place in left:
                 report = _Report(self._versions)
                 done[place] = walk(values[place], self._replacing(work, report)), report
@@ -381,7 +384,8 @@ class Redactor:
                     unseen |= work.unseen
                     work.unseen.clear()
             deepest = max(unseen.values(), default=0)
-            self._detect([item for item, depth in unseen.items() if depth == deepest], work)
+            fresh = [item for item, depth in unseen.items() if depth == deepest]
+            work.found |= self._looking.found(fresh, work.deadline)
             left = again
         return [done[place] for place in range(len(values))]
 
@@ -392,29 +396,31 @@ class Redactor:
             scope += "\x1f" + work.scope.trajectory_id
         whose = Whose(work.scope.tenant_id, scope, work.scope.linked)
 
-        def put(text: str, path: Path, moved: Moved | None) -> str:
-            keys = _keys(path)
-            seen = work.found.get((keys, text))
-            if seen is None and moved is not None and moved.was is not None:
-                seen = _still(work.found.get((keys, moved.was)), moved.was, text)
+        def put(text: str, path: Path, blobs: Blobs | None) -> str:
+            keys, is_no_name = _keys(path), blobs is not None and blobs.is_no_name
+            item = keys, text, is_no_name
+            seen = work.found.get(item)
+            if seen is None and blobs is not None and blobs.was is not None:
+                seen = _still(work.found.get((keys, blobs.was, is_no_name)), blobs.was, text)
             if seen is None:
-                work.unseen[keys, text] = path.count(DECODED)
+                work.unseen[item] = path.count(DECODED)
                 return text
             if work.scope.people and self._is_identity(text, path, work.scope):
                 whole = Finding(_IDENTITY, 0, len(text), 1.0, "caller")
                 made = self._made(text, (*seen, whole), None, work, whose)
-            elif (keys, text) in work.made:
-                made = work.made[keys, text]
+            elif item in work.made:
+                made = work.made[item]
             else:
-                made = work.made[keys, text] = self._made(
-                    text, seen, work.spans.get((keys, text)), work, whose
-                )
+                made = self._made(text, seen, work.spans.get(item), work, whose)
+                work.made[item] = made
             if made is None:
                 return text
-            before = None if moved is None else Before(moved)
             where = "/" + "/".join(path)
-            for span in made.spans:
-                report.add(span, where, before)
+            before = Before(blobs.moved) if blobs is not None and blobs.moved else None
+            for entity, start, end, _, detector in made.spans:
+                if before is not None:
+                    start, end = before.of(start, end)
+                report.add(entity, where, start, end, detector)
             for subject in made.subjects:
                 report.subjects[subject] = None
             return made.text
@@ -423,13 +429,13 @@ class Redactor:
             entity = self._number_entity(written, path, work)
             if entity is None:
                 return None
-            report.add(Span(entity, 0, len(written), "walker", 1.0), "/" + "/".join(path))
+            report.add(entity, "/" + "/".join(path), 0, len(written), "walker")
             return self._wider_number(entity, written, whose)
 
         def opaque(size: int, path: Path) -> str | None:
             if spec.opaque_data == "keep" or "OPAQUE_DATA" not in self._operators:
                 return None
-            report.add(Span("OPAQUE_DATA", 0, size, "walker", 1.0), "/" + "/".join(path))
+            report.add("OPAQUE_DATA", "/" + "/".join(path), 0, size, "walker")
             return "<OPAQUE_DATA>"
 
         return Visitor(put, number, opaque, work.insides)
@@ -438,7 +444,7 @@ class Redactor:
         self,
         text: str,
         seen: tuple[Finding, ...],
-        spans: list[Span] | None,
+        spans: list[Finding] | None,
         work: _Work,
         whose: Whose,
     ) -> _Made | None:
@@ -451,32 +457,35 @@ class Redactor:
             work: what is known of other texts.
             whose: whose text it is.
         """
+        again = work.known.find(text)
+        if not (seen or again):
+            return None
         found = list(seen)
         stands_for: dict[int, str] = {}
-        again = work.known.find(text)
         if again:
-            marks = OwnMarks(text)
-            sure = {one[:3] for one in found if one.score >= PROPAGATED}
-            for finding, value in again:
-                if marks.leave_free(finding.start, finding.end):
-                    stands_for[finding.start] = value
-                    if finding[:3] not in sure:
-                        found.append(finding)
-        if not found:
-            return None
+            marks = OwnMarks.within(text)
+            sure = {one[:3] for one in seen if one.score >= PROPAGATED}
+            for entity, start, end, value in again:
+                if marks.leave_free(start, end):
+                    stands_for[start] = value
+                    if (entity, start, end) not in sure and not _is_part(entity, start, end, seen):
+                        found.append(Finding(entity, start, end, PROPAGATED, "propagation"))
+            if not found:
+                return None
         if spans is None or len(found) > len(seen):
             spans = resolved(found)
         subjects: list[str] = []
         changes: list[tuple[int, int, str]] = []
-        for span in spans:
-            value = read_as(text[span.start : span.end])
-            if span.entity == "PERSON":
-                value = work.known.values.get(value, ("", stands_for.get(span.start, value)))[1]
-            new = self._replacement(span.entity, value, whose, work)
-            if span.entity in self._spec.subjects:
+        for entity, start, end, _, _ in spans:
+            value = read_as(text[start:end])
+            if entity == "PERSON":
+                known = work.known.values.get(value)
+                value = stands_for.get(start, value) if known is None else known[1]
+            new = self._replacement(entity, value, whose, work)
+            if entity in self._spec.subjects:
                 subjects.append(self._pseudonyms.subject(whose.tenant_id, value))
             if new is not None:
-                changes.append((span.start, span.end, new))
+                changes.append((start, end, new))
         return _Made(spans, subjects, spliced(text, changes) if changes else text)
 
     def _replacement(self, entity: str, value: str, whose: Whose, work: _Work) -> str | None:
@@ -515,9 +524,9 @@ class Redactor:
         if not digits:
             return None
         keys = _keys(path)
-        found = work.found.get((keys, digits))
+        found = work.found.get((keys, digits, False))
         if found is None:
-            work.unseen[keys, digits] = path.count(DECODED)
+            work.unseen[keys, digits, False] = path.count(DECODED)
             return None
         if len(digits) < _FEWEST_DIGITS:
             return next((f.entity for f in found if f.entity == "AGE"), None)
@@ -536,60 +545,6 @@ class Redactor:
         wider = self._pseudonyms.replacement(entity, written, whose) or "0"
         begin = wider.partition("-")[0].rstrip("+")
         return int(begin) if begin.isdigit() else 0
-
-    # Detection.
-
-    def _detect(self, texts: list[tuple[Path, str]], work: _Work) -> None:
-        """Look into texts: at once where they are in memory, a batch at a time where they are not."""
-        names = {_digest(*item): item for item in texts}
-        fresh = [(name, *item) for name, item in names.items() if name not in self._cache]
-        for at in range(0, len(fresh), _BATCH):
-            if self._clock() > work.deadline:
-                raise RedactionError(
-                    f"redaction ran longer than {self._spec.timeout_seconds} s; the rows are held "
-                    "back. Raise spec.timeout_seconds or look for a hostile input."
-                )
-            batch = fresh[at : at + _BATCH]
-            units = [Unit(view_of(text), keys) for _, keys, text in batch]
-            for (name, _, text), found in zip(batch, self._asked(units), strict=True):
-                self._cache[name] = self._counted(text, found)
-        for name, item in names.items():
-            work.found[item] = self._cache[name]
-            self._cache.move_to_end(name)
-        while len(self._cache) > _CACHE_ENTRIES:
-            self._cache.popitem(last=False)
-
-    def _asked(self, units: list[Unit]) -> list[list[Finding]]:
-        """Ask all detectors; the failure of one is the failure of all."""
-        out: list[list[Finding]] = [[] for _ in units]
-        for detector in self._detectors:
-            try:
-                fresh = detector.find(units, out)
-                for found, more in zip(out, fresh, strict=True):
-                    found.extend(more)
-            except Exception as error:  # noqa: BLE001 - any failure holds the rows back, and the
-                # error's own text may quote what it was reading.
-                raise RedactionError(
-                    f"detector {detector.name} failed ({type(error).__name__}); the rows are "
-                    "held back"
-                ) from None
-        return out
-
-    def _counted(self, text: str, found: list[Finding]) -> tuple[Finding, ...]:
-        """Return the findings that policy asks for, that are sure enough, and not made by redaction."""
-        if not found:
-            return ()
-        marks = OwnMarks(text)
-        return tuple(
-            [
-                finding
-                for finding in found
-                if finding.entity in self._operators
-                and finding.score >= self._thresholds.get(finding.entity, DEFAULT_THRESHOLD)
-                and not (self._allow and text[finding.start : finding.end] in self._allow)
-                and marks.leave_free(finding.start, finding.end)
-            ]
-        )
 
     # Messages.
 

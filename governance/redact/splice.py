@@ -1,7 +1,6 @@
-"""From findings of several detectors to one list of spans without overlap, and into the text."""
+"""From findings of several detectors to one list without overlap, and into the text."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from governance.detect.finding import Finding
 
@@ -28,38 +27,28 @@ _RANK = {
 }
 
 
-class Span(NamedTuple):
-    """What will be replaced."""
+def resolved(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings that do not overlap and cover everything that was found.
 
-    entity: str
-    start: int
-    end: int
-    detector: str
-    score: float
-
-
-def resolved(findings: Sequence[Finding]) -> list[Span]:
-    """Return non-overlapping spans that cover everything that was found.
-
-    Of overlapping findings the strongest names the type, and the span is the union of all: no
-    part of any finding is left over.
+    Of overlapping ones the strongest names the type, and the span is the union of all: no part of
+    any finding is left over.
     """
     if len(findings) == 1:
-        return [_named(findings[0], findings[0].start, findings[0].end)]
-    spans: list[Span] = []
+        return [*findings]
+    spans: list[Finding] = []
     strongest: Finding | None = None
     begin = behind = 0
     for finding in sorted(findings, key=_by_place):
         if strongest is None or finding.start >= behind:
             if strongest is not None:
-                spans.append(_named(strongest, begin, behind))
+                spans.append(_over(strongest, begin, behind))
             begin, behind, strongest = finding.start, finding.end, finding
         else:
             behind = max(behind, finding.end)
             if finding[:4] != strongest[:4] and _weight(finding) > _weight(strongest):
                 strongest = finding
     if strongest is not None:
-        spans.append(_named(strongest, begin, behind))
+        spans.append(_over(strongest, begin, behind))
     return spans
 
 
@@ -72,8 +61,10 @@ def _weight(finding: Finding) -> tuple[int, int, int]:
     return rank, finding.end - finding.start, int(finding.score * 100)
 
 
-def _named(finding: Finding, start: int, end: int) -> Span:
-    return Span(finding.entity, start, end, finding.detector, finding.score)
+def _over(finding: Finding, start: int, end: int) -> Finding:
+    if finding.start == start and finding.end == end:
+        return finding
+    return finding._replace(start=start, end=end)
 
 
 def spliced(text: str, replacements: Sequence[tuple[int, int, str]]) -> str:

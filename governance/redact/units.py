@@ -1,17 +1,18 @@
 """Taking values apart into units of text to look at, and putting them together again."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
+from governance.detect.named_tuples import new
 from governance.redact.blobs import Blob, Content, blobs, opened
 from governance.redact.json_text import Literal, encoded, is_json, literals
 from trajectory.canonical import JsonValue
 
 type Path = tuple[str, ...]
-type TextFn = Callable[[str, Path, Moved | None], str]
+type TextFn = Callable[[str, Path, Blobs | None], str]
 type NumberFn = Callable[[str, Path], int | None]
 
 DECODED = "base64"
@@ -23,13 +24,15 @@ _MAY_OPEN = frozenset('{[" \t\r\n')
 """What JSON that is worth walking begins with."""
 
 
-class Moved(NamedTuple):
-    """How a text differs that was changed before it is looked at."""
+class Blobs(NamedTuple):
+    """What there is to know of a text with blobs that were looked into before it is looked at."""
 
-    places: tuple[tuple[int, int], ...]
-    """Ends of what was put into the text, and how much shorter each is than what was there."""
+    moved: tuple[tuple[int, int], ...]
+    """Ends of what was put in their place, and how much shorter each is than what was there."""
     was: str | None
-    """The digits that the whole text was, where it is others now; None when only parts are."""
+    """The digits that the text came as, where it is nothing but digits of something else."""
+    is_no_name: bool
+    """Whether those digits cannot be a name as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class Insides:
 def _opened(text: str) -> Iterator[_Opened]:
     for blob in blobs(text):
         written = blob.written(text)
-        yield _Opened(blob, written, opened(written, is_data=blob.is_data))
+        yield new(_Opened, (blob, written, opened(written, is_data=blob.is_data)))
 
 
 def rewritten(value: JsonValue, path: Path, visitor: Visitor, nesting: int = 0) -> JsonValue:
@@ -121,22 +124,20 @@ def rewritten_text(text: str, path: Path, visitor: Visitor, nesting: int = 0) ->
         if text[0] in _MAY_OPEN and (found := visitor.insides.json(text)) is not None:
             return _rewritten_json(text, found, path, visitor, nesting)
         if len(text) >= 12:
-            text, moved = _rewritten_blobs(text, path, visitor, nesting)
-            return visitor.text(text, path, moved)
+            text, replaced = _rewritten_blobs(text, path, visitor, nesting)
+            return visitor.text(text, path, replaced)
     return visitor.text(text, path, None)
 
 
 class Before:
     """Tells where places of a text were before base64 within it was replaced."""
 
-    def __init__(self, moved: Moved) -> None:
-        self._at = [at for at, _ in moved.places]
-        self._by = [0, *accumulate(by for _, by in moved.places)]
+    def __init__(self, moved: Sequence[tuple[int, int]]) -> None:
+        self._at = [at for at, _ in moved]
+        self._by = [0, *accumulate(by for _, by in moved)]
 
     def of(self, start: int, end: int) -> tuple[int, int]:
         """Return the span that became this one."""
-        if not self._at:
-            return start, end
         at, by = self._at, self._by
         return start + by[bisect_right(at, start)], end + by[bisect_right(at, end)]
 
@@ -146,42 +147,45 @@ def _rewritten_json(
 ) -> str:
     pieces: list[str] = []
     at = 0
-    for literal in found:
-        where = (*path, *literal.path)
-        old = text[literal.start : literal.end]
-        if literal.kind == "number":
-            number = visitor.number(literal.text, where)
-            new = old if number is None else str(number)
+    for start, end, keys, kind, said in found:
+        where = path + keys
+        old = new = text[start:end]
+        if kind == "number":
+            number = visitor.number(said, where)
+            if number is not None:
+                new = str(number)
         else:
-            place = (*where[:-1], "*") if literal.kind == "key" else where
-            value = rewritten_text(literal.text, place, visitor, nesting + 1)
-            new = old if value == literal.text else encoded(value, like=old)
+            place = (*where[:-1], "*") if kind == "key" else where
+            value = rewritten_text(said, place, visitor, nesting + 1)
+            if value != said:
+                new = encoded(value, like=old)
         if new != old:
-            pieces += (text[at : literal.start], new)
-            at = literal.end
+            pieces += (text[at:start], new)
+            at = end
     return "".join((*pieces, text[at:])) if pieces else text
 
 
 def _rewritten_blobs(
     text: str, path: Path, visitor: Visitor, nesting: int
-) -> tuple[str, Moved | None]:
+) -> tuple[str, Blobs | None]:
     pieces: list[str] = []
     moved: list[tuple[int, int]] = []
-    is_whole = False
+    was: str | None = None
+    is_no_name = False
     at = size = 0
     for found in visitor.insides.blobs(text):
         replaced = _looked_into(text, found, path, visitor, nesting)
+        if len(found.written) == len(text) and found.content is not None:
+            was, is_no_name = text, found.content.tells_from_names(text)
         if replaced is not None:
             blob = found.blob
             pieces += (text[at : blob.start], replaced)
             size += blob.start - at + len(replaced)
             moved.append((size, blob.end - blob.start - len(replaced)))
             at = blob.end
-            is_whole = len(blob.lines) == 1 and blob.start == 0 and at == len(text)
     if not pieces:
-        return text, None
-    new = "".join((*pieces, text[at:]))
-    return new, Moved(tuple(moved), text if is_whole else None)
+        return text, None if was is None else new(Blobs, ((), was, is_no_name))
+    return "".join((*pieces, text[at:])), new(Blobs, (tuple(moved), was, is_no_name))
 
 
 def _looked_into(

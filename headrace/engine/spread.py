@@ -10,7 +10,8 @@ from headrace.engine.opening import Engine
 from headrace.engine.work import RedactionJob
 
 if TYPE_CHECKING:
-    from governance.redact.redactor import Findings, Redactor
+    from governance.redact.looking import Findings
+    from governance.redact.redactor import Redactor
 
 _PIECES_PER_WORKER = 4
 """So that one long trajectory does not leave the other workers waiting."""

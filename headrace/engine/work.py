@@ -16,7 +16,8 @@ from headrace.master_key import Secrets, load_secrets
 from trajectory.errors import ConfigurationError, HeadraceError, WorkError
 
 if TYPE_CHECKING:
-    from governance.redact.redactor import Findings, Redactor
+    from governance.redact.looking import Findings
+    from governance.redact.redactor import Redactor
     from train.walking import Walked
 
 SEAL_USE = b"engine"

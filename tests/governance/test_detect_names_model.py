@@ -10,6 +10,7 @@ from governance.detect.finding import Finding, Unit
 from governance.detect.names_model import EMBEDDED, NamesModel, segments
 from governance.detect.names_readers import Labelled
 from governance.detect.view import view_of
+from governance.redact.blobs import blobs, opened
 from tests.governance.redaction_support import SCOPE, made
 from trajectory.errors import ConfigurationError
 
@@ -87,6 +88,13 @@ def test_a_pipeline_of_the_users_own_is_loaded_by_its_folder() -> None:
     redactor = made(names={"model": str(EMBEDDED)}, entities={"LOCATION": "drop"})
     clean = redactor.redact_text("Her sister lives in Nairobi now.", scope=SCOPE).text
     assert clean == "Her sister lives in <LOCATION> now."
+
+
+@pytest.mark.parametrize("name", ["Mikhail-Pillai", "Silvano-Olson"])
+def test_a_name_that_says_something_as_base64_by_chance_is_a_name(name: str) -> None:
+    (content,) = [opened(blob.written(name), is_data=False) for blob in blobs(name)]
+    assert content is not None
+    assert made(names={"model": "embedded"}).redact_text(name, scope=SCOPE).text != name
 
 
 def test_the_embedded_model_is_small_and_attributed() -> None:

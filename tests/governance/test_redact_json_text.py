@@ -35,7 +35,7 @@ def test_what_is_walked_as_json(text: str, expected: bool) -> None:
 
 def test_paths_and_kinds() -> None:
     text = '{"a": ["x", 2], "b": {"c": "y"}, "d": true}'
-    assert [(lit.kind, lit.path, lit.text) for lit in literals(text)] == [
+    assert [(kind, keys, said) for _, _, keys, kind, said in literals(text)] == [
         ("key", ("",), "a"),
         ("string", ("a", "0"), "x"),
         ("number", ("a", "1"), "2"),
@@ -51,13 +51,9 @@ def test_all_strings_are_seen_at_their_places(
     value: object, ascii_only: bool, indent: int | None
 ) -> None:
     text = json.dumps([value], ensure_ascii=ascii_only, indent=indent)
-    for literal in literals(text):
-        written = text[literal.start : literal.end]
-        if literal.kind == "number":
-            assert written == literal.text
-        else:
-            assert json.loads(written) == literal.text
-    seen = sorted(lit.text for lit in literals(text) if lit.kind != "number")
+    for start, end, _, kind, said in literals(text):
+        assert (text[start:end] if kind == "number" else json.loads(text[start:end])) == said
+    seen = sorted(said for _, _, _, kind, said in literals(text) if kind != "number")
     assert seen == sorted(_strings(json.loads(text)))
 
 

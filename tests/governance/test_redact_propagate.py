@@ -12,7 +12,7 @@ def known(*values: tuple[str, str]) -> Known:
 
 
 def hits(memory: Known, text: str) -> list[tuple[str, str]]:
-    return [(text[f.start : f.end], value) for f, value in memory.find(text)]
+    return [(text[start:end], value) for _, start, end, value in memory.find(text)]
 
 
 def test_spellings_of_a_name_stand_for_the_whole_name() -> None:

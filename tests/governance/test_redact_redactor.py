@@ -322,6 +322,28 @@ class Listening:
         return [[Finding("EMAIL_ADDRESS", n, n + 15, 1.0, self.name)] if n >= 0 else [] for n in at]
 
 
+def test_names_are_not_looked_for_in_digits_that_say_something_else() -> None:
+    heard: dict[str, bool] = {}
+
+    class Names(Listening):
+        def find(
+            self, units: Sequence[Unit], known: Sequence[Sequence[Finding]]
+        ) -> list[list[Finding]]:
+            heard.update({unit.view.text: unit.is_digits for unit in units})
+            return super().find(units, known)
+
+    said = "Zorv Kelbin is here, at bob@example.com"
+    blob, binary = (
+        base64.b64encode(said.encode()).decode(),
+        base64.b64encode(bytes(range(256)) * 3).decode(),
+    )
+    texts = [blob, f"see {blob}", said.encode().hex(), "Mikhail-Pillai", "Zorv", binary]
+    work = Redactor(RedactionSpec(), [Names()], pseudonym_key=KEY)
+    work.redact_text(json.dumps(texts), scope=SCOPE)
+    assert [heard.get(text) for text in texts] == [True, False, True, False, False, True]
+    assert heard[said] is False
+
+
 def test_only_digits_among_other_words_are_looked_at_when_they_are_made_anew() -> None:
     listening = Listening()
     work = Redactor(RedactionSpec(), [listening], pseudonym_key=KEY)

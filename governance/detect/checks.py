@@ -97,13 +97,13 @@ def ip_address(value: str) -> bool:
     octets = value.split(".")
     if len(octets) == 4 and all(map(_OCTET.match, octets)):
         return octets[0] not in ("0", "255") and value != "127.0.0.1"
+    if "." not in value and value.count(":") < 3 and len(value.replace(":", "")) < 5:
+        return False  # `a::b` of a program
     try:
         address = ipaddress.ip_interface(value.partition("%")[0]).ip
     except ValueError:
         return False
-    if address.is_unspecified or address in _NOBODY or _network(value, address):
-        return False
-    return address.version == 4 or value.count(":") >= 3 or len(value.replace(":", "")) >= 5
+    return not (address.is_unspecified or address in _NOBODY or _network(value, address))
 
 
 _DOCUMENTATION = tuple(

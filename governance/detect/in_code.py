@@ -10,6 +10,11 @@ _SIGNS = re.compile(
     r"|^[ \t]*(?:def|class|return|import|elif|assert|raise|const|let|func|fn|public|private|static)\b",
     re.MULTILINE,
 )
+_MAY_BE_CODE = re.compile(
+    r"\.\w|\w[=(\[]|[=!<>]=|->|\):|%\(|\{|^[ \t]*(?:def|class|return|import|elif|assert|raise|const|let|func|fn|public|private|static)\b",
+    re.MULTILINE,
+)
+"""What is in every text with a sign of a program or an identifier."""
 _IDENTIFIER = re.compile(r"\.[^\W\d_]\w*|\b[^\W\d_]\w*+[=(]")
 _EPONYM = re.compile(
     r"(?:'s?)?[ \n]{1,2}(?:rank )?(?:series|distributions?|correlations?|coefficients?|transforms?|"
@@ -31,20 +36,35 @@ _VERB_FOLLOWS = re.compile(
 class ProgramSigns:
     """Tells of words of one text whether they stand in a program; looks for its signs once."""
 
+    _any: bool | None = None
     _spans: tuple[list[int], list[int]] | None = None
     _named: dict[str, list[int]] | None = None
 
     def __init__(self, text: str) -> None:
         self._text = text
 
+    def may_be(self) -> bool:
+        """Whether there may be any; a quick look at what is no program."""
+        if self._any is None:
+            self._any = _MAY_BE_CODE.search(self._text) is not None
+        return self._any
+
     def around(self, begin: int, stop: int) -> bool:
         """Whether the line around a word is program text, or the word is an identifier near it."""
+        if not self.may_be():
+            return False
         text = self._text
-        start = text.rfind("\n", max(0, begin - _REACH), begin) + 1 or max(0, begin - _REACH)
-        end = text.find("\n", stop, stop + _REACH)
-        if self._within(start, end if end >= 0 else stop + _REACH):
-            return True
-        places = self._identifiers().get(text[begin:stop], ())
+        if self._spans is None:
+            spans = [match.span() for match in _SIGNS.finditer(text)]
+            self._spans = [start for start, _ in spans], [end for _, end in spans]
+        if self._spans[0]:
+            start = text.rfind("\n", max(0, begin - _REACH), begin) + 1 or max(0, begin - _REACH)
+            end = text.find("\n", stop, stop + _REACH)
+            if self._within(*self._spans, start, end if end >= 0 else stop + _REACH):
+                return True
+        places = self._identifiers().get(text[begin:stop])
+        if places is None:
+            return False
         place = bisect_left(places, begin - _NEAR)
         return place < len(places) and places[place] <= stop + _NEAR
 
@@ -55,11 +75,8 @@ class ProgramSigns:
                 self._named.setdefault(match[0].strip(".=("), []).append(match.start())
         return self._named
 
-    def _within(self, start: int, end: int) -> bool:
-        if self._spans is None:
-            spans = [match.span() for match in _SIGNS.finditer(self._text)]
-            self._spans = [start for start, _ in spans], [end for _, end in spans]
-        starts, ends = self._spans
+    @staticmethod
+    def _within(starts: list[int], ends: list[int], start: int, end: int) -> bool:
         place = bisect_left(starts, start)
         if place < len(starts) and starts[place] < end:
             return True

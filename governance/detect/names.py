@@ -127,6 +127,11 @@ def names_a_person(path: tuple[str, ...]) -> bool:
     return _PERSON_KEY.search(keys[-1]) is not None
 
 
+def _is_camel(word: str) -> bool:
+    """Whether a word has capitals within it as names of programs have."""
+    return not word.istitle() and _CAMEL_CASE.match(word) is not None
+
+
 def _in_one_script(word: str) -> str:
     """Return a word with Latin letters for those that look like them."""
     return "".join(map(_LOOKALIKES.get, word, word))
@@ -248,23 +253,23 @@ class NameRules:
         words: list[str] = _WORD.findall(text, start, end)
         if self._all_may_name(words):
             return start, end, words
-        places = [match.span() for match in _WORD.finditer(text, start, end)]
         first, last = 0, len(words)
         while first < last and self._common(words[first]):
             first += 1
         while first < last and self._common(words[last - 1]):
             last -= 1
-        while first < last and _CAMEL_CASE.match(words[first]):
+        while first < last and _is_camel(words[first]):
             first += 1
         for place in range(first, last):
             word = words[place]
-            if _CAMEL_CASE.match(word) or (
+            if _is_camel(word) or (
                 place < last - 1 and self._common(word) and not word.rstrip(".").islower()
             ):
                 last = place
                 break
         if first == last:
             return None
+        places = [match.span() for match in _WORD.finditer(text, start, end)]
         stop = places[last - 1][1]
         if text[stop - 1] == "." and len(words[last - 1]) > 2:
             stop -= 1
@@ -332,9 +337,11 @@ class NameRules:
     def _stands_alone(self, text: str, begin: int, stop: int, signs: ProgramSigns) -> bool:
         """Whether a given name by itself is a person: no identifier, term, month or plain word."""
         word = text[begin:stop].rstrip(".")
-        if len(word) < 3 or _IN_CODE.search(text[max(0, begin - 2) : stop + 2]):
+        if len(word) < 3 or is_term(text, stop):
             return False
-        if is_term(text, stop) or signs.around(begin, stop):
+        if signs.may_be() and (
+            _IN_CODE.search(text[max(0, begin - 2) : stop + 2]) or signs.around(begin, stop)
+        ):
             return False
         return word not in self._ambiguous or not is_plain_word(text, begin, stop)
 

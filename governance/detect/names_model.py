@@ -57,7 +57,7 @@ class _Explained:
     def __init__(self, findings: Sequence[Finding]) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
-        for start, end in sorted((finding.start, finding.end) for finding in findings):
+        for start, end in sorted([finding[1:3] for finding in findings]):
             if self._ends and start <= self._ends[-1]:
                 self._ends[-1] = max(end, self._ends[-1])
             else:

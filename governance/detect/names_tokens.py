@@ -46,9 +46,14 @@ _ASCII_SHAPE = bytes.maketrans(
 )
 _LONGEST_SHAPE = 100
 _LONGEST_RUN = 4
-_SIMPLE = re.compile(r"([(\[{\"',:;]?)([A-Za-z]{3,})([)\]}\"',:;!?]?)\Z")
-"""A word with a mark at either end, which most of what is split is."""
-_HYPHENED = re.compile(r"([A-Za-z]+)-([A-Za-z]+)\Z")
+_AT_EACH_END = 4
+_PLAIN = re.compile(
+    rf"([{re.escape(_MARKS.strip(_BETWEEN))}%$=]{{0,{_AT_EACH_END}}})"
+    rf"[A-Za-z{_LETTER}]+(?:[,:=/<>~\-][A-Za-z{_LETTER}]+)*"
+    rf"([{re.escape(_MARKS.strip(_BETWEEN))}]{{0,{_AT_EACH_END}}})\Z"
+)
+"""Words with a mark between them and some at either end, which most of what is split is."""
+_MARK = re.compile(rf"([^A-Za-z{_LETTER}])")
 type _Word = str | tuple[str, str]
 """A token's text; with what it is read as, where a rule says so."""
 
@@ -135,27 +140,29 @@ class NamesTokenizer:
             return special
         if piece.isalpha() or _ONE_TOKEN.match(piece) or piece.isspace():
             return [piece]
-        if "-" in piece:
-            hyphened = _HYPHENED.match(piece)
-            if hyphened is not None:
-                first, last = hyphened.groups()
-                if self._apart.keys().isdisjoint(((first, "-"), ("-", last))):
-                    return [first, "-", last]
-        else:
-            simple = _SIMPLE.match(piece)
-            if simple is not None and self._special.keys().isdisjoint(
-                (simple[2], piece[1:], piece[:-1])
-            ):
-                return [word for word in simple.groups() if word]
-        if piece.isascii():
-            return self._with_rules(self._split(piece))
-        like = "".join(char if char.isascii() else self._like(char) for char in piece)
-        at = 0
-        words: list[_Word] = []
-        for word in self._split(like, {}):
-            words.append(piece[at : at + len(word)])
-            at += len(word)
+        like = piece
+        if not piece.isascii():
+            like = "".join([char if char.isascii() else self._like(char) for char in piece])
+        words = self._of_plain(piece, like)
+        if words is None:
+            words = self._split(piece) if like is piece else _cut(piece, self._split(like, {}))
         return self._with_rules(words)
+
+    def _of_plain(self, piece: str, like: str) -> list[_Word] | None:
+        """Return the words of a piece at once; None where a rule may be for what is within marks."""
+        plain = _PLAIN.match(like)
+        if plain is None:
+            return None
+        if like is piece:
+            size, before, behind = len(piece), len(plain[1]), len(plain[2])
+            inner = [
+                piece[start : size - end]
+                for start in range(before + 1)
+                for end in range(behind + 1)
+            ]
+            if not self._special.keys().isdisjoint(inner):
+                return None
+        return _cut(piece, [part for part in _MARK.split(like) if part])
 
     def _stand_in(self, char: str) -> str:
         """Return the character of ASCII that the rules treat as they treat this one."""
@@ -170,6 +177,8 @@ class NamesTokenizer:
     def _with_rules(self, words: list[_Word]) -> list[_Word]:
         """Return words with those that stand next to each other as a rule takes them together."""
         texts = [word if isinstance(word, str) else word[0] for word in words]
+        if self._apart.keys().isdisjoint(pairwise(texts)):
+            return words
         found = [
             (len(parts), -place)
             for place, pair in enumerate(pairwise(texts))
@@ -177,8 +186,6 @@ class NamesTokenizer:
             for parts in self._apart[pair]
             if tuple(texts[place : place + len(parts)]) == parts
         ]
-        if not found:
-            return words
         taken: set[int] = set()
         sizes: dict[int, int] = {}
         for size, minus in sorted(found, reverse=True):
@@ -282,6 +289,16 @@ def _pieces(texts: Sequence[str]) -> tuple[list[str], Any, list[int]]:
             places.append(match.start())
         sizes.append(len(pieces) - before)
     return pieces, numpy.array(places, dtype=int), sizes
+
+
+def _cut(piece: str, like: Iterable[_Word]) -> list[_Word]:
+    """Return a piece cut into words as long as these."""
+    at = 0
+    words: list[_Word] = []
+    for word in like:
+        words.append(piece[at : at + len(word)])
+        at += len(word)
+    return words
 
 
 @lru_cache(maxsize=8192)

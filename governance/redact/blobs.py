@@ -101,9 +101,7 @@ class Content(NamedTuple):
 
     def tells_from_names(self, written: str) -> bool:
         """Whether digits that say this are no name: one hyphened name in 3,000 says something by chance."""
-        if self.text is None:
-            return True
-        return self.text.isascii() and _HYPHENED.match(written) is None
+        return self.text is None or _HYPHENED.match(written) is None
 
     def closed(self, text: str, like: str) -> str:
         """Return another text written as the blob was: alphabet, padding, case."""

@@ -37,6 +37,7 @@ class Known:
     """Spelling to (entity, value that it stands for)."""
     joints: tuple[str, ...] = _JOINTS
     """Those of them that can be met at all."""
+    _learned: set[tuple[str, str, bool]] = field(default_factory=set, repr=False)
     _automaton: Any = field(default=None, repr=False)
 
     @classmethod
@@ -47,8 +48,9 @@ class Known:
 
     def learn(self, entity: str, value: str, *, sure: bool = True) -> None:
         """Remember a value; the parts of a name only when it is sure to be one."""
-        if len(self.values) >= _MOST_VALUES:
+        if (entity, value, sure) in self._learned or len(self.values) >= _MOST_VALUES:
             return
+        self._learned.add((entity, value, sure))
         if entity == "PERSON":
             self._learn_name(value, sure=sure)
         elif len(value) >= _SHORTEST_VALUE and not value.isalpha():

@@ -6,9 +6,11 @@ never lets text through.
 
 import re
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.keys import tells_biometric
@@ -117,6 +119,14 @@ class _Work:
     replaced: dict[tuple[str, str], str | None] = field(default_factory=dict, repr=False)
     """What stands in a value's place, by entity and value."""
     insides: Insides = field(default_factory=Insides, repr=False)
+    read: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def read_as(self, value: str) -> str:
+        """Return what a value is read as, worked out once."""
+        plain = self.read.get(value)
+        if plain is None:
+            plain = self.read[value] = read_as(value)
+        return plain
 
 
 class _Report:
@@ -143,14 +153,10 @@ def _keys(path: Path) -> Path:
     return tuple([key for key in path[-6:] if not key.isdigit() and key != DECODED][-3:])
 
 
-def _is_part(entity: str, start: int, end: int, seen: Sequence[Finding]) -> bool:
-    """Whether a value is met within the one finding of a text, and so changes nothing."""
-    if len(seen) != 1:
-        return False
-    (one,) = seen
-    return (
-        one.entity == entity and one.start <= start and end <= one.end and one[1:3] != (start, end)
-    )
+def _is_part(entity: str, start: int, end: int, spans: Sequence[Finding]) -> bool:
+    """Whether a value lies within a span that is replaced as the same; they stand in order."""
+    place = bisect_right(spans, start, key=itemgetter(1)) - 1
+    return place >= 0 and spans[place].entity == entity and end <= spans[place].end
 
 
 def _still(found: tuple[Finding, ...] | None, was: str, text: str) -> tuple[Finding, ...] | None:
@@ -351,7 +357,7 @@ class Redactor:
             text = item[1]
             spans = work.spans[item] = resolved(found)
             for entity, start, end, score, _ in spans:
-                value = read_as(text[start:end])
+                value = work.read_as(text[start:end])
                 if propagates or entity != "PERSON":
                     known.learn(entity, value, sure=score >= _SURE_OF_NAME)
                 if entity in named:
@@ -460,24 +466,25 @@ class Redactor:
         again = work.known.find(text)
         if not (seen or again):
             return None
-        found = list(seen)
+        if spans is None:
+            spans = resolved(seen)
+        more: list[Finding] = []
         stands_for: dict[int, str] = {}
         if again:
             marks = OwnMarks.within(text)
-            sure = {one[:3] for one in seen if one.score >= PROPAGATED}
             for entity, start, end, value in again:
                 if marks.leave_free(start, end):
                     stands_for[start] = value
-                    if (entity, start, end) not in sure and not _is_part(entity, start, end, seen):
-                        found.append(Finding(entity, start, end, PROPAGATED, "propagation"))
-            if not found:
+                    if not _is_part(entity, start, end, spans):
+                        more.append(Finding(entity, start, end, PROPAGATED, "propagation"))
+            if not (spans or more):
                 return None
-        if spans is None or len(found) > len(seen):
-            spans = resolved(found)
+        if more:
+            spans = resolved((*seen, *more))
         subjects: list[str] = []
         changes: list[tuple[int, int, str]] = []
         for entity, start, end, _, _ in spans:
-            value = read_as(text[start:end])
+            value = work.read_as(text[start:end])
             if entity == "PERSON":
                 known = work.known.values.get(value)
                 value = stands_for.get(start, value) if known is None else known[1]

@@ -39,12 +39,13 @@ def resolved(findings: Sequence[Finding]) -> list[Finding]:
     strongest: Finding | None = None
     begin = behind = 0
     for finding in sorted(findings, key=_by_place):
-        if strongest is None or finding.start >= behind:
+        _, start, end, _, _ = finding
+        if strongest is None or start >= behind:
             if strongest is not None:
                 spans.append(_over(strongest, begin, behind))
-            begin, behind, strongest = finding.start, finding.end, finding
+            begin, behind, strongest = start, end, finding
         else:
-            behind = max(behind, finding.end)
+            behind = max(behind, end)
             if finding[:4] != strongest[:4] and _weight(finding) > _weight(strongest):
                 strongest = finding
     if strongest is not None:
@@ -53,7 +54,7 @@ def resolved(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _by_place(finding: Finding) -> tuple[int, int]:
-    return finding.start, -finding.end
+    return finding[1], -finding[2]
 
 
 def _weight(finding: Finding) -> tuple[int, int, int]:

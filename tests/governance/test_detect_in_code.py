@@ -1,7 +1,10 @@
 """Names that are words, terms, months or identifiers, and addresses that are numbers of sections."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from governance.detect import in_code, names
 from governance.detect.in_code import ProgramSigns, is_plain_word, is_term
 from tests.governance.redaction_support import SCOPE, made
 
@@ -63,3 +66,16 @@ def test_what_only_looks_like_it_stays(text: str) -> None:
 @pytest.mark.parametrize("text", ["write to jo@corp.com-", "jo@corp.com-1234", "x@host.internal"])
 def test_mailboxes_are_found_beside_dashes(text: str) -> None:
     assert "@" not in clean(text)
+
+
+_PIECES = st.sampled_from(
+    ["a", "Zo", "(", ")", "=", "<", ">", "!", "-", ":", "{", "}", "[", "]", ".", "%", " ", "\n", "self.",
+     "def ", "class ", "return", "x1", "_", "\u00e9"]
+)  # fmt: skip
+
+
+@settings(max_examples=500)
+@given(st.lists(_PIECES, max_size=7).map("".join))
+def test_the_quick_look_misses_no_sign_of_a_program(text: str) -> None:
+    if any(sign.search(text) for sign in (in_code._SIGNS, in_code._IDENTIFIER, names._IN_CODE)):
+        assert ProgramSigns(text).may_be()

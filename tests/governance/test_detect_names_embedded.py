@@ -5,6 +5,8 @@ from itertools import chain
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from governance.detect.names_embedded import reader_of
 from governance.detect.names_model import EMBEDDED
@@ -55,6 +57,22 @@ def test_tokens_and_what_the_model_looks_at_are_those_of_spacy() -> None:
             assert (theirs[:, 4] == tokens.blank[words]).all()
             assert (theirs[:, 5] == tokens.starts[at : at + count]).all()
         at += count
+
+
+_WORDS = ["a", "C", "id", "w", "o", "D", "Ann", "Zo", "cannot", "gonna", "we", "ve", "US", "FCA", "St", "Mr",
+          "s", "\u043e", "\u00c9t", "O'Neil", "12", "a.m."]  # fmt: skip
+_MARKS = list(",:=/<>~-()[]{}\"';!?.'_#*&+%$|@")
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(st.sampled_from(_WORDS) | st.sampled_from(_MARKS), min_size=1, max_size=8).map("".join)
+)
+def test_words_among_marks_are_split_as_by_spacy(piece: str) -> None:
+    tokens = NamesTokenizer(pipeline())([piece])
+    spans = zip(tokens.starts.tolist(), tokens.ends.tolist(), strict=True)
+    mine = [piece[start:end] for start, end in spans]
+    assert mine == [token.text for token in pipeline().make_doc(piece)]
 
 
 def test_answers_are_those_of_spacy() -> None:

@@ -275,8 +275,9 @@ class NameRules:
             stop -= 1
         if text[stop - 2 : stop] == "'s":
             stop -= 2
-        start = places[first][0]
-        return start, stop, _WORD.findall(text, start, stop)
+        left = words[first:last]
+        left[-1] = text[places[last - 1][0] : stop]
+        return places[first][0], stop, left
 
     def _all_may_name(self, words: list[str]) -> bool:
         """Whether all are written as names are, and none is an everyday word: a quick look."""

@@ -143,26 +143,27 @@ class NamesTokenizer:
         like = piece
         if not piece.isascii():
             like = "".join([char if char.isascii() else self._like(char) for char in piece])
-        words = self._of_plain(piece, like)
-        if words is None:
-            words = self._split(piece) if like is piece else _cut(piece, self._split(like, {}))
-        return self._with_rules(words)
-
-    def _of_plain(self, piece: str, like: str) -> list[_Word] | None:
-        """Return the words of a piece at once; None where a rule may be for what is within marks."""
         plain = _PLAIN.match(like)
-        if plain is None:
-            return None
+        if plain is not None and (like is not piece or self._is_plain(piece, *plain.groups())):
+            words = [part for part in _MARK.split(like) if part]
+            if like is not piece:
+                words = _cut(piece, words)
+            if self._apart.keys().isdisjoint(pairwise(words)):
+                return [*words]
+            return self._with_rules([*words])
         if like is piece:
-            size, before, behind = len(piece), len(plain[1]), len(plain[2])
-            inner = [
-                piece[start : size - end]
-                for start in range(before + 1)
-                for end in range(behind + 1)
-            ]
-            if not self._special.keys().isdisjoint(inner):
-                return None
-        return _cut(piece, [part for part in _MARK.split(like) if part])
+            return self._with_rules(self._split(piece))
+        return self._with_rules([*_cut(piece, self._split(like, {}))])
+
+    def _is_plain(self, piece: str, before: str, behind: str) -> bool:
+        """Whether no rule is for what is within the marks at both ends."""
+        size = len(piece)
+        inner = [
+            piece[start : size - end]
+            for start in range(len(before) + 1)
+            for end in range(len(behind) + 1)
+        ]
+        return self._special.keys().isdisjoint(inner)
 
     def _stand_in(self, char: str) -> str:
         """Return the character of ASCII that the rules treat as they treat this one."""
@@ -177,8 +178,6 @@ class NamesTokenizer:
     def _with_rules(self, words: list[_Word]) -> list[_Word]:
         """Return words with those that stand next to each other as a rule takes them together."""
         texts = [word if isinstance(word, str) else word[0] for word in words]
-        if self._apart.keys().isdisjoint(pairwise(texts)):
-            return words
         found = [
             (len(parts), -place)
             for place, pair in enumerate(pairwise(texts))
@@ -186,6 +185,8 @@ class NamesTokenizer:
             for parts in self._apart[pair]
             if tuple(texts[place : place + len(parts)]) == parts
         ]
+        if not found:
+            return words
         taken: set[int] = set()
         sizes: dict[int, int] = {}
         for size, minus in sorted(found, reverse=True):
@@ -291,10 +292,10 @@ def _pieces(texts: Sequence[str]) -> tuple[list[str], Any, list[int]]:
     return pieces, numpy.array(places, dtype=int), sizes
 
 
-def _cut(piece: str, like: Iterable[_Word]) -> list[_Word]:
+def _cut(piece: str, like: Iterable[_Word]) -> list[str]:
     """Return a piece cut into words as long as these."""
     at = 0
-    words: list[_Word] = []
+    words: list[str] = []
     for word in like:
         words.append(piece[at : at + len(word)])
         at += len(word)

@@ -257,6 +257,7 @@ def _ip_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool
 _SPANS = {
     "ipv4": _ip_spans,
     "ipv6": _ip_spans,
+    "ipv6_in_full": _ip_spans,
     "assigned_secret": _value_spans,
     "told_secret": _value_spans,
     "card": _card_spans,

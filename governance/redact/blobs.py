@@ -4,7 +4,6 @@ Lines of one length that follow each other are one blob, as MIME and ``base64`` 
 goes over the end of a line is whole again.
 """
 
-import base64
 import binascii
 import re
 import zlib
@@ -112,7 +111,7 @@ class Content(NamedTuple):
             prefix = like[:2] if like[1] in "xX" else ""
             lower = any(char in "abcdef" for char in like[2:])
             return prefix + (data.hex() if lower else data.hex().upper())
-        again = base64.b64encode(data).decode("ascii")
+        again = binascii.b2a_base64(data, newline=False).decode("ascii")
         if "-" in like or "_" in like:
             again = again.replace("+", "-").replace("/", "_")
         return again if like.endswith("=") else again.rstrip("=")
@@ -126,7 +125,7 @@ def blobs(text: str) -> Iterator[Blob]:
         if first[0] < behind:
             continue
         written = match[2]
-        if not _HEX_TEXT.match(written) and (_HEX.match(written) or not _MIXED.match(written)):
+        if (_HEX.match(written) or not _MIXED.match(written)) and not _HEX_TEXT.match(written):
             continue
         blob = new(Blob, ((first, *_following(text, *first)), match[1] is not None))
         behind = blob.end
@@ -152,7 +151,7 @@ def _following(text: str, start: int, at: int) -> list[Line]:
 
 def opened(written: str, *, is_data: bool) -> Content | None:
     """Return what a blob says; None when it is none, or bytes too few to hide anything in."""
-    digits = _HEX_TEXT.match(written)
+    digits = _HEX_TEXT.match(written) if _HEX.match(written) else None
     if digits is not None:
         content = _as_text(bytes.fromhex(digits[1]))
         return content if content is not None and content.encoding == "utf-8" else None

@@ -128,14 +128,10 @@ class Looking:
 
     def _counted(self, text: str, found: list[Finding]) -> tuple[Finding, ...]:
         """Return the findings that policy asks for, that are sure enough, and not made by redaction."""
-        marks = OwnMarks.within(text)
-        least, allow = self._least, self._allow
-        return tuple(
-            [
-                one
-                for one in found
-                if one.score >= least.get(one.entity, _NEVER)
-                and not (allow and text[one.start : one.end] in allow)
-                and marks.leave_free(one.start, one.end)
-            ]
-        )
+        least, allow, marks = self._least, self._allow, OwnMarks.within(text)
+        kept = [one for one in found if one[3] >= least.get(one[0], _NEVER)]
+        if allow:
+            kept = [one for one in kept if text[one.start : one.end] not in allow]
+        if marks:
+            kept = [one for one in kept if marks.leave_free(one.start, one.end)]
+        return tuple(kept)

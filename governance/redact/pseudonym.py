@@ -43,6 +43,10 @@ class OwnMarks:
             return _NO_MARKS
         return cls([match.span() for match in MARK.finditer(text)])
 
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self._starts)
+
     def leave_free(self, start: int, end: int) -> bool:
         """Whether a span has nothing in common with any of them."""
         if not self._starts:

@@ -94,7 +94,7 @@ class _Made:
     """What becomes of a text."""
 
     spans: list[Finding]
-    subjects: list[str]
+    subjects: dict[str, None]
     text: str = field(repr=False)
 
 
@@ -116,8 +116,10 @@ class _Work:
     made: dict[Item, _Made | None] = field(default_factory=dict, repr=False)
     """What becomes of each text, for those that are met again."""
     known: Known = field(default_factory=Known)
-    replaced: dict[tuple[str, str], str | None] = field(default_factory=dict, repr=False)
-    """What stands in a value's place, by entity and value."""
+    replaced: dict[tuple[str, str], tuple[str | None, str | None]] = field(
+        default_factory=dict, repr=False
+    )
+    """What stands in a value's place, and whom it names, by entity and value."""
     insides: Insides = field(default_factory=Insides, repr=False)
     read: dict[str, str] = field(default_factory=dict, repr=False)
 
@@ -138,9 +140,13 @@ class _Report:
         self.places: list[Place] = []
         self.subjects: dict[str, None] = {}
 
-    def add(self, entity: str, where: str, start: int, end: int, detector: str) -> None:
-        self.counts[entity] = self.counts.get(entity, 0) + 1
-        self.places.append(new(Place, (entity, where, start, end, detector)))
+    def add(self, path: Path, spans: Iterable[Finding], before: Before | None = None) -> None:
+        where = "/" + "/".join(path)
+        counts, places = self.counts, self.places
+        for entity, start, end, _, detector in spans:
+            counts[entity] = counts.get(entity, 0) + 1
+            was = (start, end) if before is None else before.of(start, end)
+            places.append(new(Place, (entity, where, *was, detector)))
 
     def done(self) -> RedactionReport:
         used = {place.detector.partition(".")[0] for place in self.places}
@@ -421,27 +427,22 @@ class Redactor:
                 work.made[item] = made
             if made is None:
                 return text
-            where = "/" + "/".join(path)
             before = Before(blobs.moved) if blobs is not None and blobs.moved else None
-            for entity, start, end, _, detector in made.spans:
-                if before is not None:
-                    start, end = before.of(start, end)
-                report.add(entity, where, start, end, detector)
-            for subject in made.subjects:
-                report.subjects[subject] = None
+            report.add(path, made.spans, before)
+            report.subjects.update(made.subjects)
             return made.text
 
         def number(written: str, path: Path) -> int | None:
             entity = self._number_entity(written, path, work)
             if entity is None:
                 return None
-            report.add(entity, "/" + "/".join(path), 0, len(written), "walker")
+            report.add(path, [Finding(entity, 0, len(written), 1.0, "walker")])
             return self._wider_number(entity, written, whose)
 
         def opaque(size: int, path: Path) -> str | None:
             if spec.opaque_data == "keep" or "OPAQUE_DATA" not in self._operators:
                 return None
-            report.add("OPAQUE_DATA", "/" + "/".join(path), 0, size, "walker")
+            report.add(path, [Finding("OPAQUE_DATA", 0, size, 1.0, "walker")])
             return "<OPAQUE_DATA>"
 
         return Visitor(put, number, opaque, work.insides)
@@ -481,26 +482,29 @@ class Redactor:
                 return None
         if more:
             spans = resolved((*seen, *more))
-        subjects: list[str] = []
+        subjects: dict[str, None] = {}
         changes: list[tuple[int, int, str]] = []
         for entity, start, end, _, _ in spans:
             value = work.read_as(text[start:end])
             if entity == "PERSON":
                 known = work.known.values.get(value)
                 value = stands_for.get(start, value) if known is None else known[1]
-            new = self._replacement(entity, value, whose, work)
-            if entity in self._spec.subjects:
-                subjects.append(self._pseudonyms.subject(whose.tenant_id, value))
-            if new is not None:
-                changes.append((start, end, new))
+            known_as = work.replaced.get((entity, value))
+            if known_as is None:
+                known_as = work.replaced[entity, value] = self._known_as(entity, value, whose)
+            replacement, subject = known_as
+            if subject is not None:
+                subjects[subject] = None
+            if replacement is not None:
+                changes.append((start, end, replacement))
         return _Made(spans, subjects, spliced(text, changes) if changes else text)
 
-    def _replacement(self, entity: str, value: str, whose: Whose, work: _Work) -> str | None:
-        """Return what stands in a value's place, worked out once a call."""
-        if (entity, value) not in work.replaced:
-            new = self._pseudonyms.replacement(entity, value, whose)
-            work.replaced[entity, value] = new
-        return work.replaced[entity, value]
+    def _known_as(self, entity: str, value: str, whose: Whose) -> tuple[str | None, str | None]:
+        """Return what stands in a value's place, and the data subject that it names."""
+        replacement = self._pseudonyms.replacement(entity, value, whose)
+        if entity not in self._spec.subjects:
+            return replacement, None
+        return replacement, self._pseudonyms.subject(whose.tenant_id, value)
 
     def _is_identity(self, text: str, path: Path, scope: RedactionScope) -> bool:
         """Whether a whole text is the id of an end user; short ones only where clients put ids."""

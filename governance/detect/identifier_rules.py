@@ -20,7 +20,7 @@ IDENTIFIERS = (
         "email_spelled",
         "EMAIL_ADDRESS",
         rf"\b[\w.+\-]{{1,64}}\s{{0,2}}(?:(?:\[at\]|\(at\)|\{{at\}})\s{{0,2}}[\w\-]{{1,63}}(?:{_ANY_DOT}{_LABEL}){{1,4}}"
-        rf"| at \s{{0,2}}[\w\-]{{1,63}}(?:\.{_LABEL}){{0,3}}{_DOT}{_LABEL}(?:{_ANY_DOT}{_LABEL}){{0,3}})\b",
+        rf"| at \s{{0,2}}[\w\-]{{1,63}}(?:\s{{0,2}}\.\s{{0,2}}{_LABEL}){{0,3}}{_DOT}{_LABEL}(?:{_ANY_DOT}{_LABEL}){{0,3}})\b",
         0.3,
         needs=("dot", "[at]", "(at)", "{at}"),
         context=("email", "mail", "contact", "reach", "write"),

@@ -19,7 +19,10 @@ _SHORTEST_LINE = 48
 _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z0-9])")
 _HEX = re.compile(r"(?:0[xX])?[0-9a-fA-F\-]+\Z")
 _HEX_TEXT = re.compile(r"(?:0[xX])?((?:[0-9a-fA-F]{2}){12,})\Z")
-_HYPHENED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+\Z")
+_MAY_BE_A_NAME = re.compile(
+    r"(?<![A-Za-z0-9_])[A-Z](?:[a-z]*(?:[A-Z][a-z]+)?|[A-Z]*)(?![A-Za-z0-9_])"
+)
+"""A word among digits, their marks around it, that is written as a name is."""
 _WITHOUT_BREAKS = dict.fromkeys(map(ord, "\n\r\t"))
 _SHORTEST_TEXT = 6
 _OPAQUE_FROM = 512
@@ -98,10 +101,6 @@ class Content(NamedTuple):
         """Tell nothing of the text."""
         return f"Content({self.encoding})"
 
-    def tells_from_names(self, written: str) -> bool:
-        """Whether digits that say this are no name: one hyphened name in 3,000 says something by chance."""
-        return self.text is None or _HYPHENED.match(written) is None
-
     def closed(self, text: str, like: str) -> str:
         """Return another text written as the blob was: alphabet, padding, case."""
         data = text.encode(
@@ -115,6 +114,11 @@ class Content(NamedTuple):
         if "-" in like or "_" in like:
             again = again.replace("+", "-").replace("/", "_")
         return again if like.endswith("=") else again.rstrip("=")
+
+
+def may_name(written: str) -> bool:
+    """Whether there may be a name in digits themselves: one ``Lionel/Walter`` in 2,000 says something."""
+    return _MAY_BE_A_NAME.search(written) is not None
 
 
 def blobs(text: str) -> Iterator[Blob]:

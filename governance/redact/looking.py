@@ -27,7 +27,8 @@ _BEGUN_OF_DIGITS = blake2b(digest_size=16, person=b"digits")
 def _name(item: Item) -> bytes:
     keys, text, is_digits = item
     hashed = (_BEGUN_OF_DIGITS if is_digits else _BEGUN).copy()
-    hashed.update("\x1f".join((*keys, text)).encode("utf-8", "surrogatepass"))
+    sizes = ",".join([str(len(key)) for key in keys])  # else a text could pass for keys and a text
+    hashed.update("".join((sizes, "\x1f", *keys, text)).encode("utf-8", "surrogatepass"))
     return hashed.digest()
 
 

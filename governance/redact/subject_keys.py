@@ -154,6 +154,7 @@ class FileSubjectKeys:
     def begin(self) -> None:
         """See :class:`SubjectKeys`."""
         self._missing.clear()
+        self._fresh.clear()  # of a call that failed: nothing made with them is kept
         version = self._version()
         if version != self._seen:
             self._cache.clear()

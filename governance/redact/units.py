@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from governance.detect.named_tuples import new
-from governance.redact.blobs import Blob, Content, blobs, opened
+from governance.redact.blobs import Blob, Content, blobs, may_name, opened
 from governance.redact.json_text import Literal, encoded, is_json, literals
 from trajectory.canonical import JsonValue
 
@@ -176,7 +176,7 @@ def _rewritten_blobs(
     for found in visitor.insides.blobs(text):
         replaced = _looked_into(text, found, path, visitor, nesting)
         if len(found.written) == len(text) and found.content is not None:
-            was, is_no_name = text, found.content.tells_from_names(text)
+            was, is_no_name = text, not may_name(text)
         if replaced is not None:
             blob = found.blob
             pieces += (text[at : blob.start], replaced)

@@ -90,7 +90,9 @@ def test_a_pipeline_of_the_users_own_is_loaded_by_its_folder() -> None:
     assert clean == "Her sister lives in <LOCATION> now."
 
 
-@pytest.mark.parametrize("name", ["Mikhail-Pillai", "Silvano-Olson"])
+@pytest.mark.parametrize(
+    "name", ["Mikhail-Pillai", "Silvano-Olson", "Lionel/Walter", "Sivert+Kelly", "Ugo-Mutua1985"]
+)
 def test_a_name_that_says_something_as_base64_by_chance_is_a_name(name: str) -> None:
     (content,) = [opened(blob.written(name), is_data=False) for blob in blobs(name)]
     assert content is not None

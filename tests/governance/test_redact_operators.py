@@ -170,3 +170,12 @@ def test_a_scope_without_links_leaves_types_only(how: str) -> None:
     redacted = made(**spec).redact_text(JO, scope=scope)
     assert redacted.text == "Please write to <EMAIL_ADDRESS> today"
     assert redacted.report.counts == {"EMAIL_ADDRESS": 1}
+
+
+def test_a_key_of_a_call_that_failed_is_forgotten(tmp_path: Path) -> None:
+    store, other = (FileSubjectKeys(tmp_path / "subjects.sqlite", KEY) for _ in range(2))
+    store.key("subject_1")  # and the call fails
+    theirs = other.key("subject_1")
+    other.commit()
+    store.begin()
+    assert store.key("subject_1") == theirs

@@ -322,6 +322,22 @@ class Listening:
         return [[Finding("EMAIL_ADDRESS", n, n + 15, 1.0, self.name)] if n >= 0 else [] for n in at]
 
 
+def test_a_text_does_not_pass_for_a_key_and_a_text() -> None:
+    note = "anna.bell@example.com said so"
+    work = made()
+    work.redact_json([f"k\x1f{note}"], scope=SCOPE)
+    done = work.redact_json([{"k": note}, f"k\x1f{note}", f"1\x1fk{note}"], scope=SCOPE).value
+    assert "anna.bell" not in json.dumps(done)
+    assert isinstance(done, list)
+    assert str(done[0]).endswith(" said so'}")
+
+
+def test_names_in_what_nobody_can_look_into_are_found_where_it_is_kept() -> None:
+    names = "/".join(["Lionel/Walter", "Maria/Gonzalez", "Anna/Smith", "Peter/Johnson"] * 12)
+    done = made(opaque_data="keep").redact_text(names, scope=SCOPE).text
+    assert "Maria" not in done
+
+
 def test_names_are_not_looked_for_in_digits_that_say_something_else() -> None:
     heard: dict[str, bool] = {}
 

@@ -19,6 +19,8 @@ _STRONG_CUES = r"name(?: is|'s| was|:)\s+(?:is )?|i am\s+|i'm\s+|call me\s+|\b(?
 _ANY = compiled(rf"(?:{_CUES})\z")
 _STRONG = compiled(rf"(?:{_STRONG_CUES})\z")
 
+_SHORTEST = 3
+"""How many characters a cue has at least: "hi ", "to:"."""
 _LAST = frozenset(bytes((code,)) for code in b" \t\n\r\f\v:=>\"'.")
 """What a cue ends with."""
 
@@ -28,6 +30,6 @@ NONE, PLAIN, STRONG = 0, 1, 2
 def cue(data: bytes, start: int) -> int:
     """Return how strongly what stands before ``start`` announces a name."""
     before = data[max(0, start - _LOOK_BACK) : start]
-    if before[-1:] not in _LAST or _ANY.search(before) is None:
+    if len(before) < _SHORTEST or before[-1:] not in _LAST or _ANY.search(before) is None:
         return NONE
     return STRONG if _STRONG.search(before) is not None else PLAIN

@@ -174,6 +174,8 @@ def opened(written: str, *, is_data: bool) -> Content | None:
 
 def _as_text(data: bytes) -> Content | None:
     """Return bytes as the text that they are, in UTF-8, UTF-16 or Latin-1."""
+    if data.isascii() and len(data) >= _SHORTEST_TEXT and (text := data.decode()).isprintable():
+        return new(Content, (text, "utf-8"))
     for encoding in _encodings(data):
         try:
             text = data.decode(encoding)

@@ -27,8 +27,9 @@ _BEGUN_OF_DIGITS = blake2b(digest_size=16, person=b"digits")
 def _name(item: Item) -> bytes:
     keys, text, is_digits = item
     hashed = (_BEGUN_OF_DIGITS if is_digits else _BEGUN).copy()
-    sizes = ",".join([str(len(key)) for key in keys])  # else a text could pass for keys and a text
-    hashed.update("".join((sizes, "\x1f", *keys, text)).encode("utf-8", "surrogatepass"))
+    if keys:  # their sizes, else a text could pass for keys and a text
+        hashed.update(",".join([str(len(key)) for key in keys]).encode())
+    hashed.update("".join(("\x1f", *keys, text)).encode("utf-8", "surrogatepass"))
     return hashed.digest()
 
 

@@ -1,6 +1,7 @@
 """From findings of several detectors to one list without overlap, and into the text."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from governance.detect.finding import Finding
 
@@ -26,6 +27,8 @@ _RANK = {
     "US_DRIVER_LICENSE": -3,
 }
 
+_START = itemgetter(1)
+
 
 def resolved(findings: Sequence[Finding]) -> list[Finding]:
     """Return findings that do not overlap and cover everything that was found.
@@ -38,7 +41,7 @@ def resolved(findings: Sequence[Finding]) -> list[Finding]:
     spans: list[Finding] = []
     strongest: Finding | None = None
     begin = behind = 0
-    for finding in sorted(findings, key=_by_place):
+    for finding in sorted(findings, key=_START):
         _, start, end, _, _ = finding
         if strongest is None or start >= behind:
             if strongest is not None:
@@ -51,10 +54,6 @@ def resolved(findings: Sequence[Finding]) -> list[Finding]:
     if strongest is not None:
         spans.append(_over(strongest, begin, behind))
     return spans
-
-
-def _by_place(finding: Finding) -> tuple[int, int]:
-    return finding[1], -finding[2]
 
 
 def _weight(finding: Finding) -> tuple[int, int, int]:

@@ -5,13 +5,14 @@ from bisect import bisect_left
 
 _REACH = 120
 _NEAR = 2000
+_STATEMENT = r"^[ \t]*(?:def|class|return|import|elif|assert|raise|const|let|func|fn|public|private|static)\b"
 _SIGNS = re.compile(
     r"\w\([^\s()]{0,60}\)|[=!<>]=|->|\):|%\(|\{\w*\}|\bself\.\w|\w\[\w+\]"
-    r"|^[ \t]*(?:def|class|return|import|elif|assert|raise|const|let|func|fn|public|private|static)\b",
+    rf"|{_STATEMENT}",
     re.MULTILINE,
 )
 _MAY_BE_CODE = re.compile(
-    r"\.\w|\w[=(\[]|[=!<>]=|->|\):|%\(|\{|^[ \t]*(?:def|class|return|import|elif|assert|raise|const|let|func|fn|public|private|static)\b",
+    rf"\.\w|\w[=(\[]|[=!<>]=|->|\):|%\(|\{{|{_STATEMENT}",
     re.MULTILINE,
 )
 """What is in every text with a sign of a program or an identifier."""

@@ -46,11 +46,9 @@ _ASCII_SHAPE = bytes.maketrans(
 )
 _LONGEST_SHAPE = 100
 _LONGEST_RUN = 4
-_AT_EACH_END = 4
+_AT_EACH_END = re.escape(_MARKS.strip(_BETWEEN))
 _PLAIN = re.compile(
-    rf"([{re.escape(_MARKS.strip(_BETWEEN))}%$=]{{0,{_AT_EACH_END}}})"
-    rf"[A-Za-z{_LETTER}]+(?:[,:=/<>~\-][A-Za-z{_LETTER}]+)*"
-    rf"([{re.escape(_MARKS.strip(_BETWEEN))}]{{0,{_AT_EACH_END}}})\Z"
+    rf"([{_AT_EACH_END}%$=]{{0,4}})[A-Za-z{_LETTER}]+(?:[,:=/<>~\-][A-Za-z{_LETTER}]+)*([{_AT_EACH_END}]{{0,4}})\Z"
 )
 """Words with a mark between them and some at either end, which most of what is split is."""
 _MARK = re.compile(rf"([^A-Za-z{_LETTER}])")
@@ -144,16 +142,12 @@ class NamesTokenizer:
         if not piece.isascii():
             like = "".join([char if char.isascii() else self._like(char) for char in piece])
         plain = _PLAIN.match(like)
+        words: list[_Word]
         if plain is not None and (like is not piece or self._is_plain(piece, *plain.groups())):
             words = [part for part in _MARK.split(like) if part]
-            if like is not piece:
-                words = _cut(piece, words)
-            if self._apart.keys().isdisjoint(pairwise(words)):
-                return [*words]
-            return self._with_rules([*words])
-        if like is piece:
-            return self._with_rules(self._split(piece))
-        return self._with_rules([*_cut(piece, self._split(like, {}))])
+        else:
+            words = self._split(piece) if like is piece else self._split(like, {})
+        return self._with_rules(words if like is piece else _cut(piece, words))
 
     def _is_plain(self, piece: str, before: str, behind: str) -> bool:
         """Whether no rule is for what is within the marks at both ends."""
@@ -292,10 +286,10 @@ def _pieces(texts: Sequence[str]) -> tuple[list[str], Any, list[int]]:
     return pieces, numpy.array(places, dtype=int), sizes
 
 
-def _cut(piece: str, like: Iterable[_Word]) -> list[str]:
+def _cut(piece: str, like: Iterable[_Word]) -> list[_Word]:
     """Return a piece cut into words as long as these."""
     at = 0
-    words: list[str] = []
+    words: list[_Word] = []
     for word in like:
         words.append(piece[at : at + len(word)])
         at += len(word)

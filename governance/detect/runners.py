@@ -52,9 +52,9 @@ class Gate:
         self.digits = self.count_of_digits > 4 and _DIGITS_GATE.search(data) is not None
         """Whether there is a run of digits."""
         self.digits_in_a_row = 0
+        """How many digits stand next to each other at most; not counted where there is no run of them."""
         if self.digits:
             self.digits_in_a_row = max(map(len, _DIGITS_IN_A_ROW.findall(data)))
-        """How many digits stand next to each other at most; not counted where there is no run of them."""
         self._words: dict[int, tuple[str, ...]] | None = None
         self._teaches: bool | None = None
         self._sections: bool | None = None

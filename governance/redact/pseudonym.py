@@ -121,9 +121,9 @@ class Pseudonymizer:
         """
         self._spec = spec
         self._key = key
+        # These have taken in the key; each value goes into a copy.
         self._standing_in = {size: blake2b(key=key, digest_size=size) for size in (_SHORT, _BYTES)}
         self._naming = blake2b(key=subject_key, digest_size=_BYTES)
-        # The key is taken in once; each value goes into a copy.
         self._operators = spec.operators()
         self._subjects = subjects if spec.keys == "subject" else None
         self._today = today or datetime.now(UTC).date()
@@ -173,13 +173,12 @@ class Pseudonymizer:
             sealing = key if subject else installation_seal(key)
             return seal(sealing, entity, value, whose.scope, subject)
         plain = canonical_value(entity, value)
-        is_hash = operator is Operator.HASH
-        size = _SHORT if is_hash else _BYTES
+        size = _SHORT if operator is Operator.HASH else _BYTES
         if subject is None:
             hashed = self._standing_in[size].copy()
         else:
             hashed = blake2b(key=key, digest_size=size)
-        if is_hash:
+        if operator is Operator.HASH:
             return f"<{entity}:{_digits(hashed, 'hash', entity, whose.scope, plain)}>"
         word = _digits(hashed, "pseudonym", entity, whose.scope, plain)
         realistic = surrogate(entity, word) if self._spec.pseudonyms == "realistic" else None

@@ -122,6 +122,7 @@ class _Work:
     """What stands in a value's place, and whom it names, by entity and value."""
     insides: Insides = field(default_factory=Insides, repr=False)
     read: dict[str, str] = field(default_factory=dict, repr=False)
+    """What values are read as."""
 
     def read_as(self, value: str) -> str:
         """Return what a value is read as, worked out once."""

@@ -21,7 +21,7 @@ _STRONG = compiled(rf"(?:{_STRONG_CUES})\z")
 
 _SHORTEST = 3
 """How many characters a cue has at least: "hi ", "to:"."""
-_LAST = frozenset(bytes((code,)) for code in b" \t\n\r\f\v:=>\"'.")
+_LAST = frozenset(b" \t\n\r\f\v:=>\"'.")
 """What a cue ends with."""
 
 NONE, PLAIN, STRONG = 0, 1, 2
@@ -29,7 +29,9 @@ NONE, PLAIN, STRONG = 0, 1, 2
 
 def cue(data: bytes, start: int) -> int:
     """Return how strongly what stands before ``start`` announces a name."""
+    if start < _SHORTEST or data[start - 1] not in _LAST:
+        return NONE
     before = data[max(0, start - _LOOK_BACK) : start]
-    if len(before) < _SHORTEST or before[-1:] not in _LAST or _ANY.search(before) is None:
+    if _ANY.search(before) is None:
         return NONE
     return STRONG if _STRONG.search(before) is not None else PLAIN

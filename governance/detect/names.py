@@ -269,15 +269,19 @@ class NameRules:
                 break
         if first == last:
             return None
-        places = [match.span() for match in _WORD.finditer(text, start, end)]
-        stop = places[last - 1][1]
-        if text[stop - 1] == "." and len(words[last - 1]) > 2:
+        stop = start
+        for place, word in enumerate(words[:last]):
+            begin = text.find(word, stop, end)  # no letter stands between words
+            stop = begin + len(word)
+            if place == first:
+                start = begin
+        if word[-1] == "." and len(word) > 2:
             stop -= 1
         if text[stop - 2 : stop] == "'s":
             stop -= 2
         left = words[first:last]
-        left[-1] = text[places[last - 1][0] : stop]
-        return places[first][0], stop, left
+        left[-1] = text[begin:stop]
+        return start, stop, left
 
     def _all_may_name(self, words: list[str]) -> bool:
         """Whether all are written as names are, and none is an everyday word: a quick look."""

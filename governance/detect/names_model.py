@@ -1,12 +1,13 @@
 """Names by a model: the embedded small spaCy pipeline, or any that is installed and policy names."""
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cache
 from hashlib import blake2b
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,26 +49,21 @@ _BATCH = 32
 """Whole segments at once (more of short ones): their matrices stay within the processor's cache."""
 _CACHE_ENTRIES = 50_000
 _BEGUN = blake2b(digest_size=16)
+_START = itemgetter(1)
 _NOT_A_NAME = re.compile(r"[\d_(){}\[\]=/\\|<>@#$%^*;:\"`~+]")
 
 
-class _Explained:
-    """Spans that earlier detectors found, joined."""
-
-    def __init__(self, findings: Sequence[Finding]) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        for start, end in sorted([finding[1:3] for finding in findings]):
-            if self._ends and start <= self._ends[-1]:
-                self._ends[-1] = max(end, self._ends[-1])
-            else:
-                self._starts.append(start)
-                self._ends.append(end)
-
-    def covers(self, start: int, end: int) -> bool:
-        """Whether a span lies within one of them."""
-        place = bisect_right(self._starts, start) - 1
-        return place >= 0 and end <= self._ends[place]
+def _joined(findings: Sequence[Finding]) -> tuple[list[int], list[int]]:
+    """Return the starts and the ends of what findings cover."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for _, start, end, _, _ in sorted(findings, key=_START):
+        if not ends or start > ends[-1]:
+            starts.append(start)
+            ends.append(end)
+        elif end > ends[-1]:
+            ends[-1] = end
+    return starts, ends
 
 
 def segments(text: str) -> Iterable[tuple[int, str]]:
@@ -131,7 +127,7 @@ class NamesModel:
         for place, (view, _, is_digits) in enumerate(units):
             if is_digits or (len(view.text) > _SEGMENT and _CAPITALISED.search(view.text) is None):
                 continue
-            explained = _Explained(known[place]) if known and known[place] else None
+            explained = _joined(known[place]) if known and known[place] else None
             for start, text in segments(view.text):
                 if self._may_name(view, start, text, explained):
                     data = text.encode("utf-8", "surrogatepass").translate(_ANY_NUMBER)
@@ -153,16 +149,28 @@ class NamesModel:
             self._cache.popitem(last=False)
         return out
 
-    def _may_name(self, view: TextView, at: int, text: str, explained: "_Explained | None") -> bool:
-        """Whether there is a capitalised word, no common one, that nobody has found yet."""
+    def _may_name(
+        self, view: TextView, at: int, text: str, explained: tuple[list[int], list[int]] | None
+    ) -> bool:
+        """Whether there is a capitalised word, no common one, that nobody has found yet.
+
+        Args:
+            view: the view that the text is a piece of.
+            at: where the piece begins.
+            text: the piece.
+            explained: starts and ends of what was found, in order and apart.
+        """
         if explained is None and len(text) < _SHORT:
             return not self._common.issuperset(map(str.lower, _CAPITALISED.findall(text)))
+        starts, ends = explained or ((), ())
         for match in _CAPITALISED.finditer(text):
-            if match.group().lower() in self._common:
+            start, end = match.span()
+            if view.starts is not None or at:
+                start, end = view.span(at + start, at + end)
+            place = bisect_left(ends, end)
+            if place < len(ends) and starts[place] <= start:
                 continue
-            if explained is None:
-                return True
-            if not explained.covers(*view.span(at + match.start(), at + match.end())):
+            if match[0].lower() not in self._common:
                 return True
         return False
 

@@ -22,9 +22,11 @@ class Words(NamedTuple):
     """What is worked out once for each word, the first of them a gap."""
 
     vectors: Floats
-    parts: Floats
-    """What the first layer makes of it on the left of a word, in its place (with the layer's bias), and
-    on its right."""
+    left: Floats
+    """What the first layer makes of it on the left of a word."""
+    in_place: Floats
+    """In its own place, with the layer's bias."""
+    right: Floats
 
 
 class _Layer(NamedTuple):
@@ -105,12 +107,6 @@ class NamesNetwork:
         ]
         self._width = width
         self._layers = encode
-        first = encode[0].weights
-        self._first = numpy.ascontiguousarray(
-            numpy.concatenate(
-                [first[place * width : (place + 1) * width] for place in range(3)], axis=1
-            )
-        )
         self._nothing = encode[0].finish(encode[0].bias[None])
         self._read_parser(nlp.get_pipe("ner"))
 
@@ -154,9 +150,12 @@ class NamesNetwork:
             sums += found
         gap: Floats = numpy.zeros((1, self._width), "f")
         vectors = numpy.concatenate((gap, self._mixing.finish(sums)))
-        parts = vectors @ self._first
-        parts[:, self._width * 2 : self._width * 4] += self._layers[0].bias
-        return Words(vectors, parts)
+        first, width = self._layers[0], self._width
+        left, in_place, right = (
+            vectors @ first.weights[place * width : (place + 1) * width] for place in range(3)
+        )
+        in_place += first.bias
+        return Words(vectors, left, in_place, right)
 
     def seen(self, known: Words, words: Integers, counts: Integers) -> Floats:
         """Return the vectors of the words of some texts, each seen with those around it.
@@ -171,13 +170,13 @@ class NamesNetwork:
         rows = numpy.zeros(edges[-1], dtype=int)
         inner = numpy.ones(len(rows), dtype=bool)
         inner[left] = inner[right] = False
-        rows[inner] = words + 1
+        places = numpy.flatnonzero(inner)
+        rows[places] = words + 1
         width = self._width
-        vectors, parts = known
-        sums = parts[:, width * 2 : width * 4][rows]
-        sums[1:] += parts[:, : width * 2][rows[:-1]]
-        sums[:-1] += parts[:, width * 4 :][rows[1:]]
-        seen = vectors[rows]
+        sums = known.in_place.take(rows, axis=0)
+        sums[1:] += known.left.take(rows[:-1], axis=0)
+        sums[:-1] += known.right.take(rows[1:], axis=0)
+        seen = known.vectors.take(rows, axis=0)
         seen += self._layers[0].finish(sums)
         around = numpy.empty((len(rows), 3 * width), "f")
         around[1:, :width] = seen[:-1]
@@ -186,9 +185,10 @@ class NamesNetwork:
         around[left, :width] = self._nothing
         around[right, 2 * width :] = self._nothing
         seen += self._layers[1].out(around)
-        places = numpy.flatnonzero(inner)
-        around = numpy.concatenate((seen[places - 1], seen[places], seen[places + 1]), axis=1)
-        out: Floats = seen[places]
+        out: Floats = seen.take(places, axis=0)
+        around = numpy.concatenate(
+            (seen.take(places - 1, axis=0), out, seen.take(places + 1, axis=0)), axis=1
+        )
         out += self._layers[2].out(around)
         return out
 

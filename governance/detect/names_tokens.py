@@ -48,7 +48,7 @@ _LONGEST_SHAPE = 100
 _LONGEST_RUN = 4
 _AT_EACH_END = re.escape(_MARKS.strip(_BETWEEN))
 _PLAIN = re.compile(
-    rf"([{_AT_EACH_END}%$=]{{0,4}})[A-Za-z{_LETTER}]+(?:[,:=/<>~\-][A-Za-z{_LETTER}]+)*([{_AT_EACH_END}]{{0,4}})\Z"
+    rf"[{_AT_EACH_END}%$=]{{0,4}}([A-Za-z{_LETTER}]+(?:[,:=/<>~\-][A-Za-z{_LETTER}]+)*)[{_AT_EACH_END}]{{0,4}}\Z"
 )
 """Words with a mark between them and some at either end, which most of what is split is."""
 _MARK = re.compile(rf"([^A-Za-z{_LETTER}])")
@@ -91,6 +91,7 @@ class NamesTokenizer:
             self._special[text] = [
                 (part[ORTH], part[NORM]) if NORM in part else part[ORTH] for part in rule
             ]
+        self._within_marks = {text.strip(_MARKS + "%$=") for text in self._special}
         self._apart: dict[tuple[str, str], list[tuple[str, ...]]] = {}
         for text in filter(str.isascii, self._special):
             parts = tuple(map(str, self._split(text, {})))
@@ -136,27 +137,25 @@ class NamesTokenizer:
         special = self._special.get(piece)
         if special is not None:
             return special
-        if piece.isalpha() or _ONE_TOKEN.match(piece) or piece.isspace():
+        if piece.isalpha() or piece.isspace():
             return [piece]
-        like = piece
         if not piece.isascii():
             like = "".join([char if char.isascii() else self._like(char) for char in piece])
-        plain = _PLAIN.match(like)
-        words: list[_Word]
-        if plain is not None and (like is not piece or self._is_plain(piece, *plain.groups())):
-            words = [part for part in _MARK.split(like) if part]
-        else:
-            words = self._split(piece) if like is piece else self._split(like, {})
-        return self._with_rules(words if like is piece else _cut(piece, words))
+            parts = _of_plain(like) if _PLAIN.match(like) else self._split(like, {})
+            return self._with_rules(_cut(piece, parts))
+        plain = _PLAIN.match(piece)
+        if plain is not None and self._is_plain(piece, *plain.span(1)):
+            return self._with_rules(_of_plain(piece))
+        if _ONE_TOKEN.match(piece):
+            return [piece]
+        return self._with_rules(self._split(piece))
 
-    def _is_plain(self, piece: str, before: str, behind: str) -> bool:
-        """Whether no rule is for what is within the marks at both ends."""
+    def _is_plain(self, piece: str, start: int, end: int) -> bool:
+        """Whether no rule is for what stands between these places, nor for it with marks at its ends."""
         size = len(piece)
-        inner = [
-            piece[start : size - end]
-            for start in range(len(before) + 1)
-            for end in range(len(behind) + 1)
-        ]
+        if (start == 0 and end == size) or piece[start:end] not in self._within_marks:
+            return True
+        inner = [piece[left:right] for left in range(start + 1) for right in range(end, size + 1)]
         return self._special.keys().isdisjoint(inner)
 
     def _stand_in(self, char: str) -> str:
@@ -172,6 +171,8 @@ class NamesTokenizer:
     def _with_rules(self, words: list[_Word]) -> list[_Word]:
         """Return words with those that stand next to each other as a rule takes them together."""
         texts = [word if isinstance(word, str) else word[0] for word in words]
+        if self._apart.keys().isdisjoint(pairwise(texts)):
+            return words
         found = [
             (len(parts), -place)
             for place, pair in enumerate(pairwise(texts))
@@ -179,8 +180,6 @@ class NamesTokenizer:
             for parts in self._apart[pair]
             if tuple(texts[place : place + len(parts)]) == parts
         ]
-        if not found:
-            return words
         taken: set[int] = set()
         sizes: dict[int, int] = {}
         for size, minus in sorted(found, reverse=True):
@@ -284,6 +283,11 @@ def _pieces(texts: Sequence[str]) -> tuple[list[str], Any, list[int]]:
             places.append(match.start())
         sizes.append(len(pieces) - before)
     return pieces, numpy.array(places, dtype=int), sizes
+
+
+def _of_plain(piece: str) -> list[_Word]:
+    """Return the words and the marks of a piece that holds nothing else."""
+    return [part for part in _MARK.split(piece) if part]
 
 
 def _cut(piece: str, like: Iterable[_Word]) -> list[_Word]:

@@ -122,7 +122,7 @@ class Known:
         held: tuple[str, str] | None = None
         for start in sorted(longest):
             end, spelling = longest[start]
-            if end <= behind or text[start - 1 : start].isalnum():
+            if end <= behind or (start and text[start - 1].isalnum()):
                 continue
             entity, value = self.values[spelling]
             if held is not None and start < behind and held[0] == entity:

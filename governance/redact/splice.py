@@ -48,17 +48,25 @@ def resolved(findings: Sequence[Finding]) -> list[Finding]:
                 spans.append(_over(strongest, begin, behind))
             begin, behind, strongest = start, end, finding
         else:
-            behind = max(behind, end)
-            if finding[:4] != strongest[:4] and _weight(finding) > _weight(strongest):
+            if end > behind:
+                behind = end
+            if _is_stronger(finding, strongest):
                 strongest = finding
     if strongest is not None:
         spans.append(_over(strongest, begin, behind))
     return spans
 
 
-def _weight(finding: Finding) -> tuple[int, int, int]:
-    rank = _RANK.get(finding.entity, 0)
-    return rank, finding.end - finding.start, int(finding.score * 100)
+def _is_stronger(one: Finding, other: Finding) -> bool:
+    """Whether one finding tells the type before another: by rank, then by length, then by score."""
+    entity, start, end, score, _ = one
+    other_entity, other_start, other_end, other_score, _ = other
+    if entity != other_entity:
+        rank, other_rank = _RANK.get(entity, 0), _RANK.get(other_entity, 0)
+        if rank != other_rank:
+            return rank > other_rank
+    longer = end - start - other_end + other_start
+    return longer > 0 if longer else int(score * 100) > int(other_score * 100)
 
 
 def _over(finding: Finding, start: int, end: int) -> Finding:

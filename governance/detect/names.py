@@ -250,17 +250,18 @@ class NameRules:
 
     def _trimmed(self, text: str, start: int, end: int) -> _Run | None:
         """Cut everyday words off both ends of a capitalised run; None when nothing is left."""
-        words: list[str] = _WORD.findall(text, start, end)
+        run = text[start:end]
+        words: list[str] = [run] if run.isalpha() else _WORD.findall(run)
         if self._all_may_name(words):
             return start, end, words
         first, last = 0, len(words)
         while first < last and self._common(words[first]):
             first += 1
-        while first < last and self._common(words[last - 1]):
+        while first + 1 < last and self._common(words[last - 1]):
             last -= 1
         while first < last and _is_camel(words[first]):
             first += 1
-        for place in range(first, last):
+        for place in range(first, last) if last - first > 1 else ():
             word = words[place]
             if _is_camel(word) or (
                 place < last - 1 and self._common(word) and not word.rstrip(".").islower()

@@ -6,11 +6,9 @@ never lets text through.
 
 import re
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.keys import tells_biometric
@@ -20,7 +18,7 @@ from governance.policy.redaction import Operator, RedactionSpec
 from governance.redact.looking import Findings, Item, Looking, by_hash
 from governance.redact.propagate import SCORE as PROPAGATED
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
-from governance.redact.propagate import Known
+from governance.redact.propagate import Again, Known
 from governance.redact.pseudonym import OwnMarks, Pseudonymizer, Whose, subject_id
 from governance.redact.splice import resolved, spliced
 from governance.redact.subject_keys import SubjectKeys
@@ -160,10 +158,25 @@ def _keys(path: Path) -> Path:
     return tuple([key for key in path[-6:] if not key.isdigit() and key != DECODED][-3:])
 
 
-def _is_part(entity: str, start: int, end: int, spans: Sequence[Finding]) -> bool:
-    """Whether a value lies within a span that is replaced as the same; they stand in order."""
-    place = bisect_right(spans, start, key=itemgetter(1)) - 1
-    return place >= 0 and spans[place].entity == entity and end <= spans[place].end
+def _met_again(
+    again: Iterable[Again], spans: Iterable[Finding], marks: OwnMarks
+) -> tuple[dict[int, str], list[Finding]]:
+    """Return what values stand for, by their places, and those that are no part of a span of their type."""
+    stands_for: dict[int, str] = {}
+    more: list[Finding] = []
+    left = iter(spans)
+    following = next(left, None)
+    around, behind = "", 0  # type and end of the last span that begins before
+    for entity, start, end, value in again:
+        if marks and not marks.leave_free(start, end):
+            continue
+        stands_for[start] = value
+        while following is not None and following.start <= start:
+            around, _, behind, _, _ = following
+            following = next(left, None)
+        if around != entity or end > behind:
+            more.append(Finding(entity, start, end, PROPAGATED, "propagation"))
+    return stands_for, more
 
 
 def _still(found: tuple[Finding, ...] | None, was: str, text: str) -> tuple[Finding, ...] | None:
@@ -473,12 +486,7 @@ class Redactor:
         more: list[Finding] = []
         stands_for: dict[int, str] = {}
         if again:
-            marks = OwnMarks.within(text)
-            for entity, start, end, value in again:
-                if marks.leave_free(start, end):
-                    stands_for[start] = value
-                    if not _is_part(entity, start, end, spans):
-                        more.append(Finding(entity, start, end, PROPAGATED, "propagation"))
+            stands_for, more = _met_again(again, spans, OwnMarks.within(text))
             if not (spans or more):
                 return None
         if more:

@@ -54,6 +54,10 @@ class _Opened(NamedTuple):
     blob: Blob
     written: str
     content: Content | None
+    is_whole: bool
+    """Whether it says something and there is nothing else in its text."""
+    is_no_name: bool
+    """Whether its digits are the whole text and cannot be a name as well."""
 
 
 class Insides:
@@ -90,7 +94,10 @@ class Insides:
 def _opened(text: str) -> Iterator[_Opened]:
     for blob in blobs(text):
         written = blob.written(text)
-        yield new(_Opened, (blob, written, opened(written, is_data=blob.is_data)))
+        content = opened(written, is_data=blob.is_data)
+        is_whole = content is not None and len(written) == len(text)
+        is_no_name = is_whole and not may_name(written)
+        yield new(_Opened, (blob, written, content, is_whole, is_no_name))
 
 
 def rewritten(value: JsonValue, path: Path, visitor: Visitor, nesting: int = 0) -> JsonValue:
@@ -168,15 +175,18 @@ def _rewritten_json(
 def _rewritten_blobs(
     text: str, path: Path, visitor: Visitor, nesting: int
 ) -> tuple[str, Blobs | None]:
+    inside = visitor.insides.blobs(text)
+    if not inside:
+        return text, None
     pieces: list[str] = []
     moved: list[tuple[int, int]] = []
     was: str | None = None
     is_no_name = False
     at = size = 0
-    for found in visitor.insides.blobs(text):
+    for found in inside:
         replaced = _looked_into(text, found, path, visitor, nesting)
-        if len(found.written) == len(text) and found.content is not None:
-            was, is_no_name = text, not may_name(text)
+        if found.is_whole:
+            was, is_no_name = text, found.is_no_name
         if replaced is not None:
             blob = found.blob
             pieces += (text[at : blob.start], replaced)
@@ -192,15 +202,17 @@ def _looked_into(
     text: str, found: _Opened, path: Path, visitor: Visitor, nesting: int
 ) -> str | None:
     """Return what replaces a blob, or None when it may stay."""
-    blob, written, content = found
-    if len(blob.lines) == 1:
-        return _again(content, written, path, visitor, nesting)
+    blob, written, content, _, _ = found
+    is_one_line = len(blob.lines) == 1
     if content is not None:
-        replaced = _again(content, written, path, visitor, nesting)
-        if replaced is not None:
-            return replaced if content.text is None else blob.wrapped(replaced, text)
         if content.text is None:
-            return None
+            return visitor.opaque(len(written), path)
+        inner = rewritten_text(content.text, (*path, DECODED), visitor, nesting + 1)
+        if inner != content.text:
+            replaced = content.closed(inner, like=written)
+            return replaced if is_one_line else blob.wrapped(replaced, text)
+    if is_one_line:
+        return None
     # The last line may be a word that only looks like one; and each may be a blob of its own.
     shorter = [Blob(blob.lines[:-1], blob.is_data)] if content is None else []
     last = Blob(blob.lines[-1:], blob.is_data)
@@ -216,21 +228,10 @@ def _joined(
     at = blob.start
     for part in parts:
         digits = part.written(text)
-        opened_part = _Opened(part, digits, opened(digits, is_data=part.is_data))
+        content = opened(digits, is_data=part.is_data)
+        opened_part = _Opened(part, digits, content, is_whole=False, is_no_name=False)
         replaced = _looked_into(text, opened_part, path, visitor, nesting)
         if replaced is not None:
             out += (text[at : part.start], replaced)
             at = part.end
     return "".join((*out, text[at : blob.end])) if out else None
-
-
-def _again(
-    content: Content | None, written: str, path: Path, visitor: Visitor, nesting: int
-) -> str | None:
-    """Return digits that say what is left of a content, or None when all may stay."""
-    if content is None:
-        return None
-    if content.text is None:
-        return visitor.opaque(len(written), path)
-    inner = rewritten_text(content.text, (*path, DECODED), visitor, nesting + 1)
-    return None if inner == content.text else content.closed(inner, like=written)

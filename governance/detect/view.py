@@ -131,7 +131,7 @@ class TextView(NamedTuple):
 
 def view_of(text: str) -> TextView:
     """Return the view of a text; costs two scans when there is nothing odd in it."""
-    if text.isascii() and text.isalpha():
+    if text.isascii() and text.isalnum():
         return new(TextView, (text, text, text.encode(), None, None))
     view = _decoded_view(text)
     if len(view.text) < _SHORTEST_SPACED or _SPACED.search(view.text) is None:

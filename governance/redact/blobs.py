@@ -16,8 +16,8 @@ _RUN = re.compile(r"(data:[\w.+\-/;=]{0,100};base64,)?([A-Za-z0-9+/_\-]{12,}={0,
 _BREAK = re.compile(r"(?:\r?\n|(?:\\r)?\\n)[ \t]{0,8}")
 _LINE = re.compile(r"[A-Za-z0-9+/_\-]{2,}={0,2}(?![\w+/=])")
 _SHORTEST_LINE = 48
-_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z0-9])")
 _HEX = re.compile(r"(?:0[xX])?[0-9a-fA-F\-]+\Z")
+_HEX_BEGINS = "0123456789abcdefABCDEF-"
 _HEX_TEXT = re.compile(r"(?:0[xX])?((?:[0-9a-fA-F]{2}){12,})\Z")
 _MAY_BE_A_NAME = re.compile(
     r"(?<![A-Za-z0-9_])[A-Z](?:[a-z]*(?:[A-Z][a-z]+)?|[A-Z]*)(?![A-Za-z0-9_])"
@@ -106,7 +106,7 @@ class Content(NamedTuple):
         data = text.encode(
             self.encoding, "surrogatepass" if self.encoding == "utf-8" else "replace"
         )
-        if _HEX.match(like):
+        if _is_hex(like):
             prefix = like[:2] if like[1] in "xX" else ""
             lower = any(char in "abcdef" for char in like[2:])
             return prefix + (data.hex() if lower else data.hex().upper())
@@ -118,7 +118,20 @@ class Content(NamedTuple):
 
 def may_name(written: str) -> bool:
     """Whether there may be a name in digits themselves: one ``Lionel/Walter`` in 2,000 says something."""
+    if written.isalnum():  # one word
+        return _MAY_BE_A_NAME.match(written) is not None
     return _MAY_BE_A_NAME.search(written) is not None
+
+
+def _is_hex(written: str) -> bool:
+    return written[0] in _HEX_BEGINS and _HEX.match(written) is not None
+
+
+def _is_mixed(written: str) -> bool:
+    """Whether there are small letters, and great ones or decimal digits."""
+    if written.upper() == written:
+        return False
+    return written.lower() != written or any(map(str.isdecimal, written))
 
 
 def blobs(text: str) -> Iterator[Blob]:
@@ -129,7 +142,7 @@ def blobs(text: str) -> Iterator[Blob]:
         if first[0] < behind:
             continue
         written = match[2]
-        if (_HEX.match(written) or not _MIXED.match(written)) and not _HEX_TEXT.match(written):
+        if (_is_hex(written) or not _is_mixed(written)) and not _HEX_TEXT.match(written):
             continue
         blob = new(Blob, ((first, *_following(text, *first)), match[1] is not None))
         behind = blob.end
@@ -155,7 +168,7 @@ def _following(text: str, start: int, at: int) -> list[Line]:
 
 def opened(written: str, *, is_data: bool) -> Content | None:
     """Return what a blob says; None when it is none, or bytes too few to hide anything in."""
-    digits = _HEX_TEXT.match(written) if _HEX.match(written) else None
+    digits = _HEX_TEXT.match(written) if _is_hex(written) else None
     if digits is not None:
         content = _as_text(bytes.fromhex(digits[1]))
         return content if content is not None and content.encoding == "utf-8" else None

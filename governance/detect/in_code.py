@@ -5,17 +5,20 @@ from bisect import bisect_left
 
 _REACH = 120
 _NEAR = 2000
-_STATEMENT = r"^[ \t]*(?:def|class|return|import|elif|assert|raise|const|let|func|fn|public|private|static)\b"
+_STATEMENT = (
+    r"[ \t]*(?:def|class|return|import|elif|assert|raise|const|let|func|fn|public|private|static)\b"
+)
 _SIGNS = re.compile(
     r"\w\([^\s()]{0,60}\)|[=!<>]=|->|\):|%\(|\{\w*\}|\bself\.\w|\w\[\w+\]"
-    rf"|{_STATEMENT}",
+    rf"|^{_STATEMENT}",
     re.MULTILINE,
 )
+_BEGINS_AS_CODE = re.compile(_STATEMENT)
 _MAY_BE_CODE = re.compile(
-    rf"\.\w|\w[=(\[]|[=!<>]=|->|\):|%\(|\{{|{_STATEMENT}",
-    re.MULTILINE,
+    r"\.\w|=(?<=\w=)|\((?<=\w\()|\[(?<=\w\[)|==|!=|<=|>=|->|\):|%\(|\{" rf"|\n{_STATEMENT}"
 )
-"""What is in every text with a sign of a program or an identifier."""
+"""What is in every other text with a sign of a program or an identifier. Where each alternative begins
+with a character, what is none of these is skipped eight times as fast."""
 _IDENTIFIER = re.compile(r"\.[^\W\d_]\w*|\b[^\W\d_]\w*+[=(]")
 _EPONYM = re.compile(
     r"(?:'s?)?[ \n]{1,2}(?:rank )?(?:series|distributions?|correlations?|coefficients?|transforms?|"
@@ -47,7 +50,8 @@ class ProgramSigns:
     def may_be(self) -> bool:
         """Whether there may be any; a quick look at what is no program."""
         if self._any is None:
-            self._any = _MAY_BE_CODE.search(self._text) is not None
+            text = self._text
+            self._any = bool(_MAY_BE_CODE.search(text) or _BEGINS_AS_CODE.match(text))
         return self._any
 
     def around(self, begin: int, stop: int) -> bool:

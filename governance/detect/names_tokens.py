@@ -180,20 +180,21 @@ class NamesTokenizer:
             for parts in self._apart[pair]
             if tuple(texts[place : place + len(parts)]) == parts
         ]
-        taken: set[int] = set()
         sizes: dict[int, int] = {}
+        taken: set[int] = set()
         for size, minus in sorted(found, reverse=True):
-            places = range(-minus, size - minus)
-            if places[0] not in taken and places[-1] not in taken:
-                sizes[places[0]] = size
-            taken.update(places)
+            first, last = -minus, size - minus - 1
+            if first not in taken and last not in taken:
+                sizes[first] = size
+            taken.update(range(first, last + 1))
         out: list[_Word] = []
         at = 0
-        while at < len(words):
-            size = sizes.get(at, 0)
-            out += self._special["".join(texts[at : at + size])] if size else words[at : at + 1]
-            at += size or 1
-        return out
+        for place in sorted(sizes):
+            behind = place + sizes[place]
+            out += words[at:place]
+            out += self._special["".join(texts[place:behind])]
+            at = behind
+        return out + words[at:]
 
     def _split(self, piece: str, special: dict[str, list[_Word]] | None = None) -> list[_Word]:
         """Return the words of a piece of ASCII: marks are taken off both ends, then what joins words."""

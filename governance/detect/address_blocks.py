@@ -86,9 +86,10 @@ class AddressBlocks:
     ) -> list[list[Finding]]:
         """Return the parts of addresses that other rules left out."""
         out: list[list[Finding]] = []
-        for place, unit in enumerate(units):
-            seeds = self._seeds(unit.view, known[place] if known else ())
-            out.append(list(self._found(unit.view, seeds)) if seeds else [])
+        for place, (view, _, _) in enumerate(units):
+            found = known[place] if known else ()
+            seeds = self._seeds(view, found) if found or _DIGIT.search(view.text) else ()
+            out.append(list(self._found(view, seeds)) if seeds else [])
         return out
 
     def _found(self, view: TextView, seeds: Sequence[Seed]) -> Iterator[Finding]:

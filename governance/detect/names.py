@@ -100,6 +100,10 @@ _PERSONAL_WORDS = """
     cardholder signer manager caller requester subscriber beneficiary individual people participant
     """
 _PERSONAL = frozenset(_PERSONAL_WORDS.split())
+_TOLD_BY = {
+    why: f"name_rules.{why}"
+    for why in ("cue", "key", "list", "mailbox", "participant", "signature", "told", "verb")
+}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -192,7 +196,7 @@ class NameRules:
             elif text.replace(" ", "").isalpha() and 1 < len(text) < 40 and text.count(" ") < 4:
                 spans[(0, len(text), 0.8, "key")] = None
         return [
-            new(Finding, ("PERSON", *view.span(start, end), score, f"{self.name}.{why}"))
+            new(Finding, ("PERSON", *view.span(start, end), score, _TOLD_BY[why]))
             for start, end, score, why in spans
         ]
 

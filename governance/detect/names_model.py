@@ -197,9 +197,10 @@ class NamesModel:
         value = text[start:end]
         line = value.split("\n")[0] if "\n" in value and "\n" in value.strip() else value
         stripped = line.strip(" \t\n\r.,;:!?'\"()-")
-        if len(stripped) < 2 or _NOT_A_NAME.search(stripped):
+        is_word = stripped.isalpha()
+        if len(stripped) < 2 or (not is_word and _NOT_A_NAME.search(stripped)):
             return None
-        words = stripped.split()
+        words = [stripped] if is_word else stripped.split()
         if self._common.issuperset([word.strip(".'").lower() for word in words]):
             return None
         if len(stripped) < len(value):

@@ -27,9 +27,11 @@ _BEGUN_OF_DIGITS = blake2b(digest_size=16, person=b"digits")
 def _name(item: Item) -> bytes:
     keys, text, is_digits = item
     hashed = (_BEGUN_OF_DIGITS if is_digits else _BEGUN).copy()
-    if keys:  # their sizes, else a text could pass for keys and a text
-        hashed.update(",".join([str(len(key)) for key in keys]).encode())
-    hashed.update("".join(("\x1f", *keys, text)).encode("utf-8", "surrogatepass"))
+    if keys:  # with their sizes, else a text could pass for keys and a text
+        text = ",".join([str(len(key)) for key in keys]) + "\x1f" + "".join(keys) + text
+    else:
+        text = "\x1f" + text
+    hashed.update(text.encode("utf-8", "surrogatepass"))
     return hashed.digest()
 
 
@@ -134,6 +136,6 @@ class Looking:
         kept = [one for one in found if one[3] >= least.get(one[0], _NEVER)]
         if allow:
             kept = [one for one in kept if text[one.start : one.end] not in allow]
-        if marks:
+        if marks is not None:
             kept = [one for one in kept if marks.leave_free(one.start, one.end)]
         return tuple(kept)

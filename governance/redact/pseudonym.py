@@ -37,25 +37,17 @@ class OwnMarks:
         self._ends = [end for _, end in spans]
 
     @classmethod
-    def within(cls, text: str) -> "OwnMarks":
-        """Return those of a text."""
+    def within(cls, text: str) -> "OwnMarks | None":
+        """Return those of a text; None when there are none."""
         if "<" not in text and "****" not in text:
-            return _NO_MARKS
-        return cls([match.span() for match in MARK.finditer(text)])
-
-    def __bool__(self) -> bool:
-        """Whether there is any."""
-        return bool(self._starts)
+            return None
+        spans = [match.span() for match in MARK.finditer(text)]
+        return cls(spans) if spans else None
 
     def leave_free(self, start: int, end: int) -> bool:
         """Whether a span has nothing in common with any of them."""
-        if not self._starts:
-            return True
         place = bisect_left(self._starts, end) - 1
         return place < 0 or self._ends[place] <= start
-
-
-_NO_MARKS = OwnMarks(())
 
 
 def canonical_value(entity: str, value: str) -> str:

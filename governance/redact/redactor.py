@@ -159,7 +159,7 @@ def _keys(path: Path) -> Path:
 
 
 def _met_again(
-    again: Iterable[Again], spans: Iterable[Finding], marks: OwnMarks
+    again: Iterable[Again], spans: Iterable[Finding], marks: OwnMarks | None
 ) -> tuple[dict[int, str], list[Finding]]:
     """Return what values stand for, by their places, and those that are no part of a span of their type."""
     stands_for: dict[int, str] = {}
@@ -168,7 +168,7 @@ def _met_again(
     following = next(left, None)
     around, behind = "", 0  # type and end of the last span that begins before
     for entity, start, end, value in again:
-        if marks and not marks.leave_free(start, end):
+        if marks is not None and not marks.leave_free(start, end):
             continue
         stands_for[start] = value
         while following is not None and following.start <= start:

@@ -48,7 +48,7 @@ _LONGEST_SHAPE = 100
 _LONGEST_RUN = 4
 _AT_EACH_END = re.escape(_MARKS.strip(_BETWEEN))
 _PLAIN = re.compile(
-    rf"[{_AT_EACH_END}%$=]{{0,4}}([A-Za-z{_LETTER}]+(?:[,:=/<>~\-][A-Za-z{_LETTER}]+)*)[{_AT_EACH_END}]{{0,4}}\Z"
+    rf"([{_AT_EACH_END}%$=]{{0,4}})([A-Za-z{_LETTER}]+(?:[,:=/<>~\-][A-Za-z{_LETTER}]+)*)([{_AT_EACH_END}]{{0,4}})\Z"
 )
 """Words with a mark between them and some at either end, which most of what is split is."""
 _MARK = re.compile(rf"([^A-Za-z{_LETTER}])")
@@ -97,6 +97,15 @@ class NamesTokenizer:
             parts = tuple(map(str, self._split(text, {})))
             if len(parts) > 1:
                 self._apart.setdefault((parts[0], parts[1]), []).append(parts)
+        self._with_marks = {
+            part
+            for rules in self._apart.values()
+            for rule in rules
+            for part in rule
+            if part.isalnum()
+        }
+        """Words that rules take together with marks."""
+        self._of_marks = lru_cache(maxsize=4096)(lambda marks: self._with_rules([*marks]))
 
     def __call__(self, texts: Sequence[str]) -> Tokens:
         """Return the tokens of texts."""
@@ -144,8 +153,12 @@ class NamesTokenizer:
             parts = _of_plain(like) if _PLAIN.match(like) else self._split(like, {})
             return self._with_rules(_cut(piece, parts))
         plain = _PLAIN.match(piece)
-        if plain is not None and self._is_plain(piece, *plain.span(1)):
-            return self._with_rules(_of_plain(piece))
+        if plain is not None and self._is_plain(piece, *plain.span(2)):
+            before, core, behind = plain.groups()
+            inner: list[_Word] = [core] if core.isalpha() else _MARK.split(core)
+            if not self._with_marks.isdisjoint(inner):
+                return self._with_rules([*before, *inner, *behind])
+            return [*self._of_marks(before), *inner, *self._of_marks(behind)]
         if _ONE_TOKEN.match(piece):
             return [piece]
         return self._with_rules(self._split(piece))

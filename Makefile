@@ -3,7 +3,7 @@ PY := .venv/bin/python
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format types contracts docs check lock clean
+.PHONY: help setup demo test test-slow explore lint format types contracts docs check lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -21,6 +21,9 @@ test: setup ## Fast tests
 
 test-slow: setup ## Slow tests (crash loops, training invariants)
 	@$(PY) -m pytest -m slow -n auto --dist loadfile $(ARGS)
+
+explore: setup ## Property tests with new examples; add what they find to the test as @example
+	@$(PY) -m pytest -m hypothesis --hypothesis-profile explore -n auto --dist loadfile $(ARGS)
 
 lint: setup ## ruff, formatting
 	@$(PY) -m ruff check .

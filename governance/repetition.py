@@ -25,7 +25,8 @@ def find_repetitions(
 
     An identical retry (as assembly recognised it) counts when its original is stored. A repeated
     step has the same conversation and the same answer as an earlier one of *its own* trajectory:
-    equal attempts in different trajectories are different evidence.
+    equal attempts in different trajectories are different evidence. A call that was cut off after
+    it had said what a finished one said is a repetition too: nothing of it is lost.
     """
     here = {one.step_id for one in judged}
     stored = _stored_originals(judged, known)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from governance.known import MemoryKnownContent
@@ -101,8 +101,20 @@ def _conversation(step: Step, steps: dict[str, Step]) -> list[str]:
     return [*kept, *step.context_message_ids]
 
 
+def _cut_off_after_the_same_answer(*, finished_first: bool) -> list[PlacedCall]:
+    """A finished call and one that its upstream cut off, both with the same answer."""
+    first = _placed(1, "fine", None, rerender=False)
+    finished = _placed(2, "fine", first, rerender=False)
+    cut = _placed(8, "cut", first, rerender=False)
+    return [first, finished, cut] if finished_first else [first, cut, finished]
+
+
 @settings(max_examples=80, deadline=None)
 @given(world=worlds(), cuts=st.sets(st.integers(1, 9), max_size=3))
+@example(world=_cut_off_after_the_same_answer(finished_first=True), cuts=set())
+@example(world=_cut_off_after_the_same_answer(finished_first=True), cuts={2})
+@example(world=_cut_off_after_the_same_answer(finished_first=False), cuts=set())
+@example(world=_cut_off_after_the_same_answer(finished_first=False), cuts={2})
 def test_the_ledger_is_complete_and_conversations_rebuild(
     world: list[PlacedCall], cuts: set[int]
 ) -> None:
@@ -126,7 +138,14 @@ def test_the_ledger_is_complete_and_conversations_rebuild(
     stored = {row.step_id for b in batches for row in b.exchanges if row.disposition == "stored"}
     assert stored == set(steps)
     kept = {row.exchange_id for b in batches for row in b.exchanges if row.disposition in _KEPT}
-    assert kept == {one.call.exchange.exchange_id for one in world if _deserves_storing(one)}
+    deserving = [one for one in world if _deserves_storing(one)]
+    names = {one.call.exchange.exchange_id for one in deserving}
+    assert names <= kept
+    said = {_said(one) for one in deserving}
+    for one in world:
+        if one.call.exchange.exchange_id in kept - names:
+            assert _cut(one), "only a call that was cut off may pass for a duplicate"
+            assert _said(one) in said, "a duplicate says what a stored call of its trajectory says"
     decided = Counter(row.step_id for batch in batches for row in batch.governance)
     assert all(decided[step_id] == 1 for step_id in steps)
     assert "jo@corp.io" not in json.dumps([asdict(batch) for batch in batches], default=str)
@@ -139,8 +158,18 @@ _KEPT = ("stored", "duplicate")
 def _deserves_storing(one: PlacedCall) -> bool:
     """Return whether nothing speaks against a call, by looking at the raw call alone."""
     said = json.dumps([message.to_json() for message in one.call.context])
-    cut = one.role_in_graph == "agent" and one.call.finish_reason is None
-    return not cut and "BOOM" not in said and not one.call.exchange.request.headers
+    return not _cut(one) and "BOOM" not in said and not one.call.exchange.request.headers
+
+
+def _cut(one: PlacedCall) -> bool:
+    return one.role_in_graph == "agent" and one.call.finish_reason is None
+
+
+def _said(one: PlacedCall) -> tuple[str, str]:
+    """Return what a call says within its trajectory: its conversation and its answer."""
+    whole = [*one.call.context, one.call.output]
+    said = [message.to_json() for message in whole if message is not None]
+    return one.trajectory_id, json.dumps(said, sort_keys=True)
 
 
 def _split(world: Sequence[PlacedCall], cuts: Sequence[int]) -> list[Sequence[PlacedCall]]:

@@ -13,7 +13,7 @@ from headrace.settings import Settings
 from headrace.stored_facts import facts_of
 from lakehouse.lake import Lake
 
-_NOT_STORED = {"agent": (), "provider": (), "region": ()}
+_NOT_STORED = frozenset({"agent", "provider", "region"})
 """What rows do not tell; a hold that asks for it holds whatever else fits."""
 _FACTS = """
 SELECT s.trajectory_id, s.app_id, s.environment, s.route, s.dialect, s.kind,
@@ -41,18 +41,25 @@ def held_now(
     lake: Lake, holds: Sequence[LegalHold], tenant: str, trajectories: Sequence[str]
 ) -> set[str]:
     """Return those trajectories of which a step fits a legal hold."""
-    matches = [hold.match.model_copy(update=_NOT_STORED) for hold in holds]
-    matches = [match for match in matches if match.fits(Facts(tenant=tenant)) or _asks_more(match)]
+    matches = [
+        hold.match
+        for hold in holds
+        if _asks_more(hold.match) or hold.match.fits(Facts(tenant=tenant), unknown=_NOT_STORED)
+    ]
     if not matches or not trajectories:
         return set()
     rows = lake.query(_FACTS, parameters=[tenant, list(trajectories)]).to_pylist()
     return {
         row["trajectory_id"]
         for row in rows
-        if any(match.fits(facts_of(row, tenant, tuple(row["data_classes"]))) for match in matches)
+        if _held(matches, facts_of(row, tenant, tuple(row["data_classes"])))
     }
 
 
+def _held(matches: Sequence[Match], facts: Facts) -> bool:
+    return any(match.fits(facts, unknown=_NOT_STORED) for match in matches)
+
+
 def _asks_more(match: Match) -> bool:
-    """Whether a match asks for anything beside the tenant."""
-    return bool(match.model_dump(exclude={"tenant"}, exclude_defaults=True))
+    """Whether a match asks for anything beside the tenant that rows tell."""
+    return bool(match.model_fields_set - {"tenant"} - _NOT_STORED)

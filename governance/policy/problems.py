@@ -36,6 +36,10 @@ def _problem(
         return f"unknown field. Valid: {', '.join(_field_names(model, location[:-1]))}"
     if kind == "missing":
         return "is required"
+    if kind == "too_short":
+        return "is empty. Name at least one, or leave the field out"
+    if kind in ("tuple_type", "list_type"):
+        return "must be a list"
     if kind in ("literal_error", "enum"):
         return f"unknown value. Valid: {context.get('expected', '')}"
     if kind == "union_tag_invalid":

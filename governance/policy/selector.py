@@ -1,6 +1,6 @@
 """Selectors: which traffic a rule is about, by shell-style patterns over known facts."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated
@@ -15,7 +15,11 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-type Patterns = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+type _PatternList = Annotated[tuple[str, ...], Field(min_length=1)]
+type Patterns = Annotated[
+    _PatternList, BeforeValidator(_listed, json_schema_input_type=str | _PatternList)
+]
+"""One pattern at least: an empty list would read as "nobody" to one and as "everybody" to another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +78,29 @@ class Match(Spec):
                 raise ValueError(f"unknown data class. Valid: {', '.join(DATA_CLASSES)}")
         return value
 
-    def fits(self, facts: Facts) -> bool:
-        """Return whether this selector is about a call with these facts."""
-        return all(
-            _any_fits(patterns, values)
-            for patterns, values in (
-                (self.tenant, (facts.tenant,)),
-                (self.app, (facts.app,)),
-                (self.environment, (facts.environment,)),
-                (self.route, (facts.route,)),
-                (self.provider, (facts.upstream,)),
-                (self.agent, facts.agents),
-                (self.region, facts.regions),
-                (self.dialect, (facts.dialect,)),
-                (self.model, (facts.model,)),
-                (self.tool, facts.tools),
-                (self.data_class, facts.data_classes),
-            )
-            if patterns
-        )
+    def fits(self, facts: Facts, *, unknown: Collection[str] = ()) -> bool:
+        """Return whether this selector is about a call with these facts.
+
+        Args:
+            facts: what is known of the call.
+            unknown: fields whose facts nobody knows any more; they fit.
+        """
+        said = {
+            "tenant": (facts.tenant,),
+            "app": (facts.app,),
+            "environment": (facts.environment,),
+            "route": (facts.route,),
+            "provider": (facts.upstream,),
+            "agent": facts.agents,
+            "region": facts.regions,
+            "dialect": (facts.dialect,),
+            "model": (facts.model,),
+            "tool": facts.tools,
+            "data_class": facts.data_classes,
+        }
+        # What is written down decides, not what is left over: a list without patterns fits nothing.
+        asked = self.model_fields_set.difference(unknown)
+        return all(_any_fits(getattr(self, name), said[name]) for name in asked)
 
 
 def _any_fits(patterns: Iterable[str], values: Iterable[str]) -> bool:

@@ -189,6 +189,10 @@ def test_the_schema_refuses_what_the_loader_refuses() -> None:
     assert validator.is_valid(document)
     assert not validator.is_valid({**document, "spec": {"nope": 1}})
     assert not validator.is_valid({**document, "kind": "Nope"})
+    grant = {"name": "a", "match": {"tenant": "acme"}, "purposes": ["debug"]}
+    consent = {**document, "kind": "Consent", "spec": {"grants": [grant]}}
+    assert validator.is_valid(consent)
+    assert not validator.is_valid({**consent, "spec": {"grants": [grant | {"match": {"app": []}}]}})
     assert {*KINDS} == {"Capture", "Redaction", "Consent", "Retention", "Dedup", "Quality"}
 
 
@@ -205,6 +209,39 @@ def test_selectors_need_every_field_to_fit() -> None:
 def test_the_published_schema_is_up_to_date() -> None:
     published = json.loads((SHIPPED / "schema.json").read_text(encoding="utf-8"))
     assert published == json_schema(), "write it anew: make docs"
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "where"),
+    [
+        ("consent", "grants: []", "grants: [{name: a, match: {tenant: []}, purposes: [debug]}]", "spec.grants.0.match.tenant"),
+        ("consent", "limits: []", "limits: [{name: a, match: {tool: []}, never: [debug]}]", "spec.limits.0.match.tool"),
+        ("capture", "rules: []", "rules: [{name: a, match: {app: []}, level: metadata}]", "spec.rules.0.match.app"),
+        ("retention", "legal_holds: []", "legal_holds: [{name: a, match: {data_class: []}, reference: r}]", "spec.legal_holds.0.match.data_class"),
+    ],
+)  # fmt: skip
+def test_an_empty_list_in_a_selector_is_refused(
+    folder: Path, kind: str, old: str, new: str, where: str
+) -> None:
+    change(folder, kind, old, new)
+    said = problem(folder)
+    assert re.search(rf"{kind}\.yaml:\d+: {re.escape(where)}: is empty", said)
+
+
+@pytest.mark.parametrize("nothing", ["", " null"])
+def test_a_selector_without_a_value_is_refused(folder: Path, nothing: str) -> None:
+    grant = (
+        f"grants:\n    - name: a\n      match:\n        tenant:{nothing}\n      purposes: [debug]"
+    )
+    change(folder, "consent", "grants: []", grant)
+    assert "spec.grants.0.match.tenant: must be a list" in problem(folder)
+
+
+@pytest.mark.parametrize("field", sorted(Match.model_fields))
+def test_a_selector_whose_list_is_empty_fits_nothing(field: str) -> None:
+    everything = Facts("a", "b", "c", "d", "e", "f", "g", "h", ("i",), ("j",), ("k",), ("health",))
+    assert not Match.model_construct(**{field: ()}).fits(everything)
+    assert Match().fits(everything)
 
 
 def test_a_diff_names_settings_not_layout(folder: Path) -> None:

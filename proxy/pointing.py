@@ -3,7 +3,7 @@
 from mitmproxy import http
 
 from proxy.credentials import RawFields
-from proxy.rewriting import Rewritten, rewrite_headers
+from proxy.rewriting import URL_SESSION, Rewritten, rewrite_headers
 from proxy.target import Target
 
 
@@ -34,7 +34,7 @@ class Pointing:
             host=target.authority,
             key_header=self._key_header,
             credential=target.credential,
-            added=((b"x-headrace-url-session", session),) if session is not None else (),
+            added=((URL_SESSION, session),) if session is not None else (),
         )
         return rewritten, upstream.path.encode() + self._rest
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from proxy.credentials import PROVIDER_HEADERS, RawFields
 
 _OWN = b"x-headrace-"
+URL_SESSION = b"x-headrace-url-session"
+"""The gateway alone writes it, for the capture: the session in the request's path."""
 _HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"http2-settings"})
 
 
@@ -59,7 +61,7 @@ def rewrite_headers(
                 sent.append(credential)
                 placed = True
         elif lower.startswith(_OWN):
-            if lower != b"x-headrace-key":
+            if lower not in (b"x-headrace-key", URL_SESSION):
                 own.append((name, value))
         elif lower == b"host" and host is not None:
             if not hosted:

@@ -14,7 +14,8 @@ from trajectory.dialects.wire import as_object, as_text, header, parse_json_or_n
 from trajectory.exchange import Exchange, Headers
 
 VALUE_LIMIT = 512
-_URL_SESSION = re.compile(r"^/s/([^/]+)/")
+_URL_SESSION = "x-headrace-url-session"
+"""Under this name the gateway notes the session of a path ``/s/<session>/…``, which it takes off."""
 _TRACE_PARENT = re.compile(r"^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _VENDOR_SESSION = re.compile(r"^x-[a-z0-9]+(?:-[a-z0-9]+)*-session-id$")
 _ANTHROPIC_SESSION = re.compile(r"_session_([0-9a-fA-F][0-9a-fA-F-]{7,})$")
@@ -28,10 +29,10 @@ def common_hints(exchange: Exchange) -> tuple[SessionHint, ...]:
     """Return the hints that headers and URL give, strongest first."""
     headers = tuple(one for one in exchange.request.headers if _tells(one[0]))
     if not headers:
-        return _url_hint(exchange.request.path)
+        return ()
     return (
         *_headrace_hints(headers),
-        *_url_hint(exchange.request.path),
+        *_hint("url", unquote(header(headers, _URL_SESSION) or "", errors="replace")),
         *trace_hint(header(headers, "traceparent")),
         *_baggage_hint(header(headers, "baggage")),
         *_client_hints(headers),
@@ -64,11 +65,6 @@ def _headrace_hints(headers: Headers) -> tuple[SessionHint, ...]:
         name = f"x-headrace-{kind}"
         hints.extend(_hint(f"header:{name}", header(headers, name), kind))
     return tuple(hints)
-
-
-def _url_hint(path: str) -> tuple[SessionHint, ...]:
-    found = _URL_SESSION.match(path)
-    return _hint("url", unquote(found[1], errors="replace")) if found else ()
 
 
 def trace_hint(traceparent: str | None) -> tuple[SessionHint, ...]:

@@ -10,6 +10,7 @@ from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.anthropic_stream import assemble_events
 from trajectory.dialects.blocks import cached_usage, read_blocks, read_conversation, tool_use
 from trajectory.dialects.hints import anthropic_user
+from trajectory.dialects.jsonrpc import posts_json_rpc
 from trajectory.dialects.openai_chat import read_tokens
 from trajectory.dialects.reading import Yields, assistant, model_call, posted_to
 from trajectory.dialects.response import ModelResponse, read_response
@@ -76,7 +77,7 @@ class AnthropicMessages:
         return (
             posted_to(exchange, "/messages")
             and "/threads/" not in exchange.request.path
-            and b'"jsonrpc"' not in exchange.request.body[:4096]
+            and not posts_json_rpc(exchange)
         )
 
     def read(self, exchange: Exchange) -> Call:

@@ -4,6 +4,7 @@ from trajectory.canonical import JsonObject
 from trajectory.dialects.blocks import finished_input
 from trajectory.dialects.wire import as_integer, as_object, as_text
 
+_DELTA_JOINED = frozenset({"type", "delta", "usage"})
 _TEXT_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 
 
@@ -32,7 +33,8 @@ def assemble_events(events: list[JsonObject]) -> JsonObject | None:
 
 
 def _join_message_delta(message: JsonObject, event: JsonObject) -> None:
-    for name, value in as_object(event.get("delta")).items():
+    beside = {name: value for name, value in event.items() if name not in _DELTA_JOINED}
+    for name, value in (*beside.items(), *as_object(event.get("delta")).items()):
         if value is not None:
             message[name] = value
     usage = {**as_object(message.get("usage"))}
@@ -55,3 +57,6 @@ def _join_delta(block: JsonObject, delta: JsonObject) -> None:
         if not isinstance(citations, list):
             citations = block["citations"] = []
         citations.append(delta.get("citation"))
+    else:  # a whole field at once, as of a compaction
+        block.setdefault("type", kind.removesuffix("_delta"))
+        block.update({k: v for k, v in delta.items() if k != "type" and v is not None})

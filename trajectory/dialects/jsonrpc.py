@@ -1,5 +1,6 @@
 """JSON-RPC 2.0 over HTTP, as MCP and A2A use it: requests, and the answers with their ids."""
 
+import re
 from dataclasses import dataclass, field
 
 from trajectory.canonical import JsonObject, JsonValue
@@ -20,6 +21,8 @@ from trajectory.encoding import decode_body
 from trajectory.exchange import Exchange
 
 _ERROR_LIMIT = 4000
+_KEY = b'"jsonrpc"'
+_BEGINS = re.compile(rb'\s*\[?\s*\{\s*"jsonrpc"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,20 @@ class Answer:
     error: str | None = field(default=None, repr=False)
     elsewhere: bool = False
     """The answer was not here: it may have come on another stream of the session."""
+
+
+def posts_json_rpc(exchange: Exchange) -> bool:
+    """Tell whether the posted body is JSON-RPC: the key stands in the message itself, not deeper."""
+    body = exchange.request.body
+    if exchange.request.method != "POST" or _KEY not in body:
+        return False
+    if _BEGINS.match(body):
+        return True
+    try:
+        value = parse_json(body, "request")
+    except UnreadableError:
+        return False
+    return any("jsonrpc" in item for item in (objects(value) or [as_object(value)]))
 
 
 def request_objects(exchange: Exchange) -> list[JsonObject]:

@@ -19,6 +19,7 @@ from trajectory.dialects.jsonrpc import (
     answer_to,
     is_answer,
     method_of,
+    posts_json_rpc,
     read_answer,
     request_objects,
 )
@@ -68,7 +69,7 @@ class Mcp:
             return True
         if request.method == "GET":
             return request.path.rstrip("/").endswith("/sse") and is_event_stream(exchange)
-        return request.method == "POST" and b'"jsonrpc"' in request.body[:4096]
+        return posts_json_rpc(exchange)
 
     def read(self, exchange: Exchange) -> Call:
         """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""

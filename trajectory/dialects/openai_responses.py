@@ -55,8 +55,7 @@ _RESPONSE_READ = _REQUEST_READ | names(
 _CLIENT_RUN_CALLS = names(
     "function_call custom_tool_call local_shell_call shell_call apply_patch_call computer_call"
 )
-
-
+_UNFINISHED = names("in_progress queued failed cancelled")
 _SPEECH = names("input_audio output_audio audio")
 
 
@@ -74,7 +73,7 @@ class OpenAIResponses:
         usage=True,
         tokens="servers that add `token_ids`",
         logprobs="with the tokens",
-        errors="status and body, `error` event",
+        errors="status and body, `error` event, status of the response",
         identity="`previous_response_id`, `conversation`, `user`, `safety_identifier`, "
         "`metadata.session_id`",
     )
@@ -103,6 +102,7 @@ class OpenAIResponses:
             tools=read_tools(request.get("tools")),
             sampling=only(request, _SAMPLING),
             finish_reason=read_finish(value),
+            error=response.error or _failure(value),
             tokens=read_tokens(value, value),
         )
 
@@ -222,9 +222,14 @@ def turn_of(items: list[JsonValue]) -> list[Part]:
     return [part for message in read_items(items) for part in message.parts]
 
 
+def _failure(response: JsonObject) -> str | None:
+    status = as_text(response.get("status"))
+    return status if status in ("failed", "cancelled") else None
+
+
 def read_finish(response: JsonObject) -> str | None:
-    """Return why a response ended; None while it had not."""
+    """Return why a response ended; None while it had not, and where it failed."""
     status = as_text(response.get("status"))
     if status == "incomplete":
         return as_text(as_object(response.get("incomplete_details")).get("reason")) or status
-    return status if status not in ("in_progress", "queued") else None
+    return status if status not in _UNFINISHED else None

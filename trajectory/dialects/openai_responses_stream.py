@@ -4,7 +4,13 @@ from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_integer, as_object, as_text
 
 _TERMINAL = frozenset(
-    {"response.completed", "response.incomplete", "response.failed", "response.done"}
+    {
+        "response.completed",
+        "response.incomplete",
+        "response.failed",
+        "response.cancelled",
+        "response.done",
+    }
 )
 _TEXT_DELTAS = {
     "response.output_text.delta": ("output_text", "text"),

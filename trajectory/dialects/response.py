@@ -61,11 +61,26 @@ def read_response(exchange: Exchange, assemble: Assemble, *, arrays: bool = Fals
         return ModelResponse(None, error=f"unreadable {error.args[0]}")
     if not isinstance(value, dict):
         raise UnreadableError("response:not-an-object")
-    if isinstance(value.get("error"), dict | str) and value["error"]:
-        return ModelResponse(value, error=error_of(value))
-    return ModelResponse(value)
+    return ModelResponse(value, error=_error_told(value))
 
 
 def _streamed(events: list[JsonObject], assemble: Assemble) -> ModelResponse:
-    error = next((error_of(event) for event in events if event.get("error")), None)
-    return ModelResponse(assemble(events), streamed=True, error=error)
+    error = next((_error_in(event) for event in events if _is_error(event)), None)
+    value = assemble(events)
+    return ModelResponse(value, streamed=True, error=error or _error_told(value or {}))
+
+
+def _is_error(event: JsonObject) -> bool:
+    return bool(event.get("error")) or event.get("type") == "error"
+
+
+def _error_in(event: JsonObject) -> str:
+    """Return what an error's event says; some have its fields beside their type."""
+    said = {name: value for name, value in event.items() if name != "type"}
+    return error_of(event if event.get("error") else said) or "error"
+
+
+def _error_told(value: JsonObject) -> str | None:
+    """Return the error that an answer itself tells of."""
+    told = value.get("error")
+    return error_of(value) or "error" if isinstance(told, dict | str) and told else None

@@ -25,6 +25,7 @@ DEPTH_LIMIT = 128
 
 _ERROR_TEXT_LIMIT = 4000
 _INTEGER_LIMIT = 2**63
+_BASE64 = re.compile(r"[A-Za-z0-9+/_\-\s]*={0,2}\s*")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89abAB]")
 _SURROGATE_ESCAPE_IN_TEXT = re.compile(_SURROGATE_ESCAPE.pattern.decode())
 
@@ -311,8 +312,11 @@ def name_media(value: JsonValue | None) -> JsonValue:
         return value
     data = value.get("data")
     kind = value.get("media_type") or value.get("mimeType")
-    if isinstance(data, str) and isinstance(kind, str):
-        return {**value, "data": _named(media_bytes(data, kind))}
+    if isinstance(data, str) and isinstance(kind, str) and value.get("type") != "text":
+        return {
+            **value,
+            "data": _named(media_bytes(data, kind)) if _is_encoded(data, kind) else data,
+        }
     out: JsonObject = {}
     for name, item in value.items():
         if name in ("image_url", "url", "file_data") and isinstance(item, str):
@@ -320,6 +324,19 @@ def name_media(value: JsonValue | None) -> JsonValue:
         else:
             out[name] = name_media(item) if isinstance(item, dict | list) else item
     return out
+
+
+def _is_encoded(data: str, media_type: str) -> bool:
+    """Tell whether a block's data are bytes in base64; a text may stand there as it is."""
+    if not _BASE64.fullmatch(data):
+        return False
+    if not media_type.lower().startswith("text/"):
+        return True
+    try:
+        b64decode("".join(data.split()), validate=True).decode("utf-8")
+    except ValueError:
+        return False
+    return True
 
 
 def _named(part: MediaPart) -> JsonObject:

@@ -19,6 +19,7 @@ from headrace.supervisor import headrace_command, open_log
 from lakehouse.erase import Holds, RemovalReport, expire
 from lakehouse.lake import Lake
 from lakehouse.maintenance import Upkeep, maintain
+from train import run_folders
 
 SWEPT = "retention.swept"
 _STOP_SECONDS = 10.0
@@ -45,11 +46,12 @@ def keep_up(
     """Do what is due: compact, checkpoint, clean logs, vacuum; now and then also the long round.
 
     The long round (``lake.sweep_hours``) removes what has expired, and looks for files that no
-    log ever knew, also where listing them is slow.
+    log ever knew, also where listing them is slow. What killed training runs left goes each time.
     """
     note = home.state / "swept-at"
     long = _age(note) >= timedelta(hours=settings.sweep_hours)
     sweep = swept(lake, audit, home, holds=holds) if long else None
+    run_folders.sweep(lake, home.runs)
     tables = maintain(
         lake,
         vacuum_hours=settings.vacuum_hours,

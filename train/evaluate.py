@@ -5,7 +5,6 @@ object per line: ``{"task_id", "attempt", "success", "reward", "slice"?, "unknow
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from typing import Any
 
 from train.errors import EvaluationError
 from train.intervals import Interval, newcombe, paired_bootstrap, wilson
+from train.programs import program
 from train.recipes.settings import EvaluationSettings
 from train.source import Progress, silent
 
@@ -89,7 +89,7 @@ def evaluate(
 
 
 def run_program(command: Sequence[str], *, setting: str, seconds: float, folder: Path) -> None:
-    """Run a program of the user's own to its end.
+    """Run a program of the user's own to its end; what it started ends with it.
 
     Raises:
         EvaluationError: it cannot be started, took too long, or failed; the text has its last words.
@@ -97,15 +97,8 @@ def run_program(command: Sequence[str], *, setting: str, seconds: float, folder:
     # Its words may hold content: they go to a file that is deleted, not to our log.
     with tempfile.TemporaryFile(dir=folder) as errors:
         try:
-            done = subprocess.run(
-                [_program(command[0]), *command[1:]],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                timeout=seconds,
-                check=False,
-                env=os.environ,
-            )
+            with program([_program(command[0]), *command[1:]], stderr=errors) as process:
+                code = process.wait(seconds)
         except OSError as error:
             raise EvaluationError(
                 f"{setting}: {command[0]!r} cannot be started ({error.strerror})"
@@ -115,9 +108,9 @@ def run_program(command: Sequence[str], *, setting: str, seconds: float, folder:
                 f"{setting}: the evaluator took longer than {seconds:g} s; "
                 "raise evaluation.timeout_seconds or lower evaluation.tasks"
             ) from None
-        if done.returncode != 0:
+        if code != 0:
             raise EvaluationError(
-                f"{setting}: the evaluator ended with code {done.returncode}; "
+                f"{setting}: the evaluator ended with code {code}; "
                 f"its last words: {_last_words(errors)}"
             )
 

@@ -9,7 +9,6 @@ import json
 import os
 import pickle
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import TrainingError
+from train.programs import program
 from train.recipes.base import Rows
 from train.recipes.settings import LaunchSettings, RecipeSpec
 from trajectory.errors import ConfigurationError, HeadraceError
@@ -132,18 +132,14 @@ def _start(settings: LaunchSettings, out: Path, *, rank: int) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())}
     # What libraries say may hold content: it goes to a file that is deleted, not to our log.
     with tempfile.TemporaryFile(dir=scratch(out)) as words:
-        done = subprocess.run(
-            [*command, str(out)],
-            stdin=subprocess.DEVNULL,
-            stdout=words,
-            stderr=words,
-            env=environment,
-            check=False,
-        )
-        if done.returncode != 0 and not (scratch(out) / _OUTCOME).is_file():
+        with program(
+            [*command, str(out)], stdout=words, stderr=words, environment=environment
+        ) as process:
+            code = process.wait()
+        if code != 0 and not (scratch(out) / _OUTCOME).is_file():
             words.seek(0)
             last = words.read().decode("utf-8", "replace").strip()[-_TAIL:]
-            raise TrainingError(f"a training process ended with code {done.returncode}: {last}")
+            raise TrainingError(f"a training process ended with code {code}: {last}")
 
 
 def _import_path() -> list[str]:

@@ -29,6 +29,7 @@ from train.recipes.settings import Recipe
 from train.registry import ModelRegistry, ModelVersion
 from train.replayable import select
 from train.rows import Masker
+from train.run_folders import held, sweep
 from train.source import LearningSource, Progress, silent
 from train.speaking import readable_tokenizer
 from train.substrate import SubstrateManifest, load_items, require_fresh
@@ -107,6 +108,7 @@ def run_training(
         TrainingError: the trainer failed.
         EvaluationError: the evaluator failed; the run's folder keeps the trained model.
     """
+    sweep(source, places.runs)
     require_fresh(source, substrate)
     _require_same_kind(recipe, name, places.registry)
     selection = usable(source, recipe, substrate)
@@ -115,19 +117,23 @@ def run_training(
     run_id = run_id or _run_id(recipe, started)
     folder = places.runs / run_id
     run = _Run(source, recipe, substrate, base, base_label or base.name, run_id, folder, started)
-    run.record("running")
-    try:
-        result = run.carry_out(
-            selection, tasks, name, places.registry, resume=resume, progress=progress
-        )
-    except HeadraceError as error:
-        run.record("failed", {"error": str(error)})
-        raise
-    except BaseException as error:
-        run.record("failed", {"error": type(error).__name__})
-        raise
-    run.record("done", result.manifest)
-    return result
+    with held(folder):
+        run.record("running")
+        try:
+            result = run.carry_out(
+                selection, tasks, name, places.registry, resume=resume, progress=progress
+            )
+        except HeadraceError as error:
+            run.record("failed", {"error": str(error)})
+            raise
+        except KeyboardInterrupt:
+            run.record("interrupted")
+            raise
+        except BaseException as error:
+            run.record("failed", {"error": type(error).__name__})
+            raise
+        run.record("done", result.manifest)
+        return result
 
 
 def _require_same_kind(recipe: Recipe, name: str, registry: ModelRegistry) -> None:

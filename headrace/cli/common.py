@@ -1,9 +1,13 @@
 """What every command shares: the options, the application context, and how errors end."""
 
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -116,6 +120,26 @@ def user_name() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return f"uid-{os.getuid()}"
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM and a closed terminal end the block as Ctrl-C does, so that it cleans up."""
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)  # asked again, it is not disturbed at cleaning up
+        raise KeyboardInterrupt
+
+    numbers = [signal.SIGTERM, signal.SIGHUP]
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # nohup
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -43,6 +43,7 @@ def erase(
     from headrace.near_duplicates import sweep_near
     from headrace.raw_age import sealed_captures
     from lakehouse.erase import erase_subject, erasures_of
+    from train.run_folders import sweep as sweep_runs
 
     running = Running.of(context)
     names = [*(subject or [])]
@@ -74,6 +75,7 @@ def erase(
     if not dry_run:
         dropped = drop_held(running, tenant, report.removal_id)
         sweep_near(running.home, running.lake)
+        sweep_runs(running.lake, running.home.runs)
         keys = 0 if report.held else running.subject_keys.destroy(pseudonyms)
         running.audit.append(
             actor=user_name(),

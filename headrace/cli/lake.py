@@ -29,7 +29,7 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
 
 @app.command()
 def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Do what is due: retention sweep, compaction, checkpoints, log clean-up, vacuum.
+    """Do what is due: retention sweep, compaction, checkpoints, log clean-up, vacuum, killed runs.
 
     The governing process runs it by itself, every `govern.maintenance_seconds`.
     """
@@ -145,6 +145,7 @@ def expire(
     from headrace.near_duplicates import sweep_near
     from headrace.raw_age import sweep_raw
     from lakehouse.erase import expire as expire_rows
+    from train.run_folders import sweep as sweep_runs
 
     running = Running.of(context)
     with progress("expiring", quiet=as_json) as advance:
@@ -153,6 +154,7 @@ def expire(
     raw = sweep_raw(running.settings, running.home, running.audit, dry_run=dry_run)
     if not dry_run:
         sweep_near(running.home, running.lake)
+        sweep_runs(running.lake, running.home.runs)
         running.audit.append(
             actor="retention",
             action="retention.swept",

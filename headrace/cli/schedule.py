@@ -1,13 +1,12 @@
 """``headrace schedule``: nights of training, run here or by the user's own scheduler."""
 
-import signal
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption, Running, interruptible
 from headrace.log import log
 from headrace.render import jsonable, note, print_fields, print_rows
 from trajectory.errors import ConfigurationError
@@ -87,12 +86,15 @@ def run(
     Exit code 0 when a candidate passed or there was nothing to do, 1 when the gate refused, 3 when the
     work failed or its deadline passed.
     """
+    from train.run_folders import sweep
     from train.schedule_spec import load_schedule
 
     running = Running.of(context)
     schedule = load_schedule(file)
     keeper = _keeper(running, [schedule])
-    night = keeper.look(schedule) if if_due else keeper.run(schedule)
+    sweep(running.lake, running.home.runs)
+    with interruptible():
+        night = keeper.look(schedule) if if_due else keeper.run(schedule)
     if night is None:
         note("no night is due")
         return
@@ -111,8 +113,8 @@ def watch(context: typer.Context) -> None:
     schedules = _configured(running)
     if not schedules:
         raise ConfigurationError("there is nothing to watch: name files in train.schedules")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    _keeper(running, schedules).watch()
+    with interruptible():
+        _keeper(running, schedules).watch()
 
 
 @app.command()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.common import JsonOption, Running, user_name
+from headrace.cli.common import JsonOption, Running, interruptible, user_name
 from headrace.cli.substrate import find_manifest
 from headrace.render import console, jsonable, note, print_fields, print_json, print_rows, progress
 from trajectory.errors import ConfigurationError
@@ -79,7 +79,7 @@ def run(
     document = (
         load_recipe(recipe) if recipe.suffix in (".yaml", ".yml") else shipped_recipe(str(recipe))
     )
-    with progress("training", quiet=as_json) as advance:
+    with interruptible(), progress("training", quiet=as_json) as advance:
         result = run_training(
             running.lake,
             recipe=document,
@@ -116,7 +116,8 @@ def join(
     """Lend this machine to a run with `launch.machines` that was started on another one."""
     from train.launch import join as lend
 
-    typer.echo(lend(Running.of(context).home.create().runs, rank, seconds=wait_seconds))
+    with interruptible():
+        typer.echo(lend(Running.of(context).home.create().runs, rank, seconds=wait_seconds))
 
 
 def _summary(result: Any) -> dict[str, Any]:

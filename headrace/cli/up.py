@@ -31,6 +31,7 @@ def up(context: typer.Context) -> None:
     Makes what is missing in the home folder: keys, a certificate authority, the lake.
     """
     from proxy.authority import ensure_authority
+    from train.run_folders import sweep
 
     running = Running.of(context)
     home = running.home.create()
@@ -41,6 +42,8 @@ def up(context: typer.Context) -> None:
     with only_one(home.state):  # another `up` of this home is told before anything is started
         pass
     ensure_authority(config.authority)
+    if any(home.runs.iterdir()):
+        sweep(running.lake, home.runs)
     key = local_client_key(home, KeyRegistry.load(config.keys))
     arguments = ("--home", str(home.root))
     programs = [

@@ -70,7 +70,7 @@ RUNS = (
     need("base_model", TEXT, "What training began with"),
     need("started_at", TIME, "When the run began"),
     may("ended_at", TIME, "When the run ended"),
-    need("status", TEXT, "running, done or failed"),
+    need("status", TEXT, "running, done, failed or interrupted"),
     need("seed", INT, "Seed"),
     content("metrics", TEXT, "JSON of the metrics"),
     content("manifest", TEXT, "JSON: versions, settings, cost, environment"),

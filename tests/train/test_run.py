@@ -102,7 +102,7 @@ def test_run_makes_a_candidate_that_passed_with_all_its_papers(
     assert expected <= files
     assert json.loads((result.model.path / "bom.json").read_text())["bomFormat"] == "CycloneDX"
     left = {path.name for path in result.folder.iterdir()}
-    assert left == {"evaluation", "manifest.json", "metrics.jsonl", "tensorboard"}
+    assert left == {"evaluation", "lock", "manifest.json", "metrics.jsonl", "tensorboard"}
     rows = lake.query("SELECT status, substrate_version FROM runs_latest").to_pylist()
     assert rows == [{"status": "done", "substrate_version": substrate.version}]
 

@@ -8,7 +8,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -233,18 +233,40 @@ class ModelRegistry:
         return self._noted(tried, entry)
 
     def rollback(self, name: str, *, actor: str, reason: str) -> ModelVersion:
-        """Let the version serve that served before the present one.
+        """Let the newest of the versions that served before serve again, if it may.
+
+        A version that learned from something withdrawn is passed over; the history names it.
 
         Raises:
             ConfigurationError: nothing served before.
+            StaleSubstrateError: none of those that served before may serve.
         """
         pointer = read_pointer(self._root / name)
         if pointer is None:
             raise ConfigurationError(f"no version of {name!r} serves, so there is nothing to undo")
-        if pointer.previous is None:
-            serving = self.get(name, pointer.version)
+        serving = self.get(name, pointer.version)
+        passed_over: list[str] = []
+        for earlier in self._earlier(serving, pointer.previous):
+            stale = self._stale(earlier)
+            if stale is None:
+                why = "; ".join([reason, *(f"passed over: {one}" for one in passed_over)])
+                return self._point(earlier, "rollback", actor=actor, reason=why)
+            passed_over.append(stale)
+        if not passed_over:
             raise ConfigurationError(f"{serving.label} is the first that served; promote another")
-        return self._point(self.get(name, pointer.previous), "rollback", actor=actor, reason=reason)
+        raise StaleSubstrateError(
+            f"no earlier version of {name!r} may serve: {'; '.join(passed_over)}; {serving.label} "
+            "goes on serving: promote another, or train anew from what is clean"
+        )
+
+    def _earlier(self, serving: ModelVersion, previous: str | None) -> Iterator[ModelVersion]:
+        """Yield what served before, newest first."""
+        seen = {serving.version}
+        while previous is not None and previous not in seen:
+            seen.add(previous)
+            earlier = self.get(serving.name, previous)
+            yield earlier
+            previous = self._before(earlier)
 
     def history(self, name: str) -> list[HistoryEntry]:
         """Return every change of what serves and what is on trial, oldest first."""
@@ -261,15 +283,23 @@ class ModelRegistry:
 
     def _require_consent(self, wanted: ModelVersion) -> None:
         """Refuse what learned, itself or through what it began with, from something withdrawn."""
+        stale = self._stale(wanted)
+        if stale is not None:
+            raise StaleSubstrateError(
+                f"{stale}; build the substrate again and train anew from what is clean"
+            )
+
+    def _stale(self, wanted: ModelVersion) -> str | None:
+        """Say what a version learned that may no longer be learned from; None when nothing."""
         for one in (wanted, *self._ancestors(wanted)):
             lost = self._lost_items(one)
             if lost:
-                raise StaleSubstrateError(
+                return (
                     f"{one.label} learned from {lost} items that may no longer be learned from "
                     "(consent withdrawn, erased or expired)"
                     + ("" if one is wanted else f", and {wanted.label} began with it")
-                    + "; build the substrate again and train anew from what is clean"
                 )
+        return None
 
     def _lost_items(self, one: ModelVersion) -> int:
         path = one.path / "items.parquet"

@@ -4,7 +4,7 @@ import json
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from train.gate import Verdict
 from train.hardware import code_facts, machine_facts
 from train.held_out import HeldOutTasks, examined_by_replay, held_out_tasks
 from train.intervals import Interval
+from train.items import Item
 from train.recipes import recipe_module
 from train.recipes.base import Rows, Selection
 from train.recipes.credit import credit_question
@@ -240,7 +241,7 @@ class _Run:
         manifest["seconds"] = round(time.monotonic() - began, 3)
         # The folder may have moved, been erased or lost its consent while we trained.
         require_fresh(self.source, self.substrate)
-        _write_items(fitted.model / "items.parquet", selection)
+        write_items(fitted.model / "items.parquet", [entry.item for entry in selection.items])
         model = registry.register(name, fitted.model, manifest, passed=found.verdict.passed)
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         manifest = {**manifest, "model": model.label}
@@ -375,9 +376,8 @@ def _cost(fitted: FitResult) -> dict[str, float]:
     }
 
 
-def _write_items(path: Path, selection: Selection) -> None:
+def write_items(path: Path, items: Sequence[Item]) -> None:
     """Write down which items a model learned from: ids only."""
-    items = [entry.item for entry in selection.items]
     columns = {
         "item_id": [item.item_id for item in items],
         "tenant_id": [item.tenant_id for item in items],

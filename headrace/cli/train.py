@@ -227,9 +227,10 @@ def rollback(
     model: Annotated[str, typer.Argument(help="Name in the registry.")],
     reason: Annotated[str, typer.Option(help="Why; audited.")] = "rollback",
 ) -> None:
-    """Let the version serve that served before."""
-    back = registry(Running.of(context)).rollback(model, actor=user_name(), reason=reason)
-    typer.echo(f"{back.label} serves")
+    """Let the version serve that served before; one that learned from withdrawn data is passed over."""
+    models = registry(Running.of(context))
+    back = models.rollback(model, actor=user_name(), reason=reason)
+    typer.echo(f"{back.label} serves ({models.history(model)[-1].reason})")
 
 
 def registry(running: Running) -> "ModelRegistry":

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from train.errors import GateRefusedError
+from lakehouse.lake import Lake
+from tests.train.lakes import Session, lake_of
+from tests.train.test_substrate import build, withdraw
+from train.errors import GateRefusedError, StaleSubstrateError
 from train.registry import ModelRegistry, ModelVersion
+from train.run import write_items
+from train.substrate import load_items
 from trajectory.errors import ConfigurationError
 
 
@@ -53,6 +58,63 @@ def test_promotion_and_rollback_move_the_pointer(tmp_path: Path) -> None:
     assert actions[-2:] == [("rollback", "0002"), ("rollback", "0001")]
     with pytest.raises(ConfigurationError, match="is the first that served"):
         registry.rollback("shop", actor="ann", reason="again")
+
+
+def learned_from(home: Path, *people: int) -> tuple[ModelRegistry, Lake]:
+    """A registry whose versions 0001, 0002, … learned from one person's session each, and served."""
+    lake = lake_of(home / "lake", *(Session(n, subject=f"b2:subject-{n}") for n in range(12)))
+    entries = load_items(build(lake, home / "substrates"))
+    registry = ModelRegistry(home / "models", source=lake)
+    for person in people:
+        model = folder(home, f"of-{person}".encode())
+        write_items(
+            model / "items.parquet",
+            [e.item for e in entries if e.item.trajectory_id == f"t{person:05d}"],
+        )
+        data = {"purposes": ["train_sft"], "substrate": "shop", "substrate_version": "1"}
+        data |= {"content_hash": "b2:0", "rows": {"items": 1}, "policy_hashes": []}
+        facts = {"origin": "adopted", "gate": None, "data": data}
+        version = registry.register("shop", model, facts, passed=True)
+        registry.promote("shop", version.version, actor="ann")
+    return registry, lake
+
+
+def test_rollback_passes_over_what_learned_from_withdrawn_data(tmp_path: Path) -> None:
+    registry, lake = learned_from(tmp_path, 1, 2, 3)
+    withdraw(lake, "b2:subject-2")
+    assert registry.rollback("shop", actor="ann", reason="worse").label == "shop@0001"
+    entry = registry.history("shop")[-1]
+    assert (entry.action, entry.version, entry.previous) == ("rollback", "0001", "0003")
+    assert entry.reason is not None
+    assert entry.reason.startswith("worse; passed over: shop@0002 learned from 1 items")
+
+
+def test_rollback_without_an_earlier_version_that_may_serve_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    registry, lake = learned_from(tmp_path, 1, 2, 3)
+    for person in (1, 2):
+        withdraw(lake, f"b2:subject-{person}")
+    with pytest.raises(
+        StaleSubstrateError, match=r"shop@0002.*shop@0001.*promote another"
+    ) as error:
+        registry.rollback("shop", actor="ann", reason="worse")
+    assert "shop@0003 goes on serving" in str(error.value)
+    live = registry.live("shop")
+    assert live is not None
+    assert live.version == "0003"
+
+
+def test_rollback_passes_over_what_began_with_such_a_model(tmp_path: Path) -> None:
+    registry, lake = learned_from(tmp_path, 1)
+    child = {"origin": "adopted", "base": "shop@0001"}
+    registry.register("shop", folder(tmp_path, b"child"), child, passed=True)
+    registry.register("shop", folder(tmp_path, b"other"), {"origin": "adopted"}, passed=True)
+    for version in ("0002", "0003"):
+        registry.promote("shop", version, actor="ann")
+    withdraw(lake, "b2:subject-1")
+    with pytest.raises(StaleSubstrateError, match=r"shop@0002 began with it"):
+        registry.rollback("shop", actor="ann", reason="worse")
 
 
 def test_model_that_did_not_pass_needs_a_reason(tmp_path: Path) -> None:

@@ -49,6 +49,14 @@ def metrics_callback(path: Path, progress: Progress) -> Any:
     return MetricsCallback()
 
 
+def forget_after(path: Path, step: int) -> None:
+    """Drop the records of later steps, which the run that begins or goes on will write anew."""
+    kept = [record for record in read_metrics(path) if record["step"] <= step] if step else []
+    if path.exists():
+        text = "".join(json.dumps(record, default=float) + "\n" for record in kept)
+        path.write_text(text, encoding="utf-8")
+
+
 def read_metrics(path: Path) -> list[dict[str, float]]:
     """Return the records of a ``metrics.jsonl``; none when there is no such file."""
     if not path.exists():

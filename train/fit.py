@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from train.attention import attention_options
-from train.curves import metrics_callback, read_metrics
+from train.curves import forget_after, metrics_callback, read_metrics
 from train.errors import TrainingError
 from train.hardware import peak_memory_mib
 from train.launch import Order, launch, scratch
@@ -148,8 +148,9 @@ def train_rows(
 
     model = _load(spec, base)
     metrics = out / "metrics.jsonl"
-    if not resume and int(os.environ.get("RANK", "0")) == 0:
-        metrics.unlink(missing_ok=True)
+    if int(os.environ.get("RANK", "0")) == 0:
+        last = _checkpoint(out) if resume else None
+        forget_after(metrics, 0 if last is None else _step_of(last))
     trainer = recipe_module(spec.recipe).trainer(
         TrainerParts(
             spec=spec,
@@ -334,7 +335,11 @@ def _save_what_was_learned(trainer: Any) -> None:
 
 def _checkpoint(out: Path) -> Path | None:
     found = (out / "checkpoints").glob("checkpoint-*")
-    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    return max(found, key=_step_of, default=None)
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def _hint(out: Path) -> str:

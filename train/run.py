@@ -27,7 +27,7 @@ from train.recipes import recipe_module
 from train.recipes.base import Rows, Selection
 from train.recipes.credit import credit_question
 from train.recipes.settings import Recipe
-from train.registry import ModelRegistry, ModelVersion
+from train.registry import ModelRegistry, ModelVersion, weights_hash
 from train.replayable import select
 from train.rows import Masker
 from train.run_folders import held, sweep
@@ -36,6 +36,9 @@ from train.speaking import readable_tokenizer
 from train.substrate import SubstrateManifest, load_items, require_fresh
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError, HeadraceError
+from trajectory.files import READABLE, replace_file
+
+_ORDER, _MANIFEST = "order.json", "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,68 @@ class RunPlaces:
     registry: ModelRegistry
 
 
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """What a run learns from, begins with and follows; written before anything is learned.
+
+    Who goes on with a run must go on with the same: else its papers would name what it did not learn.
+    """
+
+    substrate: str
+    """``name@version``."""
+    base: str
+    """Folder of the base."""
+    base_weights_hash: str
+    recipe: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, runs: Path, run_id: str) -> "RunOrder":
+        """Return the order of a run that has not ended.
+
+        Raises:
+            ConfigurationError: there is no such run, or it has ended.
+        """
+        known = sorted(path.parent.name for path in runs.glob(f"*/{_ORDER}"))
+        if run_id not in known:
+            raise ConfigurationError(
+                f"no run {run_id!r} to go on with; there are {', '.join(known) or 'none'}"
+            )
+        ended = runs / run_id / _MANIFEST
+        if ended.is_file():
+            made = json.loads(ended.read_bytes())["model"]
+            raise ConfigurationError(f"run {run_id} has ended: it made {made}; start a new one")
+        return cls(**json.loads((runs / run_id / _ORDER).read_bytes()))
+
+    def write(self, folder: Path) -> None:
+        """Write it into a new run's folder."""
+        folder.mkdir(parents=True)
+        replace_file(folder / _ORDER, canonical_json(asdict(self)), READABLE)
+
+    def require_same(self, begun: "RunOrder", run_id: str) -> None:
+        """Refuse to go on with a run that began otherwise.
+
+        Raises:
+            ConfigurationError: naming what differs and how to give the same.
+        """
+        differs = []
+        if self.substrate != begun.substrate:
+            differs.append(
+                f"it learns from {begun.substrate}, not {self.substrate} "
+                f"(--substrate {begun.substrate})"
+            )
+        if self.base_weights_hash != begun.base_weights_hash:
+            differs.append(
+                f"it began with the weights {begun.base_weights_hash}, not "
+                f"{self.base_weights_hash} (--base {begun.base})"
+            )
+        if canonical_json(self.recipe) != canonical_json(begun.recipe):
+            differs.append("it follows another recipe (its own stands in the run's folder)")
+        if differs:
+            raise ConfigurationError(
+                f"run {run_id} cannot go on so: {'; '.join(differs)}; or start a new run"
+            )
+
+
 def run_training(
     source: LearningSource,
     *,
@@ -85,8 +150,7 @@ def run_training(
     name: str,
     places: RunPlaces,
     base_label: str | None = None,
-    run_id: str | None = None,
-    resume: bool = False,
+    resume: str | None = None,
     progress: Progress = silent,
 ) -> RunResult:
     """Train a candidate from a substrate, evaluate it beside its base, judge and register it.
@@ -99,11 +163,11 @@ def run_training(
         name: of the model in the registry.
         places: folders and registry.
         base_label: ``name@version`` of the base; its folder's name when None.
-        run_id: of a run to go on with, together with ``resume``.
-        resume: go on from the last checkpoint.
+        resume: an interrupted run to go on with, from its last checkpoint.
         progress: called with stage, done and total.
 
     Raises:
+        ConfigurationError: the run to go on with began with something else, or has ended.
         StaleSubstrateError: consent was withdrawn, or something was erased, since it was built.
         EmptyRunError: too few usable items or rows; the text counts why each fell away.
         TrainingError: the trainer failed.
@@ -115,14 +179,30 @@ def run_training(
     selection = usable(source, recipe, substrate)
     tasks = examined_on(source, recipe, substrate, base)
     started = datetime.now(UTC)
-    run_id = run_id or _run_id(recipe, started)
+    order = RunOrder(
+        substrate=f"{substrate.name}@{substrate.version}",
+        base=str(base.resolve()),
+        base_weights_hash=weights_hash(base),
+        recipe=recipe.model_dump(mode="json"),
+    )
+    if resume is None:
+        run_id = _run_id(recipe, started)
+        order.write(places.runs / run_id)
+    else:
+        run_id = resume
+        order.require_same(RunOrder.read(places.runs, run_id), run_id)
     folder = places.runs / run_id
-    run = _Run(source, recipe, substrate, base, base_label or base.name, run_id, folder, started)
+    run = _Run(source, recipe, substrate, base, base_label or base.name, order, folder, started)
     with held(folder):
         run.record("running")
         try:
             result = run.carry_out(
-                selection, tasks, name, places.registry, resume=resume, progress=progress
+                selection,
+                tasks,
+                name,
+                places.registry,
+                resume=resume is not None,
+                progress=progress,
             )
         except HeadraceError as error:
             run.record("failed", {"error": str(error)})
@@ -208,9 +288,14 @@ class _Run:
     substrate: SubstrateManifest
     base: Path
     base_label: str
-    run_id: str
+    order: RunOrder
     folder: Path
     started: datetime
+
+    @property
+    def run_id(self) -> str:
+        """The name of the run's folder."""
+        return self.folder.name
 
     def carry_out(
         self,
@@ -245,7 +330,7 @@ class _Run:
         model = registry.register(name, fitted.model, manifest, passed=found.verdict.passed)
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         manifest = {**manifest, "model": model.label}
-        (self.folder / "manifest.json").write_bytes(canonical_json(manifest))
+        (self.folder / _MANIFEST).write_bytes(canonical_json(manifest))
         progress("done", 1, 1)
         return RunResult(
             run_id=self.run_id,
@@ -298,6 +383,7 @@ class _Run:
             "run_id": self.run_id,
             "started_at": self.started.isoformat(),
             "base": self.base_label,
+            "base_weights_hash": self.order.base_weights_hash,
             "makes": recipe_module(self.recipe.spec.recipe).makes,
             "recipe": self.recipe.model_dump(mode="json"),
             "data": {

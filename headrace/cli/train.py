@@ -61,7 +61,10 @@ def run(
     base: Annotated[
         Path | None, typer.Option(help="Model folder to start from; by default what serves now.")
     ] = None,
-    resume: Annotated[str | None, typer.Option(help="Go on with this interrupted run.")] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(help="Go on with this interrupted run, its substrate and its base."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train a candidate, evaluate it beside its base, judge it, and register it.
@@ -69,12 +72,15 @@ def run(
     Exit code 1 when the gate refused the candidate.
     """
     from train.recipes.settings import load_recipe, shipped_recipe
-    from train.run import RunPlaces, run_training
+    from train.run import RunOrder, RunPlaces, run_training
 
     running = Running.of(context)
     home = running.home.create()
     name = _model_name(running, model)
     models = registry(running)
+    if resume is not None:
+        begun = RunOrder.read(home.runs, resume)
+        substrate, base = substrate or begun.substrate, base or Path(begun.base)
     start, label = _base(running, models, name, base)
     document = (
         load_recipe(recipe) if recipe.suffix in (".yaml", ".yml") else shipped_recipe(str(recipe))
@@ -88,8 +94,7 @@ def run(
             base_label=label,
             name=name,
             places=RunPlaces(home.runs, models),
-            run_id=resume,
-            resume=resume is not None,
+            resume=resume,
             progress=lambda _stage, done, total: advance(done, total),
         )
     if as_json:

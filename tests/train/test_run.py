@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from lakehouse.lake import Lake
+from tests.train.conftest import make_model
 from tests.train.lakes import Session, lake_of
 from tests.train.test_substrate import build, withdraw
+from train.curves import read_metrics
 from train.documents import merge
 from train.errors import EmptyRunError, GateRefusedError, StaleSubstrateError
 from train.lineage import lineage_of_exchange, lineage_of_model, lineage_of_step
 from train.plan import plan_training
 from train.recipes.settings import Recipe, shipped_recipe
-from train.registry import ModelRegistry
+from train.registry import ModelRegistry, weights_hash
 from train.run import RunPlaces, RunResult, run_training
 from train.substrate import SubstrateManifest
 from trajectory.errors import ConfigurationError
@@ -102,7 +104,10 @@ def test_run_makes_a_candidate_that_passed_with_all_its_papers(
     assert expected <= files
     assert json.loads((result.model.path / "bom.json").read_text())["bomFormat"] == "CycloneDX"
     left = {path.name for path in result.folder.iterdir()}
-    assert left == {"evaluation", "lock", "manifest.json", "metrics.jsonl", "tensorboard"}
+    assert left == {
+        *("evaluation", "lock", "manifest.json"),
+        *("metrics.jsonl", "order.json", "tensorboard"),
+    }
     rows = lake.query("SELECT status, substrate_version FROM runs_latest").to_pylist()
     assert rows == [{"status": "done", "substrate_version": substrate.version}]
 
@@ -192,6 +197,49 @@ def test_recipe_needs_its_purpose(lake: Lake, tiny_model: Path, tmp_path: Path) 
     other = build(lake, tmp_path / "substrates", purposes=["train_rl"])
     with pytest.raises(ConfigurationError, match="needs the purpose train_sft"):
         run(lake, other, tiny_model, tmp_path, recipe())
+
+
+class KilledError(Exception):
+    """Stands for whatever ends a run in its middle."""
+
+
+def kill(stage: str, done: int, total: int | None) -> None:
+    if (stage, done) == ("train", 8):
+        raise KilledError
+
+
+def test_run_goes_on_only_with_what_it_began_with(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    other = build(lake, tmp_path / "other", where="trajectory_id < 't00012'")
+    used = recipe(training={"maximum_steps": 12, "save_steps": 6, "batch_size": 4})
+    registry = ModelRegistry(tmp_path / "models", source=lake)
+    places = RunPlaces(runs=tmp_path / "runs", registry=registry)
+    facts = {"recipe": used, "substrate": substrate, "base": tiny_model, "name": "shop"}
+    with pytest.raises(KilledError):
+        run_training(lake, **facts, places=places, progress=kill)
+    (folder,) = (tmp_path / "runs").iterdir()
+
+    changed = {
+        "substrate": (other, f"learns from shop@{substrate.version}"),
+        "base": (make_model(tmp_path / "base", seed=7), "began with the weights"),
+        "recipe": (recipe(training={"maximum_steps": 13, "batch_size": 4}), "another recipe"),
+    }
+    for name, (value, why) in changed.items():
+        with pytest.raises(ConfigurationError, match=why):
+            run_training(lake, **{**facts, name: value}, places=places, resume=folder.name)
+    assert registry.versions("shop") == []
+    with pytest.raises(ConfigurationError, match=f"there are {folder.name}"):
+        run_training(lake, **facts, places=places, resume="20260101T000000-no-such-run")
+
+    result = run_training(lake, **facts, places=places, resume=folder.name)
+    assert result.run_id == folder.name
+    assert result.manifest["data"]["substrate_version"] == substrate.version
+    assert result.manifest["base_weights_hash"] == weights_hash(tiny_model)
+    steps = [record["step"] for record in read_metrics(folder / "metrics.jsonl")]
+    assert steps == sorted(steps), "steps that were lost are not in the curves twice"
+    with pytest.raises(ConfigurationError, match=r"has ended: it made shop@0001"):
+        run_training(lake, **facts, places=places, resume=folder.name)
 
 
 def test_plan_counts_and_picks(lake: Lake, substrate: SubstrateManifest, tiny_model: Path) -> None:

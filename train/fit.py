@@ -273,7 +273,7 @@ def _arguments(spec: RecipeSpec, rows: int, out: Path) -> dict[str, Any]:
         "max_grad_norm": training.gradient_norm,
         "adam_beta1": training.adam_betas[0],
         "adam_beta2": training.adam_betas[1],
-        "activation_checkpointing": training.gradient_checkpointing,
+        "gradient_checkpointing": training.gradient_checkpointing,
         "seed": training.seed,
         "data_seed": training.seed,
         "use_cpu": not gpu,

@@ -111,11 +111,6 @@ class RunOrder:
             raise ConfigurationError(f"run {run_id} has ended: it made {made}; start a new one")
         return cls(**json.loads((runs / run_id / _ORDER).read_bytes()))
 
-    def write(self, folder: Path) -> None:
-        """Write it into a new run's folder."""
-        folder.mkdir(parents=True)
-        replace_file(folder / _ORDER, canonical_json(asdict(self)), READABLE)
-
     def require_same(self, begun: "RunOrder", run_id: str) -> None:
         """Refuse to go on with a run that began otherwise.
 
@@ -185,15 +180,13 @@ def run_training(
         base_weights_hash=weights_hash(base),
         recipe=recipe.model_dump(mode="json"),
     )
-    if resume is None:
-        run_id = _run_id(recipe, started)
-        order.write(places.runs / run_id)
-    else:
-        run_id = resume
-        order.require_same(RunOrder.read(places.runs, run_id), run_id)
-    folder = places.runs / run_id
+    if resume is not None:
+        order.require_same(RunOrder.read(places.runs, resume), resume)
+    folder = places.runs / (resume or _run_id(recipe, started))
     run = _Run(source, recipe, substrate, base, base_label or base.name, order, folder, started)
     with held(folder):
+        if resume is None:
+            replace_file(folder / _ORDER, canonical_json(asdict(order)), READABLE)
         run.record("running")
         try:
             result = run.carry_out(

@@ -32,6 +32,7 @@ from governance.selection import Selection
 from governance.spread import InPlace, RedactionRequest, Spread
 from governance.verdicts import Clerk
 from trajectory.call import Call, CallKind
+from trajectory.errors import ConfigurationError
 from trajectory.exchange import ExchangeOutcome
 from trajectory.placement import Assembly, PlacedCall, PlacedLink
 from trajectory.step import Link
@@ -207,7 +208,11 @@ class Governor:
                 continue
             started[scope] = redaction
             requests.append(RedactionRequest(redaction.scope, said))
-        for scope, answer in zip(list(started), self._spread.redact_all(requests), strict=True):
+        try:
+            answers = self._spread.redact_all(requests)
+        except ConfigurationError:  # a worker that has another policy, or none, by now
+            answers = InPlace(self._redactor).redact_all(requests)
+        for scope, answer in zip(list(started), answers, strict=True):
             if answer is None:
                 del started[scope]
             else:

@@ -11,6 +11,7 @@ from governance.quality import QualityGate, RowGate, StepFacts
 from governance.quality.facts import step_facts
 from governance.quality.leftovers import LeftoverCheck
 from governance.rows import Draft, base_on, draft
+from trajectory.errors import RetryableError
 from trajectory.step import Harness, StoredMessage
 
 type Reasons = dict[str, tuple[str, ...]]
@@ -85,11 +86,7 @@ class Selection:
                 )
             except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
                 run.broken[step_id] = (f"error:{type(error).__name__}",)
-        held: Reasons = {
-            step_id: tuple(f"quality:{name}" for name in names)
-            for step_id, names in gate.failures(facts).items()
-        }
-        held |= run.broken
+        held = _asked(gate, facts) | run.broken
         run.broken = {}
         return held
 
@@ -135,6 +132,20 @@ class Selection:
             for row in found.values()
             if row.harness_id not in known
         )
+
+
+def _asked(gate: QualityGate, facts: Sequence[StepFacts]) -> Reasons:
+    """Return what the gate holds; all of it where the gate itself fails, since none was judged."""
+    try:
+        return {
+            step_id: tuple(f"quality:{name}" for name in names)
+            for step_id, names in gate.failures(facts).items()
+        }
+    except RetryableError:
+        raise  # of the whole batch, which stays in the spool
+    except Exception as error:  # noqa: BLE001 (fail closed: hold the batch back)
+        reason = f"quality:gate-failed:{type(error).__name__}"
+        return {one.step_id: (reason,) for one in facts}
 
 
 class _Run:

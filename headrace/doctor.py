@@ -223,11 +223,25 @@ def _credentials(settings: Settings, home: Home) -> Iterator[Finding]:
         )
 
 
-def _policy(settings: Settings, _home: Home) -> Iterator[Finding]:
+def _policy(settings: Settings, home: Home) -> Iterator[Finding]:
+    from governance.audit import AuditLog
     from governance.policy import load_bundle
+    from headrace.master_key import key_is_there, load_secrets
+    from headrace.policy_notes import last_policy
 
     bundle = load_bundle(Path(settings.policy.bundle))
     yield Finding("policy", "ok", f"{settings.policy.bundle} {bundle.content_hash}")
+    if not key_is_there(home.secrets):
+        return
+    key = load_secrets(home.secrets).derive(b"audit")
+    note = last_policy(AuditLog(home.audit / "audit.jsonl", key))
+    if note is not None and note.refused:
+        yield Finding(
+            "policy in force",
+            "warning",
+            f"still {note.in_force}; a changed one was refused: {note.refused}",
+            "Mend the policy; `headrace policy check` says what is wrong.",
+        )
 
 
 def _lake(settings: Settings, _home: Home) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -10,7 +11,7 @@ from governance.audit import AuditLog
 from governance.consent import ConsentLookup
 from governance.engine import Governor
 from governance.policy import PolicyBundle, load_bundle
-from governance.quality import build_gate
+from governance.quality import gate_of
 from governance.redact import Redactor, redactor_of, settle
 from governance.redact.subject_keys import SubjectKeys
 from governance.spread import Spread
@@ -21,15 +22,16 @@ from headrace.held import held_content
 from headrace.home import Home
 from headrace.installation import spool_reader
 from headrace.master_key import Secrets
-from headrace.near_duplicates import open_near
+from headrace.near_duplicates import leave_near, open_near
 from headrace.pipeline import BatchReport, Pipeline
+from headrace.policy_notes import POLICY_IN_FORCE, POLICY_REFUSED, last_policy
 from headrace.settings import Settings
 from headrace.subject_keys import subject_keys_of
 from headrace.tool_routes import http_tools
 from headrace.upkeep import BackgroundUpkeep
 from headrace.witness import Witness
 from lakehouse.lake import Lake
-from trajectory.errors import ConfigurationError, RetryableError
+from trajectory.errors import HeadraceError, RetryableError
 
 type Report = Callable[[str], None]
 type Stamp = tuple[tuple[str, int, int], ...]
@@ -40,8 +42,9 @@ _RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
 class GovernorSource:
     """Gives the governor for the next batch.
 
-    When a policy file changes, the bundle is loaded anew; a broken one is reported and the old
-    one stays in force. At the start a broken bundle, or a detector that cannot load, is an error.
+    When a policy file changes, the bundle is loaded anew. Whatever keeps the new one from being
+    loaded is reported and noted in the audit log, and the old one stays in force. At the start a
+    broken bundle, or a detector that cannot load, is an error.
     """
 
     def __init__(
@@ -76,11 +79,24 @@ class GovernorSource:
             self._stamp = stamp
             try:
                 self._governor = self._build()
-            except ConfigurationError as error:
-                self._report(f"the changed policy is not in force, the old one stays: {error}")
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (the old policy goes on governing)
+                self._refuse(error)
             else:
                 self._report("the changed policy is in force")
         return self._governor
+
+    def _refuse(self, error: BaseException) -> None:
+        """Say why the changed policy is not in force, here and in the audit log."""
+        ours = isinstance(error, HeadraceError)
+        why = str(error) if ours else f"{type(error).__name__}; see `headrace policy check`"
+        self._report(f"the changed policy is not in force, the old one stays: {why}")
+        with suppress(HeadraceError, OSError):  # a log that cannot be written stops the next batch
+            self._audit.append(
+                actor="governor",
+                action=POLICY_REFUSED,
+                subject=self._in_force,
+                detail={"error": type(error).__name__, "problem": why.splitlines()[0]},
+            )
 
     def _build(self) -> Governor:
         bundle = load_bundle(self._path)
@@ -95,13 +111,15 @@ class GovernorSource:
             pseudonym_key=pseudonym_key,
             known=self._lake.known_content(),
             consents=self._consents,
-            gate=build_gate(bundle.quality.spec, reference=StoredReference(self._lake)),
+            gate=gate_of(bundle, reference=StoredReference(self._lake)),
             spread=self._spread(bundle, redactor),
             near=open_near(self._home, bundle.dedup.spec.near_duplicates, self._lake, self._report),
         )
         # Only now: a bundle whose detectors do not load is not in force.
         self._note_change(bundle)
+        self._in_force = bundle.content_hash
         self._beside = [bundle.path / name for name in bundle.recognizers]
+        leave_near(self._home, bundle.dedup.spec.near_duplicates)
         return governor
 
     def _spread(self, bundle: PolicyBundle, redactor: Redactor) -> Spread | None:
@@ -115,21 +133,25 @@ class GovernorSource:
 
     def _note_change(self, bundle: PolicyBundle) -> None:
         """Write into the audit log that another policy is in force than the one last noted there."""
-        noted = [entry for entry in self._audit.entries() if entry.action == "policy.in_force"]
-        if not noted or noted[-1].subject != bundle.content_hash:
+        before = last_policy(self._audit)
+        if before is None or before.refused or before.in_force != bundle.content_hash:
             self._audit.append(
                 actor="governor",
-                action="policy.in_force",
+                action=POLICY_IN_FORCE,
                 subject=bundle.content_hash,
-                detail={"before": noted[-1].subject if noted else None},
+                detail={"before": before.in_force if before else None},
             )
 
-    def _look(self) -> Stamp:
+    def _look(self) -> Stamp | None:
+        """Return what tells one state of the policy's files from another; None where they cannot be read."""
         found = []
-        for path in sorted({*self._folder.rglob("*"), *self._beside}):
-            if path.is_file():
-                status = path.stat()
-                found.append((str(path), status.st_mtime_ns, status.st_size))
+        try:
+            for path in sorted({*self._folder.rglob("*"), *self._beside}):
+                if path.is_file():
+                    status = path.stat()
+                    found.append((str(path), status.st_mtime_ns, status.st_size))
+        except OSError:
+            return None
         return tuple(found)
 
 

@@ -6,6 +6,7 @@ It is derived: lost, damaged or made under another policy, it is built again fro
 
 import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from governance.near.governing import COMPARED_ROLES, NAMED_LATER, NearRegister, NearStep
@@ -40,24 +41,31 @@ def open_near(
 ) -> NearRegister | None:
     """Return the register of what policy asks for, holding every step of the lake.
 
-    Indexes made under another policy are removed; None where policy compares nothing.
+    None where policy compares nothing.
     """
-    root = home.state / "near"
-    name = None
-    if spec is not None:
-        said = content_hash(spec.model_dump(mode="json"))
-        name = said.removeprefix("b2:")[:16]
-    for other in root.glob("*") if root.exists() else ():
-        if other.name != name:
-            shutil.rmtree(other)
-    if spec is None or name is None:
+    if spec is None:
         return None
+    folder = _folder(home, spec)
     try:
-        return _caught_up(NearRegister(spec, root / name), lake, report)
+        return _caught_up(NearRegister(spec, folder), lake, report)
     except IntegrityError as error:
         report(f"{error}; it is built again from the lake")
-        shutil.rmtree(root / name)
-        return _caught_up(NearRegister(spec, root / name), lake, report)
+        shutil.rmtree(folder)
+        return _caught_up(NearRegister(spec, folder), lake, report)
+
+
+def leave_near(home: Home, spec: NearDuplicates | None) -> None:
+    """Remove the indexes of other policies, once this one is in force."""
+    root = home.state / "near"
+    kept = None if spec is None else _folder(home, spec)
+    for other in root.glob("*") if root.exists() else ():
+        if other != kept:
+            shutil.rmtree(other)
+
+
+def _folder(home: Home, spec: NearDuplicates) -> Path:
+    said = content_hash(spec.model_dump(mode="json"))
+    return home.state / "near" / said.removeprefix("b2:")[:16]
 
 
 def sweep_near(home: Home, lake: Lake) -> int:
@@ -121,4 +129,4 @@ def _stored(lake: Lake, names: Sequence[str]) -> set[str]:
     return found
 
 
-__all__ = ["open_near", "sweep_near"]
+__all__ = ["leave_near", "open_near", "sweep_near"]

@@ -1,10 +1,11 @@
 """The ``spec`` of a Capture policy: how much of an exchange may be kept at all."""
 
 from enum import StrEnum
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, model_validator
 
-from governance.policy.selector import Facts, Match, Spec
+from governance.policy.selector import Facts, Match, Named, Spec, check_names
 
 
 class CaptureLevel(StrEnum):
@@ -41,13 +42,18 @@ class FailedAttempts(StrEnum):
     """Ledger only."""
 
 
-class CaptureRule(Spec):
+class CaptureRule(Named):
     """An exception for some traffic."""
 
-    name: str = Field(min_length=1, description="Named in the reasons of a decision.")
     match: Match = Match()
     level: CaptureLevel = CaptureLevel.CONTENT
     without: tuple[CaptureField, ...] = ()
+
+    @model_validator(mode="after")
+    def _takes_away(self) -> Self:
+        if self.level is CaptureLevel.CONTENT and not self.without:
+            raise ValueError("takes nothing away: say level: metadata, or what to keep it without")
+        return self
 
 
 class CaptureSpec(Spec):
@@ -56,7 +62,7 @@ class CaptureSpec(Spec):
     level: CaptureLevel = CaptureLevel.CONTENT
     without: tuple[CaptureField, ...] = ()
     failed_attempts: FailedAttempts = FailedAttempts.STEP
-    rules: tuple[CaptureRule, ...] = ()
+    rules: Annotated[tuple[CaptureRule, ...], AfterValidator(check_names)] = ()
 
     def matching(self, facts: Facts) -> tuple[CaptureRule, ...]:
         """Return the rules that are about a call with these facts."""

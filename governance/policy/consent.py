@@ -1,10 +1,15 @@
 """The ``spec`` of a Consent policy: who grants which purposes, and what takes them away."""
 
+import re
 from enum import StrEnum
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from governance.policy.selector import Match, Spec
+from governance.policy.selector import Match, Named, Spec, check_names
+
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""The name of a header, RFC 9110."""
 
 
 class Purpose(StrEnum):
@@ -32,31 +37,50 @@ class LegalBasis(StrEnum):
     LEGITIMATE_INTERESTS = "legitimate_interests"
 
 
-class Grant(Spec):
+class Grant(Named):
     """Purposes that a tenant or application has agreed to."""
 
-    name: str = Field(min_length=1, description="Named in the reasons of a decision.")
     match: Match = Match()
     purposes: tuple[Purpose, ...] = Field(min_length=1)
     legal_basis: LegalBasis = LegalBasis.CONSENT
     reference: str | None = Field(default=None, description="Contract or record that proves it.")
 
+    @field_validator("match")
+    @classmethod
+    def _by_what_nobody_makes_up(cls, value: Match) -> Match:
+        for name in sorted({"agent", "region"} & value.model_fields_set):
+            raise ValueError(
+                f"{name} is what a client says of itself: it can limit, and cannot grant. Grant by "
+                "tenant, app or environment"
+            )
+        return value
 
-class Limit(Spec):
+
+class Limit(Named):
     """Purposes that some traffic is never used for, whoever granted them."""
 
-    name: str = Field(min_length=1, description="Named in the reasons of a decision.")
     match: Match = Match()
     never: tuple[Purpose, ...] = Field(min_length=1)
+
+
+def _header_name(value: str) -> str:
+    if not _TOKEN.fullmatch(value):
+        raise ValueError("is no name of a header, so that no request ever says it")
+    if value.lower() == "sec-gpc":
+        raise ValueError("sec-gpc has a meaning of its own: see global_privacy_control")
+    return value
+
+
+type _HeaderName = Annotated[str, AfterValidator(_header_name)]
 
 
 class Headers(Spec):
     """Request headers by which a client takes purposes away from one request."""
 
-    purposes: str = Field(
+    purposes: _HeaderName = Field(
         default="x-headrace-purposes", description="Only these purposes, comma-separated."
     )
-    opt_out: str = Field(
+    opt_out: _HeaderName = Field(
         default="x-headrace-opt-out",
         description="`all`, `train`, or purposes; any other word counts as `all`.",
     )
@@ -64,6 +88,12 @@ class Headers(Spec):
         default=(*TRAINING, Purpose.SHARE),
         description="What `sec-gpc: 1` takes away; an empty list ignores it.",
     )
+
+    @model_validator(mode="after")
+    def _differ(self) -> Self:
+        if self.purposes.lower() == self.opt_out.lower():
+            raise ValueError("purposes and opt_out name one header; it can say only one of them")
+        return self
 
 
 class ConsentSpec(Spec):
@@ -73,8 +103,8 @@ class ConsentSpec(Spec):
         default=True, description="Whether purposes of the client key count as a grant."
     )
     key_legal_basis: LegalBasis = LegalBasis.CONSENT
-    grants: tuple[Grant, ...] = ()
-    limits: tuple[Limit, ...] = ()
+    grants: Annotated[tuple[Grant, ...], AfterValidator(check_names)] = ()
+    limits: Annotated[tuple[Limit, ...], AfterValidator(check_names)] = ()
     headers: Headers = Headers()
     subject_grant_required: tuple[Purpose, ...] = Field(
         default=(),

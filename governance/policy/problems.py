@@ -1,5 +1,6 @@
 """From pydantic's errors to lines of ``file:line: field: problem. Valid: …``."""
 
+import re
 import types
 from collections.abc import Iterator
 from typing import Annotated, Any, TypeAliasType, Union, get_args, get_origin
@@ -7,14 +8,21 @@ from typing import Annotated, Any, TypeAliasType, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from governance.policy.source import KeyPath, SourceDocument
+from governance.policy.words import meant
 
 
 def describe(error: ValidationError, source: SourceDocument, model: type[BaseModel]) -> list[str]:
     """Return one line per problem, in the order of the file."""
     found: list[tuple[int, str]] = []
     for item in error.errors(include_url=False):
+        if item["type"] == "too_short" and item["input"]:
+            continue  # its items are wrong, and told one by one
         path = _written_path(item["loc"], source)
-        text = _problem(item["type"], item["msg"], item.get("ctx", {}), item["loc"], model)
+        if item["type"] == "value_error" and path not in source.lines:
+            path = path[:-1]  # said of a member of a union as a whole
+        text = _problem(
+            item["type"], item["msg"], item.get("ctx", {}), item["loc"], item["input"], model
+        )
         found.append((source.line_of(path), source.error(path, text)))
     return [text for _, text in sorted(found)]
 
@@ -30,10 +38,16 @@ def _written_path(location: tuple[str | int, ...], source: SourceDocument) -> Ke
 
 
 def _problem(
-    kind: str, message: str, context: dict[str, Any], location: tuple[str | int, ...], model: Any
+    kind: str,
+    message: str,
+    context: dict[str, Any],
+    location: tuple[str | int, ...],
+    said: object,
+    model: Any,
 ) -> str:
     if kind == "extra_forbidden":
-        return f"unknown field. Valid: {', '.join(_field_names(model, location[:-1]))}"
+        names = _field_names(model, location[:-1])
+        return f"unknown field. Valid: {', '.join(names)}{meant(location[-1], names)}"
     if kind == "missing":
         return "is required"
     if kind == "too_short":
@@ -41,12 +55,16 @@ def _problem(
     if kind in ("tuple_type", "list_type"):
         return "must be a list"
     if kind in ("literal_error", "enum"):
-        return f"unknown value. Valid: {context.get('expected', '')}"
+        return _unknown("value", said, context.get("expected", ""))
     if kind == "union_tag_invalid":
-        return f"unknown {context['discriminator']}. Valid: {context['expected_tags']}"
+        return _unknown(context["discriminator"], context["tag"], context["expected_tags"])
     if kind == "union_tag_not_found":
         return f"{context['discriminator']} is required"
     return message.removeprefix("Value error, ")
+
+
+def _unknown(what: str, said: object, valid: str) -> str:
+    return f"unknown {what}. Valid: {valid}{meant(said, re.findall("'([^']*)'", valid))}"
 
 
 def _field_names(model: Any, location: tuple[str | int, ...]) -> list[str]:

@@ -1,11 +1,13 @@
 """The ``spec`` of a Quality policy: what steps and substrates must meet, or they go no further."""
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from governance.policy.selector import Spec
+from governance.policy import words
+from governance.policy.selector import Named, Spec, check_names
 
 
 class Column(StrEnum):
@@ -77,11 +79,84 @@ class ItemColumn(StrEnum):
     """OpenEnv's word for what is wrong with the tokens of a learned step; null when nothing."""
 
 
-class _Expectation[C: StrEnum](Spec):
-    name: str = Field(min_length=1, description="The reason: `quality:NAME`.")
-    where: dict[C, tuple[str | int, ...]] = Field(
+TEXT_COLUMNS = frozenset(
+    {
+        *("step_id", "tenant_id", "kind", "role_in_graph", "dialect", "key_source", "outcome"),
+        *("token_code", "item_id", "split", "capture_level"),
+    }
+)
+"""Columns of words; all others are numbers."""
+_FLAGS = frozenset({"finished", "parent_missing", "time_reversed", "rewarded", "missing_harness"})
+"""Numbers that are 0 or 1."""
+_BELOW_ZERO = frozenset({"highest_logprob", "latency_ms", "reward"})
+"""Numbers that may be below 0; all others count something."""
+
+
+def _vocabulary(column: str) -> tuple[str, ...] | None:
+    """Return the words that a column can hold; None where they are not known beforehand."""
+    match column:
+        case "kind":
+            return words.KINDS
+        case "role_in_graph":
+            return words.ROLES
+        case "outcome":
+            return words.outcomes()
+        case "token_code":
+            return words.TOKEN_CODES
+        case "split":
+            return words.SPLITS
+        case "capture_level":
+            return words.CAPTURE_LEVELS
+        case _:
+            return None
+
+
+def _check_value(column: str, value: str | int) -> None:
+    """Refuse a value that a column never holds.
+
+    Raises:
+        ValueError: it never does.
+    """
+    if column not in TEXT_COLUMNS:
+        if isinstance(value, str):
+            raise ValueError(f"{column} is a number, which no text equals; write it without quotes")
+        if column in _FLAGS and value not in (0, 1):
+            raise ValueError(f"{column} is 0 or 1")
+        return
+    if isinstance(value, int):
+        raise ValueError(f"{column} is a word, which no number equals")
+    words.check_plain(value)
+    known = _vocabulary(column)
+    if column == "dialect" and not value.startswith("import."):
+        known = words.dialects()
+    if column == "key_source" and not value.startswith("client:"):
+        known = words.KEY_SOURCES
+    if known is not None and value not in known:
+        raise ValueError(words.unknown(f"value of {column}", value, known))
+
+
+def _check_values(column: str, values: Iterable[str | int]) -> None:
+    for value in values:
+        _check_value(column, value)
+
+
+type _Values = Annotated[tuple[str | int, ...], Field(min_length=1)]
+
+
+class _Expectation[C: StrEnum](Named):
+    name: Annotated[str, AfterValidator(words.check_plain)] = Field(
+        min_length=1, description="The reason: `quality:NAME`."
+    )
+    where: dict[C, _Values] = Field(
         default_factory=dict, description="Only rows whose columns have one of these values."
     )
+
+    @field_validator("where")
+    @classmethod
+    def _some_row_is_meant(cls, value: dict[C, _Values]) -> dict[C, _Values]:
+        for column, wanted in value.items():
+            _check_values(column, wanted)
+        return value
 
 
 class NotNull[C: StrEnum](_Expectation[C]):
@@ -106,13 +181,46 @@ class Between[C: StrEnum](_Expectation[C]):
     min_value: float | None = None
     max_value: float | None = None
 
+    @field_validator("column")
+    @classmethod
+    def _is_a_number(cls, value: C) -> C:
+        if value in TEXT_COLUMNS:
+            raise ValueError(f"{value} is a word, which lies between no numbers")
+        return value
+
+    @model_validator(mode="after")
+    def _can_fail(self) -> Self:
+        low, high = self.min_value, self.max_value
+        if low is None and high is None:
+            raise ValueError("has no bound, so that it never fails: give min_value or max_value")
+        if low is not None and high is not None and low > high:
+            raise ValueError("min_value is above max_value, so that every row fails")
+        if self.column not in _BELOW_ZERO and (low is None or low <= 0):
+            if high is None:
+                raise ValueError(f"{self.column} is never below 0, so that it never fails")
+            if high < 0:
+                raise ValueError(f"{self.column} is never below 0, so that every row fails")
+            if self.column in _FLAGS and high >= 1:
+                raise ValueError(f"{self.column} is 0 or 1, so that it never fails")
+        return self
+
 
 class InSet[C: StrEnum](_Expectation[C]):
     """Values are among those listed; null passes."""
 
     expectation: Literal["expect_column_values_to_be_in_set"]
     column: C
-    value_set: tuple[str | int, ...]
+    value_set: _Values
+
+    @field_validator("value_set")
+    @classmethod
+    def _some_value_fails(cls, value: _Values, info: ValidationInfo) -> _Values:
+        if column := info.data.get("column"):
+            _check_values(column, value)
+            every = (0, 1) if column in _FLAGS else _vocabulary(column)
+            if every is not None and {*value} >= {*every}:
+                raise ValueError(f"lists all that {column} can be, so that it never fails")
+        return value
 
 
 class NotInSet[C: StrEnum](_Expectation[C]):
@@ -120,7 +228,14 @@ class NotInSet[C: StrEnum](_Expectation[C]):
 
     expectation: Literal["expect_column_values_to_not_be_in_set"]
     column: C
-    value_set: tuple[str | int, ...]
+    value_set: _Values
+
+    @field_validator("value_set")
+    @classmethod
+    def _some_value_fails(cls, value: _Values, info: ValidationInfo) -> _Values:
+        if column := info.data.get("column"):
+            _check_values(column, value)
+        return value
 
 
 class Unique[C: StrEnum](_Expectation[C]):
@@ -136,6 +251,16 @@ class PairEqual[C: StrEnum](_Expectation[C]):
     expectation: Literal["expect_column_pair_values_to_be_equal"]
     column_A: C  # noqa: N815 (the name that Great Expectations gives it)
     column_B: C  # noqa: N815
+
+    @field_validator("column_B")
+    @classmethod
+    def _are_alike(cls, value: C, info: ValidationInfo) -> C:
+        other = info.data.get("column_A")
+        if other == value:
+            raise ValueError("is column_A again, so that it never fails")
+        if other is not None and (other in TEXT_COLUMNS) != (value in TEXT_COLUMNS):
+            raise ValueError(f"one of {other} and {value} is a number, the other a word")
+        return value
 
 
 type ExpectationOf[C: StrEnum] = (
@@ -194,9 +319,14 @@ class ItemDriftColumn(StrEnum):
 
 class _Drift(Spec):
     most: float = Field(
-        default=0.25, gt=0, description="Population stability index from which a column fails."
+        default=0.25,
+        gt=0,
+        le=10,
+        description="Population stability index from which a column fails.",
     )
-    reference_days: int = Field(default=14, ge=1, description="Length of the reference window.")
+    reference_days: int = Field(
+        default=14, ge=1, le=3650, description="Length of the reference window."
+    )
 
 
 class Drift(_Drift):
@@ -212,13 +342,13 @@ class ItemDrift(_Drift):
     """A substrate's newest days against the days before them; fewer than 50 items give no verdict."""
 
     columns: tuple[ItemDriftColumn, ...] = Field(default=tuple(ItemDriftColumn), min_length=1)
-    days: int = Field(default=1, ge=1, description="Length of the window that is judged.")
+    days: int = Field(default=1, ge=1, le=3650, description="Length of the window that is judged.")
 
 
 class SubstrateQuality(Spec):
     """A substrate that fails any of this is refused: it is not written, and nothing learns from it."""
 
-    expectations: tuple[ItemExpectation, ...] = ()
+    expectations: Annotated[tuple[ItemExpectation, ...], AfterValidator(check_names)] = ()
     drift: ItemDrift | None = Field(default=None, description="Left out: drift is not judged.")
 
 
@@ -238,6 +368,7 @@ class Leftovers(Spec):
 
     entities: tuple[Leftover, ...] = Field(
         default=tuple(Leftover),
+        min_length=1,
         description="Entity types that may not be found in redacted output.",
     )
 
@@ -253,7 +384,7 @@ class QualitySpec(Spec):
         ),
     )
     leftovers: Leftovers = Leftovers()
-    expectations: tuple[Expectation, ...] = ()
+    expectations: Annotated[tuple[Expectation, ...], AfterValidator(check_names)] = ()
     drift: Drift | None = Field(
         default=None,
         description=(

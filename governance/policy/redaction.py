@@ -3,7 +3,10 @@
 from enum import StrEnum
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from governance.policy.selector import Spec
+from governance.policy.words import check_plain, unknown
 
 
 class Operator(StrEnum):
@@ -73,10 +76,8 @@ DEFAULT_ENTITIES: dict[str, Operator] = {
 """What is found without a word in the policy. Organisations, places, dates and plain URLs are not."""
 
 
-class NamesSpec(BaseModel):
+class NamesSpec(Spec):
     """How names of people are found."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str | None = Field(
         default="embedded",
@@ -95,10 +96,8 @@ class NamesSpec(BaseModel):
     )
 
 
-class RedactionSpec(BaseModel):
+class RedactionSpec(Spec):
     """What is looked for in captured text and what happens to what is found."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     entities: dict[str, Operator] = Field(
         default_factory=dict,
@@ -154,6 +153,7 @@ class RedactionSpec(BaseModel):
     )
     subjects: tuple[str, ...] = Field(
         default=("EMAIL_ADDRESS", "PERSON", "PHONE_NUMBER"),
+        min_length=1,
         description="Entity types whose values name a data subject in the governance table.",
     )
     opaque_data: Literal["drop", "keep"] = Field(
@@ -166,6 +166,7 @@ class RedactionSpec(BaseModel):
     timeout_seconds: float = Field(
         default=20.0,
         gt=0,
+        le=3600,
         description="Time for one trajectory's batch; beyond it the rows are held back, not passed.",
     )
 
@@ -176,6 +177,37 @@ class RedactionSpec(BaseModel):
             if entity in SECRET_ENTITIES and operator not in (Operator.DROP, Operator.MASK):
                 raise ValueError(f"{entity} is a secret: its operator must be drop or mask")
         return value
+
+    @field_validator("disabled")
+    @classmethod
+    def _is_looked_for_else(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        for name in value:
+            if name not in DEFAULT_ENTITIES:
+                raise ValueError(unknown("entity type", name, sorted(DEFAULT_ENTITIES)))
+            if name in info.data.get("entities", {}):
+                raise ValueError(f"{name} is in `entities` too: say one of the two")
+            if name in SECRET_ENTITIES:
+                raise ValueError(f"{name} is a secret, and those are always looked for")
+        return value
+
+    @field_validator("thresholds", "subjects")
+    @classmethod
+    def _are_looked_for[T: (dict[str, float], tuple[str, ...])](
+        cls, value: T, info: ValidationInfo
+    ) -> T:
+        if "entities" in info.data and "disabled" in info.data:
+            looked_for = {*DEFAULT_ENTITIES, *info.data["entities"]} - {*info.data["disabled"]}
+            for name in value:
+                if name not in looked_for:
+                    raise ValueError(
+                        unknown("entity type, or one not looked for", name, sorted(looked_for))
+                    )
+        return value
+
+    @field_validator("allow")
+    @classmethod
+    def _can_be_found(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(check_plain(one) for one in value)
 
     @model_validator(mode="after")
     def _operators_fit(self) -> Self:

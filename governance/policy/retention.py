@@ -1,24 +1,37 @@
 """The ``spec`` of a Retention policy: classes of age, and legal hold over them."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from governance.policy.selector import Facts, Match, Spec
+from governance.policy.selector import Facts, Match, Named, Spec, check_names
+from governance.policy.words import meant
+
+_MOST_DAYS = 36_500
 
 
-class RetentionRule(Spec):
+def _days(value: object) -> object:
+    """Refuse what is no number of days; a hundred years are beyond any calendar that counts."""
+    if value == "forever" or (type(value) is int and 1 <= value <= _MOST_DAYS):
+        return value
+    raise ValueError(f"is no whole number of days from 1 to {_MOST_DAYS}, nor `forever`")
+
+
+type Days = Annotated[
+    Annotated[int, Field(ge=1, le=_MOST_DAYS)] | Literal["forever"], BeforeValidator(_days)
+]
+
+
+class RetentionRule(Named):
     """Which class some traffic belongs to; the first rule that fits decides."""
 
-    name: str = Field(min_length=1, description="Named in the reasons of a decision.")
     match: Match = Match()
     class_: str = Field(alias="class", description="One of `classes`.")
 
 
-class LegalHold(Spec):
+class LegalHold(Named):
     """Traffic that may not be deleted, whatever its class says."""
 
-    name: str = Field(min_length=1, description="Named in the reasons of a decision.")
     match: Match
     reference: str = Field(min_length=1, description="The case that demands it.")
 
@@ -26,12 +39,10 @@ class LegalHold(Spec):
 class RetentionSpec(Spec):
     """How long what is kept is kept, counted from the moment of capture."""
 
-    classes: dict[str, int | Literal["forever"]] = Field(
-        min_length=1, description="Class name to days, or `forever`."
-    )
+    classes: dict[str, Days] = Field(min_length=1, description="Class name to days, or `forever`.")
     default: str = Field(description="Class of what no rule fits.")
-    rules: tuple[RetentionRule, ...] = ()
-    legal_holds: tuple[LegalHold, ...] = ()
+    rules: Annotated[tuple[RetentionRule, ...], AfterValidator(check_names)] = ()
+    legal_holds: Annotated[tuple[LegalHold, ...], AfterValidator(check_names)] = ()
 
     @model_validator(mode="after")
     def _classes_exist(self) -> Self:
@@ -41,11 +52,20 @@ class RetentionSpec(Spec):
         ):
             if name not in self.classes:
                 valid = ", ".join(self.classes)
-                raise ValueError(f"{where}: no retention class {name!r}. Valid: {valid}")
-        for name, days in self.classes.items():
-            if days != "forever" and days < 1:
-                raise ValueError(f"class {name!r}: at least 1 day, or `forever`")
+                near = meant(name, self.classes)
+                raise ValueError(f"{where}: no retention class {name!r}. Valid: {valid}{near}")
         return self
+
+    @field_validator("rules")
+    @classmethod
+    def _are_reached(cls, value: tuple[RetentionRule, ...]) -> tuple[RetentionRule, ...]:
+        for rule in value[:-1]:
+            if not rule.match.model_fields_set:
+                raise ValueError(
+                    f"{rule.name!r} is about all traffic, so that no rule after it decides; "
+                    "put it last"
+                )
+        return value
 
     def rule_for(self, facts: Facts) -> RetentionRule | None:
         """Return the first rule that is about a call with these facts."""

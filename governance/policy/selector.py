@@ -1,13 +1,23 @@
 """Selectors: which traffic a rule is about, by shell-style patterns over known facts."""
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
 
 from governance.data_classes import DATA_CLASSES
+from governance.policy.words import check_pattern, check_plain, dialects
 
 
 def _listed(value: object) -> object:
@@ -47,7 +57,25 @@ class Facts:
 class Spec(BaseModel):
     """Base of everything written in a policy: unknown fields are refused, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Named(Spec):
+    """A rule that reasons and differences name."""
+
+    name: Annotated[str, AfterValidator(check_plain)] = Field(
+        min_length=1, description="Named in the reasons of a decision."
+    )
+
+
+def check_names(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Refuse two rules of one name: neither a reason nor a difference could tell them apart."""
+    seen: set[str] = set()
+    for one in value:
+        if one.name in seen:
+            raise ValueError(f"two are named {one.name!r}; give each a name of its own")
+        seen.add(one.name)
+    return value
 
 
 class Match(Spec):
@@ -70,12 +98,13 @@ class Match(Spec):
     tool: Patterns = Field(default=(), description="A tool that was called or dispatched.")
     data_class: Patterns = Field(default=(), description="A class of what redaction found.")
 
-    @field_validator("data_class")
+    @field_validator("*")
     @classmethod
-    def _classes_exist(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _can_fit(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         for pattern in value:
-            if not any(fnmatchcase(name, pattern) for name in DATA_CLASSES):
-                raise ValueError(f"unknown data class. Valid: {', '.join(DATA_CLASSES)}")
+            check_plain(pattern)
+            if check := _CHECKS.get(info.field_name or ""):
+                check(pattern)
         return value
 
     def fits(self, facts: Facts, *, unknown: Collection[str] = ()) -> bool:
@@ -101,6 +130,70 @@ class Match(Spec):
         # What is written down decides, not what is left over: a list without patterns fits nothing.
         asked = self.model_fields_set.difference(unknown)
         return all(_any_fits(getattr(self, name), said[name]) for name in asked)
+
+
+def _check_provider(pattern: str) -> None:
+    """Refuse what no upstream fits: each is ``scheme://host:port``, or ``stdio://name``."""
+    before = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+    after = re.split(r"[*?\]]", pattern)[-1]
+    begins = any(
+        before.startswith(scheme) or (before != pattern and scheme.startswith(before))
+        for scheme in _SCHEMES
+    )
+    ends = not after or after[-1].isdigit() or before.startswith("stdio://")
+    path = re.search(r"(?<!/)/(?!/)", pattern)
+    if not begins or not ends or path:
+        raise ValueError(
+            "fits no upstream: one reads https://api.example.com:443, scheme and port included. "
+            f"Did you mean *{_host(pattern)}*?"
+        )
+
+
+def _host(pattern: str) -> str:
+    """Return what a pattern says of the host."""
+    return pattern.partition("://")[2].partition("/")[0].strip("*") or pattern.strip("*")
+
+
+def _check_region(pattern: str) -> None:
+    """Refuse what no region fits: regions are in small letters."""
+    if pattern != pattern.lower():
+        raise ValueError(
+            f"fits no region: regions are in small letters. Did you mean {pattern.lower()}?"
+        )
+    _check_word(pattern)
+
+
+def _check_word(pattern: str) -> None:
+    """Refuse what no agent and no region fits: they are single words without version."""
+    if wrong := re.search(r"[^\w.\-*?\[\]!]", pattern):
+        raise ValueError(f"fits nothing: no agent or region has {wrong[0]!r} in its name")
+
+
+def _check_route(pattern: str) -> None:
+    """Refuse what no route's name fits."""
+    if wrong := re.search(r"[^a-z0-9_\-*?\[\]!]", pattern):
+        raise ValueError(f"fits no route: their names have no {wrong[0]!r}")
+
+
+def _check_dialect(pattern: str) -> None:
+    if not pattern.startswith("import."):
+        check_pattern("dialect", pattern, dialects())
+
+
+def _check_data_class(pattern: str) -> None:
+    check_pattern("data class", pattern, DATA_CLASSES)
+
+
+_SCHEMES = ("http://", "https://", "stdio://")
+_CHECKS: dict[str, Callable[[str], None]] = {
+    "route": _check_route,
+    "provider": _check_provider,
+    "agent": _check_word,
+    "region": _check_region,
+    "dialect": _check_dialect,
+    "data_class": _check_data_class,
+}
+"""What a pattern must be to fit anything, where that is known."""
 
 
 def _any_fits(patterns: Iterable[str], values: Iterable[str]) -> bool:

@@ -4,10 +4,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from governance.errors import FieldError
+from governance.policy.documents import PolicyBundle
 from governance.policy.quality import Column, QualitySpec
 from governance.quality.drift import FEWEST, STEP_NUMBERS, drift, drifted
 from governance.quality.facts import StepFacts
 from governance.quality.suite import Failures, RowSuite, suite_of
+from trajectory.errors import HeadraceError
 
 type Reference = Callable[[str, int], Sequence[StepFacts]]
 """Returns a tenant's stored steps of the days before now, at most so many days."""
@@ -72,4 +75,52 @@ def build_gate(spec: QualitySpec, *, reference: Reference | None = None) -> Qual
     return DriftGate(inner, spec, reference)
 
 
-__all__ = ["DriftGate", "QualityGate", "Reference", "RowGate", "build_gate"]
+def gate_of(bundle: PolicyBundle, *, reference: Reference | None = None) -> QualityGate:
+    """Return the gate that a bundle asks for, tried on a step that nobody made.
+
+    What it cannot evaluate shows here, and not at some batch; see :func:`build_gate`.
+
+    Raises:
+        PolicyError: it cannot be built or run; the text names file, line and field.
+    """
+    try:
+        gate = build_gate(bundle.quality.spec, reference=reference)
+        gate.failures([_TRIED])
+    except FieldError as error:
+        raise bundle.located("Quality", error) from error
+    except Exception as error:  # whatever Great Expectations raises
+        why = str(error) if isinstance(error, HeadraceError) else type(error).__name__
+        problem = FieldError(f"the gate cannot be run: {why}", ("spec", "expectations"))
+        raise bundle.located("Quality", problem) from error
+    return gate
+
+
+_TRIED = StepFacts(
+    step_id="tried",
+    tenant_id="tried",
+    kind="model",
+    role_in_graph="agent",
+    dialect="openai.chat",
+    key_source="none",
+    outcome="complete",
+    http_status=200,
+    step_index=0,
+    finished=1,
+    context_messages=1,
+    output_parts=1,
+    output_characters=1,
+    tool_calls=0,
+    invalid_tool_arguments=0,
+    unanswered_tool_results=0,
+    leftover_findings=0,
+    missing_messages=0,
+    parent_missing=0,
+    completion_tokens=1,
+    logprobs=1,
+    highest_logprob=-1.0,
+    token_code="",
+    latency_ms=1.0,
+    time_reversed=0,
+)
+
+__all__ = ["DriftGate", "QualityGate", "Reference", "RowGate", "build_gate", "gate_of"]

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from governance.errors import FieldError
 from governance.policy.quality import ExpectationOf
 from governance.quality.offline import make_readable
 from governance.quality.rows import Row
@@ -169,7 +170,14 @@ def _build[C: StrEnum](classes: Any, expectation: ExpectationOf[C], number: int)
     if expectation.expectation == "expect_column_pair_values_to_be_equal":
         arguments["ignore_row_if"] = "either_value_is_missing"
     name = "".join(part.capitalize() for part in expectation.expectation.split("_"))
-    return getattr(classes, name)(meta={"name": expectation.name, "number": number}, **arguments)
+    try:
+        built = getattr(classes, name)
+        return built(meta={"name": expectation.name, "number": number}, **arguments)
+    except Exception as error:
+        raise FieldError(
+            f"Great Expectations refuses it ({type(error).__name__})",
+            ("spec", "expectations", number),
+        ) from error
 
 
 def _raised(info: Any) -> bool:

@@ -2,7 +2,7 @@
 
 import atexit
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from governance.detect.finding import Detector
 from governance.errors import FieldError
 from governance.policy.documents import PolicyBundle
 from governance.policy.redaction import DEFAULT_ENTITIES, RedactionSpec
+from governance.policy.words import meant
 from governance.redact.pseudonym import key_of_epoch
 from governance.redact.redactor import Redactor, known_entities
 from governance.redact.subject_keys import SubjectKeys
@@ -110,10 +111,10 @@ def _field(*path: str) -> Iterator[None]:
         raise FieldError(str(error), path) from error
 
 
-def _nobody_finds(missing: Iterable[str], known: Iterable[str]) -> str:
+def _nobody_finds(missing: Sequence[str], known: Collection[str]) -> str:
     return (
         f"no detector finds {', '.join(missing)}. Known entities: {', '.join(sorted(known))}; others "
-        "come with `names.model` or `recognizers`."
+        f"come with `names.model` or `recognizers`{meant(missing[0], known)}"
     )
 
 

@@ -34,11 +34,12 @@ BundleArgument = Annotated[
 def check(
     context: typer.Context, bundle: CheckedArgument = None, as_json: JsonOption = False
 ) -> None:
-    """Load a bundle and its detectors; say file, line and field of what is wrong.
+    """Load a bundle, its detectors and its gate; say file, line and field of what is wrong.
 
     Documents of kind Substrate, Schedule and Recipe in the folder are checked too. A file is
     checked document by document.
     """
+    from governance.quality import gate_of
     from headrace.document_kinds import check_beside, check_file
 
     if bundle is not None and bundle.is_file():
@@ -48,6 +49,7 @@ def check(
     loaded = _load(Running.of(context), bundle)
     beside = check_beside(loaded.path)
     _redactor(loaded, b"headrace policy check")
+    gate_of(loaded)
     fields = {"bundle": loaded.path, "content_hash": loaded.content_hash, "valid": True}
     print_fields(fields | ({"beside": ", ".join(beside)} if beside else {}), as_json=as_json)
 

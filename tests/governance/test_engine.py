@@ -33,6 +33,7 @@ from tests.governance.building import (
 from tests.governance.redaction_support import redactor
 from trajectory.call import Call, CallKind, SessionHint, TokenCapture, ToolDispatch
 from trajectory.canonical import JsonObject, content_hash
+from trajectory.errors import ConfigurationError
 from trajectory.exchange import ExchangeOutcome
 from trajectory.message import Message, ToolCallPart, ToolResultPart
 from trajectory.placement import PlacedLink
@@ -664,3 +665,15 @@ def test_a_call_whose_rows_cannot_be_made_is_held_back_alone() -> None:
     assert dispositions(batch) == {"step1": "quarantined", "step2": "stored"}
     assert batch.quarantine[0].reason == "error:TypeError"
     assert batch.steps[0].context_keep == 0
+
+
+def test_workers_that_have_another_policy_cost_time_and_nothing_else() -> None:
+    class Elsewhere:
+        def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
+            raise ConfigurationError("the node's policy is another one")
+
+    said = [user("write to jo@example.com")]
+    one = placed(call(1, said))
+    apart = governor(spread=Elsewhere()).judge(assembly(one))
+    assert apart.messages == governor().judge(assembly(one)).messages
+    assert "jo@example.com" not in repr(apart)

@@ -1,5 +1,6 @@
 """Policy documents: what is refused and how, what the hash covers, and the published schema."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -13,9 +14,12 @@ import yaml
 from governance.policy import KINDS, PolicyError, load_bundle
 from governance.policy.bundle import SHIPPED
 from governance.policy.diff import diff_bundles
+from governance.policy.quality import TEXT_COLUMNS, Column, ItemColumn
 from governance.policy.redaction import DEFAULT_ENTITIES
 from governance.policy.selector import Facts, Match
+from governance.quality import StepFacts
 from headrace.document_kinds import json_schema
+from train.quality import ItemFacts
 
 BUNDLES = ("default", "strict", "gdpr", "hipaa-safe-harbor")
 
@@ -89,6 +93,97 @@ def test_errors_name_file_line_field_and_valid_values(
         assert expected in problem(folder)
     else:
         load_bundle(folder)
+
+
+EXPECTATION = "expectations: [{name: e, expectation: expect_column_values_to_be_"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "says"),
+    [
+        ("consent", "limits: [{name: l, match: {provider: openai}, never: [debug]}]", "spec.limits.0.match.provider: fits no upstream: one reads https://api.example.com:443, scheme and port included. Did you mean *openai*?"),
+        ("consent", "limits: [{name: l, match: {provider: https://api.openai.com}, never: [debug]}]", "Did you mean *api.openai.com*?"),
+        ("consent", "limits: [{name: l, match: {provider: '*.openai.com'}, never: [debug]}]", "fits no upstream"),
+        ("consent", "limits: [{name: l, match: {provider: '*openai.com:443/v1*'}, never: [debug]}]", "fits no upstream"),
+        ("consent", "limits: [{name: l, match: {region: EU-*}, never: [debug]}]", "spec.limits.0.match.region: fits no region: regions are in small letters. Did you mean eu-*?"),
+        ("consent", "limits: [{name: l, match: {agent: claude-cli/1.0}, never: [debug]}]", "spec.limits.0.match.agent: fits nothing: no agent or region has '/'"),
+        ("consent", "limits: [{name: l, match: {route: OpenAI}, never: [debug]}]", "spec.limits.0.match.route: fits no route"),
+        ("consent", "limits: [{name: l, match: {dialect: openai.chats}, never: [debug]}]", "unknown dialect. Valid: openai.chat, "),
+        ("consent", "limits: [{name: l, match: {dialect: openai.chats}, never: [debug]}]", "Did you mean openai.chat?"),
+        ("consent", "limits: [{name: l, match: {tenant: 'acme '}, never: [debug]}]", "spec.limits.0.match.tenant: has blanks before or after it"),
+        ("consent", "limits: [{name: l, match: {tool: ''}, never: [debug]}]", "spec.limits.0.match.tool: is empty"),
+        ("consent", "limits: [{name: l, match: {data_class: Health}, never: [debug]}]", "unknown data class. Valid: identity, contact"),
+        ("consent", "limits: [{name: l, match: {data_class: Health}, never: [debug]}]", "Did you mean health?"),
+        ("consent", "limits: [{name: l, never: [train]}]", "Did you mean train_sft or train_preference or train_rl?"),
+        ("consent", "limits: [{name: l, never: [debug], mach: {}}]", "spec.limits.0.mach: unknown field. Valid: match, name, never. Did you mean match?"),
+        ("consent", "limits: [{name: l, never: [debug]}, {name: l, never: [eval]}]", "spec.limits: two are named 'l'"),
+        ("consent", "grants: [{name: g, match: {agent: ours}, purposes: [debug]}]", "spec.grants.0.match: agent is what a client says of itself"),
+        ("consent", "headers: {opt_out: ''}", "spec.headers.opt_out: is no name of a header"),
+        ("consent", "headers: {opt_out: Sec-GPC}", "spec.headers.opt_out: sec-gpc has a meaning of its own"),
+        ("consent", "headers: {opt_out: X-A, purposes: x-a}", "spec.headers: purposes and opt_out name one header"),
+        ("capture", "rules: [{name: r, match: {tenant: a}}]", "spec.rules.0: takes nothing away"),
+        ("retention", "classes: {a: 9999999}\n  default: a", "spec.classes.a: is no whole number of days from 1 to 36500, nor `forever`"),
+        ("retention", "classes: {a: yes}\n  default: a", "spec.classes.a: is no whole number of days"),
+        ("retention", "classes: {a: 0}\n  default: a", "spec.classes.a: is no whole number of days"),
+        ("retention", "classes: {a: 1}\n  default: a\n  rules: [{name: r, class: a}, {name: s, class: a}]", "spec.rules: 'r' is about all traffic, so that no rule after it decides"),
+        ("redaction", "disabled: [EMAIL]", "Did you mean EMAIL_ADDRESS?"),
+        ("redaction", "disabled: [PASSWORD]", "spec.disabled: PASSWORD is a secret, and those are always looked for"),
+        ("redaction", "disabled: [PERSON]\n  entities: {PERSON: mask}", "spec.disabled: PERSON is in `entities` too"),
+        ("redaction", "thresholds: {PERSN: 0.2}", "Did you mean PERSON?"),
+        ("redaction", "disabled: [AGE]\n  thresholds: {AGE: 0.2}", "spec.thresholds: unknown entity type, or one not looked for"),
+        ("redaction", "subjects: []", "spec.subjects: is empty"),
+        ("redaction", "subjects: [LOCATION]", "spec.subjects: unknown entity type, or one not looked for"),
+        ("redaction", "allow: ['support@example.com ']", "spec.allow: has blanks before or after it"),
+        ("redaction", "timeout_seconds: .inf", "spec.timeout_seconds: "),
+        ("quality", EXPECTATION + "between, column: leftover_findings}]", "spec.expectations.0: has no bound, so that it never fails"),
+        ("quality", EXPECTATION + "between, column: leftover_findings, min_value: 5, max_value: 1}]", "spec.expectations.0: min_value is above max_value"),
+        ("quality", EXPECTATION + "between, column: leftover_findings, min_value: 0}]", "leftover_findings is never below 0, so that it never fails"),
+        ("quality", EXPECTATION + "between, column: finished, max_value: 1}]", "finished is 0 or 1, so that it never fails"),
+        ("quality", EXPECTATION + "between, column: latency_ms, max_value: .nan}]", "spec.expectations.0.max_value: "),
+        ("quality", EXPECTATION + "between, column: dialect, min_value: 1}]", "spec.expectations.0.column: dialect is a word, which lies between no numbers"),
+        ("quality", EXPECTATION + "in_set, column: finished, value_set: []}]", "spec.expectations.0.value_set: is empty"),
+        ("quality", EXPECTATION + "in_set, column: finished, value_set: ['1']}]", "spec.expectations.0.value_set: finished is a number, which no text equals"),
+        ("quality", EXPECTATION + "in_set, column: finished, value_set: [0, 1]}]", "lists all that finished can be, so that it never fails"),
+        ("quality", EXPECTATION + "in_set, column: kind, value_set: [1]}]", "kind is a word, which no number equals"),
+        ("quality", EXPECTATION + "in_set, column: finished, value_set: [1], where: {kind: [modle]}}]", "spec.expectations.0.where: unknown value of kind. Valid: model, tool. Did you mean model?"),
+        ("quality", EXPECTATION + "in_set, column: finished, value_set: [1], where: {kind: []}}]", "spec.expectations.0.where.kind: is empty"),
+        ("quality", "expectations: [{name: e, expectation: expect_column_pair_values_to_be_equal, column_A: kind, column_B: kind}]", "spec.expectations.0.column_B: is column_A again"),
+        ("quality", "expectations: [{name: e, expectation: expect_column_pair_values_to_be_equal, column_A: kind, column_B: logprobs}]", "one of kind and logprobs is a number, the other a word"),
+        ("quality", "leftovers: {entities: []}", "spec.leftovers.entities: is empty"),
+        ("quality", "drift: {most: .inf}", "spec.drift.most: "),
+        ("quality", "drift: {reference_days: 99999999}", "spec.drift.reference_days: "),
+    ],
+)  # fmt: skip
+def test_what_never_fits_or_never_fails_is_refused(
+    folder: Path, kind: str, text: str, says: str
+) -> None:
+    (folder / f"{kind}.yaml").write_text(
+        f"apiVersion: headrace/v1\nkind: {kind.title()}\nmetadata: {{name: x}}\nspec:\n  {text}\n"
+    )
+    said = problem(folder)
+    assert says in said
+    assert re.match(rf".*{kind}\.yaml:[5-7]: ", said)
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        {"provider": ["https://api.openai.com:443", "*openai*", "https://*.openai.com:*", "stdio://files"]},
+        {"provider": ["h*", "*:443", "http://127.0.0.1:80[0-9][0-9]", "?ttps://*"]},
+        {"region": ["eu-*", "eu-central-[12]"], "agent": ["Claude-*", "codex_cli"], "route": "open*"},
+        {"dialect": ["openai.*", "mcp", "import.atif", "http.tool", "*"], "tool": ["mail.send", "get *"]},
+        {"tenant": "Acme & Sons", "model": "org/model:latest", "data_class": ["health", "gov*"]},
+    ],
+)  # fmt: skip
+def test_what_can_fit_is_taken(match: dict[str, object]) -> None:
+    Match.model_validate(match)
+
+
+def test_every_column_says_what_it_holds() -> None:
+    for columns, row in ((Column, StepFacts), (ItemColumn, ItemFacts)):
+        texts = {field.name for field in dataclasses.fields(row) if field.type in (str, str | None)}
+        assert texts == {column.value for column in columns} & TEXT_COLUMNS
 
 
 def test_every_problem_is_told_at_once(folder: Path) -> None:

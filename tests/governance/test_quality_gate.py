@@ -3,18 +3,20 @@
 import json
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from governance.policy import load_bundle
-from governance.policy.quality import Column, QualitySpec
-from governance.quality import RowGate, StepFacts, build_gate
+from governance.policy import PolicyError, load_bundle
+from governance.policy.quality import Between, Column, QualitySpec
+from governance.quality import RowGate, StepFacts, build_gate, gate_of
 from governance.quality.drift import ColumnDrift, drifted
 from governance.quality.great_expectations import GateError, GreatExpectationsSuite
 from governance.trial.dry_run import step_facts_of
 from tests.governance.building import assembly, call, governor, placed, user
+from trajectory.errors import RetryableError
 from trajectory.exchange import ExchangeOutcome
 from trajectory.formats.openenv import fatal_code
 
@@ -148,12 +150,55 @@ def test_results_hold_no_values(gate: Gate) -> None:
     assert "s1" in report
 
 
-def test_an_expectation_that_cannot_be_evaluated_stops_the_batch() -> None:
-    spec = QualitySpec.model_validate(
-        {"expectations": [{"name": "odd", "expectation": "expect_column_values_to_be_between", "column": "dialect", "min_value": 1}]}
-    )  # fmt: skip
+def unchecked(**fields: object) -> QualitySpec:
+    """Return a spec with an expectation that nobody checked, as an older or newer one might let in."""
+    odd = Between[Column].model_construct(
+        name="odd",
+        where={},
+        expectation="expect_column_values_to_be_between",
+        **{"column": Column.DIALECT, "min_value": 1, "max_value": None, **fields},
+    )
+    return load_bundle().quality.spec.model_copy(update={"expectations": (odd,)})
+
+
+def test_an_expectation_that_cannot_be_evaluated_is_an_error() -> None:
     with pytest.raises(GateError, match="odd"):
-        suite(spec).failures([GOOD])
+        suite(unchecked()).failures([GOOD])
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({}, "spec.expectations: the gate cannot be run: quality gate: Great Expectations could"),
+        ({"min_value": None}, "spec.expectations.0: Great Expectations refuses it (ValidationError)"),
+    ],
+)  # fmt: skip
+def test_a_gate_that_cannot_run_is_no_policy(fields: dict[str, object], says: str) -> None:
+    bundle = load_bundle()
+    quality = bundle.quality.model_copy(update={"spec": unchecked(**fields)})
+    with pytest.raises(PolicyError) as caught:
+        gate_of(bundle.model_copy(update={"quality": quality}))
+    assert says in str(caught.value)
+    assert "quality.yaml:" in str(caught.value)
+
+
+def test_a_gate_that_fails_for_a_batch_holds_the_batch() -> None:
+    held = governor(gate=suite(unchecked())).judge(assembly(placed(call(1)), placed(call(2))))
+    assert {(row.stage, row.reason) for row in held.quarantine} == {
+        ("quality", "quality:gate-failed:GateError")
+    }
+    assert len(held.quarantine) == 2
+    assert held.steps == held.messages == ()
+    assert [row.disposition for row in held.exchanges] == ["quarantined"] * 2
+
+
+def test_a_gate_whose_reference_may_come_back_is_asked_again() -> None:
+    class Away:
+        def failures(self, rows: Sequence[StepFacts]) -> dict[str, tuple[str, ...]]:
+            raise RetryableError("the lake does not answer")
+
+    with pytest.raises(RetryableError):
+        governor(gate=Away()).judge(assembly(placed(call(1))))
 
 
 def test_the_governor_runs_the_real_gate(gate: Gate) -> None:

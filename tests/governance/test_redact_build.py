@@ -60,7 +60,7 @@ def test_every_default_entity_can_be_found() -> None:
         (
             "entities: {}",
             "subjects: [EMAIL_ADRESS]",
-            ":16: spec.subjects: no detector finds EMAIL_A",
+            ":16: spec.subjects: unknown entity type",
         ),
         (
             "embedded",

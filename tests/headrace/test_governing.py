@@ -1,6 +1,7 @@
 """The governing process takes a changed policy, keeps the old one when the new one is broken."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,12 @@ import pytest
 from governance.audit import AuditLog
 from governance.policy import PolicyError
 from governance.policy.bundle import SHIPPED
+from headrace.doctor import examine
 from headrace.governing import GovernorSource
 from headrace.home import Home
 from headrace.master_key import load_secrets
+from headrace.setting_sources import load_settings
+from headrace.settings import PolicySettings
 from headrace.subject_keys import subject_keys_of
 from lakehouse.lake import Lake
 from trajectory.errors import ConfigurationError
@@ -67,6 +71,65 @@ def test_a_changed_bundle_is_taken_and_a_broken_one_is_not(tmp_path: Path, folde
     assert said[-1] == "the changed policy is in force"
     log = (tmp_path / "home" / "audit" / "audit.jsonl").read_text()
     assert log.count("policy.in_force") == 2
+
+
+def _nothing_left(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def _expectation_without_bounds(folder: Path) -> None:
+    file = folder / "quality.yaml"
+    odd = "expectation: expect_column_values_to_be_between, column: leftover_findings"
+    file.write_text(
+        file.read_text().replace(
+            "  expectations:\n", f"  expectations:\n    - {{name: e, {odd}}}\n", 1
+        )
+    )
+
+
+def _recogniser_that_is_no_pattern(folder: Path) -> None:
+    patterns = "[{name: a, regex: '(', score: 0.9}]"
+    (folder / "ours.yaml").write_text(
+        "recognizers:\n  - {name: a, supported_language: en, supported_entity: A, "
+        f"patterns: {patterns}}}\n"
+    )
+    file = folder / "redaction.yaml"
+    file.write_text(file.read_text().rstrip() + "\n  recognizers: [ours.yaml]\n")
+
+
+def _no_text(folder: Path) -> None:
+    (folder / "capture.yaml").write_bytes(b"\xff\xfe\x00")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [_nothing_left, _expectation_without_bounds, _recogniser_that_is_no_pattern, _no_text],
+)
+def test_whatever_is_wrong_with_a_changed_policy_the_old_one_stays(
+    tmp_path: Path, folder: Path, broken: Callable[[Path], None]
+) -> None:
+    said: list[str] = []
+    governors = source(tmp_path, folder, said)
+    shutil.copytree(folder, tmp_path / "good")
+    first = governors()
+    broken(folder)
+    assert governors() is first
+    assert governors() is first
+    assert len(said) == 1
+    assert said[0].startswith("the changed policy is not in force, the old one stays: ")
+    home = Home(tmp_path / "home")
+    audit = AuditLog(home.audit / "audit.jsonl", load_secrets(home.secrets).derive(b"audit"))
+    assert [entry.action for entry in audit.entries()] == ["policy.in_force", "policy.refused"]
+    settings = load_settings(home=home.root).model_copy(
+        update={"policy": PolicySettings(bundle=str(tmp_path / "good"))}
+    )
+    (finding,) = [one for one in examine(settings, home) if one.check == "policy in force"]
+    assert finding.status == "warning"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(tmp_path / "good", folder)
+    assert governors() is not first
+    assert said[-1] == "the changed policy is in force"
+    assert not [one for one in examine(settings, home) if one.check == "policy in force"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from governance.redact.pseudonym import subject_id
 from headrace.cli import run
 from headrace.home import Home
 from headrace.master_key import load_secrets
-from headrace.near_duplicates import open_near, sweep_near
+from headrace.near_duplicates import leave_near, open_near, sweep_near
 from lakehouse.erase import erase_subject
 from lakehouse.lake import Lake
 from tests.governance.building import (
@@ -54,6 +54,7 @@ class House:
             near=open_near(self.home, spec, self.lake, self.said.append),
             clock=lambda: NOW + timedelta(minutes=self.batches),
         )
+        leave_near(self.home, spec)
         batch = judge.judge(assembly(*calls))
         self.lake.append(batch, app_id="test", version=self.batches)
         if not crash:
@@ -107,6 +108,8 @@ def test_another_policy_compares_anew_and_leaves_no_old_index(house: House) -> N
     assert house.add(lamps(2, "!"), spec=NearDuplicates(shingle=5)) == []
     assert house.index != before
     assert open_near(house.home, None, house.lake, print) is None
+    assert house.index.is_dir()  # only a policy in force takes it away
+    leave_near(house.home, None)
     assert list((house.home.state / "near").iterdir()) == []
 
 

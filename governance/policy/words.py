@@ -1,0 +1,98 @@
+"""Closed vocabularies that a policy may name, and what is said of a word that is in none."""
+
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import cache
+
+KINDS = ("model", "tool")
+"""What becomes a step."""
+ROLES = ("agent", "auxiliary", "discarded", "compaction", "shadow")
+SPLITS = ("train", "holdout")
+CAPTURE_LEVELS = ("text", "logprobs", "tokens")
+TOKEN_CODES = (
+    "invalid_token_id",
+    "invalid_logprob",
+    "positive_logprob",
+    "no_prompt_ids",
+    "no_logprobs",
+    "logprob_misalign",
+    "length_mismatch",
+    "invalid_loss_mask",
+    "trainable_prompt",
+)
+"""Why OpenEnv refuses tokens."""
+KEY_SOURCES = (
+    "header:x-headrace-session",
+    "url",
+    "traceparent",
+    "baggage",
+    "import",
+    "previous_response_id",
+    "tool_call",
+    "prefix",
+    "none",
+    "shadow",
+)
+"""What told a trajectory, beside ``client:`` and the header or field that did."""
+
+
+@cache
+def dialects() -> tuple[str, ...]:
+    """Return what ``dialect`` can be."""
+    from trajectory.dialects import DIALECTS
+    from trajectory.dialects.http_tools import HttpTools
+    from trajectory.formats.catalog import FORMATS
+    from trajectory.telemetry import genai, openinference
+
+    wire = (*(one.name for one in DIALECTS), HttpTools.name, "opaque")
+    traces = (genai.CONVENTION, openinference.CONVENTION)
+    return (*wire, *traces, *(f"import.{name}" for name in FORMATS))
+
+
+def outcomes() -> tuple[str, ...]:
+    """Return what ``outcome`` can be."""
+    from trajectory.exchange import ExchangeOutcome
+
+    return tuple(ExchangeOutcome)
+
+
+def unknown(what: str, word: object, valid: Iterable[str]) -> str:
+    """Return what is wrong with a word that is in no vocabulary, and which one was meant."""
+    known = tuple(valid)
+    return f"unknown {what}. Valid: {', '.join(known)}{meant(word, known)}"
+
+
+def meant(word: object, valid: Collection[str]) -> str:
+    """Return ``. Did you mean …?`` for a word that is nearly one of the valid ones."""
+    said = str(word).strip().casefold()
+    by_case = {one.casefold(): one for one in valid}
+    longer = [one for one in by_case if len(said) > 3 and one.startswith(said)]
+    found = longer or get_close_matches(said, by_case, 1)
+    return f". Did you mean {' or '.join(by_case[one] for one in found)}?" if found else ""
+
+
+def check_pattern(what: str, pattern: str, valid: Iterable[str]) -> None:
+    """Refuse a pattern that no word of a vocabulary fits.
+
+    Raises:
+        ValueError: it can never fit.
+    """
+    known = tuple(valid)
+    if not any(fnmatchcase(word, pattern) for word in known):
+        raise ValueError(unknown(what, pattern, known))
+
+
+def check_plain(text: str) -> str:
+    """Refuse what can never equal a name: nothing, or blanks before or after it.
+
+    Raises:
+        ValueError: it can never fit.
+    """
+    if not text.strip():
+        raise ValueError("is empty")
+    if text != text.strip():
+        raise ValueError("has blanks before or after it, so that it never fits; take them away")
+    if not text.isprintable():
+        raise ValueError("has a character that cannot be printed, so that it never fits")
+    return text

@@ -5,6 +5,8 @@ import itertools
 import math
 import re
 
+from governance.detect.password_rules import stands_for_one
+
 _NOT_DIGITS = re.compile(r"\D+")
 
 _TWO_DIGIT_ISSUERS = frozenset({"34", "37", "35", "36", "38", "39", "62", "65"})
@@ -184,13 +186,6 @@ def entropy(value: str) -> float:
     return -sum(n / len(value) * math.log2(n / len(value)) for n in counts.values())
 
 
-_PLACEHOLDER = re.compile(
-    r"(?i)^[\W_]*(?:x{3,}|\*{3,}|\.{3}|your|example|changeme|placeholder|redacted|none|null|nil|true|"
-    r"false|undefined|string|required|optional|todo|hidden|secret|password|token|<[^>]*>?|\$\{|\$[A-Za-z_]+$|\$\(|%\(|"
-    r"\{\{|env[.(]|os\.|process\.|self\.|this\.)"
-)
-
-
 _OBJECT = re.compile(
     r"(?:os|self|this|cls|req|request|response|session|config|settings|args|ctx|context|process|"
     r"options|params|data|event|env|app|user|current_user|sys|form|state|props)\."
@@ -207,7 +202,7 @@ _CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")
 
 def secret_value(value: str) -> bool:
     """Whether a value beside a secret's name looks like the secret itself and not like code."""
-    if _PLACEHOLDER.match(value) or value.endswith(("(", "[", "{")) or _CALL.match(value):
+    if stands_for_one(value) or value.endswith(("(", "[", "{")) or _CALL.match(value):
         return False
     has_digit = _has_digit(value)
     has_letter = any(char.isalpha() for char in value)
@@ -219,7 +214,7 @@ def secret_value(value: str) -> bool:
 
 def quoted_value(value: str) -> bool:
     """The same for a value in quotation marks, where a plain word may be the secret."""
-    if _PLACEHOLDER.match(value) or " " in value.strip():
+    if stands_for_one(value) or " " in value.strip():
         return False
     return len(set(value)) >= 4 and (
         value.isdigit() or secret_value(value) or _letters_at_random(value)

@@ -26,7 +26,7 @@ class Choice[R: PatternRunner]:
 
     def __init__(self, runners: Sequence[R]) -> None:
         self._runners = tuple(runners)
-        self._always = self._run_of_digits = self._spaced = 0
+        self._always = self._run_of_digits = self._spaced = self._wide = 0
         announced: dict[str, int] = {}
         for place, runner in enumerate(self._runners):
             rule, bit = runner.rule, 1 << place
@@ -34,6 +34,8 @@ class Choice[R: PatternRunner]:
                 self._run_of_digits |= bit
             if rule.spaced:
                 self._spaced |= bit
+            if rule.wide:
+                self._wide |= bit
             if not rule.needs:
                 self._always |= bit
             for literal in rule.needs:
@@ -58,6 +60,8 @@ class Choice[R: PatternRunner]:
             bits &= ~self._run_of_digits
         elif gate.digits_in_a_row < len(self._in_a_row):
             bits &= self._in_a_row[gate.digits_in_a_row]
+        if not gate.wide:
+            bits &= ~self._wide
         if " " not in gate.lowered:
             bits &= ~self._spaced
         if gate.count_of_digits < len(self._counting):

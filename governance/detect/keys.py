@@ -11,7 +11,7 @@ from governance.detect.finding import Finding, Unit
 from governance.detect.names import key_words
 from governance.detect.unique_rules import BIOMETRIC_KEY, IDENTIFIER_KEY, NO_IDENTIFIER_KEY
 
-_CONSTANT = re.compile(r"[A-Z][A-Z0-9_]*\Z")
+_CONSTANT = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*\Z")
 _TYPE_WORD = re.compile(
     r"(?i)(?:string|str|text|number|integer|int|boolean|bool|object|array|null|none|any)\Z"
 )
@@ -121,7 +121,7 @@ def _key(entity: str, pattern: str, accepts: Callable[[str], bool]) -> _Key:
 
 
 _KEYS = (
-    _key("PASSWORD", r"pass|password|passwd|pwd|passphrase|passcode|secret|client_?secret|secret_?key|pin_?code|otp|cvv|cvc|security_?code|pin", _secret),
+    _key("PASSWORD", r"pass|password|passwd|pwd|passphrase|passcode|passwort|kennwort|mot_?de_?passe|mdp|contrase(?:ñ|n)a|senha|palavra_?passe|wachtwoord|hasło|haslo|lösenord|adgangskode|passord|salasana|пароль|密码|密碼|口令|パスワード|비밀번호|şifre|secret|client_?secret|secret_?key|pin_?code|otp|cvv|cvc|security_?code|pin", _secret),
     _key("API_KEY", r"api_?key|access_?key|auth_?token|access_?token|refresh_?token|id_?token|bearer|private_?key|secret_?access_?key|session_?token|authorization|credential", _secret),
     _key("API_KEY", r"token|key|cookie|session|session_?id|auth", _random_token),
     _key("DATE_OF_BIRTH", r"dob|birth|birthday|date_?of_?birth|birth_?date|born", _birth),
@@ -159,7 +159,7 @@ class KeyPaths:
     """Judges whole values by their key path, mostly by its last word."""
 
     name = "key_paths"
-    version = "keys-4"
+    version = "keys-5"
     entities = frozenset(key.entity for key in _KEYS) - {"LOCATION"}
     """Places are found here too; who asks for them needs a names model all the same."""
 

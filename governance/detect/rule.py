@@ -1,4 +1,4 @@
-"""A pattern rule as data. Patterns are written for RE2 on one byte per character.
+"""A pattern rule as data. Patterns are written for RE2, most of them on one byte per character.
 
 No lookaround, no backreference: no text costs more than linear time.
 """
@@ -6,7 +6,7 @@ No lookaround, no backreference: no text costs more than linear time.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-VERSION = "8"
+VERSION = "9"
 
 WORD = r"\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff"
 """Word characters, letters beyond ASCII included (for use within a character class)."""
@@ -48,5 +48,7 @@ class Rule:
     """Characters (a class body) that may not stand before the value."""
     right: str = ""
     """Characters that may not follow it."""
+    wide: bool = False
+    """Whether the pattern has letters beyond Latin-1: it runs on the text, where that has some too."""
     with_entity: str | None = None
     """Another entity that policy must ask for as well, else the pattern is not tried."""

@@ -2,6 +2,7 @@
 
 from governance.detect.address_rules import ADDRESSES
 from governance.detect.identifier_rules import IDENTIFIERS
+from governance.detect.password_rules import PASSWORDS
 from governance.detect.record_rules import RECORDS
 from governance.detect.residence_rules import PERSONAL
 from governance.detect.rule import VERSION, Rule
@@ -20,6 +21,7 @@ URLS = (
 
 RULES: tuple[Rule, ...] = (
     *SECRETS,
+    *PASSWORDS,
     *IDENTIFIERS,
     *RECORDS,
     *ADDRESSES,

@@ -7,9 +7,9 @@ from typing import Any
 
 import re2
 
-from governance.detect import checks
+from governance.detect import checks, password_rules
 from governance.detect.rule import Rule
-from governance.detect.view import TextView
+from governance.detect.view import TextView, view_of
 
 _WORD = re.compile(r"\w+")
 _SECTIONS = re.compile(r"(?i:section|version|chapter|release|rfc)")
@@ -36,11 +36,19 @@ def compiled(regex: str, *, ignore_case: bool = True) -> Any:
     return re2.compile(b"(?m)" + regex.encode("latin-1"), options)
 
 
+def compiled_wide(regex: str, *, ignore_case: bool = True) -> Any:
+    """Compile for RE2 on text of any script, read as views read it."""
+    options = re2.Options()
+    options.log_errors = False
+    options.case_sensitive = not ignore_case
+    return re2.compile("(?m)" + view_of(regex).text, options)
+
+
 class Gate:
     """What is asked of one view many times, answered once."""
 
     __slots__ = (
-        "_sections", "_teaches", "_words", "count_of_digits", "digits", "digits_in_a_row", "lowered", "view",
+        "_sections", "_teaches", "_words", "count_of_digits", "digits", "digits_in_a_row", "lowered", "view", "wide",
     )  # fmt: skip
 
     def __init__(self, view: TextView) -> None:
@@ -51,6 +59,8 @@ class Gate:
         self.count_of_digits = 0 if data.isalpha() else len(data.translate(None, _NO_DIGITS))
         self.digits = self.count_of_digits > 4 and _DIGITS_GATE.search(data) is not None
         """Whether there is a run of digits."""
+        self.wide = not view.text.isascii() and max(view.text) > "\xff"
+        """Whether there are letters beyond Latin-1."""
         self.digits_in_a_row = 0
         """How many digits stand next to each other at most; not counted where there is no run of them."""
         if self.digits:
@@ -122,7 +132,9 @@ class Runner:
         """Compile a rule."""
         return cls(
             rule=rule,
-            pattern=compiled(rule.regex, ignore_case=rule.ignore_case),
+            pattern=(compiled_wide if rule.wide else compiled)(
+                rule.regex, ignore_case=rule.ignore_case
+            ),
             left=re.compile(f"[{rule.left}]") if rule.left else None,
             right=re.compile(f"[{rule.right}]") if rule.right else None,
             spans=_SPANS.get(rule.name),
@@ -132,7 +144,7 @@ class Runner:
         """Yield what the pattern finds, scores raised by context."""
         rule = self.rule
         text = gate.view.text
-        for match in self.pattern.finditer(gate.view.data):
+        for match in self.pattern.finditer(text if rule.wide else gate.view.data):
             start, end = match.span(rule.group)
             if start >= end or not self._free(text, start, end):
                 continue
@@ -223,13 +235,65 @@ def _key_block_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, in
 _NEXT_FIELD = re.compile(r"&[\w.\-\[\]]{1,40}=|[.,;:)\]}]+$")
 
 
-def _value_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
-    """Take a secret up to the next field of a query string and without the sentence's own marks."""
-    value = gate.view.text[start:end]
+def _trimmed(value: str) -> str:
+    """Return a secret up to the next field of a query string and without the sentence's own marks."""
     following = _NEXT_FIELD.search(value)
-    if following is not None and following.start() >= 4:
-        value = value[: following.start()]
-    yield start, start + len(value), checks.secret_value(value)
+    return value[: following.start()] if following and following.start() >= 4 else value
+
+
+def _value_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    value = _trimmed(gate.view.text[start:end])
+    if not _TEST_PASSED.search(gate.view.text, max(0, start - 8), start):
+        yield start, start + len(value), checks.secret_value(value)
+
+
+_TEST_PASSED = re.compile(r"\bPASS(?:ED)?:? {0,2}\Z")
+_IN_CALL = re.compile(r"[(,]\s{0,20}[\w.]{1,40}(?:=|:\s?)\Z")
+_FIRST_ARGUMENT = re.compile(r"[,)}]")
+
+
+def _label_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    """Take a password behind a label, where a word is no argument of a program."""
+    text = gate.view.text
+    value = _trimmed(text[start:end])
+    stop = start + len(value)
+    if value.isalpha() and text[start - 1] not in "\"'`":
+        if _FIRST_ARGUMENT.match(text, stop) and _IN_CALL.search(text, max(0, start - 64), start):
+            return
+        if text[start - 2 : start] == "= ":
+            return  # a variable is set
+    if not _TEST_PASSED.search(text, max(0, start - 8), start):
+        yield start, stop, password_rules.labelled(value)
+
+
+_ENDS_CLAUSE = re.compile(
+    r"[\"'`*]{0,3}(?:[.,;!?)]|\s*(?:$|\n)| (?:and|but|for|now|please|und|et|y|e|i|seit)\b)"
+)
+
+
+def _told_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    """Take a password that a sentence tells; a word only at the end of its clause."""
+    text = gate.view.text
+    value = _trimmed(text[start:end])
+    stop = start + len(value)
+    if value.isalpha() and not _ENDS_CLAUSE.match(text, stop):
+        return
+    yield start, stop, password_rules.told(value)
+
+
+_SHELL_GOES_ON = re.compile(r"[|;&<>)]")
+
+
+def _option_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    """Take an argument of a command line: where it is not quoted, up to what the shell reads."""
+    text = gate.view.text
+    value = text[start:end]
+    if text[start - 1] not in "\"'":
+        following = _SHELL_GOES_ON.search(value)
+        value = value[: following.start()] if following else value
+        value = value.rstrip(".,:")
+    if len(value) >= 3:
+        yield start, start + len(value), password_rules.option(value)
 
 
 _REVERSED = re.compile(r"(?:\.[0-9a-f]){0,30}\.(?:in-addr|ip6)\.arpa|\.\d+\.\d|\.\d{1,9}[\"')&]")
@@ -260,6 +324,11 @@ _SPANS = {
     "ipv6_in_full": _ip_spans,
     "assigned_secret": _value_spans,
     "told_secret": _value_spans,
+    "labelled_password": _label_spans,
+    "wide_password": _label_spans,
+    "told_password": _told_spans,
+    "password_option": _option_spans,
+    **{rule.name: _option_spans for rule in password_rules.PASSWORDS if "command_" in rule.name},
     "card": _card_spans,
     "iban": _iban_spans,
     "private_key": _key_block_spans,

@@ -18,7 +18,7 @@ from tests.governance.hostile import HOSTILE
 
 RUNNERS = [Runner.of(rule) for rule in RULES]
 CHOICE = Choice(RUNNERS)
-GATED = [(rule.regex, rule) for rule in RULES] + [
+GATED = [(rule.regex, rule) for rule in RULES if not rule.wide] + [
     (pattern.regex, StockRunner(recognizer, pattern).rule)
     for name in STOCK
     if name in LEAST
@@ -35,6 +35,8 @@ def needed(rule: Rule, gate: Gate) -> bool:
         return False
     if rule.spaced and " " not in gate.lowered:
         return False
+    if rule.wide and not any(char > "\xff" for char in gate.view.text):
+        return False
     if sum(char in "0123456789" for char in gate.lowered) < rule.fewest_digits:
         return False
     rows = [len(row) for row in re.findall("[0-9]+", gate.lowered)]
@@ -44,7 +46,7 @@ def needed(rule: Rule, gate: Gate) -> bool:
 
 
 @pytest.mark.parametrize(
-    "text", [*HOSTILE.values(), "", "x", "ACCOUNT 12 345", "my PASSport é\u0661"]
+    "text", [*HOSTILE.values(), "", "x", "ACCOUNT 12 345", "my PASSport é\u0661", "пароль: x"]
 )
 def test_the_scan_chooses_what_one_by_one_would(text: str) -> None:
     gate = Gate(view_of(text[:3000]))

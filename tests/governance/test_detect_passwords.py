@@ -1,0 +1,186 @@
+"""Passwords go wherever they are told: labels, prose, command lines, other languages; code stays."""
+
+import json
+
+import pytest
+
+from tests.governance.redaction_support import text, value
+
+PASSWORDS = (
+    "Password123!", "Password2024", "Secret123", "Secret!42x", "Example#99", "Hidden99!",
+    "Token4711x", "NullPointer9!", "Yourmom1!", "Trueblue88", "Stringer7!", "Passw0rd!",
+    "Hunter2x!", "summer2024", "Summer2024!", "P@ssw0rd", "a1b2c3", "12345678",
+)  # fmt: skip
+LETTERS = ("qwerty", "letmein", "correcthorsebattery", "trustnoone", "Drachenblut")
+
+
+@pytest.mark.parametrize("password", [*PASSWORDS, *LETTERS])
+@pytest.mark.parametrize(
+    "around",
+    [
+        "password: {}",
+        "password={}",
+        'password="{}"',
+        '{{"user": 1, "password": "{}"}}',
+        "the password is {}",
+        "The password is {}. Please change it.",
+        "DB_PASSWORD={}",
+        "export PGPASSWORD={}\npsql -h db.local",
+        "PGPASSWORD='{}' psql -h db.local",
+        "user: 1\npassword: {}\nport: 22",
+        "login with maria / {}",
+        "tool --password {} --verbose",
+        "tool --password={} --verbose",
+        "mysql -u root -p{} shop",
+        "mysqldump --single-transaction -uroot -p{} shop > dump.sql",
+        "sshpass -p {} ssh deploy@web1",
+        "sshpass -p '{}' scp a.txt deploy@web1:",
+        "curl -u maria:{} https://api.host/x",
+        "curl -sS --user 'maria:{}' https://api.host/x",
+        "machine api.host login maria password {}",
+        "https://u:{}@h/x",
+        "Das Passwort lautet {}",
+        "Passwort: {}",
+        "Kennwort: {}",
+        "mot de passe : {}",
+        "Le mot de passe est {}.",
+        "contraseña: {}",
+        "La contraseña es {}",
+        "la password è {}",
+        "senha: {}",
+        "A senha é {}",
+        "wachtwoord: {}",
+        "Het wachtwoord is {}",
+        "hasło: {}",
+        "Hasło to {}",
+        "пароль: {}",
+        "密码：{}",
+        "密码是{}",
+        "パスワードは{}です",
+        "パスワード: {}",
+        "비밀번호: {}",
+        "şifre: {}",
+    ],
+)
+def test_passwords_go(password: str, around: str) -> None:
+    assert password not in text(around.format(password))
+
+
+@pytest.mark.parametrize(
+    ("line", "secret"),
+    [
+        ("redis-cli -h cache -a Winterfell9 ping", "Winterfell9"),
+        ("docker login -u maria -p Winterfell9 registry.local", "Winterfell9"),
+        ("ldapsearch -x -D cn=admin -w Winterfell9 -b dc=x", "Winterfell9"),
+        ("sqlcmd -S db -U sa -P Winterfell9 -Q 'select 1'", "Winterfell9"),
+        ("smbclient //nas/share -U maria%Winterfell9", "Winterfell9"),
+        ("openssl pkcs12 -in a.p12 -passin pass:Winterfell9", "Winterfell9"),
+        ("keytool -list -storepass Winterfell9 -keystore a.jks", "Winterfell9"),
+        ("echo 'Winterfell9' | sudo -S apt update", "Winterfell9"),
+        ("echo 'maria:Winterfell9' | sudo chpasswd", "Winterfell9"),
+        ("wget --user=maria --password=Winterfell9 https://x/y", "Winterfell9"),
+        ("zip -e -P Winterfell9 out.zip a", "Winterfell9"),
+        ("unzip -P Winterfell9 out.zip", "Winterfell9"),
+        ("7z x -pWinterfell9 out.7z", "Winterfell9"),
+        ("net use z: \\\\nas\\x /user:maria Winterfell9", "Winterfell9"),
+        ("htpasswd -bc .htpasswd maria Winterfell9", "Winterfell9"),
+        ("db.local:5432:shop:maria:Winterfell9", "Winterfell9"),
+        ("default login: maria password: Winterfell9", "Winterfell9"),
+        ("credentials: maria / Winterfell9", "Winterfell9"),
+        ("Zugangsdaten: maria / Winterfell9", "Winterfell9"),
+        ("use password Winterfell9 for the staging box", "Winterfell9"),
+        ("pwd Winterfell9", "Winterfell9"),
+        ("https://maria:Winter@fell9@host/x", "fell9"),
+        ("git clone https://maria:Winterfell9@git.host/x.git", "Winterfell9"),
+    ],
+)
+def test_command_lines_and_pairs(line: str, secret: str) -> None:
+    assert secret not in text(line)
+
+
+def test_what_stands_around_a_password_stays() -> None:
+    line = "mysql -u root -pWinterfell9 shop"
+    assert text(line) == "mysql -u root -p<PASSWORD> shop"
+    assert text("curl -u maria:Winterfell9 https://api.host/x").endswith(
+        ":<PASSWORD> https://api.host/x"
+    )
+    assert text("Das Passwort lautet Winterfell9 seit heute.") == (
+        "Das Passwort lautet <PASSWORD> seit heute."
+    )
+
+
+@pytest.mark.parametrize("password", PASSWORDS)
+def test_values_of_json_stay_json(password: str) -> None:
+    given = json.dumps({"password": password, "n": 1})
+    assert json.loads(text(given)) == {"password": "<PASSWORD>", "n": 1}
+    assert value({"db": {"password": password}}) == {"db": {"password": "<PASSWORD>"}}
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "password: string",
+        "password: str | None = None",
+        "password: required",
+        "password = password",
+        "login(user, password=password)",
+        "connect(host, password=pw, timeout=3)",
+        "client = Client(username=name, password=secret)",
+        "const { password } = req.body;",
+        "password: hashedPassword,",
+        "this.password = newPassword;",
+        "api_key: YOUR_API_KEY",
+        "password: your-password-here",
+        "password: <your password>",
+        "DB_PASSWORD=${DB_PASSWORD}",
+        "DB_PASSWORD=changeme",
+        "PASSWORD=%DB_PASSWORD%",
+        "password=********",
+        "password: xxxxxxxx",
+        "password: [REDACTED]",
+        "The password is incorrect.",
+        "The password is too short",
+        "the password is hashed with bcrypt",
+        "Your password is expired, please reset it.",
+        "Enter your password: ",
+        "Forgot your password? Click here.",
+        "Use the --password option to set it.",
+        "tool --password PASSWORD --user USER",
+        "tool --password <password>",
+        "tool --password \"$DB_PASSWORD\"",
+        "mysql -u root -p shop",
+        "mkdir -p build/output && cp -pr a b",
+        "ssh -p 2222 host",
+        "docker run -p 8080:80 nginx",
+        "curl -u $USER:$TOKEN https://x/y",
+        "max_tokens: 4096",
+        "password_min_length = 12",
+        "tokens=1200 prompt_tokens=300",
+        "for password in passwords: check(password)",
+        "SELECT password FROM users WHERE id = :id",
+        "Das Passwort ist falsch.",
+        "Passwort vergessen?",
+        "Bitte das Passwort eingeben: ",
+        "Le mot de passe est incorrect.",
+        "Mot de passe oublié ?",
+        "La contraseña es obligatoria.",
+        "A senha é muito curta.",
+        "Hasło jest wymagane.",
+        "Пароль: обязательное поле",
+        "密码错误，请重试",
+        "密码不能为空",
+        "パスワードを入力してください",
+        "chmod 600 ~/.netrc",
+        "password hashing uses sha256 and pbkdf2",
+        "Change password every 90 days.",
+    ],
+)  # fmt: skip
+def test_talk_and_code_about_passwords_stay(kept: str) -> None:
+    assert text(kept) == kept
+
+
+@pytest.mark.parametrize(
+    "key", ["passwort", "mot de passe", "contraseña", "senha", "密码", "пароль"]
+)
+def test_keys_of_other_languages_tell_passwords(key: str) -> None:
+    assert value({key: "WINTER2024"}) == {key: "<PASSWORD>"}

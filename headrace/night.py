@@ -5,7 +5,6 @@ Each step is a process of its own, so that a deadline can end it and its memory 
 
 import json
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -14,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headrace.supervisor import headrace_command
+from train.programs import program
 from train.schedule_spec import Schedule
 
-_GRACE_SECONDS = 30.0
 _REFUSED, _BAD_INPUT = 1, 2
 
 
@@ -43,6 +42,12 @@ class Commands(Protocol):
     """
 
     def __call__(self, arguments: Sequence[str], seconds: float) -> Done: ...
+
+
+class HeldCommands(Protocol):
+    """Runs commands as :class:`Commands` does; descriptors in ``keep`` stay open while they run."""
+
+    def __call__(self, arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +170,8 @@ class _NightRun:
 
     def _train(self, recipe: str, substrate: str) -> Done:
         model = ["--model", self._spec.model]
-        return self._try(["train", "run", recipe, "--substrate", substrate, *model])
+        resume = ["--resume", "last"]
+        return self._try(["train", "run", recipe, "--substrate", substrate, *model, *resume])
 
     def _passed(self, output: dict[str, Any]) -> None:
         self._progress.models.append(output["model"])
@@ -225,31 +231,21 @@ def recipe_name(recipe: str) -> str:
     return Path(recipe).stem if recipe.endswith((".yaml", ".yml")) else recipe
 
 
-def headrace_commands(home: Path, log: Path) -> Commands:
+def headrace_commands(home: Path, log: Path) -> HeldCommands:
     """Return what runs commands as processes of this installation; their words go to a log."""
 
-    def run(arguments: Sequence[str], seconds: float) -> Done:
+    def run(arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done:
         command = headrace_command(["--home", str(home), *arguments])
         if arguments[:2] != ["train", "promote"]:
             command.append("--json")
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "ab+") as errors:
             begin = errors.seek(0, os.SEEK_END)
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-            )
             try:
-                output, _ = process.communicate(timeout=seconds)
+                with program(command, stdout=subprocess.PIPE, stderr=errors, keep=keep) as process:
+                    output, _ = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
-                _stop(process)
                 raise DeadlinePassedError from None
-            except BaseException:
-                _stop(process)
-                raise
             errors.seek(begin)
             words = errors.read().decode("utf-8", "replace").strip().splitlines()
         return Done(process.returncode, _json(output), words[-1] if words else "")
@@ -263,17 +259,3 @@ def _json(output: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _stop(process: "subprocess.Popen[bytes]") -> None:
-    """Ask a command and its children to stop, then insist."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            return
-        try:
-            process.communicate(timeout=_GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            continue
-        return

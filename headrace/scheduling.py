@@ -1,12 +1,17 @@
-"""Keeps schedules: looks when one is due, runs its night, and writes down what came of it."""
+"""Keeps schedules: looks when one is due, runs its night, and writes down what came of it.
+
+A night that began and did not end (its keeper was stopped or killed) is made up for like a missed
+one, once everything that it started has ended.
+"""
 
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.home import Home
-from headrace.night import Commands, Night, run_night
+from headrace.night import Done, HeldCommands, Night, run_night
 from train.schedule import Due, Skipped, due, unmet
 from train.schedule_spec import Schedule
 
@@ -35,16 +40,23 @@ class Diary:
         return self.folder / f"{self.name}.jsonl"
 
     def nights(self) -> list[dict[str, Any]]:
-        """Return all entries, oldest first; a line cut off by a crash is left out."""
+        """Return what is known of each night, oldest first; a line cut off by a crash is left out."""
         if not self.path.is_file():
             return []
-        found = []
-        for line in self.path.read_text(encoding="utf-8").splitlines():
+        found: dict[str | int, dict[str, Any]] = {}
+        for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines()):
             try:
-                found.append(json.loads(line))
+                entry = json.loads(line)
             except ValueError:
                 continue
-        return found
+            # How a night ended stands in a later line than that it began.
+            found[entry.get("night", number)] = entry
+        return list(found.values())
+
+    def broken_off(self) -> dict[str, Any] | None:
+        """Return the latest night when it began and did not end: it still runs, or its keeper died."""
+        last = next(reversed(self.nights()), None)
+        return last if last is not None and last["outcome"] in ("begun", "interrupted") else None
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append an entry; it is on disk when this returns."""
@@ -89,7 +101,7 @@ class Keeper:
         self,
         schedules: Sequence[Schedule],
         home: Home,
-        run: Commands,
+        run: HeldCommands,
         *,
         report: Callable[[str], None],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -127,19 +139,48 @@ class Keeper:
             self._report(f"{schedule.metadata.name}: {found.nights} missed, not made up for")
         if isinstance(found, Due):
             return self.run(schedule, found)
+        if found is None and (broken := diary.broken_off()) is not None:
+            return self._make_up(schedule, broken)
         return None
+
+    def _make_up(self, schedule: Schedule, broken: dict[str, Any]) -> Night | None:
+        """Run a night again whose keeper died, as often as what fails is tried; it may still run."""
+        diary, spec = self.diary(schedule), schedule.spec
+        with self._lock(schedule, wait=False) as lock:
+            if lock is None:
+                return None
+            if broken["outcome"] == "begun":
+                diary.write({**broken, "outcome": "interrupted"})
+            tries = sum(
+                "begun" in night and night["due"] == broken["due"] for night in diary.nights()
+            )
+            if not spec.catch_up or tries >= spec.retries.attempts:
+                return None
+            return self._keep(schedule, broken["due"], {"made_up_for": "1"}, lock)
 
     def run(self, schedule: Schedule, night: Due | None = None) -> Night:
         """Run a night now, whether or not one is due, under the schedule's conditions."""
-        diary, begun = self.diary(schedule), self._now()
-        entry = {"due": (night.at if night else begun).isoformat(), "begun": begun.isoformat()}
-        if night is not None and night.late:
-            entry["made_up_for"] = str(night.missed)
-        with self._lock(schedule) as free:
-            if not free:
-                result = Night("skipped", ("another night of this model still runs",))
-            else:
-                result = self._under_conditions(schedule, diary)
+        due = (night.at if night else self._now()).isoformat()
+        more = {"made_up_for": str(night.missed)} if night is not None and night.late else {}
+        with self._lock(schedule, wait=schedule.spec.overlap == "wait") as lock:
+            return self._keep(schedule, due, more, lock)
+
+    def _keep(
+        self, schedule: Schedule, due: str, more: Mapping[str, str], lock: int | None
+    ) -> Night:
+        """Run a night and write down that it begins and how it ends."""
+        diary = self.diary(schedule)
+        begun = self._now().isoformat()
+        entry = {"night": secrets.token_hex(4), "due": due, "begun": begun, **more}
+        if lock is None:
+            result = Night("skipped", ("another night of this model still runs",))
+        else:
+            diary.write(entry | {"outcome": "begun"})
+            try:
+                result = self._under_conditions(schedule, diary, lock)
+            except BaseException:
+                diary.write(entry | {"outcome": "interrupted", "ended": self._now().isoformat()})
+                raise
         diary.remember_items(result.item_ids)
         facts = asdict(replace(result, item_ids=()))
         del facts["item_ids"]
@@ -152,11 +193,16 @@ class Keeper:
         """Return what a schedule did."""
         return Diary(self._folder, schedule.metadata.name)
 
-    def _under_conditions(self, schedule: Schedule, diary: Diary) -> Night:
+    def _under_conditions(self, schedule: Schedule, diary: Diary, lock: int) -> Night:
         missing = self._wait_for_conditions(schedule)
         if missing:
             return Night("skipped", missing)
-        return run_night(schedule, self._run, known_items=diary.learned_items(), pause=self._pause)
+
+        def run(arguments: Sequence[str], seconds: float) -> Done:
+            # What it starts holds the lock too: no night begins beside it when this process dies.
+            return self._run(arguments, seconds, keep=(lock,))
+
+        return run_night(schedule, run, known_items=diary.learned_items(), pause=self._pause)
 
     def _wait_for_conditions(self, schedule: Schedule) -> tuple[str, ...]:
         """Return what still does not hold when the waiting time is over."""
@@ -170,17 +216,16 @@ class Keeper:
             self._pause(_LOOK_SECONDS)
 
     @contextmanager
-    def _lock(self, schedule: Schedule) -> Iterator[bool]:
-        """Hold the model's lock; yields False when another night has it and the rule is to skip."""
+    def _lock(self, schedule: Schedule, *, wait: bool) -> Iterator[int | None]:
+        """Hold the model's lock; yields its descriptor, or None when another night has it."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self._folder / f"{schedule.spec.model}.lock").open("w") as file:
-            wait = schedule.spec.overlap == "wait"
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
-                yield False
+                yield None
                 return
-            yield True
+            yield file.fileno()
 
 
 def gpu_is_free() -> bool:

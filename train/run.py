@@ -38,6 +38,7 @@ from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError, HeadraceError
 from trajectory.files import READABLE, replace_file
 
+LAST = "last"
 _ORDER, _MANIFEST = "order.json", "manifest.json"
 
 
@@ -111,6 +112,13 @@ class RunOrder:
             raise ConfigurationError(f"run {run_id} has ended: it made {made}; start a new one")
         return cls(**json.loads((runs / run_id / _ORDER).read_bytes()))
 
+    def unfinished(self, runs: Path) -> str | None:
+        """Return the newest run that began so and has not ended."""
+        mine = canonical_json(asdict(self))
+        found = (path for path in runs.glob(f"*/{_ORDER}") if path.read_bytes() == mine)
+        names = [path.parent.name for path in found if not (path.parent / _MANIFEST).is_file()]
+        return max(names, default=None)
+
     def require_same(self, begun: "RunOrder", run_id: str) -> None:
         """Refuse to go on with a run that began otherwise.
 
@@ -158,7 +166,8 @@ def run_training(
         name: of the model in the registry.
         places: folders and registry.
         base_label: ``name@version`` of the base; its folder's name when None.
-        resume: an interrupted run to go on with, from its last checkpoint.
+        resume: an interrupted run to go on with, from its last checkpoint; :data:`LAST` is the newest
+            that began with the same, and where there is none, a new run begins.
         progress: called with stage, done and total.
 
     Raises:
@@ -180,7 +189,9 @@ def run_training(
         base_weights_hash=weights_hash(base),
         recipe=recipe.model_dump(mode="json"),
     )
-    if resume is not None:
+    if resume == LAST:
+        resume = order.unfinished(places.runs)
+    elif resume is not None:
         order.require_same(RunOrder.read(places.runs, resume), resume)
     folder = places.runs / (resume or _run_id(recipe, started))
     run = _Run(source, recipe, substrate, base, base_label or base.name, order, folder, started)

@@ -61,12 +61,13 @@ class ScheduleSpec(StrictModel):
     """Let a candidate that passed its gate serve at once; the next recipe then starts from it."""
     conditions: Conditions = Conditions()
     deadline_minutes: float = Field(default=480, gt=0)
-    """A night that is not over by then is stopped; what runs may be resumed."""
+    """A night that is not over by then is stopped; a run that began with the same goes on later."""
     overlap: Literal["skip", "wait"] = "skip"
     """When another night of the same model still runs."""
     retries: Retries = Retries()
     catch_up: bool = True
-    """A night that was missed (machine off) is made up for, once however many were missed."""
+    """A night that was missed (machine off) is made up for, once however many were missed; one that
+    was broken off goes on."""
 
     @field_validator("cron")
     @classmethod

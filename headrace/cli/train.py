@@ -63,7 +63,10 @@ def run(
     ] = None,
     resume: Annotated[
         str | None,
-        typer.Option(help="Go on with this interrupted run, its substrate and its base."),
+        typer.Option(
+            help="Go on with this interrupted run, its substrate and its base; `last`: with the "
+            "newest that began with the same recipe, substrate and base, else begin one."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -72,13 +75,13 @@ def run(
     Exit code 1 when the gate refused the candidate.
     """
     from train.recipes.settings import load_recipe, shipped_recipe
-    from train.run import RunOrder, RunPlaces, run_training
+    from train.run import LAST, RunOrder, RunPlaces, run_training
 
     running = Running.of(context)
     home = running.home.create()
     name = _model_name(running, model)
     models = registry(running)
-    if resume is not None:
+    if resume not in (None, LAST):
         begun = RunOrder.read(home.runs, resume)
         substrate, base = substrate or begun.substrate, base or Path(begun.base)
     start, label = _base(running, models, name, base)

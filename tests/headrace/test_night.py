@@ -70,7 +70,7 @@ def test_a_good_night_builds_plans_and_trains() -> None:
     assert script.asked == [
         "substrate build s.yaml",
         "train plan --substrate shop@v7",
-        "train run sft --substrate shop@v7 --model shop",
+        "train run sft --substrate shop@v7 --model shop --resume last",
     ]
 
 
@@ -136,9 +136,9 @@ def test_the_deadline_ends_the_night_wherever_it_is() -> None:
 
 def test_commands_are_real_processes_with_json_and_last_words(tmp_path: Path) -> None:
     run = headrace_commands(tmp_path / "home", tmp_path / "log")
-    done = run(["substrate", "list"], 60)
+    done = run(["substrate", "list"], 60, ())
     assert done.code == 0
-    failed = run(["substrate", "build", str(tmp_path / "absent.yaml")], 60)
+    failed = run(["substrate", "build", str(tmp_path / "absent.yaml")], 60, ())
     assert failed.code == 2
     assert "absent.yaml" in failed.error
 
@@ -147,5 +147,5 @@ def test_a_command_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
     run = headrace_commands(tmp_path / "home", tmp_path / "log")
     begun = time.monotonic()
     with pytest.raises(DeadlinePassedError):
-        run(["substrate", "list"], 0.01)
+        run(["substrate", "list"], 0.01, ())
     assert time.monotonic() - begun < 20

@@ -1,8 +1,10 @@
 """The keeper runs what is due, once, also across restarts, and writes down every night."""
 
+import fcntl
 import json
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,7 @@ class Nights:
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    def answer(self, arguments: Sequence[str], _: float) -> Done:
+    def answer(self, arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done:
         self.asked.append(arguments[1])
         return {"build": BUILT, "plan": planned("sft"), "run": trained("0002")}[arguments[1]]
 
@@ -88,10 +90,10 @@ def test_two_nights_of_one_model_never_run_together(tmp_path: Path) -> None:
     inside, go_on = threading.Event(), threading.Event()
     answer = nights.answer
 
-    def slowly(arguments: Sequence[str], seconds: float) -> Done:
+    def slowly(arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done:
         inside.set()
         assert go_on.wait(30)
-        return answer(arguments, seconds)
+        return answer(arguments, seconds, keep)
 
     nights.answer = slowly  # type: ignore[method-assign]
     first = threading.Thread(target=lambda: nights.keeper().run(nights.schedule))
@@ -102,6 +104,46 @@ def test_two_nights_of_one_model_never_run_together(tmp_path: Path) -> None:
     first.join(30)
     assert second.reasons == ("another night of this model still runs",)
     assert sorted(nights.outcomes()) == ["skipped", "trained"]
+
+
+class KilledError(BaseException):
+    """Ends a night in its middle."""
+
+
+def test_a_night_that_was_broken_off_is_made_up_for_as_often_as_what_fails_is_tried(
+    tmp_path: Path,
+) -> None:
+    def kill(arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done:
+        raise KilledError
+
+    for catch_up, tries in ((True, 2), (False, 1)):
+        nights = Nights(tmp_path / str(catch_up), catch_up=catch_up)
+        nights.keeper().look(nights.schedule)
+        answer, nights.answer = nights.answer, kill  # type: ignore[method-assign]
+        nights.now = NOON + timedelta(hours=14)
+        for _ in range(4):
+            nights.now += timedelta(minutes=1)
+            with suppress(KilledError):
+                nights.keeper().look(nights.schedule)
+        assert nights.outcomes() == ["first seen", *["interrupted"] * tries]
+        nights.answer = answer  # type: ignore[method-assign]
+        nights.now = NOON + timedelta(hours=38)
+        assert nights.keeper().look(nights.schedule) is not None
+
+
+def test_a_night_that_goes_on_is_not_taken_for_one_that_was_broken_off(tmp_path: Path) -> None:
+    nights = Nights(tmp_path)
+    diary = Diary(nights.home.state / "schedules", "nightly")
+    moment = NOON.isoformat()
+    diary.write({"night": "1", "due": moment, "begun": moment, "outcome": "begun"})
+    lock = nights.home.state / "schedules" / "shop.lock"
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert nights.keeper().look(nights.schedule) is None
+        assert nights.outcomes() == ["begun"]
+    night = nights.keeper().look(nights.schedule)
+    assert night is not None
+    assert nights.outcomes() == ["interrupted", "trained"]
 
 
 def test_a_diary_that_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
@@ -122,10 +164,10 @@ def test_a_schedule_waits_for_anothers_night_and_is_not_missed(tmp_path: Path) -
         update={"metadata": other.metadata.model_copy(update={"name": "other"})}
     )
 
-    def answer(arguments: Sequence[str], seconds: float) -> Done:
+    def answer(arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done:
         if "one" in arguments:
             long.now += timedelta(hours=5)
-        return long.answer(arguments, seconds)
+        return long.answer(arguments, seconds, keep)
 
     keeper = Keeper(
         [long.schedule, other],

@@ -1,7 +1,6 @@
 """Admission: where a request goes, whether it may pass, and how much of it is captured."""
 
 import logging
-import re
 
 from mitmproxy import http
 
@@ -15,8 +14,9 @@ from proxy.credentials import Fingerprints, RawFields, presented_key
 from proxy.heads import WISHES, capture_wish, names
 from proxy.identity import KeyRegistry
 from proxy.limits import Budgets, session_of
+from proxy.paths import climbs
 from proxy.pointing import Pointing, at_its_host, key_giver
-from proxy.rewriting import take_session
+from proxy.rewriting import take_session, without_client_keys
 from proxy.routing import Router
 from proxy.serving import can_name
 from proxy.spool.states import SpoolState
@@ -27,8 +27,6 @@ from proxy.wire import mark_shape
 _log = logging.getLogger(__name__)
 
 _EVERYTHING = Level.FULL, ""
-_CLIMBS = re.compile(rb"(?i)/(?:\.|%2e){2}(?:[/\\;]|%2f|%5c|$)")
-"""A path that leads up; servers read all these alike."""
 
 
 class Admission:
@@ -113,7 +111,8 @@ class Admission:
             rest, session = take_session(rest)
         if not rest.startswith(b"/"):
             rest = b"/" + rest
-        if plan.below and _CLIMBS.search(rest.partition(b"?")[0]):
+        rest = without_client_keys(rest)
+        if plan.below and climbs(rest.partition(b"?")[0]):
             raise Refused(Reason.NO_ROUTE, client=client, plan=plan)
         pointing = Pointing(fields, header, rest, session)
         stick = b""
@@ -153,13 +152,14 @@ class Admission:
         client = self.callers.of_forward(flow.client_conn, fields)
         if client is None:
             raise Refused(Reason.NO_KEY)
-        plan, target = self._router.by_host(request.data.host, request.data.port)
+        plan, target = self._router.by_host(request.data.host, request.data.port, request.data.path)
         https = request.data.scheme == b"https"
         given = None
         if target is not None and https == (target.upstream.scheme == "https"):
             given = key_giver(target, flow)
         rewritten = at_its_host(fields, None, given)
-        return Admitted(client, plan, "forward", rewritten, request.data.path)
+        path = without_client_keys(request.data.path)
+        return Admitted(client, plan, "forward", rewritten, path)
 
     def _transparent(self, flow: http.HTTPFlow, fields: RawFields) -> Admitted:
         """Admit a redirected request; it goes on to the address that it was sent to.
@@ -172,11 +172,12 @@ class Admission:
         client = self.callers.of_redirected(presented)
         if client is None:
             raise Refused(Reason.NO_KEY)
-        plan, target = self._router.by_host(named_host(flow), request.data.port)
+        plan, target = self._router.by_host(named_host(flow), request.data.port, request.data.path)
         https = request.data.scheme == b"https"
         given = key_giver(target, flow) if target is not None and https else None
         rewritten = at_its_host(fields, header if presented else None, given)
-        return Admitted(client, plan, "transparent", rewritten, request.data.path)
+        path = without_client_keys(request.data.path)
+        return Admitted(client, plan, "transparent", rewritten, path)
 
     def level(self, flow: http.HTTPFlow, admitted: Admitted) -> tuple[Level | None, str]:
         """Decide how much is captured; None is nothing.

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
+from urllib.parse import unquote_to_bytes
 
 from proxy.spool.records import pack_lines
 
@@ -47,6 +48,9 @@ _QUERY = re.compile(
     rb"|x-(?:amz|goog)-(?:signature|security-token|credential))=)([^&]+)",
     re.IGNORECASE,
 )
+
+_CLIENT_KEY = re.compile(rb"hr_[0-9a-f]{12}_[0-9a-f]{40}")
+"""As the registry makes them."""
 
 type RawFields = tuple[tuple[bytes, bytes], ...]
 
@@ -104,6 +108,13 @@ class Fingerprints:
         if not query:
             return query
         return _QUERY.sub(lambda found: found[1] + self.of(found[2]), query)
+
+
+def holds_client_key(value: bytes) -> bool:
+    """Tell whether a header's value or a query's parameter holds a Headrace key."""
+    if b"%" in value:
+        value = unquote_to_bytes(value)
+    return b"hr_" in value and _CLIENT_KEY.search(value) is not None
 
 
 def presented_key(fields: RawFields) -> tuple[str | None, bytes | None]:

@@ -36,6 +36,8 @@ class Plan:
     step_header: bool = False
     below: bool = False
     """Its upstreams begin below their root, and clients must stay there."""
+    keyed: bool = False
+    """It has a provider's key of its own to give."""
     serving: Serving | None = None
     """What answers where the route names a registered model; there are no targets then."""
     _lowered_until: float = 0.0
@@ -67,6 +69,7 @@ class Plan:
             mandatory=route.without_capture == "refuse",
             step_header=route.step_header,
             below=any(Upstream.parse(choice.url).path for choice in route.choices),
+            keyed=any(choice.credential is not None for choice in route.choices),
             serving=Serving(route) if route.model else None,
         )
 

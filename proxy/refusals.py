@@ -65,11 +65,12 @@ class Refusals:
         self._kept = (now, kept)
         if kept > _KEPT_PER_SECOND:
             return
-        path = flow.request.data.path.partition(b"?")[0]
-        plan = refusal.plan or self._router.by_path(take_session(path)[0]) or self._router.other
+        path, plan = flow.request.data.path.partition(b"?")[0], refusal.plan
+        if plan is None and mode_of(flow.client_conn) == "base_url":
+            plan = self._router.by_path(take_session(path)[0])
         admitted = Admitted(
             refusal.client or UNKNOWN_CLIENT,
-            plan,
+            plan or self._router.other,
             mode_of(flow.client_conn),
             Rewritten((), flow.request.headers.fields),
             path,

@@ -3,12 +3,25 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from proxy.credentials import PROVIDER_HEADERS, RawFields
+from proxy.credentials import PROVIDER_HEADERS, RawFields, holds_client_key
 
 _OWN = b"x-headrace-"
 URL_SESSION = b"x-headrace-url-session"
 """The gateway alone writes it, for the capture: the session in the request's path."""
 _HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"http2-settings"})
+_SUBPROTOCOLS = b"sec-websocket-protocol"
+_HEADS_ONLY = _HOP | {
+    b"host",
+    b"connection",
+    b"content-length",
+    b"expect",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+}
+"""What says where a request goes and where it ends has no place behind its body."""
+_CHECKSUMS = (b"x-amz-checksum-", b"content-digest", b"repr-digest", b"digest", b"content-md5")
 
 
 def take_session(path: bytes) -> tuple[bytes, bytes | None]:
@@ -19,6 +32,32 @@ def take_session(path: bytes) -> tuple[bytes, bytes | None]:
     if not slash or not session:
         return path, None
     return b"/" + rest, session
+
+
+def without_client_keys(path: bytes) -> bytes:
+    """Return a path without the parameters of its query that hold a Headrace key."""
+    base, mark, query = path.partition(b"?")
+    if b"hr" not in query and b"%" not in query:
+        return path
+    kept = [each for each in query.split(b"&") if not holds_client_key(each)]
+    return base + mark + b"&".join(kept) if kept else base
+
+
+def rewrite_trailers(fields: RawFields, *, keyed: bool) -> RawFields:
+    """Return the trailers that go upstream; beside a route's key only checksums of the body do.
+
+    A server may take a trailer for a header, so none may say what the head was not let say.
+    """
+    kept = []
+    for name, value in fields:
+        lower = name.lower()
+        if keyed:
+            passes = lower.startswith(_CHECKSUMS)
+        else:
+            passes = lower not in _HEADS_ONLY and not lower.startswith(_OWN)
+        if passes and not holds_client_key(value):
+            kept.append((name, value))
+    return tuple(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +77,12 @@ def rewrite_headers(
     credential: tuple[bytes, bytes] | None,
     added: Iterable[tuple[bytes, bytes]] = (),
 ) -> Rewritten:
-    """Rewrite a request's headers: order and case stay, Headrace's own go no further.
+    """Rewrite a request's headers: order and case stay, Headrace's own and its keys go no further.
 
     Args:
         fields: the client's headers.
         host: the upstream's authority, named once; None leaves what the client names.
-        key_header: header that carries the Headrace key; it is taken off.
+        key_header: header whose Headrace key let the request in; it is taken off.
         credential: header of the provider's key; it replaces all credentials that providers take.
         added: headers for the capture only.
     """
@@ -67,6 +106,9 @@ def rewrite_headers(
             if not hosted:
                 sent.append((name, host))
                 hosted = True
+        elif holds_client_key(value):
+            if lower == _SUBPROTOCOLS and (others := _other_subprotocols(value)):
+                sent.append((name, others))
         else:
             sent.append((name, value))
     if not hosted and host is not None:
@@ -74,3 +116,8 @@ def rewrite_headers(
     if not placed and credential is not None:
         sent.append(credential)
     return Rewritten(tuple(sent), (*sent, *own, *added))
+
+
+def _other_subprotocols(value: bytes) -> bytes:
+    """Return the subprotocols that hold no key: browsers send keys as one of them."""
+    return b", ".join([each.strip() for each in value.split(b",") if not holds_client_key(each)])

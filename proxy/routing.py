@@ -4,6 +4,7 @@ import logging
 import time
 
 from proxy.config import GatewayConfig
+from proxy.paths import lies_below
 from proxy.plan import Plan
 from proxy.serving import Publication
 from proxy.target import Target
@@ -28,6 +29,8 @@ class Router:
             for target in plan.targets:
                 address = target.upstream.host, target.upstream.port
                 self._hosts.setdefault(address, []).append((plan, target))
+        for found in self._hosts.values():
+            found.sort(key=lambda each: -len(each[1].upstream.path))
         self.other = Plan(NO_ROUTE, b"", ())
         self.publication = Publication(
             config.serving, [plan.serving for plan in plans if plan.serving is not None]
@@ -92,10 +95,15 @@ class Router:
                 return plan
         return None
 
-    def by_host(self, host: str, port: int) -> tuple[Plan, Target | None]:
-        """Return the route that leads to this host, else the plan for hosts without one."""
-        found = self._hosts.get((host.lower(), port))
-        return found[0] if found else (self.other, None)
+    def by_host(self, host: str, port: int, path: bytes) -> tuple[Plan, Target | None]:
+        """Return the route that leads to this host and path, else the plan for what no route has.
+
+        Of several the one with the longest path counts, of equal ones the first.
+        """
+        for plan, target in self._hosts.get((host.lower(), port), ()):
+            if lies_below(path, target.upstream.path.encode()):
+                return plan, target
+        return self.other, None
 
     def intercepts(self, host: str, port: int) -> bool:
         """Tell whether the forward proxy opens connections to this host."""

@@ -10,6 +10,7 @@ from proxy.capture import Capture
 from proxy.counters import Counters
 from proxy.live import Live
 from proxy.recording import Recording
+from proxy.rewriting import rewrite_trailers
 from proxy.serving import with_model
 from proxy.shadowing import Copied, Shadows
 from proxy.terms import Level
@@ -112,7 +113,11 @@ class Sending:
     def read_whole(self) -> None:
         """Note that the request has been read; a buffered one has yet to be sent."""
         self._read = True
-        if self._flow.request.stream is False:
+        request = self._flow.request
+        if request.trailers:
+            fields = rewrite_trailers(request.trailers.fields, keyed=self._admitted.plan.keyed)
+            request.trailers = http.Headers(fields) if fields else None
+        if request.stream is False:
             self._complete()
         if self._connected and self._live.capture is not None:
             self._live.capture.request_done()

@@ -143,3 +143,44 @@ def test_without_a_key_nothing_passes(proxy: Running, secure: Upstream) -> None:
     assert response.status_code == 407
     assert secure.connections == before
     proxy.records(1)
+
+
+def test_host_and_path_choose_the_route(
+    secure: Upstream, upstream: Upstream, tls: Tls, tmp_path: Path
+) -> None:
+    """Routes of one host share it by their paths; beyond those no route's key goes out."""
+    settings = {
+        "routes": [
+            {"name": "a", "upstream": f"{secure.url}/team-a", "credential": {"env": "A"}},
+            {"name": "b", "upstream": f"{secure.url}/team-b", "credential": {"env": "B"}},
+            {"name": "deep", "upstream": f"{secure.url}/team-b/deep", "credential": {"env": "C"}},
+            {"name": "plain", "upstream": f"{upstream.url}/team-b", "credential": {"env": "B"}},
+        ],
+        "upstream_ca": str(tls.roots),
+    }
+    own = "Bearer sk-own"
+    cases = [
+        (secure, "/team-a/v1", "a", "Bearer key-a"),
+        (secure, "/team-b/v1?x=/team-a/", "b", "Bearer key-b"),
+        (secure, "/team-b", "b", "Bearer key-b"),
+        (secure, "/team-b/deep/er", "deep", "Bearer key-c"),
+        (secure, "/team-b/deeper", "b", "Bearer key-b"),
+        (secure, "/admin/keys", "-", own),
+        (secure, "/team-bb/v1", "-", own),
+        (secure, "/team-b/%2e%2e/admin", "-", own),
+        (secure, "/team-b/x%2f..%2f..%2fteam-a", "-", own),
+        (secure, "/team-a%2fv1", "-", own),
+        (upstream, "/team-b/v1", "plain", "Bearer key-b"),
+        (upstream, "/admin", "-", own),
+    ]
+    keys = {"A": "key-a", "B": "key-b", "C": "key-c"}
+    with Running(tmp_path, settings, keys) as gateway:
+        context = ssl.create_default_context(cafile=gateway.bundle)
+        with httpx.Client(proxy=gateway.forward, verify=context) as client:
+            for server, path, _, given in cases:
+                url = httpx.URL(server.url, raw_path=path.encode())
+                client.post(url, content=b"x", headers={"authorization": own})
+                assert server.seen[-1].target == path
+                assert server.seen[-1].header("authorization") == given, path
+        kept = [exchange.route for exchange in gateway.exchanges(len(cases))]
+        assert kept == [route for _, _, route, _ in cases]

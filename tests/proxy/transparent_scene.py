@@ -85,7 +85,7 @@ def scene(folder: Path, ground: Ground, roots: str) -> None:
     """Play the scene in one family of addresses."""
     credential = {"env": "PROVIDER_KEY"}
     routes = [
-        {"name": "openai", "upstream": ground.secure.url, "credential": credential},
+        {"name": "openai", "upstream": f"{ground.secure.url}/echo", "credential": credential},
         {
             "name": "plain",
             "upstream": f"http://{ground.host}:{ground.plain.port}",
@@ -108,16 +108,22 @@ def scene(folder: Path, ground: Ground, roots: str) -> None:
 def play(gateway: Running, ground: Ground, roots: str) -> None:
     """Make the calls and look at what came of them."""
     host, secure, other, plain = ground.host, ground.secure, ground.other, ground.plain
-    opened, tunnelled, clear = client(
+    opened, tunnelled, clear, beside = client(
         (f"https://{host}:{secure.port}/echo", gateway.bundle, "localhost"),
         (f"https://{host}:{other.port}/echo", roots, "localhost"),
         (f"http://{host}:{plain.port}/echo", gateway.bundle, ""),
+        (f"https://{host}:{secure.port}/admin", gateway.bundle, "localhost"),
     )
     assert opened == tunnelled == clear == [200, "hello"], (opened, tunnelled, clear)
     assert secure.seen[0].header("authorization") == "Bearer sk-provider"
     assert other.seen[0].header("authorization") is None
     assert plain.seen[0].header("authorization") is None
-    exchanges = sorted(gateway.exchanges(2), key=lambda exchange: exchange.route)
+    assert isinstance(beside, list)
+    assert beside[0] == 404
+    assert secure.seen[1].target == "/admin"
+    assert secure.seen[1].header("authorization") is None
+    outside, *exchanges = sorted(gateway.exchanges(3), key=lambda exchange: exchange.route)
+    assert (outside.route, outside.request.path) == ("-", "/admin")
     assert [(e.route, e.mode) for e in exchanges] == [
         ("openai", "transparent"),
         ("plain", "transparent"),

@@ -9,6 +9,7 @@ originals, once per process, for exactly the version that they were made for.
 
 import logging
 
+from mitmproxy.net.http import http1
 from mitmproxy.proxy.layers import http as http_layer
 from mitmproxy.proxy.layers import tls
 from mitmproxy.proxy.layers.http import _http1
@@ -25,7 +26,7 @@ from proxy.wire.marks import (
     mark_way,
     shape_of_errors,
 )
-from proxy.wire.refusing import own_words, raw_answer, validate_headers
+from proxy.wire.refusing import own_words, raw_answer, read_request_head
 from proxy.wire.stream import RoutedStream
 from proxy.wire.upstream_side import PatientClient
 
@@ -45,7 +46,7 @@ def install() -> bool:
         (http_layer, "HttpStream", RoutedStream),
         (http_layer, "Http1Server", ShapedServer),
         (http_layer, "Http1Client", PatientClient),
-        (http_layer, "validate_headers", validate_headers),
+        (http1, "read_request_head", read_request_head),
         (_http1, "make_error_response", own_words),
         (_http1, "ChunkedReader", TrailerReader),
         (tls.ServerTLSLayer, "send_close", send_close),

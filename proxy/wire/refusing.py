@@ -1,15 +1,17 @@
 """Heads that are not plain HTTP: what two readers might read differently is refused."""
 
 import re
+from collections.abc import Sequence
 
-from mitmproxy.http import Message, Request
-from mitmproxy.net.http import status_codes, validate
+from mitmproxy.http import Request
+from mitmproxy.net.http import http1, status_codes
 
 from proxy.answers import Answer, Reason, Shape, answer
 
-_AMBIGUOUS = re.compile(rb"[\r\n\0]")
-"""Folded lines, lone returns and NUL: the next reader may take what follows for a line of its own."""
-_VERSIONS = frozenset({b"HTTP/1.1", b"HTTP/1.0"})
+_FIRST_LINE = re.compile(rb"[!-~]+ [!-~\x80-\xff]+ HTTP/1\.[01]")
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+"""NUL, lone returns and their like: stock code strips some of them before it looks at a value."""
+_read_request_head = http1.read_request_head
 
 
 def raw_answer(reply: Answer) -> bytes:
@@ -26,16 +28,20 @@ def own_words(status: int, _quoting_the_client: str = "") -> bytes:
     return raw_answer(answer(Reason.BAD_REQUEST, Shape.OPENAI, status=status))
 
 
-def validate_headers(message: Message) -> None:
-    """Check a head as stock code does, and in requests what that lets through.
+def read_request_head(lines: Sequence[bytes]) -> Request:
+    """Read a head as stock code does, once it is sure that the next reader finds the same in it.
 
     Raises:
         ValueError: it is not sound.
     """
-    validate.validate_headers(message)
-    if not isinstance(message, Request):
-        return
-    if message.data.http_version not in _VERSIONS:
-        raise ValueError(f"unknown version {message.http_version!r}")
-    if _AMBIGUOUS.search(b"".join([value for _, value in message.data.headers.fields])):
-        raise ValueError("header value with a control character")
+    first, *fields = lines
+    if not _FIRST_LINE.fullmatch(first):
+        raise ValueError("no request line of HTTP/1")
+    for line in fields:
+        if line[:1] in (b" ", b"\t") or _CONTROL.search(line):
+            raise ValueError("folded line or control character in a header")
+    request = _read_request_head(list(lines))
+    for name, value in request.headers.fields:
+        if name.lower() == b"transfer-encoding" and value.lower() != b"chunked":
+            raise ValueError("transfer encoding other than chunked")
+    return request

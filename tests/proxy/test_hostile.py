@@ -33,6 +33,7 @@ def gateway(
     settings = {
         "routes": [
             {"name": "up", "upstream": upstream.url, "credential": credential},
+            {"name": "own", "upstream": upstream.url},
             {"name": "deep", "upstream": f"{upstream.url}/base", "credential": credential},
             {"name": "secure", "upstream": secure.url, "credential": credential},
             {
@@ -94,6 +95,12 @@ def intercepted(gateway: Running, target: str, name: str | None, head: str) -> b
         pytest.param("X-A: 1\n Transfer-Encoding: chunked\n", id="folded"),
         pytest.param("X-A: 1\rTransfer-Encoding: chunked\n", id="lone-return"),
         pytest.param("X-A: 1\x002\n", id="nul"),
+        pytest.param("X-A: 1\x0b2\n", id="control-character"),
+        pytest.param("Transfer-Encoding: \x0bchunked\n", id="tab-before-chunked"),
+        pytest.param("Transfer-Encoding: gzip, chunked\n", id="coded-chunks"),
+        pytest.param("Transfer-Encoding: chunked, chunked\n", id="chunked-twice"),
+        pytest.param("Transfer-Encoding:\n", id="no-encoding"),
+        pytest.param("Content-Length: \x0c5\n", id="feed-before-length"),
     ],
 )
 def test_ambiguous_heads_are_refused_in_our_own_words(
@@ -108,7 +115,17 @@ def test_ambiguous_heads_are_refused_in_our_own_words(
 
 
 @pytest.mark.parametrize(
-    "first", ["GET /up/a b HTTP/1.1", "GET /up/echo HTTP/3.0", "PRI * HTTP/2.0\n\nSM"]
+    "first",
+    [
+        "GET /up/a b HTTP/1.1",
+        "GET /up/a\x00b HTTP/1.1",
+        "GET /up/a\x1fb HTTP/1.1",
+        "GET /up/a?b\x7f HTTP/1.1",
+        "GET\x0b/up/echo HTTP/1.1",
+        "GET /up/echo\tHTTP/1.1",
+        "GET /up/echo HTTP/3.0",
+        "PRI * HTTP/2.0\n\nSM",
+    ],
 )
 def test_other_first_lines_are_refused(gateway: Running, first: str) -> None:
     got = ask(gateway, f"{first}\nHost: x\n")
@@ -145,7 +162,23 @@ def test_the_upstream_alone_is_named(gateway: Running, upstream: Upstream, head:
 
 
 @pytest.mark.parametrize(
-    "path", ["/deep/../echo", "/deep/%2e%2E/echo", "/deep/.%2e/", "/deep/x/.."]
+    "path",
+    [
+        "/deep/../echo",
+        "/deep/%2e%2E/echo",
+        "/deep/.%2e/",
+        "/deep/x/..",
+        "/deep/x%2f..%2f..%2fadmin",
+        "/deep/%2F..%2f..%2fadmin",
+        "/deep/x%252f%252e%252e/admin",
+        "/deep/x\\..\\..\\admin",
+        "/deep/x%5C..%5c..%5cadmin",
+        "/deep/x/..;y/admin",
+        "/deep/x/..%00/admin",
+        "/deep/x%c0%af..%c0%afadmin",
+        "/s/run-7/deep/x%2f..%2fadmin",
+        "/deep/s/run-7/x%2f..%2fadmin",
+    ],
 )
 def test_no_path_leads_out_of_an_upstreams(gateway: Running, upstream: Upstream, path: str) -> None:
     before = len(upstream.seen)
@@ -177,3 +210,45 @@ def test_the_key_goes_only_to_the_host_that_has_proved_its_name(
         got = intercepted(gateway, numbered, name, f"GET /echo HTTP/1.1\nHost: {numbered}\n")
         assert got.startswith(b"HTTP/1.1 200 ")
         assert secure.seen[-1].header("authorization") == given
+
+
+def test_a_client_key_goes_no_further_whichever_one_let_the_request_in(
+    gateway: Running, upstream: Upstream
+) -> None:
+    """A route without a credential passes on what the client sends, but never a key of ours."""
+    key = gateway.key
+    head = (
+        f"GET /own/echo?a=1&key={key}&b=2 HTTP/1.1\nHost: x\nX-Headrace-Key: {key}\n"
+        f"X-API-Key: {key}\nX-Forwarded-Authorization: Bearer {key}\nX-Kept: hr_\n"
+        f"Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.{key}, v1\n"
+    )
+    assert ask(gateway, head).startswith(b"HTTP/1.1 200 ")
+    seen = upstream.seen[-1]
+    assert seen.target == "/echo?a=1&b=2"
+    assert seen.header("sec-websocket-protocol") == "realtime, v1"
+    assert [name for name, _ in seen.headers] == ["Host", "X-Kept", "Sec-WebSocket-Protocol"]
+    ask(gateway, f"GET /own/echo?api%5Fkey={key[:3]}%{ord(key[3]):x}{key[4:]} HTTP/1.1\nHost: x\n")
+    assert upstream.seen[-1].target == "/echo"
+
+
+@pytest.mark.parametrize(
+    ("route", "passed"),
+    [
+        ("up", [b"X-Amz-Checksum-Crc32: AAAA"]),
+        ("own", [b"Authorization: Bearer sk-own", b"X-Amz-Checksum-Crc32: AAAA", b"X-Any: y"]),
+    ],
+)
+def test_beside_a_routes_key_no_trailers_pass_but_checksums(
+    gateway: Running, upstream: Upstream, route: str, passed: list[bytes]
+) -> None:
+    trailers = (
+        "Authorization: Bearer sk-own\nX-Amz-Checksum-Crc32: AAAA\nX-Any: y\nHost: evil.example\n"
+        f"Content-Length: 3\nX-Headrace-Key: {gateway.key}\nX-Other: Bearer {gateway.key}\n"
+    ).replace("\n", "\r\n")
+    for name in ("echo", "v1/chat/completions"):
+        body = b'{"messages": []}'
+        chunks = b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(body), body, trailers.encode())
+        head = f"POST /{route}/{name} HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n"
+        assert ask(gateway, head, chunks).startswith(b"HTTP/1.1 200 ")
+        assert upstream.seen[-1].body == body
+        assert upstream.seen[-1].trailers == passed

@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError
 from lakehouse.fresh_files import FreshFile, remove_files, write_files
 from lakehouse.location import Location
 from lakehouse.schema import TABLES, TableSpec
-from lakehouse.table_log import TableLog, UnsureError
+from lakehouse.table_log import TableLog, UnsureError, names_any
 from trajectory.errors import RetryableError
 
 _ATTEMPTS = 12
@@ -51,7 +51,7 @@ def commit_once(
         with _kept(log, files):
             for attempt in range(_ATTEMPTS):
                 if log.done_version(app_id) >= version:
-                    remove_files(log.location, log.spec, files)
+                    _take_back(log, files)
                     return None
                 if log.put(files, (app_id, version)):
                     return [file.path for file in files]
@@ -107,8 +107,15 @@ def _kept(log: TableLog, files: list[FreshFile]) -> Iterator[None]:
     except UnsureError:
         raise
     except (OSError, RetryableError):
-        remove_files(log.location, log.spec, files)
+        with suppress(RetryableError):  # the log cannot be read: the vacuum takes them
+            _take_back(log, files)
         raise
+
+
+def _take_back(log: TableLog, files: list[FreshFile]) -> None:
+    """Take files away, unless a commit of ours came first after all and its answer was lost."""
+    if files and not names_any(log.handle, [file.path for file in files]):
+        remove_files(log.location, log.spec, files)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 
 import duckdb
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -30,6 +30,7 @@ from lakehouse.places import LocalFiles, StoredFiles
 from lakehouse.schema import TableSpec
 from lakehouse.sorted_file import write_sorted
 from lakehouse.sources import empty_rows, literal
+from lakehouse.table_log import names_any
 from trajectory.errors import RetryableError
 
 _MEMORY = "512MiB"
@@ -130,10 +131,11 @@ def rewrite(
             place.publish(name)
         try:
             _replace(handle, spec, sources, list(made.values()))
-        except BaseException:
-            for name in made:
-                place.remove(name)
-            raise
+        except Overtaken:
+            if not names_any(handle, made):  # else ours came first after all: its answer was lost
+                for name in made:
+                    place.remove(name)
+                raise
     return [file for file, _ in made.values()]
 
 
@@ -158,7 +160,14 @@ def _replace(
     sources: Sequence[ActiveFile],
     made: Sequence[tuple[ActiveFile, str]],
 ) -> None:
-    """Commit ``made`` for ``sources``: delta-rs encodes the paths, and finds who was faster."""
+    """Commit ``made`` for ``sources``: delta-rs encodes the paths, and finds who was faster.
+
+    Whatever else ends this, the commit may stand: its files stay, the vacuum takes them if not.
+
+    Raises:
+        Overtaken: it does not stand.
+        RetryableError: it does not, as far as the log tells.
+    """
     now = time.time_ns() // 1_000_000
     added = [
         AddAction(
@@ -178,13 +187,17 @@ def _replace(
         handle.create_write_transaction(
             [*added, *removed], "append", handle.schema(), partition_by=list(spec.partition_by),
             commit_properties=CommitProperties(custom_metadata={"headrace": "sorted"}),
+            post_commithook_properties=PostCommitHookProperties(
+                create_checkpoint=False, cleanup_expired_logs=False
+            ),
         )  # fmt: skip
     except CommitFailedError as error:
         raise Overtaken(
             f"table {spec.name}: another process changed the same files; compact again"
         ) from error
     except DeltaError as error:
-        raise RetryableError(f"table {spec.name}: {error}; compact again") from error
+        if not names_any(handle, [one.relative for one, _ in made]):
+            raise RetryableError(f"table {spec.name}: {error}; compact again") from error
 
 
 def _sort(

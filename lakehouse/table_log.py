@@ -11,13 +11,14 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
@@ -201,6 +202,20 @@ def refresh(handle: DeltaTable) -> None:
             f"{handle.table_uri}: the table's log cannot be read ({error}); check that the lake "
             "is mounted and readable, then run the same again"
         ) from error
+
+
+def names_any(handle: DeltaTable, paths: Iterable[str]) -> bool:
+    """Return whether a table's latest version names one of these files.
+
+    A commit that failed tells no more for sure: what comes after it may have failed, or its answer
+    was lost.
+
+    Raises:
+        RetryableError: the log cannot be read.
+    """
+    refresh(handle)
+    named = {unquote(path) for path in pa.table(handle.get_add_actions())["path"].to_pylist()}
+    return not named.isdisjoint(paths)
 
 
 def _is_latest(handle: DeltaTable) -> bool:

@@ -3,6 +3,7 @@
 Usage: python -m tests.lakehouse.full_disk FOLDER. Mounts a small tmpfs on FOLDER; nobody else sees it.
 """
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from headrace.checkpoint import NO_MEMORY, Checkpoint, CheckpointStore, PendingBatch
 from lakehouse.lake import Lake
+from lakehouse.maintenance import compact, vacuum_table
 from lakehouse.schema import BATCH_TABLES
 from lakehouse.verify import verify
 from tests.lakehouse import make
@@ -44,7 +46,7 @@ def counts(lake: Lake) -> dict[str, int]:
 
 def main(folder: Path) -> None:
     """Ingest on a disk that is full again and again."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(folder)]
     subprocess.run(mount, check=True)
     lake = Lake.open(str(folder / "lake"))
     store = CheckpointStore(folder)
@@ -71,6 +73,33 @@ def main(folder: Path) -> None:
     report = verify(Lake.open(str(folder / "lake")))
     assert report.ok, report.findings
     assert not list((folder / "lake" / "_intents").iterdir())
+    compacting(folder, len(LEFT_KIB))
+
+
+def compacting(folder: Path, version: int) -> None:
+    """Compact on a full disk, at the commit behind which delta-rs would write a checkpoint."""
+    root = folder / "lake"
+    lake = Lake.open(str(root))
+    while lake.versions()["steps"] < 98:
+        lake.append(make.batch(f"t{version}", steps=1), app_id="a", version=version)
+        version += 1
+    before = lake.query("SELECT count(*) AS n FROM steps")["n"].to_pylist()
+    refused = 0
+    for left in range(4, 120, 8):
+        copy = folder / "copy"
+        shutil.copytree(root, copy)
+        with full(folder, left):
+            try:
+                compact(Lake.open(str(copy)), tables=["steps"])
+            except (RetryableError, OSError):
+                refused += 1
+        again = Lake.open(str(copy))
+        compact(again, tables=["steps"])
+        vacuum_table(again, "steps", hours=0)
+        found = Lake.open(str(copy)).query("SELECT count(*) AS n FROM steps")["n"].to_pylist()
+        assert found == before, (left, found, before)
+        shutil.rmtree(copy)
+    assert refused, "the disk was never full"
 
 
 if __name__ == "__main__":

@@ -2,12 +2,17 @@
 
 import json
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
+from lakehouse.erase import erase_subject
 from lakehouse.lake import Lake
 from lakehouse.maintenance import checkpoint, compact, maintain, vacuum, vacuum_table
 from lakehouse.rewrite import Overtaken, list_files, rewrite
@@ -113,6 +118,65 @@ def test_a_rewrite_that_was_overtaken_changes_nothing(tmp_path: Path) -> None:
         rewrite(stale, TABLES["steps"], lake.location, list_files(stale))
     assert sorted((tmp_path / "steps").rglob("*.parquet")) == before
     assert lake.query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [15]
+
+
+def at_version(lake: Lake, table: str, version: int) -> None:
+    while (number := lake.committed_version("a") + 1) == 0 or lake.versions()[table] < version:
+        lake.append(make.batch(f"t{number}", steps=1), app_id="a", version=number)
+
+
+def test_a_checkpoint_that_cannot_be_written_breaks_no_compaction(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    at_version(lake, "steps", 98)
+    before = contents(lake)
+    name = f"{99:020d}.checkpoint.parquet"
+    (tmp_path / "steps" / "_delta_log" / name / "taken").mkdir(parents=True)
+    (report,) = compact(lake, tables=["steps"])
+    assert (report.partitions, report.files_after) == (1, 1)
+    assert contents(Lake.open(str(tmp_path))) == before
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), DeltaError("the hook failed")])
+def test_what_interrupts_compaction_behind_its_commit_breaks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    lake = filled(tmp_path)
+    before = contents(lake)
+    commit = DeltaTable.create_write_transaction
+
+    def interrupted(*args: Any, **options: Any) -> None:
+        commit(*args, **options)
+        raise error
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", interrupted)
+    with suppress(KeyboardInterrupt):
+        compact(lake, tables=["steps"])
+    monkeypatch.undo()
+    again = Lake.open(str(tmp_path))
+    assert len(again.snapshot_of("steps")) == 1
+    assert contents(again) == before
+    compact(again)
+    vacuum_table(again, "steps", hours=0)
+    assert contents(again) == before
+    assert erase_subject(again, "acme", ["nobody"]).rows == {}
+
+
+def test_an_interrupt_before_the_commit_leaves_what_the_vacuum_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = filled(tmp_path)
+    before = contents(lake)
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compact(lake, tables=["steps"])
+    monkeypatch.undo()
+    assert contents(lake) == before
+    vacuum_table(lake, "steps", hours=0)
+    assert len(list((tmp_path / "steps").rglob("*.parquet"))) == len(lake.snapshot_of("steps")) == 6
 
 
 def test_compaction_beside_a_writer_loses_and_doubles_nothing(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ All are copied into the lake, each right after it was written here. When the one
 damaged or older than the copy, the copy holds, and a conversation that goes on stays one trajectory.
 A copy may be one write behind: then its batch is carried again under the same number. With neither,
 the spool is read from its beginning, and what stands in the lake's ledger already is passed over.
+So it is when the lake lacks batches that were done (:func:`missing_batches`).
 """
 
 import json
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headrace.packing import packed, packed_json, unpacked
+from lakehouse.lake import Lake
 from trajectory.canonical import JsonObject
 from trajectory.errors import IntegrityError, RetryableError
 from trajectory.files import replacing
@@ -58,6 +60,27 @@ class Checkpoint:
     def hold(self) -> JsonObject:
         """The cursor from which on the spool must keep its records."""
         return self.trail[0] if self.trail else self.cursor
+
+
+def begun_anew() -> Checkpoint:
+    """Return a checkpoint that reads the spool from its beginning and asks the lake's ledger."""
+    return Checkpoint(f"govern-{uuid.uuid4().hex}", 0, {}, NO_MEMORY, again=True)
+
+
+def missing_batches(checkpoint: Checkpoint, lake: Lake) -> int:
+    """Return how many batches were done and are not in the lake: it is another, older or damaged."""
+    if checkpoint.batch == 0:
+        return 0
+    return max(0, checkpoint.batch - max(0, lake.committed_version(checkpoint.application)))
+
+
+def lacks(missing: int, lake: str) -> str:
+    """Return what to tell of batches that a lake lacks."""
+    return (
+        f"the lake at {lake} lacks {missing} of the batches that were done: it is another one, an "
+        "older copy, or its disk lost them. What the spool still holds of them is governed again; "
+        "restore a newer copy of the lake if you have one"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +132,7 @@ class CheckpointStore:
         if copy is not None and (here is None or here.batch < copy.batch):
             self._restored = True
             return copy
-        return here or Checkpoint(f"govern-{uuid.uuid4().hex}", 0, {}, NO_MEMORY, again=True)
+        return here or begun_anew()
 
     def _read_progress(self) -> dict[str, Any] | None:
         try:
@@ -125,6 +148,12 @@ class CheckpointStore:
         if raw is None:
             return None
         return PendingBatch(raw["batch"], raw["cursor"])
+
+    def restart(self, checkpoint: Checkpoint) -> None:
+        """Forget what was announced and done, and begin with a checkpoint."""
+        self._pending.unlink(missing_ok=True)
+        self._save(checkpoint)
+        self._restored = False
 
     def announce(self, checkpoint: Checkpoint, pending: PendingBatch) -> None:
         """Write down what is about to be committed; the first call also fixes the application name."""

@@ -244,7 +244,8 @@ def _policy(settings: Settings, home: Home) -> Iterator[Finding]:
         )
 
 
-def _lake(settings: Settings, _home: Home) -> Iterator[Finding]:
+def _lake(settings: Settings, home: Home) -> Iterator[Finding]:
+    from headrace.checkpoint import CheckpointStore, lacks, missing_batches
     from lakehouse.lake import Lake
 
     if not _holds_anything(settings):
@@ -253,6 +254,9 @@ def _lake(settings: Settings, _home: Home) -> Iterator[Finding]:
         )
         return
     lake = Lake.read(settings.lake.path, options=settings.lake.options)
+    if missing := missing_batches(CheckpointStore(home.state).load(), lake):
+        yield Finding("lake", "failure", lacks(missing, settings.lake.path))
+        return
     rows = lake.query("select count(*) as steps from steps").to_pylist()[0]["steps"]
     yield Finding("lake", "ok", f"{rows} steps at {settings.lake.path}")
 

@@ -15,7 +15,7 @@ from governance.quality import gate_of
 from governance.redact import Redactor, redactor_of, settle
 from governance.redact.subject_keys import SubjectKeys
 from governance.spread import Spread
-from headrace.checkpoint import CheckpointStore, installation_name
+from headrace.checkpoint import CheckpointStore, installation_name, lacks
 from headrace.dry_running import StoredReference
 from headrace.engine import Engine
 from headrace.held import held_content
@@ -166,6 +166,12 @@ def build_pipeline(
     """Put the pipeline of an installation together; without an engine, all runs in this process."""
     lake = Lake.open(settings.lake.path, options=settings.lake.options)
     audit = AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit"))
+    witness = Witness(held_content(home, secrets), audit, keep_days=settings.govern.quarantine_days)
+
+    def behind(batch: int, missing: int) -> None:
+        witness.behind(batch, missing)
+        report(f"error: {lacks(missing, settings.lake.path)}")
+
     return Pipeline(
         spool=spool_reader(settings, home, secrets),
         lake=lake,
@@ -187,9 +193,8 @@ def build_pipeline(
         batch_records=settings.govern.batch_records,
         tool_effects=settings.govern.tool_effects,
         remembered_calls=settings.govern.remembered_calls,
-        witness=Witness(
-            held_content(home, secrets), audit, keep_days=settings.govern.quarantine_days
-        ),
+        witness=witness,
+        behind=behind,
         dialects=(http_tools(settings.gateway.routes),),
     )
 

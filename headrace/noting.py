@@ -29,6 +29,15 @@ class Noting:
         self._before = self.latest
         self._done: Future[None] | None = None
 
+    def begin(self, checkpoint: Checkpoint) -> None:
+        """Go on from another checkpoint than the one that was found.
+
+        Raises:
+            RetryableError: it could not be written.
+        """
+        self._store.restart(checkpoint)
+        self._before = self.latest = checkpoint
+
     @contextmanager
     def announced(self, pending: PendingBatch) -> Iterator[None]:
         """Have a batch announced when the block ends, and the one before noted as done.

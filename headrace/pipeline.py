@@ -7,7 +7,13 @@ from itertools import pairwise
 from typing import Protocol
 
 from governance.engine import Governor
-from headrace.checkpoint import Checkpoint, CheckpointStore, PendingBatch
+from headrace.checkpoint import (
+    Checkpoint,
+    CheckpointStore,
+    PendingBatch,
+    begun_anew,
+    missing_batches,
+)
 from headrace.intake import Intake, Placed, Source
 from headrace.intake_process import IntakeEndedError, IntakeProcess
 from headrace.noting import Noting
@@ -86,6 +92,7 @@ class Pipeline:
         dialects: Sequence[Dialect] = (),
         remembered_calls: int = MAX_CALLS,
         apart_from: int = _APART_FROM,
+        behind: Callable[[int, int], None] | None = None,
     ) -> None:
         """Carry from ``spool`` to ``lake``.
 
@@ -102,6 +109,7 @@ class Pipeline:
             remembered_calls: of conversations that may go on, how many assembly remembers.
             apart_from: from a full batch of so many records on, or of many bytes, a process of its
                 own reads.
+            behind: told of the last batch that was done, and how many up to it the lake lacks.
         """
         self._source = Source(spool, assembly_key, tool_effects, dialects, remembered_calls)
         self._spool = spool
@@ -112,6 +120,10 @@ class Pipeline:
         self._witness = witness
         self._apart_from = apart_from
         self._noting = Noting(checkpoints, beside=lake.location.is_local)
+        if missing := missing_batches(self._checkpoint, lake):
+            if behind is not None:
+                behind(self._checkpoint.batch, missing)
+            self._noting.begin(begun_anew())
         if self._checkpoint.batch == 0 and not _has_ledger(lake):
             self._noting.latest = replace(self._checkpoint, again=False)
         self._intake: Intake | None = None

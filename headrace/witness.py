@@ -18,6 +18,12 @@ class Witness:
         self._keep_days = keep_days
         self._audit = audit
 
+    def behind(self, batch: int, missing: int) -> None:
+        """Write down that batches were done, up to this number, and are not in the lake."""
+        self._audit.append(
+            actor="governor", action="lake.behind", subject=str(batch), detail={"missing": missing}
+        )
+
     def before(self, exchanges: Iterable[Exchange], governed: GovernedBatch) -> None:
         """Keep the exchanges that are held back, before the spool lets them go."""
         held = {row.exchange_id for row in governed.quarantine}

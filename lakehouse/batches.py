@@ -15,6 +15,9 @@ How a batch that spans tables is written (:meth:`Batches.append`), and why a cra
 4. The ledger ``exchanges`` is committed last, even when it has no rows. It marks the batch as whole.
 5. The intent is removed.
 
+In a folder each step is on the disk before the next depends on it: data files and their folders
+before a commit names them, all commits before the intent goes. So a power cut is a crash like others.
+
 Killed before 2: nothing happened, the caller governs again. Killed between 2 and 5: the next
 ``Lake.open`` (or ``append`` of the same ``app_id``) finishes the intent by repeating 3 to 5,
 where every step is idempotent. Readers list the tables in the opposite order, ledger first: they
@@ -109,6 +112,8 @@ class Batches:
     ) -> AppendReport:
         """Commit a batch; ``written`` are data files of it that are there already."""
         report = self._commit(app_id, intent.version, tables, written or {}, repeated=repeated)
+        for name in tables:  # a killed process may have left commits that nobody synced
+            self._lake.log(name).sync()
         intent.remove()
         return report
 

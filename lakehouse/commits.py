@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from lakehouse.fresh_files import FreshFile, remove_files, write_files
+from lakehouse.fresh_files import FreshFile, remove_files, sync_written, write_files
 from lakehouse.location import Location
 from lakehouse.schema import TABLES, TableSpec
 from lakehouse.table_log import TableLog, UnsureError, names_any
@@ -26,6 +26,8 @@ def commit_once(
     files: list[FreshFile] | None = None,
 ) -> list[str] | None:
     """Append ``data`` unless the table already holds ``version`` of ``app_id``.
+
+    The commit lasts through a power cut when the log was synced too (:meth:`TableLog.sync`).
 
     The commit stands right behind the state that the version was read from, so that a concurrent
     writer with the same ``app_id`` makes it fail instead of doubling the rows.
@@ -47,7 +49,7 @@ def commit_once(
         if files is None:
             if log.done_version(app_id) >= version:
                 return None
-            files = write_files(log.location, log.spec, data)
+            files = _written(log, data)
         with _kept(log, files):
             for attempt in range(_ATTEMPTS):
                 if log.done_version(app_id) >= version:
@@ -76,6 +78,9 @@ def write_ahead(
         for name, data in tables.items():
             with _explained(TABLES[name]):
                 written[name] = write_files(location, TABLES[name], data)
+        for name, files in written.items():  # all at once: the disk has most of them by then
+            with _explained(TABLES[name]):
+                sync_written(location, TABLES[name], files)
         yield written
     finally:
         with suppress(OSError):  # maintenance sweeps them
@@ -90,13 +95,24 @@ def append(log: TableLog, data: pa.Table) -> None:
         RetryableError: the commit failed for good.
     """
     with _explained(log.spec):
-        files = write_files(log.location, log.spec, data)
+        files = _written(log, data)
         with _kept(log, files):
             for attempt in range(_ATTEMPTS):
                 if log.put(files, None):
+                    log.sync()
                     return
                 back_off(attempt)
             raise exhausted(log.spec.name)
+
+
+def _written(log: TableLog, data: pa.Table) -> list[FreshFile]:
+    files = write_files(log.location, log.spec, data)
+    try:
+        sync_written(log.location, log.spec, files)
+    except OSError:
+        remove_files(log.location, log.spec, files)
+        raise
+    return files
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 
 from lakehouse.location import Location
 from lakehouse.schema import TableSpec
+from trajectory.files import sync_files
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -39,6 +41,8 @@ class FreshFile:
 def write_files(location: Location, spec: TableSpec, data: pa.Table) -> list[FreshFile]:
     """Write the rows of ``data`` into the folder of a table, one file per partition.
 
+    They must be synced (:func:`sync_written`) before a commit names them.
+
     Raises:
         OSError: the disk or the store refuses; nothing is left there.
     """
@@ -50,6 +54,17 @@ def write_files(location: Location, spec: TableSpec, data: pa.Table) -> list[Fre
         remove_files(location, spec, written)
         raise
     return written
+
+
+def sync_written(location: Location, spec: TableSpec, files: Sequence[FreshFile]) -> None:
+    """Make files last through a power cut; an object store does so by itself.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    if location.is_local:
+        table = Path(location.table(spec.name))
+        sync_files(table / file.path for file in files)
 
 
 def remove_files(location: Location, spec: TableSpec, files: Sequence[FreshFile]) -> None:

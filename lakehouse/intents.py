@@ -20,7 +20,7 @@ from pyarrow.fs import FileSelector
 from lakehouse.location import Location
 from trajectory.canonical import bytes_hash
 from trajectory.errors import RetryableError
-from trajectory.files import replacing
+from trajectory.files import make_folders, replacing
 
 _NAME = b"headrace.table"
 _APP = b"headrace.app"
@@ -100,9 +100,9 @@ class FolderIntents:
 
     def write(self, app_id: str, version: int, tables: Mapping[str, Any]) -> FolderIntent:
         """See :class:`Intents`; the file appears whole, after fsync, by a rename."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.folder / _name(app_id, version)
         try:
+            make_folders(self.folder, mode=0o700)
             with replacing(path) as file:
                 _encode(file, app_id, tables)
         except OSError as error:

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from lakehouse.stores import BLOCK, filesystem
 from trajectory.errors import ConfigurationError
+from trajectory.files import make_folders
 
 _UNSAFE = re.compile(r"[*?\[\]^|\\]|%[0-9A-Fa-f]{2}")
 """What delta-rs or DuckDB take for something else in the name of a folder."""
@@ -80,7 +81,11 @@ class Location:
         return filesystem(self.root, self.options)
 
     def put(self, relative: str, data: bytes) -> None:
-        """Write one object, whole or not at all; in a folder a killed process may leave half a file."""
+        """Write one object, whole or not at all.
+
+        In a folder a killed process may leave half a file, and so may a power cut until somebody
+        has synced it (:func:`trajectory.files.sync_files`).
+        """
         if self.is_local:
             self._write(self.folder / relative, data)
             return
@@ -92,7 +97,7 @@ class Location:
             try:
                 path.write_bytes(data)
             except FileNotFoundError:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_folders(path.parent)
                 path.write_bytes(data)
         except OSError:
             with suppress(OSError):

@@ -23,7 +23,7 @@ from lakehouse.logs import last_checkpoint, shorten
 from lakehouse.rewrite import ActiveFile, Apart, Overtaken, list_files, rewrite
 from lakehouse.schema import TABLES
 from lakehouse.spill import sweep_spills
-from lakehouse.table_log import refresh
+from lakehouse.table_log import lasting, make_checkpoint, refresh
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def checkpoint(lake: "Lake", name: str, *, commits: int = _CHECKPOINT_AFTER) -> 
     handle = lake.table(name)
     if int(handle.version()) - last_checkpoint(lake, name) < commits:
         return False
-    handle.create_checkpoint()
+    make_checkpoint(lake.location, handle)
     handle.cleanup_metadata()
     return True
 
@@ -179,7 +179,8 @@ def vacuum_table(
     if not dry_run and (
         due or (everything and listed)
     ):  # whoever erases leaves nothing to this look
-        take(dry_run=False)
+        with lasting(lake.location, handle):
+            take(dry_run=False)
     return due
 
 

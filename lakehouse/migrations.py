@@ -14,6 +14,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from lakehouse.schema import LAKE_VERSION, VERSION_PROPERTY, TableSpec
+from lakehouse.table_log import lasting
 from trajectory.errors import ConfigurationError, IntegrityError
 
 if TYPE_CHECKING:
@@ -42,11 +43,13 @@ def upgrade(lake: "Lake", spec: TableSpec, handle: DeltaTable) -> tuple[str, ...
     """
     for _ in range(_ATTEMPTS):
         try:
-            return _upgrade(lake, spec, handle)
+            with lasting(lake.location, handle):
+                return _upgrade(lake, spec, handle)
         except DeltaError:  # another process upgrades the same table
             time.sleep(_PAUSE_SECONDS)
             handle.update_incremental()
-    return _upgrade(lake, spec, handle)
+    with lasting(lake.location, handle):
+        return _upgrade(lake, spec, handle)
 
 
 def _upgrade(lake: "Lake", spec: TableSpec, handle: DeltaTable) -> tuple[str, ...]:

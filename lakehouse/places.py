@@ -8,6 +8,7 @@ from typing import Self
 
 from lakehouse.location import Location
 from lakehouse.stores import BLOCK
+from trajectory.files import sync_files
 
 
 class LocalFiles:
@@ -45,7 +46,8 @@ class LocalFiles:
         return (self._root / name).parent / ".sorting"
 
     def publish(self, name: str) -> None:
-        """Make the new file part of the table's folder for good."""
+        """Make the new file part of the table's folder for good, after a power cut too."""
+        sync_files([self._root / name])
         self._unpublished.discard(name)
 
     def remove(self, name: str) -> None:

@@ -18,7 +18,8 @@ from lakehouse.maintenance import vacuum_table
 from lakehouse.schema import LOG_RETENTION
 from lakehouse.sources import literal
 from lakehouse.spill import sweep_spills
-from lakehouse.table_log import refresh
+from lakehouse.table_log import lasting, make_checkpoint, refresh
+from trajectory.files import sync_folder
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -89,24 +90,33 @@ def purge_history(lake: "Lake", tables: Sequence[str]) -> int:
         handle = lake.table(name)
         files += len(vacuum_table(lake, name, hours=0, everything=True))
         refresh(handle)
-        handle.create_checkpoint()
-        _drop_old_commits(handle)
+        make_checkpoint(lake.location, handle)
+        _drop_old_commits(lake, handle)
+    if lake.location.is_local:  # nothing that went comes back with a power cut
+        for folder in ("_intents", *tables):
+            for place, _, _ in (lake.location.folder / folder).walk():
+                sync_folder(place)
     return files
 
 
-def _drop_old_commits(handle: Any) -> None:
+def _drop_old_commits(lake: "Lake", handle: Any) -> None:
     """Clean the log up to the checkpoint, whatever the retention of the log is.
 
     It is put back to what tables are made with: one that was read here could be the zero of a
     removal that was killed.
     """
-    handle.alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
+    _keep_commits(lake, handle, "interval 0 seconds")
     try:
         refresh(handle)
-        handle.create_checkpoint()
+        make_checkpoint(lake.location, handle)
         handle.cleanup_metadata()
     finally:
-        handle.alter.set_table_properties({"delta.logRetentionDuration": LOG_RETENTION})
+        _keep_commits(lake, handle, LOG_RETENTION)
+
+
+def _keep_commits(lake: "Lake", handle: Any, interval: str) -> None:
+    with lasting(lake.location, handle):
+        handle.alter.set_table_properties({"delta.logRetentionDuration": interval})
 
 
 def _remove_some(lake: "Lake", tenant: str, names: list[str], reason: str) -> dict[str, int]:
@@ -193,8 +203,10 @@ def _delete(lake: "Lake", table: str, where: str) -> int:
 def _again(lake: "Lake", table: str, work: Callable[[Any], int]) -> int:
     """Do the work on the latest version, again when another writer's commit stood in the way."""
     for attempt in range(_ATTEMPTS):
+        handle = lake.table(table)
         try:
-            return work(lake.table(table))
+            with lasting(lake.location, handle):
+                return work(handle)
         except CommitFailedError:
             back_off(attempt)
     raise exhausted(table)

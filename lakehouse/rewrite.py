@@ -30,7 +30,7 @@ from lakehouse.places import LocalFiles, StoredFiles
 from lakehouse.schema import TableSpec
 from lakehouse.sorted_file import write_sorted
 from lakehouse.sources import empty_rows, literal
-from lakehouse.table_log import names_any
+from lakehouse.table_log import lasting, names_any
 from trajectory.errors import RetryableError
 
 _MEMORY = "512MiB"
@@ -130,7 +130,8 @@ def rewrite(
         for name in made:
             place.publish(name)
         try:
-            _replace(handle, spec, sources, list(made.values()))
+            with lasting(location, handle):
+                _replace(handle, spec, sources, list(made.values()))
         except Overtaken:
             if not names_any(handle, made):  # else ours came first after all: its answer was lost
                 for name in made:

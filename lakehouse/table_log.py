@@ -11,8 +11,8 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from lakehouse.fresh_files import FreshFile
 from lakehouse.location import Location
 from lakehouse.schema import TableSpec
 from trajectory.errors import RetryableError
+from trajectory.files import sync_files, sync_folder
 
 _PLAIN_WRITER = 2
 """Writer version up to which an append needs to know nothing of the table but its columns."""
@@ -93,8 +94,24 @@ class TableLog:
         if (number + 1) % int(self.spec.configuration["delta.checkpointInterval"]) == 0:
             with suppress(DeltaError, OSError, RetryableError):  # maintenance makes the next one
                 self._read()
-                self.handle.create_checkpoint()
+                make_checkpoint(self.location, self.handle)
         return True
+
+    def sync(self) -> None:
+        """Make the commits that were put last through a power cut; object stores do so by themselves.
+
+        Raises:
+            UnsureError: the disk refuses; the commits stand.
+        """
+        if self._folder is None:
+            return
+        try:
+            sync_folder(self._folder)
+        except OSError as error:
+            raise UnsureError(
+                f"table {self.spec.name}: the disk refused the last commits ({error}); nothing was "
+                "lost: check the disk, then run the same again"
+            ) from error
 
     def _put_by_delta(self, files: Sequence[FreshFile], batch: tuple[str, int] | None) -> bool:
         transactions = None if batch is None else [Transaction(*batch)]
@@ -110,13 +127,14 @@ class TableLog:
             for one in files
         ]
         try:
-            self.handle.create_write_transaction(
-                list(actions),
-                "append",
-                self._schema,
-                partition_by=list(self.spec.partition_by),
-                commit_properties=CommitProperties(app_transactions=transactions),
-            )
+            with lasting(self.location, self.handle):
+                self.handle.create_write_transaction(
+                    list(actions),
+                    "append",
+                    self._schema,
+                    partition_by=list(self.spec.partition_by),
+                    commit_properties=CommitProperties(app_transactions=transactions),
+                )
         except CommitFailedError:
             return False
         except (DeltaError, OSError) as error:
@@ -182,7 +200,10 @@ def _link(folder: Path, name: str, data: bytes) -> bool:
     """Make a file whole, unless there is one of that name; return whether it was made."""
     draft = folder / f".{uuid.uuid4().hex}.tmp"
     try:
-        draft.write_bytes(data)
+        with draft.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # a power cut must not leave the name of an empty commit
         os.link(draft, folder / name)
     except FileExistsError:
         return False
@@ -190,6 +211,57 @@ def _link(folder: Path, name: str, data: bytes) -> bool:
         with suppress(OSError):  # maintenance sweeps it
             draft.unlink(missing_ok=True)
     return True
+
+
+@contextmanager
+def lasting(location: Location, handle: DeltaTable) -> Iterator[None]:
+    """Make what delta-rs commits to a table within the block last through a power cut.
+
+    delta-rs does not wait for the disk: a cut within the block may still damage the table.
+
+    Raises:
+        OSError: the disk refuses; the commits stand.
+    """
+    before = int(handle.version())
+    try:
+        yield
+    finally:  # after an interrupt too: the commit may stand
+        if location.is_local:
+            log = _log_of(handle)
+            paths = [path for path in log.glob("*.json") if _number(path) > before]
+            for path in tuple(paths):
+                paths += [log.parent / name for name in _added(path)]
+            sync_files(path for path in paths if path.exists())
+
+
+def make_checkpoint(location: Location, handle: DeltaTable) -> None:
+    """Write a checkpoint of the version that a handle is at; it lasts through a power cut.
+
+    Raises:
+        OSError: the disk refuses.
+        DeltaError: it could not be written.
+    """
+    handle.create_checkpoint()
+    if location.is_local:
+        log = _log_of(handle)
+        made = log.glob(f"{int(handle.version()):020d}.checkpoint*")
+        sync_files([*made, log / "_last_checkpoint"])
+
+
+def _added(commit: Path) -> Iterator[str]:
+    """Yield the data files that a commit adds, as on disk, relative to the table."""
+    for line in commit.read_bytes().splitlines():
+        if b'"add"' in line and "add" in (entry := json.loads(line)):
+            yield unquote(entry["add"]["path"])
+
+
+def _number(path: Path) -> int:
+    return int(path.stem) if path.stem.isdigit() else -1
+
+
+def _log_of(handle: DeltaTable) -> Path:
+    """Return the log's folder of a table in a folder."""
+    return Path(unquote(urlsplit(handle.table_uri).path)) / "_delta_log"
 
 
 def refresh(handle: DeltaTable) -> None:
@@ -223,7 +295,7 @@ def _is_latest(handle: DeltaTable) -> bool:
     address = urlsplit(handle.table_uri)
     if address.scheme not in ("", "file"):
         return False
-    return _ends(Path(unquote(address.path)) / "_delta_log", int(handle.version()))
+    return _ends(_log_of(handle), int(handle.version()))
 
 
 def _ends(log: Path, version: int) -> bool:

@@ -1,5 +1,7 @@
 """The Delta tables of a lake as such: whether they are there, how they are made, each opened once."""
 
+from pathlib import Path
+
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
@@ -7,6 +9,7 @@ from lakehouse.location import Location
 from lakehouse.schema import TABLES
 from lakehouse.table_log import TableLog
 from trajectory.errors import ConfigurationError, RetryableError
+from trajectory.files import sync_files, sync_folder
 
 
 class Tables:
@@ -48,6 +51,10 @@ class Tables:
                     f"{self._location.table(name)} could not be made, since something else was "
                     "committed there at the same moment; run the same again"
                 ) from error
+        if self._location.is_local:
+            log = Path(self._location.table(name)) / "_delta_log"
+            sync_files([*log.glob("*.json"), log, log.parent])
+            sync_folder(log.parent.parent.parent)
 
     def fresh(self, name: str) -> DeltaTable:
         """Return a handle of its own, at the latest version."""

@@ -1,7 +1,7 @@
 """Files that are replaced as a whole: a reader sees the old bytes or the new, after a power cut too."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -46,7 +46,29 @@ def replace_file(path: Path, data: bytes, mode: int = OWNER_ONLY, *, lasting: bo
 
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder last through a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    _sync(folder)
+
+
+def sync_files(paths: Iterable[Path]) -> None:
+    """Make files that were written, and their names, last through a power cut."""
+    folders: dict[Path, None] = {}
+    for path in paths:
+        _sync(path)
+        folders[path.parent] = None
+    for folder in folders:
+        _sync(folder)
+
+
+def make_folders(folder: Path, mode: int = 0o777) -> None:
+    """Make a folder and those above it that are missing; their names last through a power cut."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True, mode=mode)
+    for one in missing:
+        _sync(one.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

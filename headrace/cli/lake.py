@@ -1,5 +1,6 @@
 """``headrace lake``: the state of the tables and their upkeep."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -117,10 +118,17 @@ def vacuum(
 @app.command()
 def verify(context: typer.Context, as_json: JsonOption = False) -> None:
     """Check hashes, references, counts and statistics. Exit code 1 when something is wrong."""
+    from headrace.checkpoint import CheckpointStore, missing_batches
+    from lakehouse.verify import Finding
     from lakehouse.verify import verify as verify_lake
 
     running = Running.of(context)
+    done = CheckpointStore(running.home.state).load()  # before the lake, which goes on meanwhile
     report = verify_lake(running.lake, message_key=running.secrets.derive(b"message"))
+    if missing := missing_batches(done, running.lake):
+        check = "batches that were done are in the lake"
+        lost = Finding(check, "error", "exchanges", missing, (done.application,))
+        report = replace(report, findings=(lost, *report.findings))
     if as_json:
         print_json(jsonable(report))
     else:

@@ -1,6 +1,6 @@
 """A pipeline over a home folder, with a light redactor and the plain form of the quality gate."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ def pipeline(
     name: str | None = None,
     folder: Path | None = None,
     apart_from: int = 100,
+    behind: Callable[[int, int], None] | None = None,
 ) -> Pipeline:
     """Put a pipeline together; with a name it keeps a copy of its state in the lake.
 
@@ -46,6 +47,7 @@ def pipeline(
         assembly_key=b"a" * 32,
         batch_records=batch_records,
         apart_from=apart_from,
+        behind=behind,
     )
 
 

@@ -247,3 +247,21 @@ def test_anchors_outside_show_a_cut(
     done(capsys, "audit", "anchor", code=2)
     _, err = done(capsys, "audit", "anchor", "--url", "http://127.0.0.1:9/", code=3)
     assert "not noted" in err
+
+
+def test_a_lake_that_lacks_what_was_done_is_told_of_loudly(
+    capsys: pytest.CaptureFixture[str], home: Home, light_policy: Path
+) -> None:
+    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {light_policy}}}\n")
+    cut_off(home)
+    judge(home)
+    shutil.rmtree(home.lake)
+    Lake.open(str(home.lake))
+    found = json.loads(done(capsys, "lake", "verify", "--json", code=1)[0])["findings"]
+    assert [one["check"] for one in found] == ["batches that were done are in the lake"]
+    checks = json.loads(done(capsys, "doctor", "--json", code=1)[0])
+    assert [one["status"] for one in checks if one["check"] == "lake"] == ["failure"]
+    assert "lacks 1 of the batches" in "".join(done(capsys, "govern", "--once"))
+    assert "lake.behind" in done(capsys, "audit", "list", "--json")[0]
+    done(capsys, "lake", "verify")  # once it was told, the governor went on from a new beginning
+    assert "lacks" not in "".join(done(capsys, "govern", "--once"))

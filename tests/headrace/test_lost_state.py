@@ -15,6 +15,7 @@ from headrace.checkpoint import (
     CheckpointStore,
     PendingBatch,
     installation_name,
+    missing_batches,
 )
 from headrace.packing import packed_json, unpacked
 from lakehouse.lake import Lake
@@ -167,3 +168,32 @@ def test_an_installation_keeps_its_name(tmp_path: Path) -> None:
     name = installation_name(tmp_path / "installation.id")
     assert name == installation_name(tmp_path / "installation.id")
     assert len(name) == 32
+
+
+def test_a_lake_that_lost_batches_is_told_of_and_filled_from_what_the_spool_holds(
+    tmp_path: Path,
+) -> None:
+    fill(tmp_path)
+    shutil.copytree(tmp_path / "spool", tmp_path / "spare")
+    carry(tmp_path, 2)
+    shutil.copytree(tmp_path / "lake", tmp_path / "older")
+    carry(tmp_path)
+    done = CheckpointStore(tmp_path / "state").load()
+    shutil.rmtree(tmp_path / "lake")
+    shutil.move(tmp_path / "older", tmp_path / "lake")
+    assert missing_batches(done, Lake.open(str(tmp_path / "lake"))) == done.batch - 2
+    shutil.rmtree(tmp_path / "spool")
+    shutil.move(tmp_path / "spare", tmp_path / "spool")
+    told: list[tuple[int, int]] = []
+    for _ in range(2):
+        work = build_pipeline(
+            tmp_path, batch_records=7, name="home", behind=lambda *said: told.append(said)
+        )
+        while work.run_batch() is not None:
+            pass
+    assert told == [(done.batch, done.batch - 2)]
+    rows = Lake.open(str(tmp_path / "lake")).query("SELECT exchange_id FROM exchanges")
+    assert len(set(rows["exchange_id"].to_pylist())) == rows.num_rows == EXCHANGES
+    assert not missing_batches(
+        CheckpointStore(tmp_path / "state").load(), Lake.open(str(tmp_path / "lake"))
+    )

@@ -1,0 +1,96 @@
+"""A power cut: of a folder, only what somebody has synced is there afterwards, as POSIX allows it."""
+
+import os
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+class Power:
+    """Watches what is synced below a folder while the block runs, and cuts the power after it.
+
+    A name lasts when its folder was synced after it was made or went; bytes when their file was.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Watch ``root``; what is there already is taken as synced."""
+        self.root = root
+        self._vault = root.with_name(f"{root.name}.vault")
+        self._vault.mkdir()
+        self._names: dict[Path, dict[str, int]] = {}
+        self._sizes: dict[int, int] = {}
+        self._real = os.fsync
+        self._syncs = 0
+        self._stop: tuple[int, type[Exception]] | None = None
+        for folder, _, files in root.walk():
+            self._see_folder(folder)
+            for name in files:
+                self._see_file(folder / name)
+
+    def __enter__(self) -> Self:
+        os.fsync = self._fsync
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.fsync = self._real
+
+    def stop_after(self, syncs: int, error: type[Exception]) -> None:
+        """Raise ``error`` at the sync after so many."""
+        self._stop = syncs, error
+
+    def _fsync(self, file: int) -> None:
+        if self._stop is not None and self._syncs >= self._stop[0]:
+            raise self._stop[1]
+        self._real(file)
+        self._syncs += 1
+        path = Path(f"/proc/self/fd/{file}").readlink()
+        if path.is_relative_to(self.root):
+            if path.is_dir():
+                self._see_folder(path)
+            else:
+                self._see_file(path)
+
+    def _see_folder(self, folder: Path) -> None:
+        self._names[folder] = {}
+        for path in folder.iterdir():
+            number = path.lstat().st_ino
+            self._names[folder][path.name] = number
+            kept = self._vault / str(number)
+            if path.is_file() and not kept.exists():
+                kept.hardlink_to(path)
+
+    def _see_file(self, path: Path) -> None:
+        status = path.lstat()
+        self._sizes[status.st_ino] = status.st_size
+
+    def cut(self) -> None:
+        """Make the folder what a power cut may leave of it."""
+        folders = {
+            path.lstat().st_ino: path
+            for path in (self.root, *self.root.rglob("*"))
+            if path.is_dir()
+        }
+        left = self._left(self.root, folders)
+        shutil.rmtree(self.root)
+        for path, number in left.items():
+            if number is None:
+                path.mkdir(parents=True)
+                continue
+            shutil.copyfile(self._vault / str(number), path)
+            os.truncate(path, min(path.stat().st_size, self._sizes.get(number, 0)))
+        shutil.rmtree(self._vault)
+
+    def _left(self, folder: Path, folders: dict[int, Path]) -> dict[Path, int | None]:
+        left: dict[Path, int | None] = {folder: None}
+        for name, number in self._names.get(folder, {}).items():
+            if number in folders:
+                left |= self._left(folder / name, folders)
+            elif (self._vault / str(number)).exists():
+                left[folder / name] = number
+        return left

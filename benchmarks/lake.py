@@ -106,7 +106,6 @@ def ingest(folder: Path, rows: int, exchanges: int) -> dict[str, Any]:
             ratios.append(
                 median(one.wall for one in alone[1:]) / median(one.wall for one in spent[1:])
             )
-    pipeline.close()
     return {
         "batch_rows": rows,
         "exchanges_per_s": round(rows / median(one.wall for one in ours)),
@@ -200,7 +199,6 @@ def freshness(folder: Path, seconds: float, rate: int = 200) -> dict[str, Any]:
             waited.append(behind)
             if number % 30 == 29:
                 maintain(lake)
-    pipeline.close()
     waited = sorted(waited[1:])  # the first turn imports
     log = sum(p.stat().st_size for p in folder.rglob("_delta_log/*"))
     return {

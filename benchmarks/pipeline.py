@@ -7,7 +7,7 @@ home carries the spool into a lake. The first batches, which load the detectors,
 
 Prints one JSON object: ``cpu_ms_per_exchange`` (processor time of all governing processes),
 ``exchanges_per_s`` (by the clock), ``vs_gateway`` (governor's processor time over the gateway's) and
-``peak_mib`` (resident memory of all governing processes; shared libraries count in each).
+``peak_mib`` (memory of all governing processes; what they share counts once).
 """
 
 import argparse
@@ -169,7 +169,6 @@ def govern(home_folder: Path) -> dict[str, Any]:
         elif warm > WARM_BATCHES:
             records += report.records
     wall, cpu = time.perf_counter() - begun, processor_time() - used
-    pipeline.close()
     if warm <= WARM_BATCHES:
         raise SystemExit("too few exchanges: the detectors were still loading; ask for more")
     return {"measured": records, "wall": wall, "cpu": cpu, "peak": peak, "ends": ends}
@@ -186,8 +185,8 @@ def processor_time() -> float:
 
 
 def resident() -> int:
-    """Return the resident bytes of this process and of those that it started."""
-    return sum(one.memory_info().rss for one in _family())
+    """Return the bytes in memory of this process and of those that it started, shared ones once."""
+    return sum(one.memory_full_info().pss for one in _family())
 
 
 def measure(conversations: int, folder: Path) -> dict[str, Any]:

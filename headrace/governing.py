@@ -1,5 +1,6 @@
 """The governing process: a pipeline with its policy, reloaded when the policy's files change."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ from governance.spread import Spread
 from headrace.checkpoint import CheckpointStore, installation_name, lacks
 from headrace.dry_running import StoredReference
 from headrace.engine import Engine
+from headrace.engine.pool import MOST_WORKERS, Pool, PooledRedaction
 from headrace.held import held_content
 from headrace.home import Home
 from headrace.installation import spool_reader
@@ -59,7 +61,10 @@ class GovernorSource:
         subject_keys: SubjectKeys,
         consents: ConsentLookup | None = None,
         engine: Engine | None = None,
+        workers: int = 0,
     ) -> None:
+        workers = workers or (os.cpu_count() or 1) - 1
+        self._pool = Pool(home, min(workers, MOST_WORKERS))
         self._path = bundle
         self._home = home
         self._subject_keys = subject_keys
@@ -124,7 +129,7 @@ class GovernorSource:
 
     def _spread(self, bundle: PolicyBundle, redactor: Redactor) -> Spread | None:
         if self._engine is None:
-            return None
+            return PooledRedaction(self._pool, self._path, bundle, redactor)
         from headrace.engine.spread import EngineFinding, EngineSpread
 
         if bundle.redaction.spec.keys == "subject":
@@ -185,6 +190,7 @@ def build_pipeline(
             subject_keys=subject_keys_of(home, secrets),
             consents=_consents(lake, settings),
             engine=engine,
+            workers=settings.engine.workers,
         ),
         checkpoints=CheckpointStore(
             home.state, lake.notes(), name=installation_name(home.identity)
@@ -210,11 +216,8 @@ def _consents(lake: Lake, settings: Settings) -> ConsentLookup:
 
 def govern_once(pipeline: Pipeline) -> Iterator[BatchReport]:
     """Carry batches until the spool has nothing finished left."""
-    try:
-        while (report := pipeline.run_batch()) is not None:
-            yield report
-    finally:
-        pipeline.close()
+    while (report := pipeline.run_batch()) is not None:
+        yield report
 
 
 def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report) -> None:
@@ -246,5 +249,4 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
         pipeline.settle()
     except RetryableError as error:
         report(f"stopped; the next start reads the last batches of the spool again: {error}")
-    pipeline.close()
     upkeep.stop()

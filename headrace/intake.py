@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.packing import packed_json, unpacked
-from proxy.spool import Cursor, SpoolBatch, SpoolReader
+from proxy.spool import SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call
@@ -34,20 +34,10 @@ class Source:
     """Of conversations that may go on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A batch that was taken, read and placed, and not yet judged."""
-
-    batch: SpoolBatch
-    assembly: Assembly
-    """Harvested signals included."""
-
-
 class Intake:
-    """Takes, reads and places batches, one after another.
+    """Reads and places batches, one after another.
 
-    Promise: the same state and the same batches give the same calls in the same places, in
-    whatever process. What it remembers moves on with each batch: see :meth:`state`.
+    Promise: the same state and the same batches give the same calls in the same places. What it remembers moves on with each batch: see :meth:`state`.
     """
 
     def __init__(self, source: Source, state: bytes) -> None:
@@ -60,23 +50,18 @@ class Intake:
             source.assembly_key, remembered, tool_effects=source.tool_effects
         )
 
-    def place(self, batch: SpoolBatch, only: Filter | None = None) -> Placed:
-        """Read and place what was taken; ``only`` leaves out calls that are not wanted."""
+    def place(self, batch: SpoolBatch, only: Filter | None = None) -> Assembly:
+        """Read and place what was taken, harvested signals included; ``only`` leaves out calls that are not wanted."""
         calls, feedback = read_records(batch.records, self._source.dialects)
         if only is not None:
             calls = only(calls)
         assembly = self._assembler.assemble(calls, feedback)
         implicit = harvest(self._assembler, assembly)  # what was said is part of its memory
-        return Placed(batch, replace(assembly, feedback=(*assembly.feedback, *implicit)))
-
-    def take(self, cursor: Cursor, limit: int) -> Placed | None:
-        """Take, read and place the next batch; None when nothing is there."""
-        batch = self._source.spool.take(cursor, limit=limit)
-        return self.place(batch) if batch.records else None
+        return replace(assembly, feedback=(*assembly.feedback, *implicit))
 
     def state(self) -> bytes:
         """Return what is remembered after the latest batch, packed: it is megabytes."""
         return packed_json(self._assembler.state.to_json())
 
 
-__all__ = ["Filter", "Intake", "Placed", "Source"]
+__all__ = ["Filter", "Intake", "Source"]

@@ -78,11 +78,11 @@ class EngineSettings(_Section):
     """Where the heavy work of governing and curating runs."""
 
     name: Literal["local", "ray"] = "local"
-    """``local`` (the process itself) or ``ray``; ``--engine`` on a command wins."""
+    """``local`` (processes of this machine) or ``ray``; ``--engine`` on a command wins."""
     address: str = ""
     """A running Ray cluster (``host:port`` or ``auto``); empty starts one on this machine."""
     workers: int = Field(default=0, ge=0)
-    """Worker processes of a cluster that is started here; 0 means one for each core."""
+    """Worker processes; 0 means one for each core (``local``: beside the governing process, at most 3)."""
 
 
 class DoorSettings(_Section):

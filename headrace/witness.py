@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from governance.audit import AuditLog
 from governance.records import GovernedBatch
 from headrace.held import HeldContent
-from trajectory.exchange import Exchange
+from trajectory.exchange import Exchange, SpoolRecord
 
 
 class Witness:
@@ -24,10 +24,11 @@ class Witness:
             actor="governor", action="lake.behind", subject=str(batch), detail={"missing": missing}
         )
 
-    def before(self, exchanges: Iterable[Exchange], governed: GovernedBatch) -> None:
+    def before(self, records: Iterable[SpoolRecord], governed: GovernedBatch) -> None:
         """Keep the exchanges that are held back, before the spool lets them go."""
         held = {row.exchange_id for row in governed.quarantine}
         if held:
+            exchanges = (one for one in records if isinstance(one, Exchange))
             self._held.keep(one for one in exchanges if one.exchange_id in held)
 
     def tidy(self) -> None:

@@ -31,20 +31,24 @@ class EngineFinding:
     ) -> None:
         """Redact by ``bundle``, which every node must have under ``bundle_name``."""
         self._engine = engine
-        self._bundle = _BundleName.of(bundle_name, bundle)
+        self._bundle = BundleName.of(bundle_name, bundle)
         self._redactor = redactor
 
     def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
         """See ``governance.spread.Spread``."""
         jobs = self._bundle.jobs(requests, self._engine.workers)
         found = [one for piece in self._engine.map("find", jobs) for one in piece]
-        return [self._answer(*pair) for pair in zip(requests, found, strict=True)]
+        return [replaced(self._redactor, *pair) for pair in zip(requests, found, strict=True)]
 
-    def _answer(self, request: RedactionRequest, found: "Findings | None") -> RedactionAnswer:
-        if found is None:
-            return None
-        self._redactor.learn(found)
-        return InPlace(self._redactor).redact_all([request])[0]
+
+def replaced(
+    redactor: "Redactor", request: RedactionRequest, found: "Findings | None"
+) -> RedactionAnswer:
+    """Return the messages redacted by what was found in them elsewhere; None when that failed."""
+    if found is None:
+        return None
+    redactor.learn(found)
+    return InPlace(redactor).redact_all([request])[0]
 
 
 class EngineSpread:
@@ -53,7 +57,7 @@ class EngineSpread:
     def __init__(self, engine: Engine, bundle_name: str, bundle: PolicyBundle) -> None:
         """Redact by ``bundle``, which every node must have under ``bundle_name``."""
         self._engine = engine
-        self._bundle = _BundleName.of(bundle_name, bundle)
+        self._bundle = BundleName.of(bundle_name, bundle)
 
     def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
         """See ``governance.spread.Spread``."""
@@ -61,14 +65,14 @@ class EngineSpread:
         return [answer for piece in self._engine.map("redact", jobs) for answer in piece]
 
 
-class _BundleName(NamedTuple):
+class BundleName(NamedTuple):
     """A bundle as the nodes find it."""
 
     name: str
     content_hash: str
 
     @classmethod
-    def of(cls, name: str, bundle: PolicyBundle) -> "_BundleName":
+    def of(cls, name: str, bundle: PolicyBundle) -> "BundleName":
         path = Path(name)
         return cls(str(path.absolute()) if path.is_dir() else name, bundle.content_hash)
 

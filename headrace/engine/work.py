@@ -52,13 +52,20 @@ def run(home: str, label: str, name: str, sealed: bytes) -> bytes:
         HeadraceError: the node cannot do it; other errors are named by their type only, for
             their text may quote what was worked on.
     """
+    seal = Seal(_secrets(home).derive(SEAL_USE))
+    return seal.close(do(home, name, seal.open(sealed, label)), label + "/answer")
+
+
+def do(home: str, name: str, job: Any) -> Any:
+    """Do one piece of work and return the answer.
+
+    Raises:
+        HeadraceError: as :func:`run`.
+    """
     # A worker that crashes leaves no memory image of what it was reading.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    secrets = _secrets(home)
-    seal = Seal(secrets.derive(SEAL_USE))
-    job = seal.open(sealed, label)
     try:
-        answer = _WORK[name](job, secrets)
+        return _WORK[name](job, _secrets(home))
     except HeadraceError:
         raise
     except Exception as error:  # noqa: BLE001 - see the docstring
@@ -66,7 +73,6 @@ def run(home: str, label: str, name: str, sealed: bytes) -> bytes:
             f"a worker of the engine failed at {name} ({type(error).__name__}); run the same with "
             "--engine local to see why"
         ) from None
-    return seal.close(answer, label + "/answer")
 
 
 def redact(job: RedactionJob, secrets: Secrets) -> list[RedactionAnswer]:

@@ -25,7 +25,6 @@ def pipeline(
     batch_records: int = 1000,
     name: str | None = None,
     folder: Path | None = None,
-    apart_from: int = 100,
     behind: Callable[[int, int], None] | None = None,
 ) -> Pipeline:
     """Put a pipeline together; with a name it keeps a copy of its state in the lake.
@@ -46,7 +45,6 @@ def pipeline(
         checkpoints=kept,
         assembly_key=b"a" * 32,
         batch_records=batch_records,
-        apart_from=apart_from,
         behind=behind,
     )
 

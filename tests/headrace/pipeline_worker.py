@@ -40,7 +40,7 @@ def main(home: Path, point: str | None, count: int) -> None:
         Lake.append = die_after(Lake.append, count)  # type: ignore[method-assign]
     elif point == "completed":
         CheckpointStore.complete = die_after(CheckpointStore.complete, count)  # type: ignore[method-assign]
-    work = pipeline(home, batch_records=BATCH_RECORDS, name="home", apart_from=BATCH_RECORDS)
+    work = pipeline(home, batch_records=BATCH_RECORDS, name="home")
     while work.run_batch() is not None:
         pass
 

@@ -107,7 +107,7 @@ def test_a_pipeline_that_stops_leaves_nothing_in_the_spool_that_is_in_the_lake(
 ) -> None:
     fill(tmp_path)
     work = pipeline(tmp_path, batch_records=7)
-    assert work.run_batch() is not None  # the second batch is read already, and waits
+    assert work.run_batch() is not None
     before = json.loads((tmp_path / "state" / "progress.json").read_bytes())
     work.settle()
     state = json.loads((tmp_path / "state" / "checkpoint.json").read_bytes())
@@ -118,7 +118,7 @@ def test_a_pipeline_that_stops_leaves_nothing_in_the_spool_that_is_in_the_lake(
     check(tmp_path)
 
 
-def test_a_batch_that_was_read_ahead_is_not_lost_when_the_one_before_fails(
+def test_a_batch_that_cannot_be_written_is_carried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(tmp_path)

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from json.encoder import encode_basestring, encode_basestring_ascii
 
+from governance.redact.places import as_step
+
 _TOKEN = re.compile(
     r'(?:(,)[ \t\r\n]*)?("(?:[^"\\\x00-\x1f]|\\.)*"|-?[0-9][0-9.eE+\-]*|[{}\[\]:]|true|false|null)',
     re.DOTALL,
@@ -55,7 +57,7 @@ def literals(text: str) -> Iterator[Literal]:
             decoded = json.loads(token) if "\\" in token else token[1:-1]
             if expects_key:
                 yield *match.span(2), tuple(keys), "key", decoded
-                keys[-1] = decoded
+                keys[-1] = as_step(decoded)
                 expects_key = False
             else:
                 yield *match.span(2), tuple(keys), "string", decoded

@@ -16,6 +16,7 @@ from governance.detect.named_tuples import new
 from governance.detect.view import read_as, view_of
 from governance.policy.redaction import Operator, RedactionSpec
 from governance.redact.looking import Findings, Item, Looking, by_hash
+from governance.redact.places import shown
 from governance.redact.propagate import SCORE as PROPAGATED
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
 from governance.redact.propagate import Again, Known
@@ -140,7 +141,7 @@ class _Report:
         self.subjects: dict[str, None] = {}
 
     def add(self, path: Path, spans: Iterable[Finding], before: Before | None = None) -> None:
-        where = "/" + "/".join(path)
+        where = shown(path)
         counts, places = self.counts, self.places
         for entity, start, end, _, detector in spans:
             counts[entity] = counts.get(entity, 0) + 1

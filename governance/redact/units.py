@@ -9,6 +9,7 @@ from typing import NamedTuple
 from governance.detect.named_tuples import new
 from governance.redact.blobs import Blob, Content, blobs, may_name, opened
 from governance.redact.json_text import Literal, encoded, is_json, literals
+from governance.redact.places import as_step
 from trajectory.canonical import JsonValue
 
 type Path = tuple[str, ...]
@@ -116,10 +117,10 @@ def rewritten(value: JsonValue, path: Path, visitor: Visitor, nesting: int = 0) 
         ]
     out: dict[str, JsonValue] = {}
     for key, item in value.items():
-        new_key = rewritten_text(key, (*path, "*"), visitor, nesting) if len(key) > 3 else key
+        new_key = rewritten_text(key, (*path, "*"), visitor, nesting)
         while new_key in out:
             new_key += "_"
-        out[new_key] = rewritten(item, (*path, key if new_key == key else "*"), visitor, nesting)
+        out[new_key] = rewritten(item, (*path, as_step(key)), visitor, nesting)
     return out
 
 

@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
     entity: str
     path: str
-    """Key path, e.g. ``/parts/0/arguments/customer/email``; keys that were redacted stay unnamed."""
+    """Key path, e.g. ``/parts/0/arguments/customer/email``; ``*`` stands for keys that may be values."""
     start: int
     """Offset in characters within the string at ``path``; 0 for a number."""
     end: int

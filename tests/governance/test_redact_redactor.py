@@ -3,7 +3,7 @@
 import base64
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -69,6 +69,32 @@ def test_places_tell_where_it_was() -> None:
     (place,) = clean.report.places
     assert (place.entity, place.path) == ("EMAIL_ADDRESS", "/parts/0/arguments/a/1")
     assert (place.start, place.end) == (5, 20)
+
+
+@pytest.mark.parametrize("wrapped", [lambda said: said, json.dumps])
+def test_places_show_no_key_that_may_be_a_value(wrapped: Callable[[JsonValue], JsonValue]) -> None:
+    keys = ["bob@example.com", "Zorvana Quib", "zorvana", "4155550132", "Rose", "aGk6eA", "x" * 50]
+    said: JsonValue = {"users": {key: {"workEmail": "rob@example.com"} for key in keys}}
+    done = redactor().redact_json(wrapped(said), scope=SCOPE, path="/tools/0")
+    places = {place.path for place in done.report.places if place.path != "/tools/0/users/*"}
+    assert places == {"/tools/0/users/*/workEmail"}
+
+
+def test_values_under_a_redacted_key_are_judged_by_that_key() -> None:
+    clean = text(json.dumps({"bob@example.com_password": "correct7horse"}))
+    assert "correct7horse" not in clean
+    stays = value({"bob@example.com_password": "correct7horse"})
+    assert "correct7horse" not in json.dumps(stays)
+
+
+def test_short_keys_are_looked_at() -> None:
+    names = ["Amy", "\u738b\u5c0f\u660e"]
+    messages = [Message("user", (TextPart(f"Her name is {name} Tkachenko."),)) for name in names]
+    given_value: JsonValue = {name: {"salary": 1} for name in names}
+    messages.append(Message("assistant", (ToolCallPart("c", "pay", given_value),)))
+    *_, last = redactor().redact_messages(messages, scope=SCOPE)
+    stored = json.dumps(last.message.to_json(), ensure_ascii=False)
+    assert "Amy" not in stored
 
 
 @given(json_values)

@@ -1,14 +1,17 @@
 """Values planted in traffic of every dialect are nowhere at rest, in whatever form."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks.leaking import measured
+from tests.headrace.planting import Planted, chat
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_nothing_planted_rests_outside_the_spool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -19,3 +22,32 @@ def test_nothing_planted_rests_outside_the_spool(
     assert found["dispositions"]["stored"] > 50
     assert found["leaked"] == 0
     assert found["files"] > 10
+
+
+@pytest.mark.parametrize("bundle", ["default", "strict", "gdpr", "hipaa-safe-harbor"])
+def test_keys_of_json_texts_rest_nowhere(tmp_path: Path, bundle: str) -> None:
+    people = {
+        "maria.gonzalez@corp-mail.com": {"phone": "415-555-0132"},
+        "Dilnoza Karimova": {"email": "dk@corp-mail.com", "phone": "415-555-0133"},
+        "536-22-8914": {"email": "jo.frame@corp-mail.com"},
+        "+1 415-555-0134": {"email": "bo.frame@corp-mail.com"},
+    }
+    call = {"id": "c1", "type": "function", "function": {"name": "staff", "arguments": "{}"}}
+    given = {"id": "c2", "type": "function", "function": {"name": "pay", "arguments": ""}}
+    given["function"] = {"name": "pay", "arguments": json.dumps({"people": people})}
+    house = Planted(tmp_path, bundle)
+    counts = house.govern(
+        chat(
+            1,
+            [
+                {"role": "user", "content": "list staff"},
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c1", "content": json.dumps({"users": people})},
+                {"role": "assistant", "content": None, "tool_calls": [given]},
+                {"role": "tool", "tool_call_id": "c2", "content": json.dumps([{"text": people}])},
+            ],
+        )
+    )
+    # `strict` keeps nothing that holds such numbers unless a person grants it.
+    assert counts == {"left_out" if bundle == "strict" else "stored": 1}
+    assert house.at_rest(people) == {}

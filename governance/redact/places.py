@@ -12,12 +12,11 @@ from governance.names.words import ambiguous_names, common, first_names, last_na
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,39}")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _MOST_DIGITS = 2
-_FIELD_WORDS = frozenset(
-    """
+_WORDS = """
     anyof base64 bic dob fax iban imei imsi ip logprobs mac mcp mrn npi oneof participant plz postcode
     schema ssn swift temperature udi uri uuid vin
-    """.split()
-)
+    """
+_FIELD_WORDS = frozenset(_WORDS.split())
 """Words of fields that nobody writes in everyday texts."""
 
 

@@ -24,7 +24,7 @@ from governance.policy.documents import PolicyBundle
 from governance.quality import QualityGate, RowGate, build_gate
 from governance.quality.leftovers import LeftoverCheck
 from governance.records import GovernedBatch
-from governance.redact.pseudonym import subject_id
+from governance.redact.pseudonym import subject_id, subject_ids
 from governance.redact.values import RedactionScope
 from governance.redacting import Redactor, TrajectoryRedaction
 from governance.repetition import find_repetitions
@@ -174,8 +174,15 @@ class Governor:
         return subject
 
     def _named(self, call: Call) -> tuple[str, ...]:
+        """Return the names of others, and those under which the end user may be recorded too."""
         tenant = call.exchange.client.tenant_id
-        return tuple(subject_id(self._pseudonym_key, tenant, one) for one in call.also_named)
+        named = [
+            subject
+            for one in (*([call.end_user] if call.end_user else []), *call.also_named)
+            for subject in subject_ids(self._pseudonym_key, tenant, one)
+        ]
+        end_user = subject_id(self._pseudonym_key, tenant, call.end_user) if call.end_user else None
+        return tuple(one for one in dict.fromkeys(named) if one != end_user)
 
     def _redact(self, admitted: Sequence[Judged], rows: BatchRows) -> list[Judged]:
         """Return the calls with every string redacted, in their order."""

@@ -1,7 +1,7 @@
 """Redaction: findings become pseudonyms, masks or typed marks, in every place where text can hide."""
 
 from governance.redact.build import build_redactor, redactor_of, settle
-from governance.redact.pseudonym import subject_id
+from governance.redact.pseudonym import subject_id, subject_ids
 from governance.redact.redactor import Redactor
 from governance.redact.values import (
     Place,
@@ -26,4 +26,5 @@ __all__ = [
     "redactor_of",
     "settle",
     "subject_id",
+    "subject_ids",
 ]

@@ -1,7 +1,6 @@
 """Keyed stand-ins for values: pseudonyms in text, and names of data subjects in tables."""
 
 import re
-import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
@@ -9,17 +8,12 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from governance.policy.redaction import SECRET_ENTITIES, Operator, RedactionSpec
+from governance.redact.canonical import canonical, forms, forms_of_any
 from governance.redact.generalise import generalised
 from governance.redact.reversible import seal
 from governance.redact.subject_keys import SubjectKeys
 from governance.redact.surrogates import surrogate
 
-_NOT_ALNUM = re.compile(r"[\W_]+")
-_NUMBER_TYPES = """
-    PHONE_NUMBER CREDIT_CARD US_SSN US_ITIN US_BANK_NUMBER US_PASSPORT BANK_ACCOUNT UK_NHS
-    IBAN_CODE MAC_ADDRESS
-    """
-_NUMBERS = frozenset(_NUMBER_TYPES.split())
 _SHORT, _BYTES = 8, 16
 """Sizes of keyed hashes: of those that policy asks for as such, and of all others."""
 MARK = re.compile(
@@ -50,34 +44,29 @@ class OwnMarks:
         return place < 0 or self._ends[place] <= start
 
 
-def canonical_value(entity: str, value: str) -> str:
-    """Return the form in which two spellings of one value agree."""
-    folded = (value if value.isascii() else unicodedata.normalize("NFKC", value)).casefold()
-    if entity in _NUMBERS:
-        return _NOT_ALNUM.sub("", folded)
-    return " ".join(folded.split()).strip(" .,;:'\"")
-
-
 def _digits(hashed: blake2b, *parts: str) -> str:
     """Return the digits of a hash that takes in these parts as well."""
     hashed.update("\x1f".join(parts).encode("utf-8", "surrogatepass"))
     return hashed.hexdigest()
 
 
-def subject_id(subject_key: bytes, tenant_id: str, value: str) -> str:
-    """Return the name under which governance rows keep a data subject (an e-mail, a name, a number).
+def subject_ids(subject_key: bytes, tenant_id: str, value: str) -> tuple[str, ...]:
+    """Return every name under which governance rows may keep a data subject, the usual one first.
 
-    The same for every way to write the value in which case and spaces differ; phone numbers by
-    their digits.
+    The same for all spellings of an e-mail, a name or a phone number; a number without its country has
+    one of its own, and so have names that earlier versions kept with their accents.
     """
-    return _named(blake2b(key=subject_key, digest_size=_BYTES), tenant_id, value)
+    naming = blake2b(key=subject_key, digest_size=_BYTES)
+    return tuple(_named(naming.copy(), tenant_id, form) for form in forms_of_any(value))
 
 
-def _named(hashed: blake2b, tenant_id: str, value: str) -> str:
-    plain = canonical_value("PERSON", value)
-    if plain and not plain[0].isalpha() and not any(char.isalpha() for char in plain):
-        plain = _NOT_ALNUM.sub("", plain)
-    return "subject_" + _digits(hashed, "subject", tenant_id, plain)
+def subject_id(subject_key: bytes, tenant_id: str, value: str) -> str:
+    """Return the usual one of :func:`subject_ids`."""
+    return subject_ids(subject_key, tenant_id, value)[0]
+
+
+def _named(hashed: blake2b, tenant_id: str, form: str) -> str:
+    return "subject_" + _digits(hashed, "subject", tenant_id, form)
 
 
 class Whose(NamedTuple):
@@ -117,34 +106,41 @@ class Pseudonymizer:
         self._standing_in = {size: blake2b(key=key, digest_size=size) for size in (_SHORT, _BYTES)}
         self._naming = blake2b(key=subject_key, digest_size=_BYTES)
         self._operators = spec.operators()
-        self._subjects = subjects if spec.keys == "subject" else None
+        self._keys = subjects if spec.keys == "subject" else None
         self._today = today or datetime.now(UTC).date()
-        self._named: dict[tuple[str, str], str] = {}
+        self._named: dict[tuple[str, str, str], tuple[str, ...]] = {}
 
     def begin(self) -> None:
         """Look at the keys of subjects anew."""
         self._named.clear()
-        if self._subjects is not None:
-            self._subjects.begin()
+        if self._keys is not None:
+            self._keys.begin()
 
     def commit(self) -> None:
         """Put new keys of subjects on disk, and forget whom the call named."""
         self._named.clear()
-        if self._subjects is not None:
-            self._subjects.commit()
+        if self._keys is not None:
+            self._keys.commit()
 
-    def subject(self, tenant_id: str, value: str) -> str:
-        """Return the name of the data subject that a value is, worked out once a call."""
-        named = self._named.get((tenant_id, value))
+    def subjects(self, tenant_id: str, entity: str, value: str) -> tuple[str, ...]:
+        """Return the names of the data subject that a value is, worked out once a call; usual one first."""
+        named = self._named.get((tenant_id, entity, value))
         if named is None:
-            named = _named(self._naming.copy(), tenant_id, value)
-            self._named[tenant_id, value] = named
+            named = tuple(
+                _named(self._naming.copy(), tenant_id, form) for form in forms(entity, value)
+            )
+            self._named[tenant_id, entity, value] = named
         return named
 
-    def expect(self, tenant_id: str, values: Iterable[str]) -> None:
-        """Look for the keys of all whom these values name, where subjects have keys of their own."""
-        if self._subjects is not None:
-            self._subjects.expect({self.subject(tenant_id, value) for value in values})
+    def expect(self, tenant_id: str, values: Iterable[tuple[str, str]]) -> None:
+        """Look for the keys of all whom these values name, where subjects have keys of their own.
+
+        Args:
+            tenant_id: whose they are.
+            values: entity types and values.
+        """
+        if self._keys is not None:
+            self._keys.expect({self.subjects(tenant_id, *value)[0] for value in values})
 
     def replacement(self, entity: str, value: str, whose: Whose) -> str | None:
         """Return what replaces a value as the view shows it; None when policy keeps it."""
@@ -164,7 +160,7 @@ class Pseudonymizer:
         if operator is Operator.ENCRYPT:
             sealing = key if subject else installation_seal(key)
             return seal(sealing, entity, value, whose.scope, subject)
-        plain = canonical_value(entity, value)
+        plain = canonical(entity, value)
         size = _SHORT if operator is Operator.HASH else _BYTES
         if subject is None:
             hashed = self._standing_in[size].copy()
@@ -178,10 +174,10 @@ class Pseudonymizer:
 
     def _subject_of(self, entity: str, value: str, tenant_id: str) -> tuple[str | None, bytes]:
         """Return the subject whose own key counts for a value, and the key."""
-        if self._subjects is None or entity not in self._spec.subjects:
+        if self._keys is None or entity not in self._spec.subjects:
             return None, self._key
-        subject = self.subject(tenant_id, value)
-        return subject, self._subjects.key(subject)
+        subject = self.subjects(tenant_id, entity, value)[0]
+        return subject, self._keys.key(subject)
 
 
 def key_of_epoch(pseudonym_key: bytes, epoch: int) -> bytes:

@@ -15,12 +15,13 @@ from governance.detect.keys import tells_biometric
 from governance.detect.named_tuples import new
 from governance.detect.view import read_as, view_of
 from governance.policy.redaction import Operator, RedactionSpec
+from governance.redact.canonical import meant
 from governance.redact.looking import Findings, Item, Looking, by_hash
 from governance.redact.places import shown
 from governance.redact.propagate import SCORE as PROPAGATED
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
 from governance.redact.propagate import Again, Known
-from governance.redact.pseudonym import OwnMarks, Pseudonymizer, Whose, subject_id
+from governance.redact.pseudonym import OwnMarks, Pseudonymizer, Whose
 from governance.redact.splice import resolved, spliced
 from governance.redact.subject_keys import SubjectKeys
 from governance.redact.units import (
@@ -115,19 +116,19 @@ class _Work:
     made: dict[Item, _Made | None] = field(default_factory=dict, repr=False)
     """What becomes of each text, for those that are met again."""
     known: Known = field(default_factory=Known)
-    replaced: dict[tuple[str, str], tuple[str | None, str | None]] = field(
+    replaced: dict[tuple[str, str], tuple[str | None, tuple[str, ...]]] = field(
         default_factory=dict, repr=False
     )
     """What stands in a value's place, and whom it names, by entity and value."""
     insides: Insides = field(default_factory=Insides, repr=False)
-    read: dict[str, str] = field(default_factory=dict, repr=False)
-    """What values are read as."""
+    read: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
+    """What spans mean, by entity and what they hold."""
 
-    def read_as(self, value: str) -> str:
-        """Return what a value is read as, worked out once."""
-        plain = self.read.get(value)
+    def meant(self, entity: str, held: str) -> str:
+        """Return the value that a span means, worked out once."""
+        plain = self.read.get((entity, held))
         if plain is None:
-            plain = self.read[value] = read_as(value)
+            plain = self.read[entity, held] = meant(entity, read_as(held))
         return plain
 
 
@@ -226,7 +227,6 @@ class Redactor:
             clock: seconds that only grow.
         """
         self._spec = spec
-        self._subject_key = subject_key or pseudonym_key
         self._operators = spec.operators()
         thresholds = {**DEFAULT_THRESHOLDS, **spec.thresholds}
         self._looking = Looking(
@@ -237,7 +237,7 @@ class Redactor:
             clock=clock,
         )
         self._pseudonyms = Pseudonymizer(
-            spec, pseudonym_key, subject_key=self._subject_key, subjects=subjects
+            spec, pseudonym_key, subject_key=subject_key or pseudonym_key, subjects=subjects
         )
         self._biometric = "BIOMETRIC" in self._operators
         every_key = "IDENTIFIER" in self._operators
@@ -339,10 +339,6 @@ class Redactor:
         done = self.redact_json(text, scope=scope, path=path)
         return RedactedText(str(done.value), done.report, done.subjects)
 
-    def subject(self, tenant_id: str, value: str) -> str:
-        """Return the pseudonym under which governance rows keep this e-mail, name or number."""
-        return subject_id(self._subject_key, tenant_id, value)
-
     def _begin(self, scope: RedactionScope) -> _Work:
         self._pseudonyms.begin()
         return _Work(scope, self._looking.deadline())
@@ -370,7 +366,8 @@ class Redactor:
         """Find in everything that was gathered, and learn what to look for elsewhere."""
         work.found = self._looking.found([*work.texts, *work.numbers], work.deadline)
         known = work.known = Known.within(text for _, text, _ in work.texts)
-        propagates, named, subjects = self._spec.names.propagate, self._spec.subjects, set[str]()
+        propagates, named = self._spec.names.propagate, self._spec.subjects
+        subjects = set[tuple[str, str]]()
         for item in work.texts:
             found = work.found[item]
             if not found:
@@ -378,16 +375,16 @@ class Redactor:
             text = item[1]
             spans = work.spans[item] = resolved(found)
             for entity, start, end, score, _ in spans:
-                value = work.read_as(text[start:end])
+                value = work.meant(entity, text[start:end])
                 if propagates or entity != "PERSON":
                     known.learn(entity, value, sure=score >= _SURE_OF_NAME)
                 if entity in named:
-                    subjects.add(value)
+                    subjects.add((entity, value))
         if _IDENTITY in self._operators:
             for value in work.scope.people:
                 known.learn(_IDENTITY, value)
         known.close()
-        subjects.update(value for entity, value in known.values.values() if entity in named)
+        subjects.update(one for one in known.values.values() if one[0] in named)
         self._pseudonyms.expect(work.scope.tenant_id, subjects)
 
     def _replaced[T](
@@ -495,26 +492,28 @@ class Redactor:
         subjects: dict[str, None] = {}
         changes: list[tuple[int, int, str]] = []
         for entity, start, end, _, _ in spans:
-            value = work.read_as(text[start:end])
+            value = work.meant(entity, text[start:end])
             if entity == "PERSON":
                 known = work.known.values.get(value)
                 value = stands_for.get(start, value) if known is None else known[1]
             known_as = work.replaced.get((entity, value))
             if known_as is None:
                 known_as = work.replaced[entity, value] = self._known_as(entity, value, whose)
-            replacement, subject = known_as
-            if subject is not None:
-                subjects[subject] = None
+            replacement, whom = known_as
+            if whom:
+                subjects |= dict.fromkeys(whom)
             if replacement is not None:
                 changes.append((start, end, replacement))
         return _Made(spans, subjects, spliced(text, changes) if changes else text)
 
-    def _known_as(self, entity: str, value: str, whose: Whose) -> tuple[str | None, str | None]:
-        """Return what stands in a value's place, and the data subject that it names."""
+    def _known_as(
+        self, entity: str, value: str, whose: Whose
+    ) -> tuple[str | None, tuple[str, ...]]:
+        """Return what stands in a value's place, and the names of the data subject that it is."""
         replacement = self._pseudonyms.replacement(entity, value, whose)
         if entity not in self._spec.subjects:
-            return replacement, None
-        return replacement, self._pseudonyms.subject(whose.tenant_id, value)
+            return replacement, ()
+        return replacement, self._pseudonyms.subjects(whose.tenant_id, entity, value)
 
     def _is_identity(self, text: str, path: Path, scope: RedactionScope) -> bool:
         """Whether a whole text is the id of an end user; short ones only where clients put ids."""

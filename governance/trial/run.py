@@ -13,7 +13,7 @@ from governance.known import MemoryKnownContent
 from governance.policy.documents import PolicyBundle
 from governance.quality import QualityGate, RowGate
 from governance.records import GovernedBatch
-from governance.redact.pseudonym import subject_id
+from governance.redact.pseudonym import subject_ids
 from governance.redacting import Redactor
 from governance.trial.build import assembly_of
 from governance.trial.cases import Expect, Given, PlacedCase, load_cases
@@ -83,14 +83,15 @@ def consents_of(given: Given) -> MemoryConsents:
     """Return the registry of a case."""
     registry = MemoryConsents()
     for entry in given.consents:
-        subject = entry.subject
-        if subject != EVERY_SUBJECT:
-            subject = subject_id(TRIAL_KEY, given.tenant, subject)
-        registry.add(
-            ConsentEntry(
-                given.tenant, subject, entry.purpose, entry.granted, recorded_at=TRIAL_MOMENT
+        subjects = (EVERY_SUBJECT,)
+        if entry.subject != EVERY_SUBJECT:
+            subjects = subject_ids(TRIAL_KEY, given.tenant, entry.subject)
+        for subject in subjects:
+            registry.add(
+                ConsentEntry(
+                    given.tenant, subject, entry.purpose, entry.granted, recorded_at=TRIAL_MOMENT
+                )
             )
-        )
     return registry
 
 

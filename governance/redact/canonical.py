@@ -1,0 +1,216 @@
+"""Whom a value names, however it was written: canonical forms of mail addresses, phones and names.
+
+What is cut out of a text is a span, often with a word or a mark too much. Who is meant is what these
+forms say: they decide the pseudonym, and under which names a data subject is found again.
+"""
+
+import re
+import unicodedata
+
+import phonenumbers
+
+from governance.detect.phones import REGIONS
+from governance.detect.view import read_as
+
+_NUMBER_TYPES = """
+    CREDIT_CARD US_SSN US_ITIN US_BANK_NUMBER US_PASSPORT BANK_ACCOUNT UK_NHS IBAN_CODE MAC_ADDRESS
+    """
+_NUMBERS = frozenset(_NUMBER_TYPES.split())
+_NOT_ALNUM = re.compile(r"[\W_]+")
+_EDGES = " \t\r\n.,;:'\"`*_~|#!?()[]{}<>@&=/\\-"
+
+_LOCAL = r"[^\W_](?:[\w.+\-]|'(?=[^\W_]))*"
+_MAIL = re.compile(
+    rf"({_LOCAL}|[^\W_])[ ]?@[ ]?((?:[^\W_][\w\-]*\.){{1,8}}(?:xn--[a-z0-9\-]+|[^\W\d_]{{2,24}}))",
+    re.I,
+)
+_SPELLED_AT = re.compile(r"\s*(?:\[at\]|\(at\)|\{at\})\s*|\s+at\s+", re.IGNORECASE)
+_SPELLED_DOT = re.compile(
+    r"\s*(?:\[dot\]|\(dot\)|\{dot\}|\[\.\]|\(\.\))\s*|\s+dot\s+|\s+\.\s*|\s*\.\s+", re.I
+)
+
+_PHONE = re.compile(
+    r"(?:\s*(?:tel|phone|fax|mobile|call|sms)\b[:.]?)?[\d\s()+.\-/~\[\]]*(?:(?:ext|extension|x|#)[.:]?\s*\d{1,6})?\s*",
+    re.I,
+)
+_EXTENSION = re.compile(r"[ ,;]{0,2}(?:ext|extension|x|#)[.:]?\s?\d{1,6}\s*$", re.IGNORECASE)
+_INTERNATIONAL = re.compile(r"[^\d+]*(?:\+|00(?=[\d\s().\-/]{9}))", re.IGNORECASE)
+_FEWEST, _WITH_AREA, _WITH_COUNTRY, _MOST = 7, 10, 11, 17
+"""Digits of phone numbers: the fewest, with an area code, with a country code, the most."""
+
+_INTRODUCED = (
+    r"i'm|i am|it'?s|this is|my name is|name is|call me|ich bin|ich hei(?:ß|ss)e|mein name ist|hier ist|"
+    r"je suis|je m'appelle|je soussigné|c'est|yo soy|soy|me llamo|mi nombre es|eu sou|sou|me chamo|"
+    r"meu nome é|io sono|sono|mi chiamo|jestem|nazywam się|ik ben|ik heet|jag heter|jag är|jeg er|jeg heter"
+)
+_GREETED = r"dear|hi|hello|hey|hallo|hola|bonjour|salut|ciao|olá|liebe[rs]?|cher|chère|estimad[oa]|querid[oa]"
+_TITLES = (
+    r"mr|mrs|ms|miss|mx|madam|dr|prof|professor|doctor|herrn?|frau|señor|señora|señorita|senhor|senhora|"
+    r"sra|srta|signora?|sig\.ra|monsieur|madame|mademoiselle|mme|mlle|pani|rev|hon"
+)
+_ROLES = r"customer|patient|client|contact|cliente|kunde|kundin|patientin|attn|user|name|from"
+_CUE = re.compile(rf"(?:{_INTRODUCED}|{_GREETED}|{_TITLES}|{_ROLES})(?:[.:,] ?| )", re.IGNORECASE)
+_WEAK = re.compile(
+    r"(?:im|el|la|don|doña|dona|dom|sir|lord|lady|m|sr|sig|pan|st|best|thanks|gruß|grüße|vg|lg|by|with|and)"
+    r"(?:[.:,] ?| )",
+    re.IGNORECASE,
+)
+"""What may be somebody's name too: taken off only where a given name and a family name are left."""
+_POSSESSIVE = re.compile(r"'s?$", re.IGNORECASE)
+_TURNED = re.compile(r"([^\W\d_][\w'\- ]*), ?([^\W\d_][\w'.\- ]*)")
+_UNFOLDED = str.maketrans(
+    {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"}
+)
+_ACCENT = re.compile("[\u0300-\u036f]")
+_EAST_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\s\u00b7・]+")
+
+
+def meant(entity: str, value: str) -> str:
+    """Return a value without what stands around it; case and accents stay."""
+    match entity:
+        case "EMAIL_ADDRESS":
+            return _mail_in(value) or value.strip()
+        case "PERSON":
+            return _name_in(value)
+        case _:
+            return value
+
+
+def canonical(entity: str, value: str) -> str:
+    """Return the form in which all spellings of one value agree."""
+    return forms(entity, value)[0]
+
+
+def forms(entity: str, value: str) -> tuple[str, ...]:
+    """Return the canonical form, and others under which the same subject may be recorded.
+
+    National spellings of a phone do not tell the country; and earlier rows hold names with their
+    accents, and numbers as they were written.
+    """
+    value = meant(entity, value)
+    match entity:
+        case "EMAIL_ADDRESS":
+            return (_folded(value),)
+        case "PERSON":
+            return _once(_name(value), _folded(value))
+        case "PHONE_NUMBER":
+            return _once(*_phones(value), _digits(_EXTENSION.sub("", value)))
+        case _ if entity in _NUMBERS:
+            return _once(_NOT_ALNUM.sub("", _compatible(value)), _folded(value))
+        case _:
+            return (_folded(value),)
+
+
+def forms_of_any(value: str) -> tuple[str, ...]:
+    """Return all forms of a value of which nobody said what it is, as people type it: best first."""
+    value = read_as(value).strip()
+    if _mail_in(value):
+        return _once(*forms("EMAIL_ADDRESS", value), _folded(value))
+    digits = sum(char.isdigit() for char in value)
+    if digits >= _FEWEST and _PHONE.fullmatch(value):
+        return _once(*forms("PHONE_NUMBER", value), *_written_at_home(value), _folded(value))
+    if digits:
+        return _once(_folded(value), _NOT_ALNUM.sub("", _compatible(value)))
+    return _once(*forms("PERSON", value), _folded(value))
+
+
+def _mail_in(value: str) -> str | None:
+    if "@" not in value:
+        value = _SPELLED_AT.sub("@", value)
+    if "@" not in value:
+        return None
+    found = _MAIL.search(value) or _MAIL.search(_SPELLED_DOT.sub(".", value))
+    return f"{found[1]}@{found[2]}" if found else None
+
+
+def _name_in(value: str) -> str:
+    name = " ".join(value.replace("\u2019", "'").replace("_", " ").split()).strip(_EDGES)
+    while True:
+        cue = _CUE.match(name)
+        if cue is None and (weak := _WEAK.match(name)) is not None:
+            cue = weak if " " in name[weak.end() :].strip() else None
+        rest = name[cue.end() :].lstrip(_EDGES) if cue else ""
+        if not any(map(str.isalpha, rest)):
+            break
+        name = rest
+    name = _POSSESSIVE.sub("", name).rstrip(_EDGES)
+    turned = _TURNED.fullmatch(name)
+    if turned is not None and name.count(" ") < 4:
+        name = f"{turned[2]} {turned[1]}"
+    return name or value.strip()
+
+
+def _name(name: str) -> str:
+    if _EAST_ASIAN.fullmatch(name):
+        return _folded("".join(name.replace("\u00b7", "").replace("・", "").split()))
+    plain = _ACCENT.sub("", unicodedata.normalize("NFKD", name.casefold().translate(_UNFOLDED)))
+    return _folded(unicodedata.normalize("NFC", plain).replace(".", " "))
+
+
+def _phones(value: str) -> tuple[str, ...]:
+    """Return a phone number as E.164 without its plus; a national one with its digits at home too."""
+    plain = _EXTENSION.sub("", read_as(value))
+    digits = _digits(plain)
+    if len(digits) > _MOST:
+        return (digits,)
+    if _INTERNATIONAL.match(plain):
+        digits = digits.removeprefix("00")
+        parsed = _parsed("+" + digits, None)
+        return (digits if parsed is None else _e164(parsed),)
+    if len(digits) >= _WITH_COUNTRY and digits[0] != "0":
+        parsed = _parsed("+" + digits, None)
+        if parsed is not None and phonenumbers.is_valid_number(parsed):
+            return _e164(parsed), _at_home(parsed)
+    if len(digits) >= _WITH_AREA or digits.startswith("0"):
+        for region in REGIONS:
+            parsed = _parsed(digits, region)
+            if parsed is not None and phonenumbers.is_valid_number(parsed):
+                return _e164(parsed), _at_home(parsed)
+    return (digits,)
+
+
+def _written_at_home(value: str) -> tuple[str, ...]:
+    """Return the digits under which a number with its country may be recorded without it."""
+    spelled = _phones(value)
+    if len(spelled) == 1 and not _INTERNATIONAL.match(value):
+        return ()  # an id, as far as one can tell
+    parsed = _parsed("+" + spelled[0], None)
+    if parsed is None:
+        return ()
+    national = phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.NATIONAL)
+    return _at_home(parsed), _digits(national)
+
+
+def _parsed(number: str, region: str | None) -> phonenumbers.PhoneNumber | None:
+    try:
+        return phonenumbers.parse(number, region)
+    except phonenumbers.NumberParseException:
+        return None
+
+
+def _e164(parsed: phonenumbers.PhoneNumber) -> str:
+    return f"{parsed.country_code}{phonenumbers.national_significant_number(parsed)}"
+
+
+def _at_home(parsed: phonenumbers.PhoneNumber) -> str:
+    return str(phonenumbers.national_significant_number(parsed))
+
+
+def _digits(value: str) -> str:
+    return "".join(char for char in value if char.isdigit())
+
+
+def _compatible(value: str) -> str:
+    return (value if value.isascii() else unicodedata.normalize("NFKC", value)).casefold()
+
+
+def _folded(value: str) -> str:
+    """Return a value in small letters with plain spaces, and digits alone where it has no letter."""
+    plain = " ".join(_compatible(value).split()).strip(" .,;:'\"")
+    if plain and not any(char.isalpha() for char in plain) and not plain[0].isalpha():
+        return _NOT_ALNUM.sub("", plain) or plain
+    return plain
+
+
+def _once(*values: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(value for value in values if value)) or ("",)

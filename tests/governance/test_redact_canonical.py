@@ -1,0 +1,122 @@
+"""One person is one subject and one pseudonym, whatever a value stands in and however it is written."""
+
+from functools import cache
+
+import pytest
+
+from governance.policy import load_bundle
+from governance.redact import RedactionScope, Redactor, redactor_of, subject_id, subject_ids
+from governance.redact.canonical import canonical, forms_of_any, meant
+from tests.governance.redaction_support import KEY, redactor
+from trajectory.message import Message, TextPart
+
+MAIL = "maria.gonzalez@corp-mail.com"
+AROUND_MAIL = (
+    "write to {}", "<{}>", "mailto:{}", "{}.", "'{}'", '"{}"', "({})", "**{}**", "*{}*", "`{}`",
+    "|{}|x|", "| {} |", "email={}", "?user={}&x=1", "https://x.example/u/{}", "to={}, relay=", "user:{}",
+    "/{}/", "#{}", "-{}", "{{{}}}", "~{}", "a,{},b", "a;{};b", "{}:8080", "[{}](mailto:{})", "+{}",
+    "x@y.example,{}", "name={}|id=3", "'from':'{}'", "key={}\n", "\\n{}", "%20{}", "Maria<{}>", "!{}",
+    "$${}", "{}'s mailbox", "{}-old", "&lt;{}&gt;", "mail:{}/inbox", "{}?subject=x", "ftp://{}/x",
+    "smtp://{}:25", "_{}_", "to {} now",
+)  # fmt: skip
+PHONES = (
+    "415-555-0132", "(415) 555-0132", "+1 415 555 0132", "415.555.0132", "+14155550132",
+    "1-415-555-0132", "415-555-0132 ext. 5", "tel:+1-415-555-0132",
+)  # fmt: skip
+NAMES = (
+    "Leonie Hartwig", "Maria Gonzalez", "Thomas Becker", "Dilnoza Karimova", "Ngozi Okonkwo",
+    "Sarah Miller", "Giuseppe Esposito", "Hannelore Brinkmann", "John Smith", "Maria Lopez",
+    "Rosalind Okafor", "Tobias Feldmann", "Katarzyna Nowak", "Oluwaseun Adebayo", "Pedro Alvarez",
+    "Gerlinde Hasenbichler", "Thandiwe Mbeki", "Anna Kowalska", "Erik Lindqvist", "Claire Dubois",
+)  # fmt: skip
+INTRODUCED = (
+    "I'm {}.", "I\u2019m {}, and I have been diagnosed with lupus.", "Ich bin {}.", "Soy {}.",
+    "M. {} a appel\u00e9.", "Dear {},", "Herr {} kommt", "Se\u00f1ora {}", "Mr. {} left", "{}'s order",
+)  # fmt: skip
+
+
+@cache
+def _default() -> Redactor:
+    return redactor_of(load_bundle(), pseudonym_key=KEY)
+
+
+def _redacted(text: str, by: Redactor) -> tuple[str, tuple[str, ...]]:
+    scope = RedactionScope("acme", text)
+    (done,) = by.redact_messages([Message("user", (TextPart(text),))], scope=scope)
+    return done.message.text(), done.subjects
+
+
+@pytest.mark.parametrize("around", AROUND_MAIL)
+def test_a_mail_address_is_one_subject_whatever_stands_around_it(around: str) -> None:
+    mark, _ = _redacted(MAIL, redactor())
+    said = around.replace("{}", MAIL).replace("{{", "{").replace("}}", "}")
+    text, subjects = _redacted(said, redactor())
+    assert subject_id(KEY, "acme", MAIL) in subjects
+    assert mark in text
+    assert MAIL not in text
+
+
+@pytest.mark.parametrize(
+    "spelled", [MAIL.upper(), MAIL.replace("@", "%40"), MAIL.replace("@", "\uff20")]
+)
+def test_a_mail_address_is_one_subject_however_it_is_spelled(spelled: str) -> None:
+    assert _redacted(spelled, redactor()) == _redacted(MAIL, redactor())
+
+
+@pytest.mark.parametrize("spelled", PHONES)
+def test_a_phone_is_one_subject_however_it_is_spelled(spelled: str) -> None:
+    text, subjects = _redacted(f"call {spelled}", redactor())
+    first, _ = _redacted(f"call {PHONES[0]}", redactor())
+    assert text.removeprefix("call ").removeprefix("tel:") == first.removeprefix("call ")
+    for asked in PHONES:
+        assert set(subjects) & set(subject_ids(KEY, "acme", asked)), asked
+
+
+def test_phones_of_two_countries_are_two_subjects() -> None:
+    _, german = _redacted("call +49 30 901820", redactor())
+    _, italian = _redacted("call +39 30 901820", redactor())
+    assert not set(german) & set(italian)
+    assert set(german) & set(subject_ids(KEY, "acme", "+49 (0)30 901820"))
+    assert not set(german) & set(subject_ids(KEY, "acme", "+39 30 901820"))
+
+
+@pytest.mark.parametrize("said", INTRODUCED)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_one_subject_without_what_leads_to_it(said: str, name: str) -> None:
+    mark, _ = _redacted(f"My name is {name}", _default())
+    text, subjects = _redacted(said.format(name), _default())
+    assert subjects == (subject_id(KEY, "acme", name),)
+    assert mark.removeprefix("My name is ") in text
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("HARTWIG, LEONIE", "Leonie Hartwig"),
+        ("leonie  hartwig", "Leonie Hartwig"),
+        ("Mar\u00eda Gonz\u00e1lez", "Maria Gonzalez"),
+        ("\u0141ukasz N\u00f8rgaard", "Lukasz Norgaard"),
+        ("Frau Dr. Leonie Hartwig", "Leonie Hartwig"),
+        ("J. R. Smith", "J R Smith"),
+        ("\u738b \u5c0f\u660e", "\u738b\u5c0f\u660e"),
+        ("van der Berg, Jan", "Jan van der Berg"),
+    ],
+)
+def test_spellings_of_a_name_agree(written: str, name: str) -> None:
+    assert canonical("PERSON", written) == canonical("PERSON", name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Don Johnson", "Im Yoona", "Max Weber", "Lady Gaga", "M. Becker", "Sarah O'Brien", "El Sr"],
+)
+def test_what_may_be_part_of_a_name_stays(name: str) -> None:
+    assert meant("PERSON", name) == name
+
+
+def test_what_earlier_versions_kept_is_still_asked_for() -> None:
+    assert "mar\u00eda gonz\u00e1lez" in forms_of_any("Mar\u00eda Gonz\u00e1lez")
+    assert {"14155550132", "4155550132"} <= set(forms_of_any("+1 415 555 0132"))
+    assert "03090182" in forms_of_any("030 / 90182")
+    assert "user_17" in forms_of_any("user_17")
+    assert "536228914" in forms_of_any("536-22-8914")

@@ -13,7 +13,7 @@ class Operator(StrEnum):
     """What is done to one finding."""
 
     PSEUDONYM = "pseudonym"
-    """``<PERSON_3f9a1c>``: keyed, the same value gives the same word within the policy's scope."""
+    """``<PERSON_3f9a1c0f77b2d44e>``: keyed, the same value gives the same word within the policy's scope."""
     HASH = "hash"
     """``<PERSON:9c1f0a77b2d44e10>``: keyed and long enough to join on."""
     MASK = "mask"
@@ -135,7 +135,7 @@ class RedactionSpec(Spec):
     pseudonyms: Literal["typed", "realistic"] = Field(
         default="typed",
         description=(
-            "`<PERSON_3f9a1c>`, or stand-ins that look real and belong to nobody (`.invalid`, "
+            "`<PERSON_3f9a1c0f77b2d44e>`, or stand-ins that look real and belong to nobody (`.invalid`, "
             "555-01xx, 192.0.2.x) for the types that have one."
         ),
     )
@@ -161,7 +161,13 @@ class RedactionSpec(Spec):
         description="Base64 and data URLs whose bytes are no text, so that nothing can look inside.",
     )
     pseudonym_digits: int = Field(
-        default=6, ge=6, le=32, description="Hexadecimal digits of a pseudonym."
+        default=16,
+        ge=6,
+        le=32,
+        description=(
+            "Hexadecimal digits of a pseudonym. Of fewer than 16 some people share one: nothing can be "
+            "joined on them for certain."
+        ),
     )
     timeout_seconds: float = Field(
         default=20.0,

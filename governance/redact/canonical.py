@@ -22,16 +22,16 @@ _EDGES = " \t\r\n.,;:'\"`*_~|#!?()[]{}<>@&=/\\-"
 _LOCAL = r"[^\W_](?:[\w.+\-]|'(?=[^\W_]))*"
 _MAIL = re.compile(
     rf"({_LOCAL}|[^\W_])[ ]?@[ ]?((?:[^\W_][\w\-]*\.){{1,8}}(?:xn--[a-z0-9\-]+|[^\W\d_]{{2,24}}))",
-    re.I,
+    re.IGNORECASE,
 )
 _SPELLED_AT = re.compile(r"\s*(?:\[at\]|\(at\)|\{at\})\s*|\s+at\s+", re.IGNORECASE)
 _SPELLED_DOT = re.compile(
-    r"\s*(?:\[dot\]|\(dot\)|\{dot\}|\[\.\]|\(\.\))\s*|\s+dot\s+|\s+\.\s*|\s*\.\s+", re.I
+    r"\s*(?:\[dot\]|\(dot\)|\{dot\}|\[\.\]|\(\.\))\s*|\s+dot\s+|\s+\.\s*|\s*\.\s+", re.IGNORECASE
 )
 
 _PHONE = re.compile(
     r"(?:\s*(?:tel|phone|fax|mobile|call|sms)\b[:.]?)?[\d\s()+.\-/~\[\]]*(?:(?:ext|extension|x|#)[.:]?\s*\d{1,6})?\s*",
-    re.I,
+    re.IGNORECASE,
 )
 _EXTENSION = re.compile(r"[ ,;]{0,2}(?:ext|extension|x|#)[.:]?\s?\d{1,6}\s*$", re.IGNORECASE)
 _INTERNATIONAL = re.compile(r"[^\d+]*(?:\+|00(?=[\d\s().\-/]{9}))", re.IGNORECASE)
@@ -104,14 +104,44 @@ def forms(entity: str, value: str) -> tuple[str, ...]:
 def forms_of_any(value: str) -> tuple[str, ...]:
     """Return all forms of a value of which nobody said what it is, as people type it: best first."""
     value = read_as(value).strip()
+    kind = _kind(value)
+    if kind is None:
+        return _once(_folded(value), _NOT_ALNUM.sub("", _compatible(value)))
+    at_home = _written_at_home(value) if kind == "PHONE_NUMBER" else ()
+    return _once(*forms(kind, value), *at_home, _folded(value))
+
+
+def spellings(value: str) -> tuple[str, ...]:
+    """Return how a mail address, a name or a phone number may be written too, as it is first."""
+    kind = _kind(value)
+    if kind == "PHONE_NUMBER":
+        parsed = _parsed("+" + _phones(value)[0], None)
+        if parsed is None:
+            return (value,)
+        styles = phonenumbers.PhoneNumberFormat
+        written = [
+            phonenumbers.format_number(parsed, style)
+            for style in (styles.E164, styles.INTERNATIONAL, styles.NATIONAL)
+        ]
+        apart = [re.sub(r"[()\-.\s]+", mark, one).strip(mark) for one in written for mark in "-. "]
+        return _once(value, *written, *apart, _at_home(parsed))
+    shown = [value]
+    if kind == "PERSON" and len(words := meant("PERSON", value).split()) > 1:
+        last, first = words[-1], " ".join(words[:-1])
+        turned = f"{last}, {first}"
+        shown += [f"{first} {last}", turned, f"{last.upper()}, {first}"]
+        shown += [mark.join(words) for mark in "._-"]
+    return _once(*shown, *[how(one) for one in shown for how in (str.lower, str.upper, str.title)])
+
+
+def _kind(value: str) -> str | None:
+    """Return what a value is as people type it; None for ids and all else."""
     if _mail_in(value):
-        return _once(*forms("EMAIL_ADDRESS", value), _folded(value))
+        return "EMAIL_ADDRESS"
     digits = sum(char.isdigit() for char in value)
     if digits >= _FEWEST and _PHONE.fullmatch(value):
-        return _once(*forms("PHONE_NUMBER", value), *_written_at_home(value), _folded(value))
-    if digits:
-        return _once(_folded(value), _NOT_ALNUM.sub("", _compatible(value)))
-    return _once(*forms("PERSON", value), _folded(value))
+        return "PHONE_NUMBER"
+    return None if digits else "PERSON"
 
 
 def _mail_in(value: str) -> str | None:

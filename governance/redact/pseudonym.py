@@ -14,6 +14,8 @@ from governance.redact.reversible import seal
 from governance.redact.subject_keys import SubjectKeys
 from governance.redact.surrogates import surrogate
 
+_LINKED = (Operator.PSEUDONYM, Operator.HASH, Operator.ENCRYPT)
+"""Operators that make something with a key."""
 _SHORT, _BYTES = 8, 16
 """Sizes of keyed hashes: of those that policy asks for as such, and of all others."""
 MARK = re.compile(
@@ -116,11 +118,9 @@ class Pseudonymizer:
         if self._keys is not None:
             self._keys.begin()
 
-    def commit(self) -> None:
-        """Put new keys of subjects on disk, and forget whom the call named."""
+    def forget(self) -> None:
+        """Forget whom the call named."""
         self._named.clear()
-        if self._keys is not None:
-            self._keys.commit()
 
     def subjects(self, tenant_id: str, entity: str, value: str) -> tuple[str, ...]:
         """Return the names of the data subject that a value is, worked out once a call; usual one first."""
@@ -133,14 +133,15 @@ class Pseudonymizer:
         return named
 
     def expect(self, tenant_id: str, values: Iterable[tuple[str, str]]) -> None:
-        """Look for the keys of all whom these values name, where subjects have keys of their own.
+        """Settle the keys of all whom these values name, where subjects have keys of their own.
 
         Args:
             tenant_id: whose they are.
             values: entity types and values.
         """
         if self._keys is not None:
-            self._keys.expect({self.subjects(tenant_id, *value)[0] for value in values})
+            linked = [one for one in values if self._operators.get(one[0]) in _LINKED]
+            self._keys.expect({self.subjects(tenant_id, *one)[0] for one in linked})
 
     def replacement(self, entity: str, value: str, whose: Whose) -> str | None:
         """Return what replaces a value as the view shows it; None when policy keeps it."""

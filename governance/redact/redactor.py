@@ -282,7 +282,7 @@ class Redactor:
             done = self._replaced(
                 messages, work, lambda message, visitor: self._message(message, (), visitor)
             )
-        self._pseudonyms.commit()
+        self._pseudonyms.forget()
         return [
             # an equal message is the one object that stands for this content
             Redacted(old if new == old else new, report.done(), tuple(report.subjects))
@@ -327,7 +327,7 @@ class Redactor:
             ((clean, report),) = self._replaced(
                 [value], work, lambda value, visitor: rewritten(value, at, visitor)
             )
-        self._pseudonyms.commit()
+        self._pseudonyms.forget()
         return RedactedJson(clean, report.done(), tuple(report.subjects))
 
     def redact_text(self, text: str, *, scope: RedactionScope, path: str = "") -> RedactedText:
@@ -385,7 +385,8 @@ class Redactor:
                 known.learn(_IDENTITY, value)
         known.close()
         subjects.update(one for one in known.values.values() if one[0] in named)
-        self._pseudonyms.expect(work.scope.tenant_id, subjects)
+        if work.scope.linked:
+            self._pseudonyms.expect(work.scope.tenant_id, subjects)
 
     def _replaced[T](
         self, values: Sequence[T], work: _Work, walk: Callable[[T, Visitor], T]

@@ -33,19 +33,15 @@ class SubjectKeys(Protocol):
         ...
 
     def expect(self, subjects: Iterable[str]) -> None:
-        """Look for the keys of many subjects at once, for :meth:`key` to be asked for them next."""
+        """Settle the keys of many subjects at once, for :meth:`key` to be asked for them next."""
         ...
 
     def key(self, subject: str) -> bytes:
-        """Return the subject's key, a new random one when there is none."""
+        """Return the subject's key, a new random one when there is none; it is stored by then."""
         ...
 
     def known(self, subject: str) -> bytes | None:
         """Return the subject's key; None when there never was one, or it is destroyed."""
-        ...
-
-    def commit(self) -> None:
-        """Put new keys on disk; nothing made with them may be stored before."""
         ...
 
     def destroy(self, subjects: Iterable[str]) -> int:
@@ -74,9 +70,6 @@ class MemorySubjectKeys:
         """See :class:`SubjectKeys`."""
         return self._keys.get(subject)
 
-    def commit(self) -> None:
-        """Nothing to do."""
-
     def destroy(self, subjects: Iterable[str]) -> int:
         """See :class:`SubjectKeys`."""
         return sum(self._keys.pop(subject, None) is not None for subject in subjects)
@@ -86,7 +79,8 @@ class FileSubjectKeys:
     """Keys in one SQLite file, wrapped with AES-GCM under a key of the installation.
 
     Promise: a destroyed key's bytes are overwritten in the file (``secure_delete``), and a process
-    that has the key in memory forgets it with its next :meth:`begin`.
+    that has the key in memory forgets it with its next :meth:`begin`. A key is on disk before anything
+    is made with it, and of two processes that name a new subject at once both get the first one's.
     """
 
     def __init__(self, path: Path, wrapping_key: bytes) -> None:
@@ -104,34 +98,29 @@ class FileSubjectKeys:
             "CREATE TABLE IF NOT EXISTS subject_keys (subject TEXT PRIMARY KEY, wrapped BLOB NOT NULL)"
         )
         self._cache: OrderedDict[str, bytes] = OrderedDict()
-        self._fresh: dict[str, bytes] = {}
-        self._missing: dict[str, bytes] = {}
-        """Subjects of this call that had no key when it was looked for, and the one that is theirs if
-        they are asked for: the system gives all of them faster at once."""
         self._seen = self._version()
 
     def expect(self, subjects: Iterable[str]) -> None:
         """See :class:`SubjectKeys`."""
-        asked = [one for one in subjects if one not in self._cache and one not in self._fresh]
-        found = dict(self._file.execute(_OF_MANY, (json.dumps(asked),)).fetchall())
-        for subject, wrapped in found.items():
-            self._remember(subject, self._unwrapped(subject, wrapped))
-        missing = [one for one in asked if one not in found]
-        self._missing.update(zip(missing, _random(KEY_BYTES, len(missing)), strict=True))
+        missing = self._looked_up([one for one in subjects if one not in self._cache])
+        if not missing:
+            return
+        drawn = _random(KEY_BYTES, len(missing))
+        nonces = _random(_NONCE_BYTES, len(missing))
+        rows = [
+            (subject, nonce + self._wrap.encrypt(nonce, key, subject.encode()))
+            for subject, key, nonce in zip(missing, drawn, nonces, strict=True)
+        ]
+        self._file.execute("BEGIN IMMEDIATE")
+        self._file.executemany("INSERT OR IGNORE INTO subject_keys VALUES (?, ?)", rows)
+        self._file.execute("COMMIT")
+        self._looked_up(missing)  # another process may have been first
 
     def key(self, subject: str) -> bytes:
         """See :class:`SubjectKeys`."""
-        found = self._fresh.get(subject)
-        if found is not None:
-            return found
-        new = self._missing.get(subject)
-        if new is None:
-            found = self.known(subject)
-            if found is not None:
-                return found
-            new = os.urandom(KEY_BYTES)
-        self._fresh[subject] = new
-        return new
+        while (found := self.known(subject)) is None:
+            self.expect([subject])
+        return found
 
     def known(self, subject: str) -> bytes | None:
         """See :class:`SubjectKeys`.
@@ -153,29 +142,10 @@ class FileSubjectKeys:
 
     def begin(self) -> None:
         """See :class:`SubjectKeys`."""
-        self._missing.clear()
-        self._fresh.clear()  # of a call that failed: nothing made with them is kept
         version = self._version()
         if version != self._seen:
             self._cache.clear()
             self._seen = version
-
-    def commit(self) -> None:
-        """See :class:`SubjectKeys`."""
-        self._missing.clear()
-        if not self._fresh:
-            return
-        nonces = _random(_NONCE_BYTES, len(self._fresh))
-        rows = [
-            (subject, nonce + self._wrap.encrypt(nonce, key, subject.encode()))
-            for (subject, key), nonce in zip(self._fresh.items(), nonces, strict=True)
-        ]
-        self._file.execute("BEGIN IMMEDIATE")
-        self._file.executemany("INSERT OR IGNORE INTO subject_keys VALUES (?, ?)", rows)
-        self._file.execute("COMMIT")
-        for subject, key in self._fresh.items():
-            self._remember(subject, key)
-        self._fresh.clear()
 
     def destroy(self, subjects: Iterable[str]) -> int:
         """See :class:`SubjectKeys`."""
@@ -183,13 +153,18 @@ class FileSubjectKeys:
         self._file.execute("BEGIN IMMEDIATE")
         for subject in subjects:
             self._cache.pop(subject, None)
-            self._fresh.pop(subject, None)
-            self._missing.pop(subject, None)
             gone += self._file.execute(
                 "DELETE FROM subject_keys WHERE subject = ?", (subject,)
             ).rowcount
         self._file.execute("COMMIT")
         return gone
+
+    def _looked_up(self, subjects: list[str]) -> list[str]:
+        """Remember the keys of those that have one; return the others."""
+        found = dict(self._file.execute(_OF_MANY, (json.dumps(subjects),)).fetchall())
+        for subject, wrapped in found.items():
+            self._remember(subject, self._unwrapped(subject, wrapped))
+        return [one for one in subjects if one not in found]
 
     def _unwrapped(self, subject: str, wrapped: bytes) -> bytes:
         nonce, sealed = wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:]

@@ -83,7 +83,7 @@ def consents_of(given: Given) -> MemoryConsents:
     """Return the registry of a case."""
     registry = MemoryConsents()
     for entry in given.consents:
-        subjects = (EVERY_SUBJECT,)
+        subjects: tuple[str, ...] = (EVERY_SUBJECT,)
         if entry.subject != EVERY_SUBJECT:
             subjects = subject_ids(TRIAL_KEY, given.tenant, entry.subject)
         for subject in subjects:

@@ -1,6 +1,7 @@
 """``headrace audit``: is the audit log intact, and does a value rest anywhere it must not."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -128,14 +129,16 @@ def scan(
     include_spool: Annotated[bool, typer.Option(help="Scan the sealed spool's bytes too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Scan every file at rest, the lake's too wherever it lies, for values: raw, escaped, encoded and
-    compressed. Exit 1 when found."""
+    """Scan every file at rest, the lake's too wherever it lies, for values, in other spellings too: raw,
+    escaped, encoded and compressed. Exit 1 when found."""
+    from governance.redact.canonical import spellings
     from headrace.installation import gateway_config
     from lakehouse.location import Location
     from lakehouse.scan import scan as scan_files
 
     running = Running.of(context)
     wanted = _values(values or [], file)
+    spelled = [(at, one) for at, value in enumerate(wanted) for one in spellings(value)]
     spool = gateway_config(running.settings, running.home).spool.directory
     places = [running.home.root]
     if include_spool and spool.is_dir() and not spool.is_relative_to(running.home.root):
@@ -143,11 +146,13 @@ def scan(
     with progress("scanning", quiet=as_json) as advance:
         report = scan_files(
             places,
-            wanted,
+            [one for _, one in spelled],
             skip=None if include_spool else lambda path: path == spool,
             progress=advance,
             lake=Location.parse(running.settings.lake.path, running.settings.lake.options),
         )
+    hits = tuple(replace(hit, value=spelled[hit.value - 1][0] + 1) for hit in report.hits)
+    report = replace(report, hits=hits)
     if as_json:
         print_json(jsonable(report) | {"values": len(wanted), "values_found": report.values_found})
     else:

@@ -1,5 +1,6 @@
 """``headrace consent``: the registry of grants and withdrawals, per person and purpose."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -16,10 +17,12 @@ app = typer.Typer(
     help="Who agreed to what. A withdrawal acts on stored rows at once.", no_args_is_help=True
 )
 
+_PSEUDONYM = re.compile(r"subject_[0-9a-f]{32}")
+
 SubjectArgument = Annotated[
     str,
     typer.Argument(
-        help="E-mail, name or end-user id of the person (kept only as a keyed pseudonym), or * for all."
+        help="E-mail, name, phone number or end-user id of the person (kept only as keyed pseudonyms), or * for all."
     ),
 ]
 TenantOption = Annotated[str, typer.Option(help="The tenant whose data it is about.")]
@@ -78,10 +81,11 @@ def import_file(
     running = Running.of(context)
     now = datetime.now(UTC)
     said = read_consents(file, now=now)
+    whom = {row.subject: pseudonyms_of(running, tenant, row.subject) for row in said}
     rows = [
         {
             "tenant_id": tenant,
-            "subject": pseudonym_of(running, tenant, row.subject),
+            "subject": pseudonym,
             "purpose": row.purpose,
             "granted": row.granted,
             "source": "import",
@@ -89,9 +93,10 @@ def import_file(
             "reference": row.reference,
         }
         for row in said
+        for pseudonym in whom[row.subject]
     ]
     counts = {
-        "subjects": len({row["subject"] for row in rows}),
+        "subjects": len({pseudonyms[0] for pseudonyms in whom.values()}),
         "granted": sum(row.granted for row in said),
         "withdrawn": sum(not row.granted for row in said),
     }
@@ -120,19 +125,19 @@ def show(
 ) -> None:
     """Show what is recorded about a person."""
     running = Running.of(context)
-    entries = running.lake.consents().entries(tenant, [pseudonym_of(running, tenant, subject)])
+    entries = running.lake.consents().entries(tenant, pseudonyms_of(running, tenant, subject))
     rows = [jsonable(entry) for entry in sorted(entries, key=lambda entry: entry.recorded_at)]
     print_rows(rows, as_json=as_json, empty="nothing is recorded: only policy and keys decide")
 
 
-def pseudonym_of(running: Running, tenant: str, subject: str) -> str:
-    """Return the keyed pseudonym under which a person stands in the lake."""
+def pseudonyms_of(running: Running, tenant: str, subject: str) -> tuple[str, ...]:
+    """Return all keyed pseudonyms under which a person may stand in the lake, the usual one first."""
     from governance.consent import EVERY_SUBJECT
-    from governance.redact.pseudonym import subject_id
+    from governance.redact.pseudonym import subject_ids
 
-    if subject in (EVERY_SUBJECT, "") or subject.startswith("subject_"):
-        return subject
-    return subject_id(running.secrets.derive(b"pseudonym"), tenant, subject)
+    if subject in (EVERY_SUBJECT, "") or _PSEUDONYM.fullmatch(subject):
+        return (subject,)
+    return subject_ids(running.secrets.derive(b"pseudonym"), tenant, subject)
 
 
 def mark_stale_substrates(running: Running) -> list[str]:
@@ -161,12 +166,12 @@ def _record(
     unknown = sorted(set(purposes) - set(PURPOSES))
     if unknown:
         raise ConfigurationError(f"unknown purpose {unknown[0]!r}. Valid: {', '.join(PURPOSES)}.")
-    pseudonym = pseudonym_of(running, tenant, subject)
+    pseudonyms = pseudonyms_of(running, tenant, subject)
     now = datetime.now(UTC)
     running.audit.append(
         actor=user_name(),
         action="consent.granted" if granted else "consent.withdrawn",
-        subject=pseudonym,
+        subject=",".join(pseudonyms),
         detail={"tenant": tenant, "purposes": list(purposes), "reference": reference},
     )
     running.lake.append_rows(
@@ -182,10 +187,11 @@ def _record(
                 "reference": reference,
             }
             for name in purposes
+            for pseudonym in pseudonyms
         ],
     )
     fields: dict[str, object] = {
-        "subject": pseudonym,
+        "subject": pseudonyms[0],
         "tenant": tenant,
         "purposes": ", ".join(purposes),
         "granted": granted,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.common import JsonOption, Running, YesOption, confirm, user_name
-from headrace.cli.consent import pseudonym_of
+from headrace.cli.consent import pseudonyms_of
 from headrace.cli.quarantine import drop_held
 from headrace.render import jsonable, note, print_fields, print_json, progress
 from trajectory.canonical import JsonValue
@@ -51,9 +51,10 @@ def erase(
         names += [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     if not names:
         raise ConfigurationError("name the person: headrace erase SUBJECT, or --file FILE.")
-    pseudonyms = [pseudonym_of(running, tenant, name) for name in names]
+    whom = [pseudonyms_of(running, tenant, name) for name in names]
+    pseudonyms = list(dict.fromkeys(one for each in whom for one in each))
     if not dry_run:
-        confirm(f"Erase {len(pseudonyms)} subject(s) of tenant {tenant} for good?", yes=yes)
+        confirm(f"Erase {len(names)} subject(s) of tenant {tenant} for good?", yes=yes)
         running.audit.append(
             actor=user_name(),
             action="erasure.requested",

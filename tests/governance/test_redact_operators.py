@@ -4,6 +4,7 @@ import json
 import stat
 from datetime import date
 from pathlib import Path
+from threading import Barrier, Thread
 
 import pytest
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from governance.policy.redaction import RedactionSpec
 from governance.redact import RedactionScope, Redactor, build_redactor, subject_id
 from governance.redact.generalise import generalised
+from governance.redact.pseudonym import Pseudonymizer, Whose
 from governance.redact.reversible import SEALED, parsed, unseal
 from governance.redact.subject_keys import FileSubjectKeys, MemorySubjectKeys, SubjectKeys
 from tests.governance.redaction_support import KEY, SCOPE, made, text
@@ -106,9 +108,8 @@ def test_a_destroyed_key_shreds_pseudonyms() -> None:
 def test_the_store_keeps_keys_and_forgets_them(tmp_path: Path) -> None:
     path = tmp_path / "secrets" / "subjects.sqlite"
     store, other = FileSubjectKeys(path, KEY), FileSubjectKeys(path, KEY)
-    key = store.key("subject_1")
     assert other.known("subject_1") is None
-    store.commit()
+    key = store.key("subject_1")
     assert other.known("subject_1") == key
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert key not in path.read_bytes()
@@ -119,7 +120,6 @@ def test_the_store_keeps_keys_and_forgets_them(tmp_path: Path) -> None:
     assert b"subject_1" in wrapped
     assert b"subject_1" not in path.read_bytes()
     store.key("subject_3")
-    store.commit()
     with pytest.raises(IntegrityError, match="master key"):
         FileSubjectKeys(path, bytes(32)).known("subject_3")
 
@@ -128,13 +128,12 @@ def test_keys_that_were_looked_for_at_once_are_those_that_are_asked_for_one_by_o
     tmp_path: Path,
 ) -> None:
     store, other = (FileSubjectKeys(tmp_path / "subjects.sqlite", KEY) for _ in range(2))
-    kept = {name: store.key(name) for name in (f"subject_{n}" for n in range(1200))}
-    store.commit()
+    names = [f"subject_{number}" for number in range(1200)]
+    store.expect(names)
+    kept = {name: store.key(name) for name in names}
     other.expect([*kept, "subject_new"])
     assert {name: other.key(name) for name in kept} == kept
     fresh = other.key("subject_new")
-    assert other.key("subject_new") == fresh
-    other.commit()
     assert other.key("subject_new") == fresh == store.key("subject_new")
 
 
@@ -172,10 +171,50 @@ def test_a_scope_without_links_leaves_types_only(how: str) -> None:
     assert redacted.report.counts == {"EMAIL_ADDRESS": 1}
 
 
-def test_a_key_of_a_call_that_failed_is_forgotten(tmp_path: Path) -> None:
-    store, other = (FileSubjectKeys(tmp_path / "subjects.sqlite", KEY) for _ in range(2))
-    store.key("subject_1")  # and the call fails
-    theirs = other.key("subject_1")
-    other.commit()
-    store.begin()
-    assert store.key("subject_1") == theirs
+def test_two_that_name_a_new_subject_in_the_same_moment_get_one_key(tmp_path: Path) -> None:
+    stores = [FileSubjectKeys(tmp_path / "subjects.sqlite", KEY) for _ in range(2)]
+    for store in stores:  # both look before either of them is asked for a key
+        store.begin()
+    for store in stores:
+        store.expect(["subject_1"])
+    one, other = (store.key("subject_1") for store in stores)
+    assert one == other
+    one, other = (store.key("subject_2") for store in stores)
+    assert one == other == FileSubjectKeys(tmp_path / "subjects.sqlite", KEY).known("subject_2")
+
+
+def test_two_redactors_give_a_new_subject_one_pseudonym(tmp_path: Path) -> None:
+    gate, made = Barrier(2), [list[str](), list[str]()]
+
+    def redact(place: int) -> None:
+        store = FileSubjectKeys(tmp_path / "subjects.sqlite", KEY)
+        redactor = with_keys(store)
+        for number in range(20):
+            gate.wait(60)
+            said = f"mail jo{number}@corp-mail.com"
+            made[place].append(redactor.redact_text(said, scope=SCOPE).text)
+
+    threads = [Thread(target=redact, args=(place,)) for place in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made[0] == made[1]
+    assert len(set(made[0])) == 20
+
+
+def test_what_leaves_types_only_makes_no_keys(tmp_path: Path) -> None:
+    store = FileSubjectKeys(tmp_path / "subjects.sqlite", KEY)
+    scope = RedactionScope(SCOPE.tenant_id, SCOPE.trajectory_id, linked=False)
+    with_keys(store).redact_text(JO, scope=scope)
+    assert store.known(subject_id(KEY, "acme", "jo.frame@corp-mail.com")) is None
+
+
+def test_no_two_values_share_a_pseudonym() -> None:
+    pseudonyms = Pseudonymizer(RedactionSpec(), KEY, subject_key=KEY)
+    whose = Whose("acme", "acme")
+    marks = {
+        pseudonyms.replacement("EMAIL_ADDRESS", f"user{number}@corp-mail.com", whose)
+        for number in range(20_000)
+    }
+    assert len(marks) == 20_000

@@ -53,9 +53,7 @@ def sealed(home: Home, *, own_key: bool) -> str:
         return seal(installation_seal(pseudonym_key), "EMAIL_ADDRESS", PERSON, "acme", None)
     subject = subject_id(pseudonym_key, "acme", PERSON)
     store = subject_keys_of(home, secrets)
-    mark = seal(store.key(subject), "EMAIL_ADDRESS", PERSON, "acme", subject)
-    store.commit()
-    return mark
+    return seal(store.key(subject), "EMAIL_ADDRESS", PERSON, "acme", subject)
 
 
 def test_nobody_may_reveal_by_default_and_the_try_is_noted(

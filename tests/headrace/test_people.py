@@ -1,0 +1,90 @@
+"""One person, however written: withdrawal, erasure and destroyed keys reach every row that names them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.cli import run
+from lakehouse.lake import Lake
+from tests.headrace.planting import Planted, chat
+from trajectory.canonical import JsonObject
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def done(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    result = run(list(arguments))
+    streams = capsys.readouterr()
+    assert result == code, streams.err
+    return streams.out
+
+
+def user(text: str) -> JsonObject:
+    return {"role": "user", "content": text}
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planted:
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    return Planted(tmp_path)
+
+
+def _eligible(house: Planted) -> int:
+    lake = Lake.open(str(house.home.lake))
+    found = lake.query(
+        "SELECT count(*) AS n FROM eligible_steps WHERE list_contains(purposes, 'eval')"
+    )
+    return int(found["n"][0].as_py())
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        (
+            ("I'm Leonie Hartwig. Please move my shift.", "Ich bin Leonie Hartwig aus Berlin."),
+            "leonie hartwig",
+        ),
+        (
+            (
+                "login failed email=maria.gonzalez@corp-mail.com ip=1",
+                "Contact: **Maria.Gonzalez@corp-mail.com**",
+            ),
+            "<maria.gonzalez@corp-mail.com>",
+        ),
+        (("call +1 415 555 0132 now", "phone: (415) 555-0132 ext. 5"), "415.555.0132"),
+        (("call +1 415 555 0132 now", "phone: (415) 555-0132"), "+14155550132"),
+    ],
+)
+def test_a_person_is_reached_by_every_spelling(
+    house: Planted, capsys: pytest.CaptureFixture[str], said: tuple[str, ...], asked: str
+) -> None:
+    exchanges = [chat(place + 1, [user(text)]) for place, text in enumerate(said)]
+    assert house.govern(*exchanges, chat(9, [user("The lamp is blue.")])) == {"stored": 3}
+    assert _eligible(house) == 3
+    done(capsys, "consent", "withdraw", asked, "--tenant", "acme")
+    assert _eligible(house) == 1
+    assert "false" in done(capsys, "consent", "show", asked, "--tenant", "acme", "--json")
+    report = json.loads(done(capsys, "erase", asked, "--tenant", "acme", "--yes", "--json"))
+    assert report["rows"]["steps"] == 2
+    lake = Lake.open(str(house.home.lake))
+    assert lake.query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [1]
+
+
+def test_the_scan_looks_for_every_spelling(
+    house: Planted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    house.home.root.joinpath("note.txt").write_text("HARTWIG, Leonie: (415) 555-0132\n")
+    for asked in ("Leonie Hartwig", "+14155550132"):
+        found = json.loads(done(capsys, "audit", "scan", asked, "--json", code=1))
+        assert found["values_found"] == 1
+
+
+def test_an_end_user_may_be_called_like_a_pseudonym(
+    house: Planted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    house.govern(chat(1, [user("The lamp is blue.")], user="subject_0017"))
+    assert _eligible(house) == 1
+    done(capsys, "consent", "withdraw", "subject_0017", "--tenant", "acme")
+    assert _eligible(house) == 0

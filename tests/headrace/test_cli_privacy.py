@@ -180,7 +180,8 @@ def test_quarantine_releases_to_a_new_judgement_and_drops(
     assert again["reason"] == case["reason"], "the policy would hold it, so it is held again"
 
     quality = policy / "quality.yaml"
-    quality.write_text(quality.read_text().replace("value_set: [1]", "value_set: [0, 1]"))
+    everyone = "role_in_graph: [agent, auxiliary, compaction]"
+    quality.write_text(quality.read_text().replace(everyone, "role_in_graph: [compaction]"))
     done(capsys, "quarantine", "release", "--reason", "quality:answer-not-cut")
     judge(home)
     assert json.loads(done(capsys, "quarantine", "list", "--json")[0]) == []

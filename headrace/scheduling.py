@@ -4,15 +4,13 @@ A night that began and did not end (its keeper was stopped or killed) is made up
 one, once everything that it started has ended.
 """
 
-import fcntl
 import json
-import os
 import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +20,7 @@ from headrace.home import Home
 from headrace.night import Done, HeldCommands, Night, run_night
 from train.schedule import Due, Skipped, due, unmet
 from train.schedule_spec import Schedule
+from trajectory.files import append_line, locked
 
 _LOOK_SECONDS = 20.0
 _FREE_SHARE = 0.9
@@ -61,15 +60,7 @@ class Diary:
     def write(self, entry: dict[str, Any]) -> None:
         """Append an entry; it is on disk when this returns."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        line = json.dumps(entry, sort_keys=True).encode() + b"\n"
-        with self.path.open("ab+") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 1))
-            if size and file.read(1) != b"\n":
-                line = b"\n" + line  # an entry that a crash cut off stays alone on its line
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        append_line(self.path, json.dumps(entry, sort_keys=True))
 
     def looked_after(self, now: datetime) -> datetime:
         """Return the time of the last night that was looked after; a new schedule begins now."""
@@ -215,17 +206,10 @@ class Keeper:
                 return missing
             self._pause(_LOOK_SECONDS)
 
-    @contextmanager
-    def _lock(self, schedule: Schedule, *, wait: bool) -> Iterator[int | None]:
-        """Hold the model's lock; yields its descriptor, or None when another night has it."""
+    def _lock(self, schedule: Schedule, *, wait: bool) -> AbstractContextManager[int | None]:
+        """Hold the model's lock; gives its descriptor, or None when another night has it."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self._folder / f"{schedule.spec.model}.lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                yield None
-                return
-            yield file.fileno()
+        return locked(self._folder / f"{schedule.spec.model}.lock", wait=wait)
 
 
 def gpu_is_free() -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from trajectory.canonical import canonical_json
-from trajectory.files import READABLE, replace_file
+from trajectory.files import READABLE, append_line, replace_file
 
 type Trial = Literal["canary", "shadow"]
 """Beside what serves: a canary answers a share of the sessions, a shadow gets copies of calls."""
@@ -75,14 +75,18 @@ def write_pointer(home: Path, pointer: Pointer, entry: HistoryEntry) -> None:
     """Move the pointer, then write down who did."""
     value = {**asdict(pointer), "name": home.name}
     replace_file(home / "live.json", canonical_json(value), READABLE)
-    with (home / "history.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(entry), sort_keys=True) + "\n")
+    append_line(home / "history.jsonl", json.dumps(asdict(entry), sort_keys=True), READABLE)
 
 
 def read_history(home: Path) -> list[HistoryEntry]:
-    """Return every change, oldest first."""
+    """Return every change, oldest first; a line cut off by a crash is left out."""
     path = home / "history.jsonl"
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [HistoryEntry(**json.loads(line)) for line in lines]
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            found.append(HistoryEntry(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return found

@@ -6,9 +6,9 @@
 """
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -32,6 +32,7 @@ from train.selection import permitted_steps
 from train.source import LearningSource
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
+from trajectory.files import READABLE, locked, replace_file, sync_folder
 
 type AuditHook = Callable[[str, str, Mapping[str, Any]], None]
 """Called with an action, the model version it is about, and its details, before the action counts."""
@@ -76,13 +77,12 @@ class ModelRegistry:
         """Return the names of all models."""
         if not self._root.is_dir():
             return []
-        return sorted(path.name for path in self._root.iterdir() if path.is_dir())
+        return sorted(path.name for path in self._root.iterdir() if _versions_in(path))
 
     def versions(self, name: str) -> list[ModelVersion]:
         """Return the versions of a model, oldest first."""
         folder = self._root / name
-        found = sorted(path.parent.name for path in folder.glob("*/manifest.json"))
-        return [self.get(name, version) for version in found]
+        return [self.get(name, version) for version in _versions_in(folder)]
 
     def get(self, name: str, version: str) -> ModelVersion:
         """Return one version.
@@ -94,7 +94,7 @@ class ModelRegistry:
         try:
             manifest = json.loads((folder / "manifest.json").read_bytes())
         except (FileNotFoundError, NotADirectoryError):
-            known = sorted(path.parent.name for path in (self._root / name).glob("*/manifest.json"))
+            known = _versions_in(self._root / name)
             raise ConfigurationError(
                 f"no version {version!r} of model {name!r}; "
                 f"there are {', '.join(known) or 'none'} (`headrace train list`)"
@@ -123,24 +123,51 @@ class ModelRegistry:
             manifest: of the run that made it; weights hash and version are added.
             passed: whether its gate let it through.
         """
+        facts = {**manifest, "gate_passed": passed, "weights_hash": weights_hash(model)}
+        with self._changing(name, new=True):
+            return self._add(name, model, facts, bring=shutil.move)
+
+    def _add(
+        self,
+        name: str,
+        model: Path,
+        facts: Mapping[str, Any],
+        *,
+        bring: Callable[[Path, Path], Any],
+    ) -> ModelVersion:
+        """Bring a model's folder into its place under the next number; nobody sees it half made."""
         home = self._root / name
-        home.mkdir(parents=True, exist_ok=True)
         version = self._next_version(home)
         facts = {
-            **manifest,
+            **facts,
             "name": name,
             "version": version,
             "registered_at": datetime.now(UTC).isoformat(),
-            "gate_passed": passed,
-            "weights_hash": weights_hash(model),
         }
-        (model / "README.md").write_text(model_card(facts), encoding="utf-8")
-        (model / "bom.json").write_text(bill_of_materials(facts), encoding="utf-8")
-        (model / "manifest.json").write_bytes(canonical_json(facts))
-        shutil.move(model, home / version)
+        papers = {"README.md": model_card(facts), "bom.json": bill_of_materials(facts)}
+        incoming = home / ".incoming"
+        if incoming.exists():  # of a process that died here
+            shutil.rmtree(incoming)
+        bring(model, incoming)
+        for paper, text in papers.items():
+            (incoming / paper).write_text(text, encoding="utf-8")
+        replace_file(incoming / "manifest.json", canonical_json(facts), READABLE)
+        incoming.rename(home / version)
+        sync_folder(home)
         registered = self.get(name, version)
         self._record(registered, status=registered.status)
         return registered
+
+    @contextmanager
+    def _changing(self, name: str, *, new: bool = False) -> Iterator[None]:
+        """Change a model's versions or its pointer while no other process does."""
+        home = self._root / name
+        if new:
+            home.mkdir(parents=True, exist_ok=True)
+        elif not home.is_dir():
+            raise ConfigurationError(f"there is no model {name!r} (`headrace train list`)")
+        with locked(home / "lock", wait=True):
+            yield
 
     def adopt(self, name: str, model: Path, *, actor: str, reason: str) -> ModelVersion:
         """Register a copy of a model that was not trained here, and let it serve.
@@ -148,15 +175,15 @@ class ModelRegistry:
         Raises:
             ConfigurationError: a version of this name serves already; promote another instead.
         """
-        serving = self.live(name)
-        if serving is not None:
-            raise ConfigurationError(
-                f"{serving.label} serves already; train a candidate and promote that"
-            )
-        copy = self._root / f".adopting-{name}-{os.getpid()}"
-        shutil.copytree(model, copy)
-        adopted = self.register(name, copy, {"origin": "adopted"}, passed=True)
-        return self._point(adopted, "adopt", actor=actor, reason=reason)
+        facts = {"origin": "adopted", "gate_passed": True, "weights_hash": weights_hash(model)}
+        with self._changing(name, new=True):
+            serving = self.live(name)
+            if serving is not None:
+                raise ConfigurationError(
+                    f"{serving.label} serves already; train a candidate and promote that"
+                )
+            adopted = self._add(name, model, facts, bring=shutil.copytree)
+            return self._point(adopted, "adopt", actor=actor, reason=reason)
 
     def promote(
         self, name: str, version: str, *, actor: str, override: str | None = None
@@ -176,7 +203,8 @@ class ModelRegistry:
         """
         wanted = self._servable(name, version)
         _require_gate(wanted, override)
-        return self._point(wanted, "promote", actor=actor, reason=override)
+        with self._changing(name):
+            return self._point(wanted, "promote", actor=actor, reason=override)
 
     def try_out(
         self, name: str, version: str, trial: Trial, *, actor: str, override: str | None = None
@@ -198,6 +226,13 @@ class ModelRegistry:
             StaleSubstrateError: it learned from something that may no longer be learned from.
         """
         wanted = self._servable(name, version)
+        with self._changing(name):
+            return self._try_out(wanted, trial, actor=actor, override=override)
+
+    def _try_out(
+        self, wanted: ModelVersion, trial: Trial, *, actor: str, override: str | None
+    ) -> ModelVersion:
+        name, version = wanted.name, wanted.version
         pointer = read_pointer(self._root / name)
         if pointer is None:
             raise ConfigurationError(f"no version of {name!r} serves; promote one first")
@@ -223,14 +258,15 @@ class ModelRegistry:
         Raises:
             ConfigurationError: there is no such trial.
         """
-        pointer = read_pointer(self._root / name)
-        if pointer is None or trial not in pointer.trials:
-            raise ConfigurationError(f"no version of {name!r} is on trial as {trial}")
-        tried = self.get(name, pointer.trials[trial])
-        left = {place: found for place, found in pointer.trials.items() if place != trial}
-        entry = _entry(f"end_{trial}", tried.version, None, actor, reason)
-        self._change(tried, replace(pointer, trials=left), entry)
-        return self._noted(tried, entry)
+        with self._changing(name):
+            pointer = read_pointer(self._root / name)
+            if pointer is None or trial not in pointer.trials:
+                raise ConfigurationError(f"no version of {name!r} is on trial as {trial}")
+            tried = self.get(name, pointer.trials[trial])
+            left = {place: found for place, found in pointer.trials.items() if place != trial}
+            entry = _entry(f"end_{trial}", tried.version, None, actor, reason)
+            self._change(tried, replace(pointer, trials=left), entry)
+            return self._noted(tried, entry)
 
     def rollback(self, name: str, *, actor: str, reason: str) -> ModelVersion:
         """Let the newest of the versions that served before serve again, if it may.
@@ -241,6 +277,10 @@ class ModelRegistry:
             ConfigurationError: nothing served before.
             StaleSubstrateError: none of those that served before may serve.
         """
+        with self._changing(name):
+            return self._roll_back(name, actor=actor, reason=reason)
+
+    def _roll_back(self, name: str, *, actor: str, reason: str) -> ModelVersion:
         pointer = read_pointer(self._root / name)
         if pointer is None:
             raise ConfigurationError(f"no version of {name!r} serves, so there is nothing to undo")
@@ -411,6 +451,11 @@ def weights_hash(folder: Path) -> str:
             while chunk := file.read(1 << 20):
                 digest.update(chunk)
     return "b2:" + digest.hexdigest()
+
+
+def _versions_in(home: Path) -> list[str]:
+    """Return the versions in a model's folder, oldest first; what is still brought in is none."""
+    return sorted(path.parent.name for path in home.glob("[!.]*/manifest.json"))
 
 
 def _entry(

@@ -4,8 +4,6 @@ While a run works, its folder holds rows and episodes in clear. It deletes them 
 one cannot, so whoever comes next does it.
 """
 
-import fcntl
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +13,9 @@ from typing import Any
 
 from train.source import LearningSource
 from trajectory.errors import ConfigurationError
+from trajectory.files import locked
 
+_LOCK = "lock"
 _WORDS = ("scratch", "evaluation/scratch", "evaluation/*.episodes", "evaluation/*.verdict")
 """Where conversations stand while a run works."""
 _LEARNED = ("checkpoints", "model")
@@ -30,24 +30,10 @@ def held(folder: Path) -> Iterator[None]:
         ConfigurationError: another process works in it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with _lock(folder) as free:
-        if not free:
+    with locked(folder / _LOCK, wait=False) as lock:
+        if lock is None:
             raise ConfigurationError(f"run {folder.name} is under way in another process")
         yield
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[bool]:
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
-    finally:
-        os.close(descriptor)
 
 
 def sweep(source: LearningSource, runs: Path) -> None:
@@ -59,8 +45,8 @@ def sweep(source: LearningSource, runs: Path) -> None:
     for folder in sorted(path for path in runs.glob("*") if path.is_dir()):
         state = states.get(folder.name, {})
         if _left(folder, state) or state.get("status") == "running":
-            with _lock(folder) as free:
-                if free:
+            with locked(folder / _LOCK, wait=False) as lock:
+                if lock is not None:
                     _sweep(source, folder)
 
 

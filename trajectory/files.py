@@ -1,5 +1,9 @@
-"""Files that are replaced as a whole: a reader sees the old bytes or the new, after a power cut too."""
+"""Files that are replaced as a whole, grown by whole lines, or locked by one process at a time.
 
+A reader sees the old bytes or the new, after a power cut too.
+"""
+
+import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -42,6 +46,36 @@ def replace_file(path: Path, data: bytes, mode: int = OWNER_ONLY, *, lasting: bo
     """Replace a file's bytes; see :func:`replacing`."""
     with replacing(path, mode, lasting=lasting) as file:
         file.write(data)
+
+
+def append_line(path: Path, line: str, mode: int = OWNER_ONLY) -> None:
+    """Append a line; it is on disk when this returns, and a line that a crash cut off stays alone."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, mode)
+    with os.fdopen(descriptor, "ab+") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        torn = size and file.read(1) != b"\n"
+        file.write(b"\n" * bool(torn) + line.encode() + b"\n")
+        file.flush()
+        os.fsync(descriptor)
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool) -> Iterator[int | None]:
+    """Hold a file's lock; yields its descriptor, or None where another process has it and we do not wait.
+
+    A process that inherits the descriptor holds the lock too.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield None
+        else:
+            yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

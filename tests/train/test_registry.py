@@ -172,7 +172,7 @@ def test_pointer_is_whole_json_and_nothing_is_left_beside_it(tmp_path: Path) -> 
     registry.promote("shop", "0001", actor="ann")
     home = tmp_path / "models" / "shop"
     assert json.loads((home / "live.json").read_text())["version"] == "0001"
-    assert {path.name for path in home.iterdir()} == {"0001", "live.json", "history.jsonl"}
+    assert {path.name for path in home.iterdir()} == {"0001", "live.json", "history.jsonl", "lock"}
 
 
 def tried(registry: ModelRegistry, tmp_path: Path) -> ModelRegistry:
@@ -238,3 +238,34 @@ def test_a_reward_model_serves_nobody(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigurationError, match="it scores answers"):
         registry.promote("score", "0001", actor="ann")
+
+
+def test_a_history_that_was_cut_off_stops_nobody(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    for weights in (b"one", b"two", b"three"):
+        registered(registry, tmp_path, weights)
+    registry.promote("shop", "0001", actor="ann")
+    registry.promote("shop", "0002", actor="ann")
+    history = tmp_path / "models" / "shop" / "history.jsonl"
+    with history.open("a") as file:
+        file.write('{"action": "promo')
+    assert [v.status for v in registry.versions("shop")] == ["retired", "live", "candidate"]
+    registry.promote("shop", "0003", actor="ann")
+    assert registry.rollback("shop", actor="ann", reason="slower").version == "0002"
+    told = [(entry.action, entry.version) for entry in registry.history("shop")]
+    assert told[1:] == [("promote", "0002"), ("promote", "0003"), ("rollback", "0002")]
+    assert len(history.read_text().splitlines()) == len(told) + 1, "the torn line stays alone"
+
+
+def test_a_name_that_is_mistyped_becomes_no_model(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registered(registry, tmp_path, b"one")
+    for change in (
+        lambda: registry.rollback("shpo", actor="ann", reason="slower"),
+        lambda: registry.end_trial("shpo", "canary", actor="ann", reason="slower"),
+    ):
+        with pytest.raises(ConfigurationError, match="no model 'shpo'"):
+            change()
+    with pytest.raises(FileNotFoundError):
+        registry.adopt("shpo", tmp_path / "absent", actor="ann", reason="ours")
+    assert registry.names() == ["shop"]

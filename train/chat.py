@@ -12,6 +12,7 @@ from trajectory.message import (
     ReasoningPart,
     ToolCallPart,
     ToolResultPart,
+    is_note,
     stored_message,
 )
 
@@ -39,7 +40,8 @@ def to_chat(message: Message) -> list[ChatMessage]:
     Raises:
         UnrenderableError: media, an unknown part, or tool arguments that are no JSON object.
     """
-    refused = next((p for p in message.parts if isinstance(p, MediaPart | OpaquePart)), None)
+    parts = (part for part in message.parts if not is_note(part))
+    refused = next((part for part in parts if isinstance(part, MediaPart | OpaquePart)), None)
     if refused is not None:
         raise UnrenderableError(refused.type)
     results: list[ChatMessage] = [
@@ -87,7 +89,24 @@ def result_text(content: JsonValue) -> str:
 
 def to_tools(tools: Sequence[JsonValue]) -> list[dict[str, Any]]:
     """Return tool definitions of any dialect in the shape that chat templates take."""
-    return [_tool_definition(tool) for tool in tools if isinstance(tool, dict)]
+    return [
+        _tool_definition(one)
+        for tool in tools
+        if isinstance(tool, dict)
+        for one in _of_namespace(tool)
+    ]
+
+
+def _of_namespace(tool: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the functions of a namespace, named as its calls are; any other tool alone."""
+    inner = tool.get("tools")
+    if tool.get("type") != "namespace" or not isinstance(inner, list):
+        return [tool]
+    return [
+        {**one, "name": f"{tool.get('name')}.{one.get('name')}"}
+        for one in inner
+        if isinstance(one, dict)
+    ]
 
 
 def _tool_definition(tool: dict[str, Any]) -> dict[str, Any]:

@@ -69,6 +69,9 @@ class OpaquePart:
 
 type Part = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | MediaPart | OpaquePart
 
+NOTES = frozenset({"annotations", "call_fields", "citations", "phase"})
+"""Types of opaque parts that say something about the parts before them: sources, phases."""
+
 _PART_TYPES: dict[str, Any] = {
     part.type: part
     for part in (TextPart, ReasoningPart, ToolCallPart, ToolResultPart, MediaPart, OpaquePart)
@@ -77,6 +80,12 @@ _PART_TYPES: dict[str, Any] = {
 _FIELDS: dict[Any, tuple[str, ...]] = {
     part: tuple(field.name for field in fields(part)) for part in _PART_TYPES.values()
 }
+
+
+def is_note(part: Part) -> bool:
+    """Tell whether a part only says something about others; without it the words are the same."""
+    value = part.value if isinstance(part, OpaquePart) else None
+    return isinstance(value, dict) and value.get("type") in NOTES
 
 
 def stored_message(role: str, parts: JsonValue, name: str | None) -> JsonObject:

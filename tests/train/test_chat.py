@@ -85,3 +85,15 @@ def test_tools_of_three_dialects_have_one_shape() -> None:
 def test_stored_columns_round_trip() -> None:
     message = message_from_parts("user", '[{"type": "text", "text": "Hello"}]')
     assert message == Message("user", (TextPart("Hello"),))
+
+
+@pytest.mark.parametrize("note", ["citations", "annotations", "phase", "call_fields"])
+def test_notes_beside_the_words_are_no_words(note: str) -> None:
+    message = Message("assistant", (TextPart("Green."), OpaquePart({"type": note})))
+    assert to_chat(message) == [{"role": "assistant", "content": "Green."}]
+
+
+def test_functions_of_a_namespace_are_named_as_their_calls_are() -> None:
+    function = {"type": "function", "name": "get", "parameters": {"type": "object"}}
+    space = {"type": "namespace", "name": "crm", "description": "All.", "tools": [function]}
+    assert [tool["function"]["name"] for tool in to_tools([space, function])] == ["crm.get", "get"]

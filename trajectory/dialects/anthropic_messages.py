@@ -8,11 +8,17 @@ from urllib.parse import unquote
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.anthropic_stream import assemble_events
-from trajectory.dialects.blocks import cached_usage, read_blocks, read_conversation, tool_use
+from trajectory.dialects.blocks import (
+    cached_usage,
+    cited_text,
+    read_blocks,
+    read_conversation,
+    tool_use,
+)
 from trajectory.dialects.hints import anthropic_user
 from trajectory.dialects.jsonrpc import posts_json_rpc
 from trajectory.dialects.openai_chat import read_tokens
-from trajectory.dialects.reading import Yields, assistant, model_call, posted_to
+from trajectory.dialects.reading import Yields, assistant, model_call, posted_to, unread_usage
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.shared import read_tools
 from trajectory.dialects.wire import (
@@ -24,7 +30,6 @@ from trajectory.dialects.wire import (
     media_part,
     name_media,
     names,
-    objects,
     only,
     request_json,
     without,
@@ -46,6 +51,9 @@ _REQUEST_READ = _SAMPLING | names("messages system tools model stream metadata a
 _RESPONSE_READ = names(
     "id type role model content stop_reason usage error token_ids prompt_token_ids logprobs"
 )
+_USAGE_READ = names("input_tokens output_tokens cache_read_input_tokens output_tokens_details")
+_MEDIA_READ = names("type source cache_control")
+_BILLING = "x-anthropic-billing-header:"
 _VERTEX = re.compile(
     r"/publishers/anthropic/models/(?!count-tokens:)([^/:]+):(?:r|streamR)awPredict$"
 )
@@ -91,18 +99,26 @@ def read_messages(
 ) -> Call:
     """Return the call that a request for a message is."""
     value = response.value or {}
+    usage = as_object(value.get("usage"))
     ext = without(request, _REQUEST_READ)
+    system, billing = _without_billing(request.get("system"))
+    if billing:
+        ext["billing"] = billing
     if marks := _cache_marks(request):
         ext["cache_control"] = marks
     end_user, hints = anthropic_user(request)
     call = model_call(
-        dialect, exchange, response, ext=ext, rest=without(value, _RESPONSE_READ), hints=hints
+        dialect,
+        exchange,
+        response,
+        ext=ext,
+        rest={**without(value, _RESPONSE_READ), **unread_usage(usage, _USAGE_READ)},
+        hints=hints,
     )
-    output = [_part(block) for block in objects(value.get("content")) if not _empty(block)]
     return replace(
         call,
-        context=read_conversation(request, _parts),
-        output=assistant(output),
+        context=read_conversation({**request, "system": system}, _parts),
+        output=assistant(_parts(value.get("content"))),
         tools=read_tools(request.get("tools")),
         sampling=only(request, _SAMPLING),
         model_requested=as_text(request.get("model")) or _vertex_model(exchange),
@@ -110,7 +126,7 @@ def read_messages(
         response_id=as_text(value.get("id")),
         finish_reason=as_text(value.get("stop_reason")),
         usage=cached_usage(
-            as_object(value.get("usage")),
+            usage,
             "input_tokens",
             "cache_read_input_tokens",
             "cache_creation_input_tokens",
@@ -126,36 +142,62 @@ def _vertex_model(exchange: Exchange) -> str | None:
     return clean_text(unquote(found[1], errors="replace")) if found else None
 
 
+def _without_billing(system: JsonValue | None) -> tuple[JsonValue | None, str]:
+    """Take the line of a client's billing out of a system prompt: it differs in each conversation."""
+    kept: list[JsonValue] = []
+    billing = ""
+    for block in as_list(system):
+        text = as_text(as_object(block).get("text")) or ""
+        if text.startswith(_BILLING):
+            billing = text
+        else:
+            kept.append(block)
+    return (kept, billing) if billing else (system, "")
+
+
 def _parts(content: JsonValue | None) -> list[Part]:
-    return read_blocks(content, _part, left_out=_empty)
+    return read_blocks(content, _block, left_out=_empty)
 
 
 def _empty(block: JsonObject) -> bool:
     return block.get("type") == "text" and block.get("text") == ""
 
 
+def _block(block: JsonObject) -> list[Part]:
+    kind, text = block.get("type"), block.get("text")
+    if kind == "text" and isinstance(text, str) and block.get("citations"):
+        return cited_text(text, block["citations"])
+    if kind == "tool_use":
+        return tool_use(block, "id", "partial_input")
+    if kind in ("image", "document") and (part := _media(block)) is not None:
+        beside = without(block, _MEDIA_READ)
+        return [part, OpaquePart({"type": f"{kind}_fields", **beside})] if beside else [part]
+    return [_part(block)]
+
+
 def _part(block: JsonObject) -> Part:
     kind = block.get("type")
-    if kind == "text" and isinstance(block.get("text"), str) and not block.get("citations"):
+    if kind == "text" and isinstance(block.get("text"), str):
         return TextPart(cast(str, block["text"]))
     if kind == "thinking":
         return ReasoningPart(as_text(block.get("thinking")) or "", as_text(block.get("signature")))
     if kind == "redacted_thinking":
         return ReasoningPart("", as_text(block.get("data")))
-    if kind == "tool_use":
-        return tool_use(block, "id", "partial_input")
     if kind == "tool_result":
         call_id = as_text(block.get("tool_use_id")) or ""
         content = name_media(_unmarked(block.get("content")))
         return ToolResultPart(call_id, content, block.get("is_error") is True)
-    if kind in ("image", "document"):
-        source = as_object(block.get("source"))
-        media_type = as_text(source.get("media_type")) or f"{kind}/*"
-        if source.get("type") == "base64" and isinstance(source.get("data"), str):
-            return media_bytes(cast(str, source["data"]), media_type)
-        if source.get("type") == "url" and isinstance(source.get("url"), str):
-            return media_part(cast(str, source["url"]), media_type)
     return OpaquePart(name_media(without(block, frozenset({"cache_control"}))))
+
+
+def _media(block: JsonObject) -> Part | None:
+    source = as_object(block.get("source"))
+    media_type = as_text(source.get("media_type")) or f"{block.get('type')}/*"
+    if source.get("type") == "base64" and isinstance(source.get("data"), str):
+        return media_bytes(cast(str, source["data"]), media_type)
+    if source.get("type") == "url" and isinstance(source.get("url"), str):
+        return media_part(cast(str, source["url"]), media_type)
+    return None
 
 
 def _unmarked(content: JsonValue | None) -> JsonValue:

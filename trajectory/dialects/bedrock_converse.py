@@ -8,9 +8,15 @@ from urllib.parse import unquote
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.bedrock_stream import assemble_events
-from trajectory.dialects.blocks import cached_usage, read_blocks, read_conversation, tool_use
+from trajectory.dialects.blocks import (
+    cached_usage,
+    cited_text,
+    read_blocks,
+    read_conversation,
+    tool_use,
+)
 from trajectory.dialects.hints import bedrock_hints
-from trajectory.dialects.reading import Yields, assistant, model_call
+from trajectory.dialects.reading import Yields, assistant, model_call, unread_usage
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.shared import read_tools
 from trajectory.dialects.wire import (
@@ -41,6 +47,7 @@ _PATH = re.compile(r"/model/(.+)/(converse|converse-stream|invoke|invoke-with-re
 _SAMPLING = names("additionalModelRequestFields performanceConfig serviceTier outputConfig")
 _REQUEST_READ = _SAMPLING | names("messages system toolConfig inferenceConfig schemaVersion")
 _RESPONSE_READ = names("output stopReason usage message")
+_USAGE_READ = names("inputTokens outputTokens totalTokens cacheReadInputTokens")
 _MEDIA = names("image document video audio")
 
 
@@ -94,6 +101,7 @@ def read_converse(
     """Return the call that a request in converse's shape is."""
     value = response.value or {}
     message = as_object(as_object(value.get("output")).get("message"))
+    usage = as_object(value.get("usage"))
     ext = without(request, _REQUEST_READ)
     choice = without(as_object(request.get("toolConfig")), frozenset({"tools"}))
     call = model_call(
@@ -101,14 +109,14 @@ def read_converse(
         exchange,
         response,
         ext=ext,
-        rest=without(value, _RESPONSE_READ),
+        rest={**without(value, _RESPONSE_READ), **unread_usage(usage, _USAGE_READ)},
         hints=bedrock_hints(request),
     )
     operation = bedrock_operation(exchange)
     return replace(
         call,
         context=read_conversation(request, _parts),
-        output=assistant([_part(block) for block in objects(message.get("content"))]),
+        output=assistant(_parts(message.get("content"))),
         tools=read_tools(as_object(request.get("toolConfig")).get("tools")),
         sampling={
             **as_object(request.get("inferenceConfig")),
@@ -119,7 +127,7 @@ def read_converse(
         response_id=request_id(exchange),
         finish_reason=as_text(value.get("stopReason")),
         usage=cached_usage(
-            as_object(value.get("usage")),
+            usage,
             "inputTokens",
             "cacheReadInputTokens",
             "cacheWriteInputTokens",
@@ -130,14 +138,25 @@ def read_converse(
 
 def _parts(content: JsonValue | None) -> list[Part]:
     # Marks of the cache move between calls and are no content.
-    return read_blocks(content, _part, left_out=lambda block: set(block) == {"cachePoint"})
+    return read_blocks(content, _block, left_out=lambda block: set(block) == {"cachePoint"})
+
+
+def _block(block: JsonObject) -> list[Part]:
+    if use := as_object(block.get("toolUse")):
+        return tool_use(use, "toolUseId", "partialInput")
+    if cited := as_object(block.get("citationsContent")):
+        texts = [
+            text for item in objects(cited.get("content")) if (text := as_text(item.get("text")))
+        ]
+        return cited_text("".join(texts), cited.get("citations"))
+    if isinstance(block.get("text"), str) and block.get("citations"):
+        return cited_text(cast(str, block["text"]), block["citations"])
+    return [_part(block)]
 
 
 def _part(block: JsonObject) -> Part:
     if isinstance(block.get("text"), str):
         return TextPart(cast(str, block["text"]))
-    if use := as_object(block.get("toolUse")):
-        return tool_use(use, "toolUseId", "partialInput")
     if result := as_object(block.get("toolResult")):
         call_id = as_text(result.get("toolUseId")) or ""
         failed = result.get("status") == "error"

@@ -2,7 +2,7 @@
 
 from trajectory.canonical import JsonObject
 from trajectory.dialects.blocks import finished_input
-from trajectory.dialects.wire import as_integer, as_object, as_text
+from trajectory.dialects.wire import as_integer, as_list, as_object, as_text
 
 
 def assemble_events(events: list[JsonObject]) -> JsonObject | None:
@@ -46,8 +46,10 @@ def _join(block: JsonObject, delta: JsonObject) -> None:
                 text[name] = (as_text(text.get(name)) or "") + str(reasoning[name])
         if isinstance(reasoning.get("redactedContent"), str):
             told["redactedContent"] = reasoning["redactedContent"]
+    if "citation" in delta:
+        block["citations"] = [*as_list(block.get("citations")), delta["citation"]]
     for name, value in delta.items():
-        if name not in ("text", "toolUse", "reasoningContent"):
+        if name not in ("text", "toolUse", "reasoningContent", "citation"):
             block[name] = value
 
 

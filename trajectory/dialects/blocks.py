@@ -7,11 +7,21 @@ input apart.
 
 from collections.abc import Callable
 from functools import cache
+from itertools import groupby
 
 from trajectory.call import Usage
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.reading import call_fields
 from trajectory.dialects.shared import one_object, read_list
-from trajectory.dialects.wire import as_integer, as_list, as_text, objects, parse_json_or_none
+from trajectory.dialects.wire import (
+    as_integer,
+    as_list,
+    as_object,
+    as_text,
+    objects,
+    parse_json_or_none,
+    without,
+)
 from trajectory.message import (
     Message,
     OpaquePart,
@@ -19,6 +29,7 @@ from trajectory.message import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    is_note,
 )
 
 type Blocks = Callable[[JsonValue | None], list[Part]]
@@ -64,26 +75,56 @@ def _split_results(role: str, parts: list[Part]) -> list[Message]:
 
 def read_blocks(
     content: JsonValue | None,
-    part: Callable[[JsonObject], Part],
+    parts: Callable[[JsonObject], list[Part]],
     *,
     left_out: Callable[[JsonObject], bool],
 ) -> list[Part]:
     """Return the parts of a content: text, or blocks of which some say nothing."""
     if isinstance(content, str):
         return [TextPart(content)] if content else []
-    return [
-        part(block) if isinstance(block, dict) else OpaquePart(block)
-        for block in as_list(content)
-        if not (isinstance(block, dict) and left_out(block))
-    ]
+    found: list[Part] = []
+    for block in as_list(content):
+        if not isinstance(block, dict):
+            found.append(OpaquePart(block))
+        elif not left_out(block):
+            found += parts(block)
+    return _join_cited(found)
 
 
-def tool_use(use: JsonObject, identifier: str, partial: str) -> ToolCallPart:
+def cited_text(text: str, citations: JsonValue) -> list[Part]:
+    """Return a text with its sources as a note beside it."""
+    cited: JsonObject = {"text": text, "citations": citations}
+    return [TextPart(text), OpaquePart({"type": "citations", "cited": [cited]})]
+
+
+def _cited(part: Part) -> list[JsonValue]:
+    value = part.value if isinstance(part, OpaquePart) and is_note(part) else None
+    return as_list(value.get("cited")) if isinstance(value, dict) else []
+
+
+def _join_cited(parts: list[Part]) -> list[Part]:
+    """Join the blocks of a cited answer: it is cut wherever a source begins, even within a word."""
+    if not any(_cited(part) for part in parts):
+        return parts
+    found: list[Part] = []
+    for is_text, run in groupby(parts, lambda one: isinstance(one, TextPart) or bool(_cited(one))):
+        said = list(run)
+        cited = [item for part in said for item in _cited(part)]
+        if is_text and cited:
+            words = "".join(part.text for part in said if isinstance(part, TextPart))
+            said = [TextPart(words), OpaquePart({"type": "citations", "cited": cited})]
+        found += said
+    return found
+
+
+def tool_use(use: JsonObject, identifier: str, partial: str) -> list[Part]:
     """Return a tool call; its input is text under ``partial`` where a stream broke off in it."""
     call_id, name = as_text(use.get(identifier)) or "", as_text(use.get("name")) or ""
+    given, valid = use.get("input", {}), True
     if isinstance(use.get(partial), str):
-        return ToolCallPart(call_id, name, use[partial], arguments_valid=False)
-    return ToolCallPart(call_id, name, use.get("input", {}))
+        given, valid = use[partial], False
+    read = frozenset({identifier, partial, "name", "input", "type", "cache_control"})
+    return [ToolCallPart(call_id, name, given, valid), *call_fields(call_id, without(use, read))]
 
 
 def finished_input(use: JsonObject, partial: str) -> JsonObject:
@@ -106,4 +147,7 @@ def cached_usage(usage: JsonObject, fresh: str, read: str, written: str, made: s
         input_tokens=total,
         output_tokens=as_integer(usage.get(made)),
         cached_input_tokens=cached,
+        reasoning_tokens=as_integer(
+            as_object(usage.get("output_tokens_details")).get("thinking_tokens")
+        ),
     )

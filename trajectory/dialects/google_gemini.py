@@ -8,7 +8,15 @@ from urllib.parse import unquote
 from trajectory.call import Call, CallKind, TokenCapture, Usage
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.google_gemini_stream import assemble_chunks
-from trajectory.dialects.reading import CallNames, Yields, assistant, joined, model_call
+from trajectory.dialects.reading import (
+    CallNames,
+    Yields,
+    assistant,
+    call_fields,
+    joined,
+    model_call,
+    unread_usage,
+)
 from trajectory.dialects.response import read_response
 from trajectory.dialects.shared import one_object
 from trajectory.dialects.wire import (
@@ -34,6 +42,7 @@ from trajectory.message import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    is_note,
 )
 
 _PATH = re.compile(r"/models/([^/:]+):(?:g|streamG)enerateContent$")
@@ -41,6 +50,12 @@ _SAMPLING = names("generationConfig toolConfig safetySettings")
 _REQUEST_READ = _SAMPLING | names("contents systemInstruction tools model")
 _RESPONSE_READ = names("candidates usageMetadata modelVersion responseId error")
 _CANDIDATE_READ = names("content finishReason index logprobsResult avgLogprobs")
+_CALL_READ = names("id name args")
+_RESULT_READ = names("id name response parts")
+_USAGE_READ = names(
+    "promptTokenCount toolUsePromptTokenCount candidatesTokenCount thoughtsTokenCount"
+    " cachedContentTokenCount totalTokenCount"
+)
 _SNAKE = {
     "generation_config": "generationConfig",
     "tool_config": "toolConfig",
@@ -123,9 +138,16 @@ def read_context(request: JsonObject, calls: CallNames) -> tuple[Message, ...]:
 
 def _split(role: str, parts: list[Part]) -> list[Message]:
     """Return tool results as messages of their own."""
-    results = [Message("tool", (part,)) for part in parts if isinstance(part, ToolResultPart)]
-    rest = tuple(part for part in parts if not isinstance(part, ToolResultPart))
-    return [*results, Message(role, rest)] if rest or not results else results
+    results: list[Message] = []
+    rest: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolResultPart):
+            results.append(Message("tool", (part,)))
+        elif is_note(part) and results and not rest:
+            results[-1] = Message("tool", (*results[-1].parts, part))
+        else:
+            rest.append(part)
+    return [*results, Message(role, tuple(rest))] if rest or not results else results
 
 
 def _parts(content: JsonObject, calls: CallNames) -> list[Part]:
@@ -147,18 +169,28 @@ def _read_part(item: JsonObject, calls: CallNames) -> list[Part]:
         arguments = call.get("args")
         return [
             *lead,
-            ToolCallPart(as_text(call.get("id")) or number, name, arguments or {}),
+            ToolCallPart(call_id := as_text(call.get("id")) or number, name, arguments or {}),
+            *call_fields(call_id, without(call, _CALL_READ)),
         ]
     if result := as_object(item.get("functionResponse")):
-        return [*lead, _result(result, calls)]
+        return [*lead, *_result(result, calls)]
     return [*lead, _media(item) or OpaquePart(name_media(item))]
 
 
-def _result(result: JsonObject, calls: CallNames) -> ToolResultPart:
+def _result(result: JsonObject, calls: CallNames) -> list[Part]:
     number = calls.result(as_text(result.get("name")) or "")
     content = result.get("response")
     failed = isinstance(content, dict) and set(content) == {"error"}
-    return ToolResultPart(as_text(result.get("id")) or number, name_media(content), failed)
+    call_id = as_text(result.get("id")) or number
+    if parts := objects(result.get("parts")):  # media that the tool made
+        content = {"response": content, "parts": [_named(part) for part in parts]}
+    beside = call_fields(call_id, without(result, _RESULT_READ))
+    return [ToolResultPart(call_id, name_media(content), failed), *beside]
+
+
+def _named(part: JsonObject) -> JsonValue:
+    """Return a part of a result with its bytes named instead of kept."""
+    return {name: name_media(value) for name, value in part.items()}
 
 
 def _media(item: JsonObject) -> Part | None:
@@ -228,7 +260,8 @@ def _rest(
     others: list[JsonObject],
     tokens: TokenCapture | None,
 ) -> JsonObject:
-    rest = without(value, _RESPONSE_READ)
+    usage = as_object(value.get("usageMetadata"))
+    rest = {**without(value, _RESPONSE_READ), **unread_usage(usage, _USAGE_READ)}
     if unread := without(candidate, _CANDIDATE_READ):
         rest["candidate"] = unread
     logprobs: JsonValue | None = candidate.get("logprobsResult")

@@ -9,7 +9,7 @@ from trajectory.call import Call, CallKind, TokenCapture, Usage
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import openai_hints
 from trajectory.dialects.openai_chat_stream import assemble_chunks
-from trajectory.dialects.reading import Yields, model_call, posted_to
+from trajectory.dialects.reading import Yields, model_call, posted_to, unread_usage
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.shared import read_list, read_tools, same_message
 from trajectory.dialects.wire import (
@@ -48,6 +48,8 @@ _SAMPLING = names(
 )
 _REQUEST_READ = _SAMPLING | names("messages tools functions model user stream")
 _RESPONSE_READ = names("id object created model choices usage prompt_token_ids error")
+_USAGE_READ = names("prompt_tokens completion_tokens total_tokens input_tokens output_tokens")
+_DETAILS_READ = names("cached_tokens reasoning_tokens")
 _CHOICE_READ = names("index message finish_reason logprobs token_ids text")
 _MESSAGE_READ = names(
     "role content name tool_calls function_call tool_call_id refusal reasoning reasoning_content"
@@ -254,6 +256,15 @@ def read_usage(value: JsonValue | None) -> Usage:
     )
 
 
+def unread_counts(value: JsonValue | None) -> JsonObject:
+    """Return what usage counts beside the four numbers of a call, in the shape of response fields."""
+    usage = {
+        name: without(item, _DETAILS_READ) if isinstance(item, dict) else item
+        for name, item in as_object(value).items()
+    }
+    return unread_usage(usage, _USAGE_READ)
+
+
 def _token_ids(value: JsonValue | None) -> tuple[int, ...] | None:
     if not isinstance(value, list):
         return None
@@ -282,7 +293,7 @@ def _logprobs(value: JsonValue | None, count: int) -> tuple[float, ...] | None:
 
 
 def _unread_response(value: JsonObject, choice: JsonObject, others: list[JsonObject]) -> JsonObject:
-    rest = without(value, _RESPONSE_READ)
+    rest = {**without(value, _RESPONSE_READ), **unread_counts(value.get("usage"))}
     if unread := without(choice, _CHOICE_READ):
         rest["choice"] = unread
     annotations = as_object(choice.get("message")).get("annotations")

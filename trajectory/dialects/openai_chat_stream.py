@@ -89,7 +89,7 @@ def _join_delta(message: JsonObject, delta: JsonObject) -> None:
 def _join_tool_call(message: JsonObject, item: JsonObject) -> None:
     calls = as_object(message.setdefault("tool_calls", {}))
     index = as_integer(item.get("index"))
-    slot = str(len(calls) if index is None else index)
+    slot = _slot(calls, index, item)
     call = as_object(calls.setdefault(slot, {}))
     for name in ("id", "type"):
         if isinstance(item.get(name), str) and item[name]:
@@ -97,6 +97,20 @@ def _join_tool_call(message: JsonObject, item: JsonObject) -> None:
     for name in ("function", "custom"):
         if piece := as_object(item.get(name)):
             _join_function(as_object(call.setdefault(name, {})), piece)
+
+
+def _slot(calls: JsonObject, index: int | None, item: JsonObject) -> str:
+    """Return where a piece of a tool call goes; some servers number all calls alike.
+
+    A new id with a name begins a new call; what follows without one belongs to the latest.
+    """
+    if index is None:
+        return f"{len(calls)}.0"
+    copies = sum(slot.partition(".")[0] == str(index) for slot in calls)
+    latest = f"{index}.{max(copies - 1, 0)}"
+    known, new = as_object(calls.get(latest)).get("id"), item.get("id")
+    named = as_object(item.get("function") or item.get("custom")).get("name")
+    return f"{index}.{copies}" if known and new and named and known != new else latest
 
 
 def _join_function(function: JsonObject, piece: JsonObject) -> None:
@@ -111,7 +125,7 @@ def _join_function(function: JsonObject, piece: JsonObject) -> None:
 def _finish_message(message: JsonObject) -> None:
     calls = message.get("tool_calls")
     if isinstance(calls, dict):
-        ordered = sorted(calls, key=lambda slot: (len(slot), slot))
+        ordered = sorted(calls, key=lambda slot: [int(number) for number in slot.split(".")])
         message["tool_calls"] = [calls[slot] for slot in ordered]
 
 

@@ -11,9 +11,10 @@ from trajectory.dialects.openai_chat import (
     openai_fields,
     read_arguments,
     read_tokens,
+    unread_counts,
 )
 from trajectory.dialects.openai_responses_stream import assemble_events
-from trajectory.dialects.reading import Yields, assistant, model_call, posted_to
+from trajectory.dialects.reading import Yields, assistant, call_fields, model_call, posted_to
 from trajectory.dialects.response import read_response
 from trajectory.dialects.shared import one_object, read_tools
 from trajectory.dialects.wire import (
@@ -55,6 +56,8 @@ _RESPONSE_READ = _REQUEST_READ | names(
 _CLIENT_RUN_CALLS = names(
     "function_call custom_tool_call local_shell_call shell_call apply_patch_call computer_call"
 )
+_CALL_READ = names("id object call_id type status name namespace arguments input")
+_RESULT_READ = names("id object call_id type status output")
 _UNFINISHED = names("in_progress queued failed cancelled")
 _SPEECH = names("input_audio output_audio audio")
 
@@ -92,7 +95,10 @@ class OpenAIResponses:
             exchange,
             response,
             ext={**without(request, _REQUEST_READ), **azure_fields(exchange)},
-            rest=without(value, _RESPONSE_READ | frozenset(request)),
+            rest={
+                **without(value, _RESPONSE_READ | frozenset(request)),
+                **unread_counts(value.get("usage")),
+            },
             hints=openai_hints(request),
         )
         return replace(
@@ -144,11 +150,17 @@ def _message_of(item: JsonValue) -> Message | None:
         return Message("user", (OpaquePart(item),))
     kind = as_text(item.get("type")) or "message"
     if kind == "message" and ("role" in item or "content" in item):
-        return Message(as_text(item.get("role")) or "user", tuple(_content(item.get("content"))))
+        said = _content(item.get("content"))
+        if phase := as_text(item.get("phase")):
+            said.append(OpaquePart({"type": "phase", "phase": phase}))
+        return Message(as_text(item.get("role")) or "user", tuple(said))
     if kind.endswith("_call_output"):
-        call_id = as_text(item.get("call_id")) or ""
+        # A local shell's result has its call's id as its own.
+        own = item.get("id") if kind == "local_shell_call_output" else None
+        call_id = as_text(item.get("call_id")) or as_text(own) or ""
         failed = item.get("status") == "failed"
-        return Message("tool", (ToolResultPart(call_id, name_media(item.get("output")), failed),))
+        result = ToolResultPart(call_id, name_media(item.get("output")), failed)
+        return Message("tool", (result, *call_fields(call_id, without(item, _RESULT_READ))))
     return None
 
 
@@ -158,7 +170,13 @@ def _turn_parts(item: JsonValue) -> list[Part]:
     if kind == "reasoning":
         return [_reasoning(value)]
     if kind in _CLIENT_RUN_CALLS:
-        return [_tool_call(value, kind)]
+        return _tool_call(value, kind)
+    if kind == "image_generation_call" and isinstance(value.get("result"), str):
+        image = {
+            "data": value["result"],
+            "media_type": f"image/{value.get('output_format') or 'png'}",
+        }
+        value = {**value, "result": as_object(name_media(image))["data"]}
     return [OpaquePart({k: v for k, v in value.items() if v is not None})]
 
 
@@ -173,15 +191,19 @@ def _reasoning(item: JsonObject) -> ReasoningPart:
     return ReasoningPart("\n".join(texts), signature)
 
 
-def _tool_call(item: JsonObject, kind: str) -> ToolCallPart:
+def _tool_call(item: JsonObject, kind: str) -> list[Part]:
     call_id = as_text(item.get("call_id")) or as_text(item.get("id")) or ""
+    # Functions of two namespaces may share a name; a function's own name has no dot.
+    name = ".".join(
+        text for key in ("namespace", "name") if (text := as_text(item.get(key))) is not None
+    )
+    beside = call_fields(call_id, without(item, _CALL_READ))
     if kind == "function_call":
-        arguments, valid = read_arguments(item.get("arguments"))
-        return ToolCallPart(call_id, as_text(item.get("name")) or "", arguments, valid)
+        return [ToolCallPart(call_id, name, *read_arguments(item.get("arguments"))), *beside]
     if kind == "custom_tool_call":
-        return ToolCallPart(call_id, as_text(item.get("name")) or "", item.get("input"))
+        return [ToolCallPart(call_id, name, item.get("input")), *beside]
     arguments = without(item, frozenset({"id", "call_id", "type", "status"}))
-    return ToolCallPart(call_id, kind.removesuffix("_call"), arguments)
+    return [ToolCallPart(call_id, kind.removesuffix("_call"), arguments)]
 
 
 def _content(content: JsonValue | None) -> list[Part]:

@@ -7,8 +7,9 @@ from trajectory.canonical import JsonObject
 from trajectory.dialects.hints import common_hints, retry_count
 from trajectory.dialects.response import ModelResponse
 from trajectory.dialects.shared import same_message
+from trajectory.dialects.wire import without
 from trajectory.exchange import Exchange
-from trajectory.message import Message, Part, ReasoningPart, TextPart
+from trajectory.message import Message, OpaquePart, Part, ReasoningPart, TextPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,26 @@ def model_call(
         error=response.error,
         ext={**ext, "response": rest} if rest else ext,
     )
+
+
+def call_fields(call_id: str, unread: JsonObject) -> list[Part]:
+    """Return what else a provider says of a tool call or its result, as a note beside it."""
+    fields: JsonObject = {k: v for k, v in unread.items() if v not in ("", [], {})}
+    if not fields:
+        return []
+    return [OpaquePart({"type": "call_fields", "call_id": call_id, "fields": fields})]
+
+
+def unread_usage(usage: JsonObject, read: frozenset[str]) -> JsonObject:
+    """Return counts without a place that are not zero, in the shape of response fields."""
+    rest = _told(without(usage, read))
+    return {"usage": rest} if rest else {}
+
+
+def _told(value: JsonObject) -> JsonObject:
+    """Leave out what counts nothing."""
+    inner = {k: _told(v) if isinstance(v, dict) else v for k, v in value.items()}
+    return {k: v for k, v in inner.items() if v not in (None, 0, "", [], {})}
 
 
 def assistant(parts: list[Part]) -> Message | None:

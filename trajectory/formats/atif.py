@@ -14,6 +14,7 @@ from trajectory.message import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    is_note,
 )
 from trajectory.portable import PortableStep, Trajectory, signals_of
 
@@ -215,7 +216,11 @@ def _export_answer(step: PortableStep, number: int) -> JsonObject:
     out["source"] = "agent"
     if step.model:
         out["model_name"] = step.model
-    content = [part for part in parts if isinstance(part, TextPart | MediaPart | OpaquePart)]
+    content = [
+        part
+        for part in parts
+        if isinstance(part, TextPart | MediaPart | OpaquePart) and not is_note(part)
+    ]
     out["message"] = _export_content(tuple(content))
     if reasoning := [part.text for part in parts if isinstance(part, ReasoningPart)]:
         out["reasoning_content"] = "\n".join(reasoning)

@@ -17,6 +17,7 @@ from trajectory.message import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    is_note,
 )
 from trajectory.portable import Trajectory, signals_of, split_steps
 
@@ -84,7 +85,11 @@ def write_message(message: Message) -> JsonObject:
 
 
 def _content(message: Message) -> JsonValue:
-    parts = [part for part in message.parts if isinstance(part, TextPart | MediaPart | OpaquePart)]
+    parts = [
+        part
+        for part in message.parts
+        if isinstance(part, TextPart | MediaPart | OpaquePart) and not is_note(part)
+    ]
     if len(parts) == 1 and isinstance(parts[0], TextPart):
         return parts[0].text
     if not parts:

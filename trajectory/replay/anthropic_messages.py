@@ -1,7 +1,8 @@
 """Answers as Anthropic messages write them."""
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
+from trajectory.dialects.wire import objects
+from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart, is_note
 from trajectory.replay.answer import (
     Answer,
     Asked,
@@ -69,6 +70,9 @@ def _taken_apart(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
         if kind == "thinking":
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
             return {"type": "thinking", "thinking": "", "signature": ""}, deltas
+        deltas.extend(
+            {"type": "citations_delta", "citation": one} for one in objects(block.get("citations"))
+        )
         return {"type": "text", "text": ""}, deltas
     if kind == "tool_use":
         text = arguments_text(block["input"])
@@ -79,7 +83,34 @@ def _taken_apart(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
 
 
 def _blocks(answer: Answer) -> list[JsonObject]:
-    return [block for part in answer.message.parts if (block := _block(part)) is not None]
+    blocks: list[JsonObject] = []
+    for part in answer.message.parts:
+        if cited := _cited(part):
+            blocks[-1:] = _cut_where_cited(blocks[-1:], cited)
+        elif (block := _block(part)) is not None:
+            blocks.append(block)
+    return blocks
+
+
+def _cited(part: Part) -> list[JsonObject]:
+    value = part.value if isinstance(part, OpaquePart) and is_note(part) else None
+    return objects(value.get("cited")) if isinstance(value, dict) else []
+
+
+def _cut_where_cited(blocks: list[JsonObject], cited: list[JsonObject]) -> list[JsonObject]:
+    """Return a text in blocks again, those with sources apart."""
+    if not blocks or blocks[0].get("type") != "text":
+        return blocks
+    rest, found = str(blocks[0]["text"]), list[JsonObject]()
+    for item in cited:
+        words = str(item.get("text") or "")
+        before, match, after = rest.partition(words) if words else (rest, "", "")
+        if not match:
+            continue
+        found += [{"type": "text", "text": before}] if before else []
+        found.append({"type": "text", "text": words, "citations": item.get("citations")})
+        rest = after
+    return [*found, {"type": "text", "text": rest}] if rest or not found else found
 
 
 def _block(part: Part) -> JsonObject | None:
@@ -91,6 +122,8 @@ def _block(part: Part) -> JsonObject | None:
         return {"type": "thinking", "thinking": part.text, "signature": part.signature or ""}
     if isinstance(part, ToolCallPart):
         return _tool_use(part)
+    if is_note(part):
+        return None
     if isinstance(part, OpaquePart) and isinstance(part.value, dict) and part.value.get("type"):
         return part.value
     return None

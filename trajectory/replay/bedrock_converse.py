@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_object, as_text
 from trajectory.event_stream import encode_message
-from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
+from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart, is_note
 from trajectory.replay.answer import (
     Answer,
     Asked,
@@ -100,7 +100,7 @@ def _block(part: Part) -> JsonObject | None:
     if isinstance(part, ToolCallPart):
         use: JsonObject = {"toolUseId": part.call_id, "name": part.name}
         return {"toolUse": {**use, "input": input_object(part.arguments)}}
-    if isinstance(part, OpaquePart) and isinstance(part.value, dict):
+    if isinstance(part, OpaquePart) and isinstance(part.value, dict) and not is_note(part):
         return part.value
     return None
 

@@ -1,7 +1,7 @@
 """Answers as Gemini's ``generateContent`` writes them: whole, as server-sent events, as an array."""
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
+from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart, is_note
 from trajectory.replay.answer import (
     Answer,
     Asked,
@@ -83,7 +83,7 @@ def _part(part: Part) -> JsonObject | None:
     if isinstance(part, ToolCallPart):
         call: JsonObject = {"name": part.name, "args": input_object(part.arguments)}
         return {"functionCall": {**given_id(part), **call}}
-    if isinstance(part, OpaquePart) and isinstance(part.value, dict):
+    if isinstance(part, OpaquePart) and isinstance(part.value, dict) and not is_note(part):
         return part.value
     return None
 

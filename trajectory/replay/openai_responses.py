@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.wire import as_text, objects
-from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart
+from trajectory.dialects.wire import as_object, as_text, objects
+from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart, is_note
 from trajectory.replay.answer import (
     Answer,
     Asked,
@@ -92,23 +92,26 @@ def _items(answer: Answer, request: JsonObject) -> list[JsonObject]:
     items: list[JsonObject] = []
     name = answer.response_id.removeprefix("resp_")
     for part in answer.message.parts:
-        if isinstance(part, OpaquePart) and _annotations(part) and items:
-            texts = objects(items[-1].get("content"))
-            if texts:
-                texts[-1]["annotations"] = _annotations(part)
-                continue
+        if is_note(part):
+            _noted(part, items[-1] if items else {})
+            continue
         item = _item(part, f"{name}_{len(items)}", request)
         if item is not None:
             items.append(item)
     return items
 
 
-def _annotations(part: OpaquePart) -> list[JsonValue] | None:
-    value = part.value
-    if isinstance(value, dict) and value.get("type") == "annotations":
-        found = value.get("annotations")
-        return found if isinstance(found, list) else None
-    return None
+def _noted(part: Part, item: JsonObject) -> None:
+    """Put back into an item what was noted of it: sources, phase, fields of a call."""
+    note = as_object(part.value if isinstance(part, OpaquePart) else None)
+    if item.get("type") == "message":
+        texts = objects(item.get("content"))
+        if texts and isinstance(note.get("annotations"), list):
+            texts[-1]["annotations"] = note["annotations"]
+        if note.get("phase"):
+            item["phase"] = note["phase"]
+    elif note.get("call_id") == item.get("call_id"):
+        item.update(as_object(note.get("fields")))
 
 
 def _item(part: Part, name: str, request: JsonObject) -> JsonObject | None:
@@ -142,13 +145,27 @@ def _call(part: ToolCallPart, name: str, request: JsonObject) -> JsonObject:
         for tool in objects(request.get("tools"))
     }
     head: JsonObject = {"id": f"fc_{name}", "call_id": part.call_id, "status": "completed"}
-    if ("custom", part.name) in kinds:
-        item: JsonObject = {"type": "custom_tool_call", "name": part.name, "input": part.arguments}
+    namespace, _, function = part.name.rpartition(".")
+    if ("namespace", namespace) in kinds:
+        head = {**head, "namespace": namespace}
+    else:
+        function = part.name
+    if ("custom", part.name) in kinds or _is_custom(request, namespace, function):
+        item: JsonObject = {"type": "custom_tool_call", "name": function, "input": part.arguments}
         return {**head, **item}
     if (part.name, None) in kinds and isinstance(part.arguments, dict):
         return {**head, "type": f"{part.name}_call", **part.arguments}
     arguments = arguments_text(part.arguments)
-    return {**head, "type": "function_call", "name": part.name, "arguments": arguments}
+    return {**head, "type": "function_call", "name": function, "arguments": arguments}
+
+
+def _is_custom(request: JsonObject, namespace: str, name: str) -> bool:
+    return any(
+        tool.get("type") == "custom" and tool.get("name") == name
+        for space in objects(request.get("tools"))
+        if space.get("type") == "namespace" and space.get("name") == namespace
+        for tool in objects(space.get("tools"))
+    )
 
 
 def _response(

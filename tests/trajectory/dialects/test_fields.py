@@ -7,8 +7,11 @@ import pytest
 
 from tests.trajectory.world import World
 from trajectory.assembly import Assembler
-from trajectory.call import Call, CallKind
+from trajectory.call import Call, CallKind, Usage
+from trajectory.canonical import JsonObject
 from trajectory.dialects import read_exchange
+from trajectory.message import MediaPart, Message, OpaquePart, ToolResultPart, is_note
+from trajectory.replay import Answer, write_answer
 
 KEY = b"k" * 32
 QUESTION = "How do lamps and chairs differ, please?"
@@ -193,3 +196,167 @@ def test_an_unstreamed_answer_that_failed_is_a_failed_attempt() -> None:
         assert call.error
         (placed,) = Assembler(KEY).assemble([call]).placed
         assert placed.role_in_graph == "discarded"
+
+
+SOURCE = {"type": "char_location", "cited_text": "The grass is green.", "document_index": 0}
+
+
+def cited_answer() -> Message:
+    blocks = [
+        {"type": "text", "text": "The grass is "},
+        {"type": "text", "text": "green", "citations": [SOURCE]},
+        {"type": "text", "text": "."},
+    ]
+    output = claude("Which colour?", message(blocks)).output
+    assert output is not None
+    return output
+
+
+def test_cited_text_is_one_text_with_its_sources_beside_it() -> None:
+    output = cited_answer()
+    assert output.text() == "The grass is green."
+    (note,) = [part for part in output.parts if is_note(part)]
+    assert isinstance(note, OpaquePart)
+    assert note.value == {"type": "citations", "cited": [{"text": "green", "citations": [SOURCE]}]}
+
+
+def test_cited_text_of_bedrock_is_text_too() -> None:
+    content = [
+        {"citationsContent": {"content": [{"text": "green"}], "citations": [{"title": "T"}]}}
+    ]
+    body = {"messages": [{"role": "user", "content": [{"text": "Which?"}]}]}
+    answer = {"output": {"message": {"role": "assistant", "content": content}}}
+    call = read_exchange(
+        World().exchange("/model/m/converse", body, {**answer, "stopReason": "end_turn"})
+    )
+    assert call.output is not None
+    assert call.output.text() == "green"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", ["anthropic.messages", "openai.responses", "google.gemini"])
+def test_a_replay_writes_sources_and_phases_where_the_dialect_has_a_place(
+    dialect: str, stream: bool
+) -> None:
+    said = {
+        "anthropic.messages": cited_answer(),
+        "openai.responses": responses(
+            response([commentary(), asked_in("crm"), asked_in(None)])
+        ).output,
+        "google.gemini": cited_answer(),
+    }[dialect]
+    assert said is not None
+    tools: JsonObject = {"tools": [{"type": "namespace", "name": "crm", "tools": []}]}
+    body: JsonObject = {"model": "m", "stream": stream, "messages": [], "input": [], **tools}
+    path = {
+        "anthropic.messages": "/v1/messages",
+        "openai.responses": "/v1/responses",
+        "google.gemini": f"/models/m:{'streamG' if stream else 'g'}enerateContent",
+    }[dialect]
+    wire = write_answer(dialect, Answer(said, "id", "m"), body, path=path, query="alt=sse")
+    headers = {"content-type": wire.content_type}
+    answer = b"".join(wire.pieces)
+    again = read_exchange(World().exchange(path, body, answer, response_headers=headers)).output
+    if dialect == "google.gemini":
+        said = Message(said.role, tuple(part for part in said.parts if not is_note(part)))
+    assert again == said
+
+
+def commentary() -> dict[str, Any]:
+    words = [{"type": "output_text", "text": "Looking.", "annotations": [{"type": "file_path"}]}]
+    return {"type": "message", "role": "assistant", "phase": "commentary", "content": words}
+
+
+def asked_in(namespace: str | None) -> dict[str, Any]:
+    item = {
+        "type": "function_call",
+        "call_id": f"call_{namespace}",
+        "name": "get",
+        "arguments": "{}",
+    }
+    caller = {"caller": {"type": "program", "caller_id": "p1"}}
+    return {**item, **caller, "namespace": namespace} if namespace else item
+
+
+def test_functions_of_two_namespaces_and_phases_are_told_apart() -> None:
+    output = responses(response([commentary(), asked_in("crm"), asked_in("billing")])).output
+    assert output is not None
+    assert [call.name for call in output.tool_calls()] == ["crm.get", "billing.get"]
+    values = [part.value for part in output.parts if isinstance(part, OpaquePart)]
+    caller = {"type": "program", "caller_id": "p1"}
+    assert {"type": "phase", "phase": "commentary"} in values
+    assert {"type": "call_fields", "call_id": "call_crm", "fields": {"caller": caller}} in values
+
+
+def test_results_of_a_local_shell_are_put_to_their_call() -> None:
+    call = {
+        "type": "local_shell_call",
+        "id": "lsh_1",
+        "call_id": "call_9",
+        "action": {"type": "exec"},
+    }
+    told = {"type": "local_shell_call_output", "id": "call_9", "output": "a"}
+    context = responses(response([]), input=[call, told]).context
+    (result,) = context[-1].parts
+    assert isinstance(result, ToolResultPart)
+    assert result.call_id == "call_9" == context[0].tool_calls()[0].call_id
+
+
+def test_media_that_a_tool_of_gemini_made_are_named() -> None:
+    image = {"inlineData": {"mimeType": "image/png", "data": "aGVsbG8="}}
+    told = {"id": "f1", "name": "shot", "response": {"output": "ok"}, "parts": [image]}
+    contents = [
+        {"role": "model", "parts": [{"functionCall": {"id": "f1", "name": "shot", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {**told, "scheduling": "SILENT"}}]},
+    ]
+    answer = {"candidates": [{"content": {"parts": [{"text": "nice"}]}, "finishReason": "STOP"}]}
+    call = read_exchange(
+        World().exchange("/models/g:generateContent", {"contents": contents}, answer)
+    )
+    result, note = call.context[-1].parts
+    assert isinstance(result, ToolResultPart)
+    text = json.dumps(result.content)
+    assert "sha256" in text
+    assert "aGVsbG8" not in text
+    assert '"output": "ok"' in text
+    assert isinstance(note, OpaquePart)
+    assert "SILENT" in json.dumps(note.value)
+
+
+def test_documents_keep_what_is_said_of_them() -> None:
+    source = {"type": "base64", "media_type": "application/pdf", "data": "aGVsbG8="}
+    block = {"type": "document", "source": source, "title": "T", "citations": {"enabled": True}}
+    media, note = claude([block]).context[0].parts
+    assert isinstance(media, MediaPart)
+    assert isinstance(note, OpaquePart)
+    assert note.value == {"type": "document_fields", "title": "T", "citations": {"enabled": True}}
+
+
+def test_usage_beside_the_four_numbers_is_kept() -> None:
+    usage = {
+        "input_tokens": 1,
+        "output_tokens": 9,
+        "cache_creation_input_tokens": 5,
+        "cache_creation": {"ephemeral_1h_input_tokens": 5, "ephemeral_5m_input_tokens": 0},
+        "output_tokens_details": {"thinking_tokens": 7},
+        "server_tool_use": {"web_search_requests": 3},
+        "inference_geo": None,
+    }
+    call = claude("hi", message([{"type": "text", "text": "x"}], usage=usage))
+    assert call.usage == Usage(6, 9, None, 7)
+    assert call.ext["response"] == {
+        "usage": {
+            "cache_creation_input_tokens": 5,
+            "cache_creation": {"ephemeral_1h_input_tokens": 5},
+            "server_tool_use": {"web_search_requests": 3},
+        }
+    }
+    usage = {
+        "input_tokens": 9,
+        "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 4},
+        "output_tokens": 1,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 10,
+    }
+    call = responses(response([commentary()], usage=usage))
+    assert call.ext["response"] == {"usage": {"input_tokens_details": {"cache_write_tokens": 4}}}

@@ -14,6 +14,7 @@ from trajectory.formats.catalog import FORMATS
 from trajectory.formats.document import KEY
 from trajectory.json_form import FormError, to_json
 from trajectory.message import (
+    NOTES,
     MediaPart,
     Message,
     OpaquePart,
@@ -42,6 +43,11 @@ PART = st.one_of(
     st.builds(MediaPart, st.just("image/png"), st.none() | TEXT, st.none() | st.integers(0, 9)),
     st.builds(MediaPart, st.just("image/png"), st.none(), st.none(), TEXT),
     st.builds(OpaquePart, JSON),
+    st.builds(
+        lambda kind, value: OpaquePart({"type": kind, "x": value}),
+        st.sampled_from(sorted(NOTES)),
+        JSON,
+    ),
 )
 CALL = st.builds(ToolCallPart, WORD, WORD, JSON, st.booleans())
 OBSERVED = st.one_of(

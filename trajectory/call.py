@@ -49,7 +49,7 @@ class SessionHint:
     source: str
     """header:x-headrace-session | url | traceparent | client:<header or field> | previous_response_id …"""
     value: str
-    kind: Literal["session", "parent", "task", "group", "response"] = "session"
+    kind: Literal["session", "parent", "task", "group", "response", "agent"] = "session"
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,11 +63,12 @@ def _asked_before(index: StateIndex, fact: Fact, step: StepNode) -> bool:
 
 
 def settle(index: StateIndex, fact: Fact, parent: StepNode) -> None:
-    """Forget what the parent asked for when the call brings the results, and all older asking."""
+    """Write down that what the parent asked for has its results here, and all older asking too."""
     parent_of_parent = index.steps.get(parent.parent_id or "")
     if parent_of_parent is not None and parent_of_parent.pending:
-        index.drop_pending(parent_of_parent, parent_of_parent.pending)
+        index.tell(parent_of_parent, parent_of_parent.pending, fact.started)
     if not parent.pending:
         return
     told = {call for call, _ in fact.told}
-    index.drop_pending(parent, [item for item in parent.pending if item.call in told])
+    asked = [item for item in parent.pending if item.call in told]
+    index.tell(parent, asked, fact.started)

@@ -15,6 +15,8 @@ from trajectory.assembly.nodes import PendingCall, StepNode, TrajectoryNode
 AUXILIARY_WINDOW_SECONDS = 5.0
 """How near a title maker starts to the opening that it quotes, or to the end of the first answer."""
 
+_ORDERS_SECONDS = 600.0
+"""How long after its tool call was answered a sub-agent may begin."""
 _SHARE = 0.75
 _AFTERWARDS_SECONDS = 0.5
 
@@ -64,13 +66,13 @@ def find_echo(
     if not fact.names:
         return None
     names = set(fact.names)
-    if asked := _quoted_orders(index, names, fits):
+    if asked := _quoted_orders(index, names, fits, fact.started):
         if not failed:
             index.drop_orders(*asked)
         return Echo(EchoKind.SUBAGENT, _node(index, asked[0]), asked[0])
     if answered := _quoted_answer(index, names, fits, fact.started):
         node = _node(index, answered)
-        kind = EchoKind.COMPACTION if answered.system == system else EchoKind.HANDOFF
+        kind = EchoKind.COMPACTION if _shares_system(index, answered, system) else EchoKind.HANDOFF
         return Echo(kind, node, answered)
     echo = _quoted_opening(index, fact, names, within=within)
     if echo is None or failed:
@@ -81,6 +83,12 @@ def find_echo(
         node.system, node.words = system, fact.words
         index.replace_opening(node, list(fact.opening))
     return echo
+
+
+def _shares_system(index: StateIndex, answered: StepNode, system: str) -> bool:
+    """Tell whether an answer, or the conversation that it sums up, had this system prompt."""
+    before = index.steps.get(answered.parent_id or "")
+    return answered.system == system or (before is not None and before.system == system)
 
 
 def _node(index: StateIndex, step: StepNode) -> TrajectoryNode:
@@ -96,12 +104,14 @@ def _quoted_call(index: StateIndex, ids: Sequence[str], fits: Fits) -> StepNode 
 
 
 def _quoted_orders(
-    index: StateIndex, names: set[str], fits: Fits
+    index: StateIndex, names: set[str], fits: Fits, started: float
 ) -> tuple[StepNode, PendingCall] | None:
     candidates = [
         (step, pending)
         for step, pending in index.orders(names)
-        if fits(step) and _share(pending.orders, names) >= _SHARE
+        if fits(step)
+        and _share(pending.orders, names) >= _SHARE
+        and (not pending.told or started - pending.told <= _ORDERS_SECONDS)
     ]
     for step, _ in candidates:
         index.touch(step.trajectory_id)
@@ -109,6 +119,7 @@ def _quoted_orders(
         candidates,
         key=lambda item: (
             _share(item[1].orders, names),
+            not item[1].told,
             item[0].ended,
             item[0].step_id,
             item[1].call,

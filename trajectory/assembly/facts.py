@@ -67,12 +67,18 @@ class Fact:
     """Short hash of the tenant."""
     scope: str = ""
     """Short hash of tenant, application and key: inference never looks beyond it."""
+    place: str = ""
+    """Short hash of tenant, application and environment: names of sessions hold within it."""
     sessions: Sequence[list[str]] = ()
     """Source and short hash of each session name, strongest first."""
     server: str | None = None
     """Short hash of the tool session."""
     previous: str | None = None
     """Short hash of the response that the client names as the one before."""
+    dialogue: str | None = None
+    """Short hash of the conversation at the provider that the call goes on with."""
+    is_helper: bool = False
+    """The client says that a sub-agent makes this call."""
     above: Sequence[str] = ()
     """Short hashes of the session that the client names as the one that started this one."""
     hint: str | None = None

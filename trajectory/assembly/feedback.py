@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.assembly.index import StateIndex
 from trajectory.assembly.nodes import StepNode
-from trajectory.assembly.sessions import public_name, session_name
+from trajectory.assembly.sessions import place_name, public_name, session_name
 from trajectory.dialects.hints import VALUE_LIMIT
 from trajectory.exchange import Feedback
 from trajectory.placement import PlacedFeedback
@@ -24,6 +24,7 @@ SESSION_SOURCES = (
     "client:x-session-id",
     "client:session-id",
     "client:session_id",
+    "client:thread-id",
     "traceparent",
     "baggage",
 )
@@ -66,7 +67,7 @@ def _stored_name(maker: Fingerprinter, item: Feedback) -> str:
     if _STORED.fullmatch(item.target_id):
         return item.target_id
     said = item.target_id.strip()[:VALUE_LIMIT]
-    return public_name(maker, item.client.tenant_id, item.target_kind, said)
+    return public_name(maker, item.client, item.target_kind, said)
 
 
 def _resolved(
@@ -80,8 +81,9 @@ def _resolved(
 def _by_session(
     index: StateIndex, maker: Fingerprinter, item: Feedback, tenant: str
 ) -> PlacedFeedback:
+    place = place_name(maker, item.client)
     for source in SESSION_SOURCES:
-        node = index.session(session_name(maker, tenant, source, item.target_id))
+        node = index.session(session_name(maker, tenant, source, item.target_id), place)
         if node is not None:
             return PlacedFeedback(item, node.trajectory_id, None)
     return PlacedFeedback(item, None, None, _stored_name(maker, item))

@@ -10,7 +10,7 @@ from itertools import pairwise
 from trajectory.assembly.facts import Fact
 from trajectory.assembly.named import Named
 from trajectory.assembly.nodes import PendingCall, StepNode, TrajectoryNode
-from trajectory.assembly.state import AssemblerState
+from trajectory.assembly.state import OPEN_ENDS, AssemblerState
 
 DROPPED = "dropped "
 """Leads the names that a fact took away."""
@@ -36,6 +36,7 @@ class StateIndex:
         self.touching = Named[Fact]()
         """Facts by the trajectories that they touched."""
         self.by_step: dict[str, Fact] = {}
+        self._by_dialogue = Named[StepNode]()
         self._by_conversation = Named[StepNode]()
         self._by_context = Named[StepNode]()
         self._failed = Named[StepNode]()
@@ -71,6 +72,11 @@ class StateIndex:
         """Return the steps that were answered by this response."""
         self._reads.append(name)
         return self._met(self.by_response.get(name))
+
+    def turns(self, dialogue: str) -> Sequence[StepNode]:
+        """Return the steps that are turns of this conversation at the provider."""
+        self._reads.append(dialogue)
+        return self._met(self._by_dialogue.get(dialogue))
 
     def calls(self, name: str) -> Sequence[StepNode]:
         """Return the steps that made a tool call of this id."""
@@ -113,10 +119,19 @@ class StateIndex:
         said = [item for item in self.state.effects.get(name, ()) if (item[0], "~") < at]
         return str(said[-1][1]) if said and said[-1][1] else None
 
-    def session(self, session: str) -> TrajectoryNode | None:
-        """Return the trajectory of that name; the one used last when there are several."""
+    def session(self, session: str, place: str = "") -> TrajectoryNode | None:
+        """Return the trajectory of that name; the one used last when there are several.
+
+        Args:
+            session: short hash of the name.
+            place: the only application and environment to look in; empty for all of the tenant.
+        """
         self._reads.append(session)
-        nodes = self._by_session.get(session)
+        nodes = [
+            node
+            for node in self._by_session.get(session)
+            if not place or not node.place or node.place == place
+        ]
         if not nodes:
             return None
         for node in nodes:
@@ -211,12 +226,21 @@ class StateIndex:
         self._by_server.setdefault(server, set()).add(node.trajectory_id)
 
     def add_step(self, node: TrajectoryNode, step: StepNode) -> None:
-        """Add a step to its trajectory; the oldest one falls out when there are too many."""
+        """Add a step to its trajectory; the oldest one falls out when there are too many.
+
+        What a conversation may still go on from stays, whatever other conversations of the
+        trajectory do: a main agent may wait while its sub-agents make many steps.
+        """
         node.steps.append(step)
         self._add(step)
-        if len(node.steps) > self.state.max_steps:
-            node.settled = True
-            self._remove(node.steps.pop(0))
+        if len(node.steps) <= self.state.max_steps:
+            return
+        node.settled = True
+        done = next((at for at, one in enumerate(node.steps) if not one.is_open), None)
+        if done is None and len(node.steps) > self.state.max_steps * (1 + OPEN_ENDS):
+            done = 0
+        if done is not None:
+            self._remove(node.steps.pop(done))
 
     def drop_pending(self, step: StepNode, unwanted: Iterable[PendingCall]) -> None:
         """Forget asked tool calls: their dispatch was seen, or their result came without one."""
@@ -224,6 +248,16 @@ class StateIndex:
             step.pending.remove(pending)
             self._remove_pending(step, pending)
             self._dropped([pending.arguments, *pending.orders])
+
+    def tell(self, step: StepNode, told: Iterable[PendingCall], at: float) -> None:
+        """Write down that results came: a tool may answer at once, and its sub-agent begin later."""
+        for pending in list(told):
+            if not pending.orders:
+                self.drop_pending(step, [pending])
+            elif not pending.told:
+                pending.told = at
+                self._by_arguments.remove(pending.arguments, (step, pending))
+                self._dropped([pending.arguments])
 
     def drop_orders(self, step: StepNode, pending: PendingCall) -> None:
         """Forget what a sub-agent was told: it has begun."""
@@ -312,7 +346,8 @@ class StateIndex:
         for index, name in self._names(step):
             index.add(name, step)
         for pending in step.pending:
-            self._by_arguments.add(pending.arguments, (step, pending))
+            if not pending.told:
+                self._by_arguments.add(pending.arguments, (step, pending))
             for name in pending.orders:
                 self._by_orders.add(name, (step, pending))
 
@@ -331,6 +366,8 @@ class StateIndex:
             names.append((self._by_conversation, step.conversation))
         if step.response is not None:
             names.append((self.by_response, step.response))
+        if step.dialogue is not None:
+            names.append((self._by_dialogue, step.dialogue))
         names.extend((self._by_call, call) for call in step.calls)
         names.extend((self._by_answer, name) for name in step.answer)
         return names

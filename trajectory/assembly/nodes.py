@@ -15,6 +15,8 @@ class PendingCall:
     """Short hashes of the tool's name and of its endings after a separator."""
     orders: list[str] = field(default_factory=list)
     """Sketch of the longest text in the arguments: what a sub-agent may be told."""
+    told: float = 0.0
+    """When the model was told a result; 0 while the call waits."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +41,8 @@ class StepNode:
     output: str
     """Exact hash of the output; empty without one."""
     response: str | None
+    dialogue: str | None
+    """Short hash of the conversation at the provider of which this is a turn."""
     started: float
     ended: float
     retry: int
@@ -55,6 +59,12 @@ class StepNode:
     """Short hashes of the ids of the tool calls in the output."""
     pending: list[PendingCall]
     trajectory_id: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether something may still go on from here, or is waited for."""
+        waits = any(not item.told for item in self.pending)
+        return waits or (self.children == 0 and not self.claimed)
 
     def exact_context_hash(self) -> str:
         """Return the exact chain over the context."""
@@ -94,6 +104,8 @@ class TrajectoryNode:
     """How many words the opening has."""
     asides: list[str] = field(default_factory=list)
     """System prompts of the auxiliary calls that quoted the opening."""
+    place: str = ""
+    """Short hash of tenant, application and environment; empty in states of older versions."""
     steps: list[StepNode] = field(default_factory=list)
     settled: bool = False
     """Facts of it have gone: what comes late is put to it as it stands."""

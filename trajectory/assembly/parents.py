@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from trajectory.assembly.chain import ChainNode
+from trajectory.assembly.chain import ChainNode, shorten
 from trajectory.assembly.facts import Fact
 from trajectory.assembly.index import StateIndex
 from trajectory.assembly.nodes import StepNode
@@ -94,17 +94,26 @@ def _longest(
         if not steps:
             continue
         fitting = (step for step in steps if question.fits(step) and not (usable and step.failure))
-        if best := _most_likely(question, fitting):
+        if best := _most_likely(question, fitting, shorten(node.exact)):
             return best, node.position
     return None, -1
 
 
-def _most_likely(question: Question, steps: Iterable[StepNode]) -> StepNode | None:
-    """Return a step that had ended and that nothing goes on from yet, the latest such one."""
+def _most_likely(question: Question, steps: Iterable[StepNode], exact: str = "") -> StepNode | None:
+    """Return a step that had ended and that nothing goes on from yet, the latest such one.
+
+    One whose conversation is resent to the letter (``exact``) goes before others.
+    """
     latest = question.fact.started + _CLOCK_TOLERANCE_SECONDS
     return max(
         steps,
-        key=lambda step: (step.ended <= latest, step.children == 0, step.ended, step.step_id),
+        key=lambda step: (
+            step.ended <= latest,
+            step.exact_conversation_hash() == exact,
+            step.children == 0,
+            step.ended,
+            step.step_id,
+        ),
         default=None,
     )
 

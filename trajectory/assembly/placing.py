@@ -124,10 +124,13 @@ class Placer:
             if echo is not None and node is None:
                 node, source = echo.node, "prefix"
         caller = None
+        is_root = parent is None and repeats is None and resumed is None
         if node is None:
             node = self._begin(fact)
-            if parent is None and repeats is None and identity.above is not None:
+            if is_root and identity.above is not None:
                 caller = self._caller(identity.above, fact)
+        elif is_root and echo is None and self._begins_helper(node, fact, identity):
+            caller = self._caller(identity.above or node, fact)
         duplicate = None
         if answered is not None and fact.output:
             duplicate = answered if answered.output == fact.output[1] else None
@@ -138,12 +141,26 @@ class Placer:
         return identity.is_stranger_to(self._index.state.trajectories[step.trajectory_id])
 
     def _caller(self, above: TrajectoryNode, fact: Fact) -> StepNode | None:
-        """Return the step that gave the orders quoted here, else the latest of that session."""
+        """Return the step that gave the orders quoted here, else one that gave orders, the latest."""
         echo = find_echo(self._index, fact, within=above)
         if echo is not None and echo.step is not None:
             return echo.step
-        steps = [step for step in above.steps if step.started <= fact.started]
-        return max(steps, key=lambda step: (step.started, step.step_id), default=None)
+        steps = [step for step in above.steps if step.started <= fact.started and not step.failure]
+        return max(
+            steps,
+            key=lambda step: (
+                any(item.orders for item in step.pending),
+                step.started,
+                step.step_id,
+            ),
+            default=None,
+        )
+
+    def _begins_helper(self, node: TrajectoryNode, fact: Fact, identity: Identity) -> bool:
+        """Tell whether the client says that a sub-agent of this trajectory begins here."""
+        if not (fact.is_helper or identity.above is not None):
+            return False
+        return any(list(name) not in node.sessions for name in fact.sessions)
 
     def _begin(self, fact: Fact) -> TrajectoryNode:
         fact.closer()
@@ -163,6 +180,7 @@ class Placer:
             system=fact.system,
             opening=list(fact.opening),
             words=fact.words,
+            place=fact.place,
         )
         self._index.add_trajectory(node)
         return node
@@ -201,6 +219,7 @@ class Placer:
             exact_conversation=None if exact_conversation == conversation else exact_conversation,
             output=fact.output[1] if fact.output else "",
             response=fact.response,
+            dialogue=fact.dialogue,
             started=fact.started,
             ended=fact.ended,
             retry=fact.retry,

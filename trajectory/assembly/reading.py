@@ -14,7 +14,7 @@ from trajectory.assembly.fingerprint import (
     result_text,
 )
 from trajectory.assembly.nodes import PendingCall
-from trajectory.assembly.sessions import TOOL_SESSION, public_name, session_name
+from trajectory.assembly.sessions import TOOL_SESSION, place_name, public_name, session_name
 from trajectory.assembly.sketches import (
     argument_text,
     opening_texts,
@@ -27,7 +27,7 @@ from trajectory.call import Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonValue
 from trajectory.dialects.wire import header
 from trajectory.effects import SideEffect
-from trajectory.exchange import ExchangeOutcome
+from trajectory.exchange import ClientIdentity, ExchangeOutcome
 from trajectory.message import Message, ToolCallPart, ToolResultPart
 
 _ENDINGS_LIMIT = 6
@@ -40,6 +40,9 @@ _TRACED = "otlp"
 """Mode of exchanges that were read from a trace export (``trajectory.telemetry``)."""
 
 _SEPARATORS = "_-./:"
+_PARENTS = {"client:x-codex-parent-thread-id": "client:thread-id"}
+"""Where a parent's name does not follow from the header of its own."""
+_DIALOGUE = "client:conversation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class FactMaker:
         self._chains = chains
         self._effects = ToolEffects(make, rules)
         self._tools: dict[tuple[str, str], list[str]] = {}
-        self._clients: dict[tuple[str, str, str], tuple[str, str]] = {}
+        self._clients: dict[ClientIdentity, tuple[str, str, str]] = {}
         self._lately: dict[tuple[str, int], _Chained] = {}
         """Conversations by scope and their last message, as an object; each keeps its messages."""
 
@@ -102,17 +105,17 @@ class FactMaker:
     def _any(self, call: Call, kind: str) -> Fact:
         exchange = call.exchange
         client = exchange.client
-        who = (client.tenant_id, client.app_id, client.key_id)
-        if who not in self._clients:
-            self._clients[who] = (
+        if client not in self._clients:
+            self._clients[client] = (
                 self._make.short("tenant", client.tenant_id),
-                self._make.short("scope", *who),
+                self._make.short("scope", client.tenant_id, client.app_id, client.key_id),
+                place_name(self._make, client),
             )
-        tenant, scope = self._clients[who]
+        tenant, scope, place = self._clients[client]
         started = exchange.started_at.timestamp()
         ended = (exchange.ended_at or exchange.started_at).timestamp()
         fact = Fact(exchange.exchange_id, kind, started, ended, _turn(call, started, ended))
-        fact.tenant, fact.scope, fact.call = tenant, scope, call
+        fact.tenant, fact.scope, fact.place, fact.call = tenant, scope, place, call
         self.name(fact)
         if call.hints:
             self._identity(call, fact)
@@ -131,13 +134,19 @@ class FactMaker:
         groups = [hint for hint in call.hints if hint.kind in ("group", "task")]
         fact.group = self._public(call, "group", groups[:1])
         for hint in call.hints:
+            if hint.source == _DIALOGUE:
+                fact.dialogue = make.short("dialogue", fact.scope, hint.value)
             if hint.source == TOOL_SESSION and fact.server is None:
                 fact.server = make.short("server", fact.scope, hint.value)
             elif hint.kind == "response" and fact.previous is None:
                 fact.previous = make.short("response", tenant, hint.value)
+            elif hint.kind == "agent":
+                fact.is_helper = True
             elif hint.kind == "parent":
                 # ``…-parent-session-id`` names what ``…-session-id`` named, ``…-parent`` a ``…-session``.
-                source = hint.source.replace("parent-session", "session")
+                source = _PARENTS.get(hint.source) or hint.source.replace(
+                    "parent-session", "session"
+                )
                 source = source.replace("-parent", "-session")
                 above = session_name(make, tenant, source, hint.value)
                 fact.above = (*fact.above, above)
@@ -145,7 +154,7 @@ class FactMaker:
     def _public(self, call: Call, kind: str, hints: list[SessionHint]) -> str | None:
         if not hints:
             return None
-        return public_name(self._make, call.exchange.client.tenant_id, kind, hints[0].value)
+        return public_name(self._make, call.exchange.client, kind, hints[0].value)
 
     def _model(self, call: Call) -> Fact:
         make, fact = self._make, self._any(call, "model")

@@ -1,15 +1,17 @@
 """Under which session name a call comes: the identity that the client itself gives."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trajectory.assembly.facts import Fact
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.assembly.index import StateIndex
 from trajectory.assembly.nodes import StepNode, TrajectoryNode
+from trajectory.exchange import ClientIdentity
 
 TOOL_SESSION = "client:mcp-session-id"
 _TRACE = "traceparent"
+_ACROSS_APPS = frozenset({_TRACE, "baggage"})
+"""W3C trace context leads from one application to the next; any other name is one application's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +48,25 @@ def identify(index: StateIndex, fact: Fact) -> Identity:
     """Return what a call's names lead to, strongest source first."""
     if not (fact.sessions or fact.previous or fact.above):
         return Identity(fact, "none", None, None, None)
-    node, source = _known(index, fact.sessions)
-    previous = None
-    if fact.previous is not None:
-        steps = [item for item in index.responses(fact.previous) if item.started <= fact.started]
-        previous = max(steps, key=lambda step: (step.ended, step.step_id), default=None)
-    found = (index.session(name) for name in fact.above)
+    node, source = _known(index, fact)
+    found = (index.session(name, fact.place) or index.session(name) for name in fact.above)
     above = next((item for item in found if item is not None), None)
-    return Identity(fact, source, node, previous, above)
+    return Identity(fact, source, node, _previous(index, fact), above)
+
+
+def _previous(index: StateIndex, fact: Fact) -> StepNode | None:
+    """Return the step that a call with only the new messages goes on from.
+
+    The client names its response, or the conversation of which it is the latest turn.
+    """
+    if fact.previous is not None:
+        steps = index.responses(fact.previous)
+    elif fact.dialogue is not None:
+        steps = [step for step in index.turns(fact.dialogue) if not step.failure]
+    else:
+        return None
+    earlier = (step for step in steps if step.started <= fact.started)
+    return max(earlier, key=lambda step: (step.ended, step.step_id), default=None)
 
 
 def session_name(maker: Fingerprinter, tenant: str, source: str, value: str) -> str:
@@ -61,18 +74,25 @@ def session_name(maker: Fingerprinter, tenant: str, source: str, value: str) -> 
     return maker.short("session", tenant, source, value)
 
 
-def public_name(maker: Fingerprinter, tenant: str, kind: str, value: str) -> str:
+def place_name(maker: Fingerprinter, client: ClientIdentity) -> str:
+    """Return the short hash of a client's application and environment."""
+    return maker.short("place", client.tenant_id, client.app_id, client.environment)
+
+
+def public_name(maker: Fingerprinter, client: ClientIdentity, kind: str, value: str) -> str:
     """Return the stored name of a session or group that a client named ``value``, wherever it did.
 
-    Feedback names it by the same word, and does not say in which header the calls had it.
+    Feedback names it by the same word, and does not say in which header the calls had it. Equal
+    names of sessions in two applications or environments are two sessions; a group is its tenant's.
     """
-    return maker.identifier(kind, tenant, value)
+    place = (client.app_id, client.environment) if kind == "session" else ()
+    return maker.identifier(kind, client.tenant_id, *place, value)
 
 
-def _known(index: StateIndex, sessions: Sequence[list[str]]) -> tuple[TrajectoryNode | None, str]:
+def _known(index: StateIndex, fact: Fact) -> tuple[TrajectoryNode | None, str]:
     """Return the trajectory of the strongest name; a trace alone does not begin one."""
-    for source, session in sessions:
-        node = index.session(session)
+    for source, session in fact.sessions:
+        node = index.session(session, "" if source in _ACROSS_APPS else fact.place)
         if node is not None or source != _TRACE:
             return node, source
-    return None, sessions[0][0] if sessions else "none"
+    return None, fact.sessions[0][0] if fact.sessions else "none"

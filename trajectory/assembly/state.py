@@ -1,8 +1,10 @@
 """What assembly remembers between batches: keyed hashes, identifiers, counters and times, no content.
 
 Bounded three times: trajectories that rested longer than ``idle_seconds`` fall out, then the ones
-that rested longest beyond ``max_trajectories`` and beyond ``max_calls``. A trajectory with more than ``max_steps`` steps is
-*settled*: its latest steps stay as they are, and the facts that would let it be placed anew go.
+that rested longest beyond ``max_trajectories`` and beyond ``max_calls``. A trajectory with more
+than ``max_steps`` steps is *settled*: the facts that would let it be placed anew go. It keeps its
+latest steps and its open ends as they are: the last step of each conversation, and every step
+whose tool calls wait for their results.
 """
 
 from dataclasses import dataclass, field, fields
@@ -15,9 +17,11 @@ from trajectory.assembly.nodes import PendingCall, StepNode, TrajectoryNode
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.errors import IntegrityError
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 MAX_CALLS = 60_000
 """How many calls are remembered where nobody says otherwise."""
+OPEN_ENDS = 16
+"""How many open ends a settled trajectory may have, for each step of ``max_steps``."""
 _NAME = 8
 """Characters of the names of texts; longer ones of older versions are cut."""
 
@@ -31,6 +35,7 @@ class AssemblerState:
     max_calls: int = MAX_CALLS
     """Of all trajectories together; one takes about 5 kB."""
     max_steps: int = 64
+    """Of a trajectory, beside its open ends."""
     clock: float = 0.0
     """The latest start that was seen, seconds since 1970; idleness is measured against it."""
     trajectories: dict[str, TrajectoryNode] = field(default_factory=dict)
@@ -64,7 +69,7 @@ class AssemblerState:
         """Build a state from :meth:`to_json`'s form; an empty object gives one with no memory.
 
         The assembler that begins with it places the facts again. States of version 1 and 2 held
-        trajectories only: these are settled.
+        trajectories only: these are settled. Before version 4 names knew no application.
 
         Raises:
             IntegrityError: the value is not such a state, or of another version.
@@ -72,7 +77,7 @@ class AssemblerState:
         if not value:
             return cls()
         version = value.get("version")
-        if version not in (1, 2, STATE_VERSION):
+        if version not in (1, 2, 3, STATE_VERSION):
             raise IntegrityError(
                 f"assembly state has version {value.get('version')!r}, this release reads"
                 f" {STATE_VERSION}; delete the state to begin with no memory of open sessions"
@@ -99,7 +104,7 @@ def _state_of(value: dict[str, Any], version: int) -> AssemblerState:
     for row in value["trajectories"]:
         node = _trajectory_of(row, version)
         state.trajectories[node.trajectory_id] = node
-    if version == STATE_VERSION:
+    if version > 2:
         chains = _chains_of(value["chains"], state.chains)
         for row in value["facts"]:
             fact = _fact_of(row, chains)
@@ -254,7 +259,8 @@ def _step_row(step: StepNode) -> list[JsonValue]:
 
 
 def _pending_row(item: PendingCall) -> JsonValue:
-    return [item.call, item.arguments, list[JsonValue](item.names), list[JsonValue](item.orders)]
+    row: list[JsonValue] = [item.call, item.arguments, [*item.names], [*item.orders]]
+    return [*row, item.told] if item.told else row
 
 
 def _trajectory_of(row: list[Any], version: int) -> TrajectoryNode:
@@ -264,7 +270,7 @@ def _trajectory_of(row: list[Any], version: int) -> TrajectoryNode:
     node.servers = list(node.servers)
     node.opening = [[name[:_NAME] for name in names] for names in node.opening]
     node.asides = list(node.asides)
-    node.steps = [_step_of(values, node.trajectory_id) for values in row[-1]]
+    node.steps = [_step_of(values, node.trajectory_id, version) for values in row[-1]]
     return node
 
 
@@ -274,12 +280,15 @@ def _first_version(row: list[Any]) -> list[Any]:
     return [*row[:at], [["", *row[at]]] if row[at] else [], *row[at + 1 :]]
 
 
-def _step_of(values: list[Any], trajectory_id: str) -> StepNode:
+def _step_of(values: list[Any], trajectory_id: str, version: int) -> StepNode:
+    if version < 4:
+        at = _STEP_FIELDS.index("dialogue")
+        values = [*values[:at], None, *values[at:]]
     if len(values) != len(_STEP_FIELDS):
         raise ValueError("a step has another number of fields")
     pending = [
-        PendingCall(call, arguments, names, [order[:_NAME] for order in orders])
-        for call, arguments, names, orders in values[-1]
+        PendingCall(call, arguments, names, [order[:_NAME] for order in orders], *told)
+        for call, arguments, names, orders, *told in values[-1]
     ]
     step: StepNode = _STEP(*values[:-1], pending, trajectory_id)
     step.answer = [name[:_NAME] for name in step.answer]

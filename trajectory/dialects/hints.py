@@ -17,12 +17,16 @@ VALUE_LIMIT = 512
 _URL_SESSION = "x-headrace-url-session"
 """Under this name the gateway notes the session of a path ``/s/<session>/…``, which it takes off."""
 _TRACE_PARENT = re.compile(r"^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-_VENDOR_SESSION = re.compile(r"^x-[a-z0-9]+(?:-[a-z0-9]+)*-session-id$")
+_VENDOR_SESSION = re.compile(r"^x-(?:[a-z0-9]+-)*?(parent-)?session-id$")
 _ANTHROPIC_SESSION = re.compile(r"_session_([0-9a-fA-F][0-9a-fA-F-]{7,})$")
 _CLIENT_SESSIONS = frozenset(
     {"session-id", "session_id", "x-session-id", "x-session-affinity", "mcp-session-id"}
 )
-_CLIENT_PARENTS = frozenset({"x-parent-session-id", "x-claude-code-parent-session-id"})
+_CLIENT_PARENTS = frozenset({"x-codex-parent-thread-id"})
+_CLIENT_THREADS = ("thread-id", "x-claude-code-agent-id")
+"""Names of one agent within a session, which come after all names of the session."""
+_CLIENT_AGENTS = ("x-claude-code-agent-id", "x-openai-subagent")
+"""Headers of sub-agents alone."""
 
 
 def common_hints(exchange: Exchange) -> tuple[SessionHint, ...]:
@@ -46,6 +50,8 @@ def _tells(name: str) -> bool:
         name.startswith("x-headrace-")
         or name in ("traceparent", "baggage")
         or name in _CLIENT_PARENTS
+        or name in _CLIENT_THREADS
+        or name in _CLIENT_AGENTS
         or name in _CLIENT_SESSIONS
         or _VENDOR_SESSION.match(name) is not None
     )
@@ -86,11 +92,17 @@ def _baggage_hint(baggage: str | None) -> tuple[SessionHint, ...]:
 def _client_hints(headers: Headers) -> tuple[SessionHint, ...]:
     hints: list[SessionHint] = []
     for name, value in headers:
-        if name in _CLIENT_PARENTS:
+        vendor = _VENDOR_SESSION.match(name)
+        if name in _CLIENT_PARENTS or (vendor is not None and vendor[1]):
             hints.extend(_hint(f"client:{name}", value, "parent"))
-        elif name in _CLIENT_SESSIONS or _VENDOR_SESSION.match(name):
+        elif name in _CLIENT_SESSIONS or vendor is not None:
             hints.extend(_hint(f"client:{name}", value))
-    return tuple(sorted(hints, key=lambda hint: hint.source == "client:mcp-session-id"))
+    hints.sort(key=lambda hint: hint.source == "client:mcp-session-id")
+    for name in _CLIENT_THREADS:
+        hints.extend(_hint(f"client:{name}", header(headers, name)))
+    for name in _CLIENT_AGENTS:
+        hints.extend(_hint(f"client:{name}", header(headers, name), "agent"))
+    return tuple(hints)
 
 
 def openai_hints(request: JsonObject) -> tuple[SessionHint, ...]:

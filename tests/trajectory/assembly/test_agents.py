@@ -1,0 +1,376 @@
+"""Sub-agents side by side, asynchronous ones, compactions, conversations, sessions of several apps."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.trajectory.world import CLIENT, World, asked, result, said, user
+from trajectory.assembly import Assembler, AssemblerState
+from trajectory.call import Call
+from trajectory.dialects import read_exchange
+from trajectory.placement import Assembly, PlacedCall
+
+KEY = b"k" * 32
+AGENT = {"role": "system", "content": "You are a coding agent."}
+HELPER = {"role": "system", "content": "You explore."}
+
+
+def orders(number: int) -> str:
+    return (
+        f"Explore part number {number} of the repository and report every place where the word"
+        f" lamp{number} or table{number} or chair{number} is used in detail."
+    )
+
+
+def assemble(*calls: Call) -> Assembly:
+    return Assembler(KEY).assemble(calls)
+
+
+def by_call(assembly: Assembly, *calls: Call) -> list[PlacedCall]:
+    placed = {item.call.exchange.exchange_id: item for item in assembly.placed}
+    return [placed[call.exchange.exchange_id] for call in calls]
+
+
+def links(assembly: Assembly) -> set[tuple[str, str, str]]:
+    return {(link.kind, link.from_step_id, link.to_step_id) for link in assembly.links}
+
+
+def spawning(*numbers: int, name: str = "task") -> dict[str, Any]:
+    calls = [
+        {
+            "id": f"call_main_{number}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps({"prompt": orders(number)})},
+        }
+        for number in numbers
+    ]
+    return {"role": "assistant", "content": "I start.", "tool_calls": calls}
+
+
+@pytest.mark.parametrize("headers", [{"x-claude-code-session-id": "s"}, {}], ids=["named", "not"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_sub_agents_of_many_steps_do_not_cut_the_main_agent_off(
+    headers: dict[str, str], restart: bool
+) -> None:
+    world = World()
+    opening = [AGENT, user("Refactor the whole shop so that prices come from the new service.")]
+    start = spawning(0, 1, 2)
+    calls = [world.chat(opening, start, headers=headers)]
+    talks = [[HELPER, user(orders(number))] for number in range(3)]
+    for turn in range(30):
+        for number, talk in enumerate(talks):
+            name = f"call_sub_{number}_{turn}"
+            answer = said(f"Found {number}.") if turn == 29 else asked(name, "bash")
+            calls.append(world.chat(talk, answer, headers=headers))
+            talk += [answer, result(name, f"{number} {turn}")]
+    told = [result(f"call_main_{number}", f"Found {number}.") for number in range(3)]
+    calls.append(world.chat([*opening, start, *told], said("Done."), headers=headers))
+    thanks = [*opening, start, *told, said("Done."), user("thanks, now a test")]
+    calls.append(world.chat(thanks, said("Added."), headers=headers))
+    placed: list[PlacedCall] = []
+    state = AssemblerState()
+    for at in range(0, len(calls), 10):
+        placed += Assembler(KEY, state).assemble(calls[at : at + 10]).placed
+        if restart:
+            state = AssemblerState.from_json(json.loads(json.dumps(state.to_json())))
+    first, done, added = placed[0], placed[-2], placed[-1]
+    assert (done.parent_step_id, added.parent_step_id) == (first.step_id, done.step_id)
+    assert len({item.trajectory_id for item in placed}) == 1
+
+
+def test_open_ends_of_one_trajectory_are_bounded_too() -> None:
+    world = World()
+    state = AssemblerState(max_steps=4)
+    assembler = Assembler(KEY, state)
+    for number in range(100):
+        headers = {"x-headrace-session": "s"}
+        assembler.assemble([world.chat([user(f"q {number}")], said("a"), headers=headers)])
+    (node,) = state.trajectories.values()
+    assert len(node.steps) == 4 + 4 * 16
+
+
+@pytest.mark.parametrize("headers", [{"session-id": "s"}, {}], ids=["named", "not"])
+def test_sub_agents_that_begin_after_their_order_was_confirmed_are_joined(
+    headers: dict[str, str],
+) -> None:
+    world = World()
+    opening = [AGENT, user("Count all the lamps and chairs in this repository for me, please.")]
+    first = world.chat(opening, spawning(0), headers=headers)
+    told = [*opening, spawning(0), result("call_main_0", '{"agent_id": "a"}')]
+    second = world.chat(told, spawning(1), headers=headers)
+    left = world.chat([HELPER, user(orders(0))], said("l"), headers=headers)
+    told = [*told, spawning(1), result("call_main_1", '{"agent_id": "b"}')]
+    third = world.chat(told, asked("call_wait", "wait"), headers=headers)
+    right = world.chat([HELPER, user(orders(1))], said("r"), headers=headers)
+    found = assemble(first, second, left, third, right)
+    one, two, sub_left, three, sub_right = by_call(found, first, second, left, third, right)
+    assert {
+        ("subagent_call", one.step_id, sub_left.step_id),
+        ("subagent_call", two.step_id, sub_right.step_id),
+    } <= links(found)
+    assert len({item.trajectory_id for item in found.placed}) == 1
+    assert three.parent_step_id == two.step_id
+
+
+@pytest.mark.parametrize(
+    ("main", "sub"),
+    [
+        (
+            {"session-id": "s", "thread-id": "t1"},
+            {"session-id": "s", "thread-id": "t2", "x-codex-parent-thread-id": "t1"},
+        ),
+        (
+            {"session-id": "s", "thread-id": "t1"},
+            {"session-id": "s", "thread-id": "t2", "x-openai-subagent": "review"},
+        ),
+        (
+            {"x-claude-code-session-id": "s"},
+            {"x-claude-code-session-id": "s", "x-claude-code-agent-id": "a"},
+        ),
+    ],
+    ids=["codex", "codex-review", "claude-code"],
+)
+def test_a_sub_agent_that_only_headers_name_is_linked_to_the_step_that_waits(
+    main: dict[str, str], sub: dict[str, str]
+) -> None:
+    world = World()
+    opening = [AGENT, user("Look at it.")]
+    first = world.chat(opening, asked("c1", "spawn"), headers=main)
+    helper = world.chat([HELPER, user("Go.")], asked("c2", "bash"), headers=sub)
+    longer = [HELPER, user("Go."), asked("c2", "bash"), result("c2")]
+    after = world.chat(longer, said("It is fine."), headers=sub)
+    cut = world.chat([HELPER, user("On.")], said("Fine."), headers=sub)
+    again = world.chat([*opening, asked("c1", "spawn"), result("c1")], said("x"), headers=main)
+    found = assemble(first, helper, after, cut, again)
+    one, two, three, _, last = by_call(found, first, helper, after, cut, again)
+    assert len({item.trajectory_id for item in found.placed}) == 1
+    assert [link for link in found.links if link.kind == "subagent_call"] == [
+        link
+        for link in found.links
+        if (link.from_step_id, link.to_step_id) == (one.step_id, two.step_id)
+    ]
+    assert ("subagent_call", one.step_id, two.step_id) in links(found)
+    assert (three.parent_step_id, last.parent_step_id) == (two.step_id, one.step_id)
+
+
+def test_a_sub_agent_of_a_thread_without_a_session_is_linked() -> None:
+    world = World()
+    first = world.chat([AGENT, user("Look.")], asked("c1", "spawn"), headers={"thread-id": "t1"})
+    named = {"thread-id": "t2", "x-codex-parent-thread-id": "t1"}
+    helper = world.chat([HELPER, user("Go.")], said("x"), headers=named)
+    found = assemble(first, helper)
+    one, two = by_call(found, first, helper)
+    assert links(found) == {("subagent_call", one.step_id, two.step_id)}
+
+
+@pytest.mark.parametrize("vendor", ["acme", "a-b2", "claude-code"])
+def test_any_vendor_s_parent_session_is_a_parent_and_no_name(vendor: str) -> None:
+    world = World()
+    own, parent = f"x-{vendor}-session-id", f"x-{vendor}-parent-session-id"
+    first = world.chat([AGENT, user("go")], said("ok"), headers={own: "P"})
+    subs = [
+        world.chat([HELPER, user(f"look {n}")], said("x"), headers={parent: "P", own: f"C{n}"})
+        for n in range(2)
+    ]
+    found = assemble(first, *subs)
+    placed = by_call(found, first, *subs)
+    assert len({item.trajectory_id for item in placed}) == 3
+    assert links(found) == {("subagent_call", placed[0].step_id, one.step_id) for one in placed[1:]}
+
+
+def claude(
+    world: World,
+    messages: list[Any],
+    content: list[Any],
+    name: str,
+    *,
+    billing: str = "",
+    **more: Any,
+) -> Call:
+    system: list[Any] = [{"type": "text", "text": "You are Claude Code."}]
+    if billing:
+        head = f"x-anthropic-billing-header: cc_version=2.1.197.{billing}; cc_entrypoint=cli;"
+        system.insert(0, {"type": "text", "text": head})
+    body = {"model": "m", "max_tokens": 9, "system": system, "messages": messages, **more}
+    answer = {
+        "id": name,
+        "type": "message",
+        "role": "assistant",
+        "model": "m-1",
+        "content": content,
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+    return read_exchange(world.exchange("/v1/messages", body, answer))
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def test_a_vendor_s_billing_header_makes_no_other_harness_and_no_hand_off() -> None:
+    world = World()
+    summary = (
+        "The user wants the prices of the shop to be read from the new service; the files cart.py"
+        " and order.py were changed, tests are still to be written for both of them."
+    )
+    opening = user("Read the prices of the shop from the new service, please.")
+    first = claude(world, [opening], [text("Done so far.")], "m1", billing="abc")
+    history = [opening, {"role": "assistant", "content": [text("Done so far.")]}]
+    told = [*history, user("Summarise the conversation.")]
+    compact = claude(world, told, [text(summary)], "m2", billing="abc")
+    after = claude(world, [user(summary), user("Go on.")], [text("Yes.")], "m3", billing="0f1")
+    assert first.context[0] == after.context[0]
+    assert json.dumps(first.context[0].to_json()).count("billing") == 0
+    assert (
+        first.ext["billing"]
+        == "x-anthropic-billing-header: cc_version=2.1.197.abc; cc_entrypoint=cli;"
+    )
+    found = assemble(first, compact, after)
+    one, two, three = by_call(found, first, compact, after)
+    assert links(found) == {("compaction", two.step_id, three.step_id)}
+    assert [item.role_in_graph for item in (one, two, three)] == ["agent", "compaction", "agent"]
+
+
+def cited(words: str) -> list[Any]:
+    source = {"type": "web_search_result_location", "cited_text": words, "url": "https://x"}
+    return [text("I read: "), {"type": "text", "text": words, "citations": [source]}, text(" So.")]
+
+
+def searched(words: str) -> list[Any]:
+    name = f"srvtoolu_{words}"
+    found = {"type": "web_search_result", "title": words, "url": "https://x"}
+    return [
+        {"type": "server_tool_use", "id": name, "name": "web_search", "input": {"query": words}},
+        {"type": "web_search_tool_result", "tool_use_id": name, "content": [found]},
+    ]
+
+
+@pytest.mark.parametrize("content", [cited, searched])
+def test_attempts_that_differ_in_cited_text_or_searches_go_on_each_from_its_own(
+    content: Any,
+) -> None:
+    world = World()
+    question = user("Who won the cup last year? Search the web for it.")
+    attempts = [claude(world, [question], content(team), team) for team in ("red", "blue")]
+    goes_on = [
+        claude(
+            world,
+            [question, {"role": "assistant", "content": content(team)}, user("By how much?")],
+            [text(team)],
+            f"{team} 2",
+        )
+        for team in ("red", "blue")
+    ]
+    found = assemble(*attempts, *goes_on)
+    red, blue, red_2, blue_2 = by_call(found, *attempts, *goes_on)
+    assert (red_2.parent_step_id, blue_2.parent_step_id) == (red.step_id, blue.step_id)
+    assert red.trajectory_id != blue.trajectory_id
+
+
+def conversation_turn(
+    world: World, given: Any, output: Any, name: str, conversation: Any = "conv_1", **more: Any
+) -> Call:
+    body = {"model": "m", "instructions": "Be kind.", "input": given, **more}
+    body["conversation"] = conversation
+    answer = {"id": name, "model": "m", "status": "completed", "output": [output]}
+    return read_exchange(world.exchange("/v1/responses", body, answer))
+
+
+def test_turns_of_a_conversation_go_on_from_each_other() -> None:
+    world = World()
+    asks = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a":1}'}
+    words = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "3"}],
+    }
+    told = {"type": "function_call_output", "call_id": "c1", "output": "3"}
+    first = conversation_turn(world, "one plus two?", asks, "r1")
+    other = conversation_turn(world, "something else", words, "r2", "conv_2")
+    second = conversation_turn(world, [told], words, "r3", {"id": "conv_1"})
+    third = conversation_turn(world, [user("and four?")], words, "r4")
+    found = assemble(first, other, second, third)
+    one, two, three, four = by_call(found, first, other, second, third)
+    assert (three.parent_step_id, four.parent_step_id) == (one.step_id, three.step_id)
+    assert [item.step_index for item in (one, three, four)] == [0, 1, 2]
+    assert one.trajectory_id == four.trajectory_id != two.trajectory_id
+    assert (four.context_keep, four.context_is_delta) == (5, True)
+    assert {item.key_source for item in (three, four)} == {"client:conversation"}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_equal_session_names_of_two_apps_are_two_sessions(restart: bool) -> None:
+    world = World()
+    other = replace(CLIENT, app_id="other", key_id="key-2")
+    staging = replace(CLIENT, environment="staging", key_id="key-3")
+    again = replace(CLIENT, key_id="key-4")
+    headers = {"x-session-id": "42"}
+    calls = [
+        world.chat([user(f"question {n}")], said("x"), headers=headers, client=client)
+        for n, client in enumerate((CLIENT, other, staging, again))
+    ]
+    assembler = Assembler(KEY)
+    placed = list(assembler.assemble(calls[:3]).placed)
+    if restart:
+        state = AssemblerState.from_json(json.loads(json.dumps(assembler.state.to_json())))
+        assembler = Assembler(KEY, state)
+    feedback = [world.feedback("session", "42", client=c) for c in (CLIENT, other, staging)]
+    assembly = assembler.assemble(calls[3:], feedback)
+    placed += assembly.placed
+    trajectories = [item.trajectory_id for item in placed]
+    assert len(set(trajectories[:3])) == 3
+    assert trajectories[3] == trajectories[0]
+    assert [item.trajectory_id for item in assembly.feedback] == trajectories[:3]
+    assert len({item.session_hint for item in placed[:3]}) == 3
+
+
+def test_a_trace_and_a_parent_may_lead_from_app_to_app() -> None:
+    world = World()
+    other = replace(CLIENT, app_id="other", key_id="key-2")
+    trace = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+    first = world.chat([user("a")], said("x"), headers={**trace, "x-headrace-session": "s"})
+    second = world.chat([user("b")], said("x"), headers=trace, client=other)
+    named = {"x-headrace-session": "t", "x-headrace-parent": "s"}
+    third = world.chat([user("c")], said("x"), headers=named, client=other)
+    found = assemble(first, second, third)
+    one, two, three = by_call(found, first, second, third)
+    assert one.trajectory_id == two.trajectory_id != three.trajectory_id
+    assert any(
+        link.kind == "subagent_call" and link.to_step_id == three.step_id for link in found.links
+    )
+
+
+def test_feedback_of_another_app_is_not_about_this_one_s_session() -> None:
+    world = World()
+    judge = replace(CLIENT, app_id="judge", key_id="key-9")
+    call = world.chat([user("a")], said("x"), headers={"x-session-id": "42"})
+    assembly = Assembler(KEY).assemble([call], [world.feedback("session", "42", client=judge)])
+    (found,) = assembly.feedback
+    assert found.trajectory_id is None
+    assert found.target not in (None, assembly.placed[0].session_hint)
+
+
+def test_parallel_tool_calls_that_share_an_index_stay_apart() -> None:
+    def chunk(*calls: dict[str, Any], finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": {"tool_calls": list(calls)}, "finish_reason": finish}
+        return (
+            b"data: "
+            + json.dumps({"id": "c", "model": "m", "choices": [choice]}).encode()
+            + b"\n\n"
+        )
+
+    def part(name: str, arguments: str, index: int = 0) -> dict[str, Any]:
+        function = {"name": name, "arguments": arguments}
+        return {"index": index, "id": f"fn-{name}", "type": "function", "function": function}
+
+    rest = {"index": 0, "function": {"arguments": "2}"}}
+    body = chunk(part("a", '{"x": 1}')) + chunk(part("b", '{"y": ')) + chunk(rest)
+    body += chunk(part("c", "{}", 1), finish="tool_calls")
+    request = {"model": "m", "stream": True, "messages": [user("hi")]}
+    call = read_exchange(World().exchange("/v1/chat/completions", request, body))
+    assert call.output is not None
+    found = [(one.call_id, one.arguments) for one in call.output.tool_calls()]
+    assert found == [("fn-a", {"x": 1}), ("fn-b", {"y": 2}), ("fn-c", {})]

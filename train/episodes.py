@@ -15,7 +15,7 @@ from train.speaking import Asked, Said, Speaker
 
 type Ended = Literal["answered", "missed", "cut_off", "tool_rounds"]
 """answered: the model gave its answer; missed: it called what nobody recorded; cut_off: it did not end
-its message, or its context was full; tool_rounds: it went on calling."""
+its message, its context was full, or its chat template cannot show what it said; tool_rounds: it went on calling."""
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from train.attention import attention_options
+from train.chat_template import ChatTemplate
 from train.curves import forget_after, metrics_callback, read_metrics
 from train.errors import TrainingError
 from train.hardware import peak_memory_mib
@@ -93,8 +94,8 @@ def fit(
     appended to ``out/metrics.jsonl``.
 
     Raises:
-        ConfigurationError: the base model cannot be loaded, or what the settings ask for is not
-            installed; said before any row is made.
+        ConfigurationError: the base model cannot be loaded, its chat template ends no turn, or what the
+            settings ask for is not installed; said before any row is made.
         TrainingError: the loss became NaN or memory ran out; the last checkpoint is named.
     """
     require_reporters(spec.training.reporters)
@@ -104,6 +105,12 @@ def fit(
     with quiet_libraries(scratch(out), **variables):
         prepare(spec.training)
         tokenizer = load_tokenizer(base)
+        if not ChatTemplate(tokenizer).ends_turns:
+            raise ConfigurationError(
+                f"{base}: its chat template ends an answer with no token of its own, so the model would "
+                "never learn to stop; save its tokenizer with a template whose answers end in a special "
+                "token, such as its eos_token"
+            )
         progress("rows", 0, None)
         rows = make_rows(tokenizer)
         if spec.launch is not None:

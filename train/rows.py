@@ -8,11 +8,12 @@ end-of-turn token included. Where the beginning is not kept (templates that drop
 the message gets a row of its own; where even that is impossible, the reason is reported.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from train.chat import ChatMessage
+from train.chat_template import ChatTemplate, TemplateRefusedError, Tokenizer
 
 IGNORED = -100
 """The label that the loss leaves out."""
@@ -25,20 +26,6 @@ class Masked(NamedTuple):
     labels: list[int]
 
 
-class Tokenizer(Protocol):
-    """The few things that masking needs of a Hugging Face tokenizer."""
-
-    @property
-    def all_special_tokens(self) -> list[str]: ...
-
-    @property
-    def all_special_ids(self) -> list[int]: ...
-
-    def apply_chat_template(self, conversation: Any, **options: Any) -> Any: ...
-
-    def __call__(self, text: str, **options: Any) -> Any: ...
-
-
 @dataclass(frozen=True, slots=True)
 class MaskOutcome:
     """The rows of one conversation, and which trained messages could not be had."""
@@ -46,7 +33,9 @@ class MaskOutcome:
     rows: tuple[Masked, ...]
     dropped: tuple[str, ...] = ()
     """A fixed reason for each trained message without a row: prefix_unstable | boundary | too_long |
-    special_token_in_content (text that would be read as a turn's end or beginning)."""
+    special_token_in_content (text that would be read as a turn's end or beginning) | template_refused
+    (the template raised an error) | not_rendered (it leaves out what the message says or calls, or an
+    earlier call) | no_end_of_turn (no token ends it)."""
 
 
 class Turn(NamedTuple):
@@ -64,15 +53,78 @@ class TurnOutcome:
     dropped: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """One conversation as a template shows it up to each of its messages; each is rendered once."""
+
+    def __init__(
+        self,
+        template: ChatTemplate,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[dict[str, Any]],
+    ) -> None:
+        self.template = template
+        self.messages = messages
+        self._tools = tools
+        self._texts: dict[tuple[int, bool], str | None] = {}
+
+    def text(self, count: int, *, generation: bool) -> str:
+        """Return the first ``count`` messages as they are shown.
+
+        Raises:
+            TemplateRefusedError: they cannot be shown.
+        """
+        key = (count, generation)
+        if key not in self._texts:
+            try:
+                self._texts[key] = self.template.render(
+                    self.messages[:count], self._tools, generation=generation
+                )
+            except TemplateRefusedError:
+                self._texts[key] = None
+        found = self._texts[key]
+        if found is None:
+            raise TemplateRefusedError
+        return found
+
+    def span(self, index: int) -> "_Span | str":
+        """Return where the model spoke a message, end of turn included, or why nobody can tell."""
+        if index == 0:
+            return "prefix_unstable"
+        try:
+            prompt = self.text(index, generation=True)
+            spoken = self.text(index + 1, generation=False)
+        except TemplateRefusedError:
+            return "template_refused"
+        if not spoken.startswith(prompt):
+            return "prefix_unstable"
+        end = self.template.end_of_turn(spoken, len(prompt))
+        return "no_end_of_turn" if end is None else _Span(len(prompt), end)
+
+    def hidden_call(self) -> int:
+        """Return the index of the first message whose calls are not shown; their number when all are."""
+        for index, message in enumerate(self.messages):
+            if message["role"] == "assistant" and message.get("tool_calls"):
+                span = self.span(index)
+                if isinstance(span, _Span):
+                    shown = self.text(index + 1, generation=False)[span.begin : span.end]
+                    if not self.template.shows_calls(message, shown):
+                        return index
+        return len(self.messages)
+
+
 class Masker:
     """Renders and masks conversations for one tokenizer."""
 
-    tokenizer: Tokenizer
-    max_length: int = 2048
-    """Rows are cut after the last trained message that ends within this many tokens."""
-    template_options: dict[str, Any] = field(default_factory=dict)
-    """Further variables for the chat template."""
+    def __init__(self, tokenizer: Tokenizer, *, max_length: int = 2048) -> None:
+        """Look at the tokenizer's template.
+
+        Args:
+            tokenizer: as the model has it.
+            max_length: rows are cut after the last trained message that ends within this many tokens.
+        """
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self._template = ChatTemplate(tokenizer)
 
     def mask(
         self,
@@ -82,26 +134,7 @@ class Masker:
         tools: Sequence[dict[str, Any]] = (),
     ) -> MaskOutcome:
         """Return rows in which exactly the messages at the indexes ``trained`` carry loss."""
-        wanted = sorted(trained)
-        for index in wanted:
-            if messages[index]["role"] != "assistant":
-                raise ValueError(f"message {index} is no assistant message and cannot be trained")
-        if self._forges_special_tokens(messages):
-            return MaskOutcome(rows=(), dropped=("special_token_in_content",) * len(wanted))
-        rows: list[Masked] = []
-        dropped: list[str] = []
-        while wanted:
-            # The longest beginning first: its row also covers the earlier messages it keeps.
-            last = wanted[-1]
-            row, covered, reasons = self._row(messages[: last + 1], wanted, tools)
-            if row is not None:
-                rows.append(row)
-            failed = {
-                index for index, reason in reasons.items() if index == last or reason == "too_long"
-            }
-            dropped.extend(reasons[index] for index in sorted(failed))
-            wanted = [index for index in wanted if index not in covered and index not in failed]
-        return MaskOutcome(rows=tuple(reversed(rows)), dropped=tuple(dropped))
+        return self._mask(_Conversation(self._template, messages, tools), trained, tools)
 
     def turns(
         self,
@@ -111,10 +144,11 @@ class Masker:
         tools: Sequence[dict[str, Any]] = (),
     ) -> TurnOutcome:
         """Return one prompt and answer for each trained message, its history in the prompt."""
+        conversation = _Conversation(self._template, messages, tools)
         turns: list[Turn] = []
         dropped: list[str] = []
         for index in sorted(trained):
-            outcome = self.mask(messages, [index], tools=tools)
+            outcome = self._mask(conversation, [index], tools)
             dropped.extend(outcome.dropped)
             turns.extend(_split(row) for row in outcome.rows)
         return TurnOutcome(tuple(turns), tuple(dropped))
@@ -122,17 +156,57 @@ class Masker:
     def prompt_ids(
         self, messages: Sequence[ChatMessage], *, tools: Sequence[dict[str, Any]] = ()
     ) -> list[int]:
-        """Return the tokens of a conversation with the generation prompt at its end."""
-        return self._encode(self._render(messages, tools, generation=True))
+        """Return the tokens of a conversation with the generation prompt at its end.
+
+        Raises:
+            TemplateRefusedError: the template cannot show it.
+        """
+        return self._encode(self._template.render(messages, tools, generation=True))
+
+    def forges(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]] = ()) -> bool:
+        """Tell whether a text of a conversation would be read as a turn's beginning or end."""
+        return self._template.forges([messages, tools])
+
+    def _mask(
+        self,
+        conversation: _Conversation,
+        trained: Collection[int],
+        tools: Sequence[dict[str, Any]],
+    ) -> MaskOutcome:
+        wanted = sorted(trained)
+        for index in wanted:
+            if conversation.messages[index]["role"] != "assistant":
+                raise ValueError(f"message {index} is no assistant message and cannot be trained")
+        if self.forges(conversation.messages, tools):
+            return MaskOutcome(rows=(), dropped=("special_token_in_content",) * len(wanted))
+        hidden = conversation.hidden_call()
+        dropped = ["not_rendered" for index in wanted if index >= hidden]
+        wanted = [index for index in wanted if index < hidden]
+        rows: list[Masked] = []
+        while wanted:
+            # The longest beginning first: its row also covers the earlier messages it keeps.
+            last = wanted[-1]
+            row, covered, reasons = self._row(conversation, wanted)
+            if row is not None:
+                rows.append(row)
+            failed = {
+                index
+                for index, reason in reasons.items()
+                if index == last or reason not in ("prefix_unstable", "boundary")
+            }
+            dropped.extend(reasons[index] for index in sorted(failed))
+            wanted = [index for index in wanted if index not in covered and index not in failed]
+        return MaskOutcome(rows=tuple(reversed(rows)), dropped=tuple(dropped))
 
     def _row(
-        self,
-        messages: Sequence[ChatMessage],
-        wanted: Sequence[int],
-        tools: Sequence[dict[str, Any]],
+        self, conversation: _Conversation, wanted: Sequence[int]
     ) -> tuple[Masked | None, set[int], dict[int, str]]:
         """Mask one conversation; return its row, the messages it covers, and why others are not."""
-        whole = self._render(messages, tools, generation=False)
+        last = wanted[-1]
+        try:
+            whole = conversation.text(last + 1, generation=False)
+        except TemplateRefusedError:
+            return None, set(), {last: "template_refused"}
         encoded = self.tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
         ids, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
         starts = {
@@ -145,13 +219,20 @@ class Masker:
         reasons: dict[int, str] = {}
         length = 0
         for index in wanted:
-            span = self._span(messages, index, tools, whole)
-            if span is None:
-                reasons[index] = "prefix_unstable"
+            span = conversation.span(index)
+            if isinstance(span, str):
+                reasons[index] = span
                 continue
+            spoken = conversation.text(index + 1, generation=False)
             first = starts.get(span.begin)
             after = starts.get(span.end, len(ids) if span.end == len(whole) else None)
-            if (
+            if whole[: span.end] != spoken[: span.end]:
+                reasons[index] = "prefix_unstable"
+            elif not self._template.shows(
+                conversation.messages[index], spoken[span.begin : span.end]
+            ):
+                reasons[index] = "not_rendered"
+            elif (
                 first is None
                 or after is None
                 or not self._same_prompt(whole[: span.begin], ids[:first], offsets)
@@ -178,56 +259,6 @@ class Masker:
         begin = offsets[anchor][0] if ids else 0
         return self._encode(text[begin:]) == ids[anchor:] or self._encode(text) == ids
 
-    def _span(
-        self,
-        messages: Sequence[ChatMessage],
-        index: int,
-        tools: Sequence[dict[str, Any]],
-        whole: str,
-    ) -> "_Span | None":
-        """Return where in the rendered text the model spoke, end of turn included."""
-        if index == 0:
-            return None
-        prompt = self._render(messages[:index], tools, generation=True)
-        spoken = self._render(messages[: index + 1], tools, generation=False)
-        if not spoken.startswith(prompt):
-            return None
-        end = self._end_of_turn(spoken, len(prompt))
-        if end <= len(prompt) or whole[:end] != spoken[:end]:
-            return None
-        return _Span(len(prompt), end)
-
-    def _end_of_turn(self, spoken: str, begin: int) -> int:
-        """Return where the turn ends: after its last special token if only white space follows.
-
-        A template may render a new line after the end-of-turn token; at inference the model has
-        stopped before it, so it must not be learned.
-        """
-        ends = [
-            place + len(token)
-            for token in self.tokenizer.all_special_tokens
-            if (place := spoken.rfind(token, begin)) >= 0
-        ]
-        last = max(ends, default=len(spoken))
-        return len(spoken) if spoken[last:].strip() else last
-
-    def _render(
-        self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]], *, generation: bool
-    ) -> str:
-        return str(
-            self.tokenizer.apply_chat_template(
-                list(messages),
-                tools=list(tools) or None,
-                tokenize=False,
-                add_generation_prompt=generation,
-                **self.template_options,
-            )
-        )
-
-    def _forges_special_tokens(self, messages: Sequence[ChatMessage]) -> bool:
-        tokens = self.tokenizer.all_special_tokens
-        return any(token in text for text in _texts(list(messages)) for token in tokens)
-
     def _encode(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
@@ -241,13 +272,3 @@ def _split(row: Masked) -> Turn:
     """Split a row whose only learned span is at its end."""
     first = next(place for place, label in enumerate(row.labels) if label != IGNORED)
     return Turn(row.input_ids[:first], row.input_ids[first:])
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every string inside a JSON-like value, keys included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from (text for pair in value.items() for half in pair for text in _texts(half))
-    elif isinstance(value, list):
-        yield from (text for entry in value for text in _texts(entry))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from train.chat import ChatMessage
+from train.chat_template import TemplateRefusedError
 from train.fit import load_model, load_tokenizer
 from train.rows import Masker
 from trajectory.errors import ConfigurationError
@@ -56,15 +57,21 @@ class Speaker:
         self._ends = sorted(end for end in ends if end is not None)
 
     def answer(self, asked: Sequence[Asked]) -> list[Said | None]:
-        """Answer each conversation; None where it leaves the model's context no room."""
-        prompts = [self._masker.prompt_ids(one.messages, tools=one.tools) for one in asked]
-        fitting = [at for at, ids in enumerate(prompts) if len(ids) + self._most <= self._room]
+        """Answer each conversation; None where it cannot be shown, or leaves the context no room."""
+        prompts = [self._prompt(one) for one in asked]
+        fitting = [at for at, ids in enumerate(prompts) if 0 < len(ids) <= self._room - self._most]
         answers: list[Said | None] = [None] * len(asked)
         if fitting:
             spoken = self._generate([prompts[at] for at in fitting], [asked[at] for at in fitting])
             for at, ids in zip(fitting, spoken, strict=True):
                 answers[at] = self._read(prompts[at], ids, asked[at])
         return answers
+
+    def _prompt(self, asked: Asked) -> list[int]:
+        try:
+            return self._masker.prompt_ids(asked.messages, tools=asked.tools)
+        except TemplateRefusedError:
+            return []
 
     def _generate(self, prompts: Sequence[list[int]], asked: Sequence[Asked]) -> list[list[int]]:
         import torch

@@ -170,3 +170,19 @@ def test_base_without_chat_template_is_refused(tiny_model: Path, tmp_path: Path)
     (bare / "chat_template.jinja").unlink()
     with pytest.raises(ConfigurationError, match="no chat template"):
         fit(spec(), base=bare, make_rows=rows, out=tmp_path / "run")
+
+
+def test_a_base_whose_answers_end_in_no_token_is_refused_before_any_row(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    base = tmp_path / "endless"
+    shutil.copytree(tiny_model, base)
+    for path in [base / "chat_template.jinja", base / "tokenizer_config.json"]:
+        if path.exists():
+            path.write_text(path.read_text().replace("<|im_end|>\n{% endfor", "\n{% endfor"))
+
+    def never(_: Any) -> Rows:
+        raise AssertionError("rows were made")
+
+    with pytest.raises(ConfigurationError, match=r"endless.*never learn to stop"):
+        fit(spec(), base=base, make_rows=never, out=tmp_path / "run")

@@ -73,6 +73,12 @@ def test_a_conversation_that_fills_the_context_has_no_answer(speaker: Speaker) -
     assert speaker.answer([asked(200), asked(1)])[0] is None
 
 
+def test_a_conversation_that_the_template_refuses_has_no_answer(speaker: Speaker) -> None:
+    # This template writes what a call's function is named: one without a function cannot be shown.
+    broken = Asked([*asked(1).messages, {"role": "assistant", "tool_calls": [{}]}], [], "s")
+    assert [bool(said) for said in speaker.answer([broken, asked(1)])] == [False, True]
+
+
 def test_tool_calls_that_nobody_can_read_are_refused(tiny_model: Path, tmp_path: Path) -> None:
     import json
     import shutil

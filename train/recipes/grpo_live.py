@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from train.chat import ChatMessage
+from train.chat_template import TemplateRefusedError
 from train.content import ContentStore
 from train.documents import StrictModel
 from train.environment import (
@@ -122,7 +123,14 @@ class LiveRecipe:
                 continue
             entry, first = conversations[0]
             prompt = first.messages[: first.trained[0]]
-            length = len(masker.prompt_ids(prompt, tools=first.tools))
+            if masker.forges(prompt, first.tools):
+                builder.dropped["special_token_in_content"] += 1
+                continue
+            try:
+                length = len(masker.prompt_ids(prompt, tools=first.tools))
+            except TemplateRefusedError:
+                builder.dropped["template_refused"] += 1
+                continue
             if length + options.completion_tokens > masker.max_length:
                 builder.dropped["too_long"] += 1
                 continue

@@ -5,6 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -57,6 +58,9 @@ class FitResult(Measured):
 def load_tokenizer(base: Path) -> Any:
     """Load the tokenizer of a model folder; it needs a chat template.
 
+    Where it does not say how its template's tool calls are read back, and the template is a known one,
+    it is told: who trains, judges and serves a model then reads its calls alike.
+
     Raises:
         ConfigurationError: the folder has no tokenizer or no chat template.
     """
@@ -75,6 +79,11 @@ def load_tokenizer(base: Path) -> Any:
         )
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
+    if getattr(tokenizer, "response_template", None) is None:
+        from trl.chat_template_utils import add_response_schema
+
+        with suppress(ValueError):  # nobody knows how its template's tool calls are read
+            add_response_schema(tokenizer)
     return tokenizer
 
 

@@ -117,18 +117,31 @@ class Speaker:
         return Noise()
 
     def _read(self, prompt: list[int], ids: list[int], asked: Asked) -> Said:
-        from trl.chat_template_utils import parse_response
+        message = read_answer(self._tokenizer, ids, prompt=prompt, tools=asked.tools)
+        return Said(message, bool(ids) and ids[-1] in self._ends)
 
-        whole = bool(ids) and ids[-1] in self._ends
-        if not asked.tools:
-            text = self._tokenizer.decode(ids, skip_special_tokens=True)
-            return Said({"role": "assistant", "content": text}, whole)
-        said = parse_response(self._tokenizer, ids, prefix=prompt, tools=list(asked.tools))
-        message: ChatMessage = {"role": "assistant", "content": str(said.get("content") or "")}
-        calls = [_call(place, call) for place, call in enumerate(said.get("tool_calls") or ())]
-        if calls and all(calls):
-            message["tool_calls"] = calls
-        return Said(message, whole)
+
+def read_answer(
+    tokenizer: Any, ids: list[int], *, prompt: list[int], tools: Sequence[dict[str, Any]]
+) -> ChatMessage:
+    """Return what a model said as a message: its text, and its calls of the tools that it was given.
+
+    What cannot be read as calls is text, as it came.
+    """
+    from trl.chat_template_utils import parse_response
+
+    text = {"role": "assistant", "content": str(tokenizer.decode(ids, skip_special_tokens=True))}
+    if not tools or getattr(tokenizer, "response_template", None) is None:
+        return text
+    try:
+        said = parse_response(tokenizer, ids, prefix=prompt, tools=list(tools))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return text
+    calls = [_call(place, call) for place, call in enumerate(said.get("tool_calls") or ())]
+    if not all(calls):
+        return text
+    message: ChatMessage = {"role": "assistant", "content": str(said.get("content") or "")}
+    return {**message, "tool_calls": calls} if calls else message
 
 
 def readable_tokenizer(folder: Path, *, tools: bool) -> Any:
@@ -138,17 +151,11 @@ def readable_tokenizer(folder: Path, *, tools: bool) -> Any:
         ConfigurationError: nobody knows how its template's tool calls are read.
     """
     tokenizer = load_tokenizer(folder)
-    if getattr(tokenizer, "response_template", None) is None:
-        from trl.chat_template_utils import add_response_schema
-
-        try:
-            return add_response_schema(tokenizer)
-        except ValueError:
-            if tools:
-                raise ConfigurationError(
-                    f"{folder}: its tool calls cannot be read back; give its tokenizer a "
-                    "response_template (how its chat template's tool calls are read)"
-                ) from None
+    if tools and getattr(tokenizer, "response_template", None) is None:
+        raise ConfigurationError(
+            f"{folder}: its tool calls cannot be read back; give its tokenizer a "
+            "response_template (how its chat template's tool calls are read)"
+        )
     return tokenizer
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.serving.engine import Sampling, Token
 from train.chat import UnrenderableError, to_chat, to_tools
+from train.speaking import read_answer
 from trajectory.dialects.openai_chat import read_message
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -223,13 +224,8 @@ class Writer:
         if not self._parses or self.text.stopped:
             return self.text.text, []
         ids = [token.id for token in self._tokens]
-        try:
-            said = self._tokenizer.parse_response(ids, prefix=self._prompt)
-            calls = [_call(call) for call in said.get("tool_calls") or []]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            self.text.close()
-            return self.text.text, []
-        return str(said.get("content") or ""), calls
+        said = read_answer(self._tokenizer, ids, prompt=self._prompt, tools=self._ask.tools)
+        return said["content"], [_call(call) for call in said.get("tool_calls", ())]
 
     def _finish(self, calls: list[dict[str, Any]]) -> str:
         if calls:
@@ -279,10 +275,8 @@ class Writer:
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:
     function = call["function"]
-    arguments = function["arguments"]
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False)
-    named = {"name": str(function["name"]), "arguments": arguments}
+    arguments = json.dumps(function["arguments"], ensure_ascii=False)
+    named = {"name": function["name"], "arguments": arguments}
     return {"id": f"call_{secrets.token_hex(8)}", "type": "function", "function": named}
 
 

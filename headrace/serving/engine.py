@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from train.fit import load_model, load_tokenizer
+from train.rows import Masker
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,6 +83,7 @@ class Engine:
         import torch
 
         self.tokenizer = load_tokenizer(folder)
+        self.masker = Masker(self.tokenizer)
         model = load_model(folder).eval()
         if torch.cuda.is_available():
             model = model.to("cuda", dtype=torch.bfloat16)

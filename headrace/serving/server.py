@@ -21,6 +21,7 @@ from headrace.serving.engine import (
     EngineStoppedError,
     Token,
 )
+from train.chat_template import TemplateRefusedError
 
 _BODY_LIMIT = 64 * 1024 * 1024
 _SILENT_SECONDS = 600.0
@@ -117,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
         if engine is None:
             self._problem(404, "model_not_found", "no such version is loaded here (/v1/models)")
             return
-        prompt = _prompt(engine.tokenizer, ask)
+        prompt = _prompt(engine, ask)
         writer = Writer(ask, ask.model, prompt, engine.tokenizer)
         tokens: queue.SimpleQueue[Token | None] = queue.SimpleQueue()
         try:
@@ -184,16 +185,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _prompt(tokenizer: Any, ask: Ask) -> list[int]:
-    from jinja2 import TemplateError
-
+def _prompt(engine: Engine, ask: Ask) -> list[int]:
     try:
-        text = tokenizer.apply_chat_template(
-            ask.messages, tools=ask.tools or None, tokenize=False, add_generation_prompt=True
-        )
-    except TemplateError as error:
+        return engine.masker.prompt_ids(ask.messages, tools=ask.tools)
+    except TemplateRefusedError as error:
         raise BadRequestError(
-            f"messages: this model's chat template refuses them ({type(error).__name__})"
+            f"messages: this model's chat template refuses them ({error})"
         ) from None
-    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids

@@ -65,12 +65,12 @@ def make_tokenizer() -> Any:
     return fast
 
 
-def make_model(folder: Path, *, seed: int = 0) -> Path:
+def make_model(folder: Path, *, seed: int = 0, tokenizer: Any = None) -> Path:
     """Save a tiny model from random weights with its tokenizer; return the folder."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    tokenizer = make_tokenizer()
+    tokenizer = tokenizer or make_tokenizer()
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer),

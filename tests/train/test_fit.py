@@ -1,5 +1,6 @@
 """Training is reproducible, counts its rows, and leaves nothing behind but its results."""
 
+import json
 import shutil
 from collections import Counter
 from importlib.util import find_spec
@@ -8,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.train.conftest import make_model
+from tests.train.test_chat_templates import tokenizer_of
 from train.documents import merge
 from train.errors import TrainingError
 from train.fit import FitResult, fit
@@ -186,3 +189,11 @@ def test_a_base_whose_answers_end_in_no_token_is_refused_before_any_row(
 
     with pytest.raises(ConfigurationError, match=r"endless.*never learn to stop"):
         fit(spec(), base=base, make_rows=never, out=tmp_path / "run")
+
+
+def test_a_saved_version_knows_how_its_tool_calls_are_read(tmp_path: Path) -> None:
+    """Of a base that does not say: served with any program, the version says it itself."""
+    base = make_model(tmp_path / "base", tokenizer=tokenizer_of("qwen2_5"))
+    made = fit(spec(maximum_steps=1), base=base, make_rows=rows, out=tmp_path / "run")
+    config = json.loads((made.model / "tokenizer_config.json").read_text())
+    assert "tool_calls" in config["response_template"]["fields"]

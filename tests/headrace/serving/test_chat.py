@@ -1,14 +1,21 @@
 """Writing an answer: whole characters, tool calls read back, stops cut."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.serving.chat import Text, Writer, read_ask
 from headrace.serving.engine import Token
 from tests.train.conftest import make_tokenizer
+from tests.train.test_chat_templates import tokenizer_of
+from train.fit import load_tokenizer
+from train.rows import Masker
+from train.speaking import read_answer
 
 TOKENIZER = make_tokenizer()
 TOOLS = [{"type": "function", "function": {"name": "price", "parameters": {"type": "object"}}}]
@@ -92,3 +99,49 @@ def test_without_tools_the_text_stays_as_it_is() -> None:
     one = writer(stream=False)
     fed(one, "It costs 9.")
     assert json.loads(one.whole())["choices"][0]["message"]["content"] == "It costs 9."
+
+
+QWEN_CALL = '<tool_call>\n{"name": "price", "arguments": {"n": 9}}\n</tool_call>'
+XML_CALL = (
+    "<tool_call>\n<function=price>\n<parameter=n>\n9\n</parameter>\n<parameter=of>\n9\n</parameter>\n"
+    "</function>\n</tool_call>"
+)
+TYPED = {"type": "object", "properties": {"n": {"type": "integer"}, "of": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("template", "said", "arguments"),
+    [("qwen2_5", QWEN_CALL, {"n": 9}), ("qwen3_5_nothink", XML_CALL, {"n": 9, "of": "9"})],
+)
+def test_calls_of_a_hub_tokenizer_as_it_comes_are_served_as_the_gate_reads_them(
+    template: str, said: str, arguments: dict[str, Any], tmp_path: Path
+) -> None:
+    """These tokenizers say nothing of how their calls are read; their templates are known."""
+    hub = tokenizer_of(template)
+    assert getattr(hub, "response_template", None) is None
+    hub.save_pretrained(tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
+    tools = [{"type": "function", "function": {"name": "price", "parameters": TYPED}}]
+    ask = read_ask(
+        {"model": "m@1", "messages": [{"role": "user", "content": "hi"}], "tools": tools}
+    )
+    prompt = Masker(tokenizer).prompt_ids(ask.messages, tools=ask.tools)
+    ids = [*tokenizer(said, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+
+    gate = read_answer(tokenizer, ids, prompt=prompt, tools=tools)
+    assert [call["function"] for call in gate["tool_calls"]] == [
+        {"name": "price", "arguments": arguments}
+    ]
+    one = Writer(ask, ask.model, prompt, tokenizer)
+    for place, token in enumerate(ids):
+        one.take(Token(token, -0.5, last="stop" if place == len(ids) - 1 else None))
+    choice = json.loads(one.whole())["choices"][0]
+    (call,) = choice["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == arguments
+    assert choice["finish_reason"] == "tool_calls"
+
+    plain = Writer(replace(ask, tools=[]), ask.model, prompt, tokenizer)
+    for place, token in enumerate(ids):
+        plain.take(Token(token, -0.5, last="stop" if place == len(ids) - 1 else None))
+    message = json.loads(plain.whole())["choices"][0]["message"]
+    assert (message["content"], "tool_calls" in message) == (said, False)

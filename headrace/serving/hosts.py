@@ -1,13 +1,14 @@
 """Where versions run: in this process, in a vLLM server each, or on servers of one's own."""
 
 import importlib.util
+import json
 import os
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,7 +135,7 @@ class VllmServers:
         place = ("--host", "127.0.0.1", "--port", str(port), "--served-model-name", label)
         with self._log(label) as log:
             process = subprocess.Popen(
-                [*program, *place, *self.arguments],
+                [*program, *place, *tool_arguments(folder, self.arguments), *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -221,6 +222,42 @@ def listed(url: str, key: str) -> set[str]:
         return {str(model["id"]) for model in answer.json()["data"]}
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return set()
+
+
+_PARSERS = (
+    (("<function=",), "qwen3_xml"),
+    (("<arg_key>",), "glm45"),
+    (("<|channel|>", "commentary"), "openai"),
+    (("[TOOL_CALLS]",), "mistral"),
+    (("<tool_call>",), "hermes"),
+    (("<|start_header_id|>", '"parameters": '), "llama3_json"),
+)
+"""What a chat template writes around a call, and the name of vLLM's parser that reads it; first match."""
+
+
+def tool_arguments(folder: Path, given: Sequence[str]) -> tuple[str, ...]:
+    """Return what vLLM must be told before agents may send tools to a model; nothing where they say it.
+
+    Without it a call with tools is answered with code 400. For a template that is none of the known
+    ones nothing is told: who serves such a model names a parser in ``serve.vllm_arguments``.
+    """
+    if any(one.partition("=")[0] == "--tool-call-parser" for one in given):
+        return ()
+    template = _chat_template(folder)
+    for marks, parser in _PARSERS:
+        if all(mark in template for mark in marks):
+            return "--enable-auto-tool-choice", "--tool-call-parser", parser
+    return ()
+
+
+def _chat_template(folder: Path) -> str:
+    """Return the text of a model folder's chat template, without loading its tokenizer."""
+    beside, config = folder / "chat_template.jinja", folder / "tokenizer_config.json"
+    if beside.is_file():
+        return beside.read_text(encoding="utf-8")
+    if config.is_file():
+        return str(json.loads(config.read_bytes()).get("chat_template") or "")
+    return ""
 
 
 def has_vllm() -> bool:

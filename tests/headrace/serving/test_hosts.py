@@ -1,5 +1,6 @@
 """Versions come up, say where they are, and go, whoever runs them."""
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import openai
 import pytest
 
-from headrace.serving.hosts import Host, OwnProcess, OwnServers, VllmServers
+from headrace.serving.hosts import Host, OwnProcess, OwnServers, VllmServers, tool_arguments
 from tests.proxy.upstream import Reply, Seen, Upstream, as_json
+from tests.train.test_chat_templates import templates
 from trajectory.errors import ConfigurationError
 
 _VLLM = '''
@@ -17,8 +19,12 @@ import json, os, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 def main():
     command, folder, *given = sys.argv[1:]
-    options = dict(zip(given[::2], given[1::2]))
     assert command == "serve" and os.path.isdir(folder), sys.argv
+    options = {one: None for one in given if one == "--enable-auto-tool-choice"}
+    pairs = [one for one in given if one not in options]
+    options |= dict(zip(pairs[::2], pairs[1::2]))
+    with open(os.path.join(folder, "told.json"), "w") as file:
+        json.dump(options, file)
     if options.get("--max-model-len") == "0":
         sys.exit(3)
     class Handler(BaseHTTPRequestHandler):
@@ -91,6 +97,54 @@ def test_vllm_gets_a_server_for_each_version(
         host.begin("shop@0002", tmp_path)
         assert "vLLM ended with 3" in until(lambda: host.problem("shop@0002"))
         assert (tmp_path / "logs" / "vllm-shop-0002.log").stat().st_mode & 0o077 == 0
+    finally:
+        host.close()
+
+
+@pytest.mark.parametrize(
+    ("template", "parser"),
+    [
+        ("qwen2_5", "hermes"),
+        ("qwen3", "hermes"),
+        ("qwen3_5_think", "qwen3_xml"),
+        ("llama3_1", "llama3_json"),
+        ("gptoss", "openai"),
+        ("glm4moe", "glm45"),
+        ("llama3", None),
+        ("phi3", None),
+    ],
+)
+def test_vllm_is_told_how_the_models_tool_calls_are_read(
+    template: str, parser: str | None, tmp_path: Path
+) -> None:
+    text = (templates() / f"{template}.jinja").read_text(encoding="utf-8")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": text}))
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "chat_template.jinja").write_text(text)
+    wanted = ("--enable-auto-tool-choice", "--tool-call-parser", parser) if parser else ()
+    for folder in (tmp_path, tmp_path / "new"):
+        assert tool_arguments(folder, ()) == wanted
+        assert tool_arguments(folder, ("--tool-call-parser", "own")) == ()
+        assert tool_arguments(folder, ("--tool-call-parser=own",)) == ()
+
+
+def test_vllm_is_started_so_that_agents_may_send_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "vllm" / "entrypoints" / "cli"
+    package.mkdir(parents=True)
+    (package / "main.py").write_text(_VLLM)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    text = (templates() / "qwen2_5.jinja").read_text(encoding="utf-8")
+    (tmp_path / "chat_template.jinja").write_text(text)
+    host = VllmServers(("--max-model-len", "64"), tmp_path / "logs", "sk-gate")
+    try:
+        host.begin("shop@0001", tmp_path)
+        until(lambda: host.ready("shop@0001"))
+        told = json.loads((tmp_path / "told.json").read_text())
+        assert told["--tool-call-parser"] == "hermes"
+        assert "--enable-auto-tool-choice" in told
+        assert told["--max-model-len"] == "64"
     finally:
         host.close()
 

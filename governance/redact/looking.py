@@ -1,5 +1,6 @@
 """Asking the detectors what is in texts; what was asked lately is remembered by a hash, not by its text."""
 
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,6 +49,7 @@ class Looking:
         detectors: Sequence[Detector],
         least: Mapping[str, float],
         *,
+        marks: re.Pattern[str],
         allow: Iterable[str],
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
@@ -57,12 +59,14 @@ class Looking:
         Args:
             detectors: what finds.
             least: the least score of a finding, by each entity that policy asks for.
+            marks: what redaction writes itself.
             allow: values that are no findings.
             seconds: how long one call may take.
             clock: seconds that only grow.
         """
         self._detectors = tuple(detectors)
         self._least = dict(least)
+        self._marks = marks
         self._allow = frozenset(allow)
         self._seconds = seconds
         self._clock = clock
@@ -132,7 +136,7 @@ class Looking:
 
     def _counted(self, text: str, found: list[Finding]) -> tuple[Finding, ...]:
         """Return the findings that policy asks for, that are sure enough, and not made by redaction."""
-        least, allow, marks = self._least, self._allow, OwnMarks.within(text)
+        least, allow, marks = self._least, self._allow, OwnMarks.within(text, self._marks)
         kept = [one for one in found if one[3] >= least.get(one[0], _NEVER)]
         if allow:
             kept = [one for one in kept if text[one.start : one.end] not in allow]

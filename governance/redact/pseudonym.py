@@ -1,13 +1,14 @@
 """Keyed stand-ins for values: pseudonyms in text, and names of data subjects in tables."""
 
+import hmac
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from hashlib import blake2b
 from typing import NamedTuple
 
-from governance.policy.redaction import SECRET_ENTITIES, Operator, RedactionSpec
+from governance.policy.redaction import DEFAULT_ENTITIES, SECRET_ENTITIES, Operator, RedactionSpec
 from governance.redact.canonical import canonical, forms, forms_of_any
 from governance.redact.generalise import generalised
 from governance.redact.reversible import seal
@@ -22,7 +23,26 @@ MARK = re.compile(
     r"<[A-Z][A-Z0-9_]{1,40}(?:_[0-9a-f]{6,32}|:[0-9a-f]{16}"
     r"|~(?:[0-9a-f]{32}|0)\.[A-Za-z0-9_\-]{20,4000})?>|\*{4}"
 )
-"""What redaction itself writes; it is never redacted again."""
+"""What may stand in a value's place in a text that redaction gave."""
+_WITH_A_LETTER = r"(?=[0-9]{0,31}[a-f])[0-9a-f]"
+"""A hexadecimal digit of a mark: one of them is a letter, so that no number passes for a mark."""
+
+
+def own_marks(operators: Mapping[str, Operator]) -> re.Pattern[str]:
+    """Return what a policy's redaction writes itself, and what is never redacted again.
+
+    A mark names an entity that is looked for; sealed values count where the policy seals them, and
+    ``****`` where it stands alone.
+    """
+    known = "|".join(sorted({*operators, *DEFAULT_ENTITIES}))
+    sealed = "|".join(sorted(one for one, how in operators.items() if how is Operator.ENCRYPT))
+    marks = [
+        rf"<(?:{known})(?:_{_WITH_A_LETTER}{{6,32}}|:{_WITH_A_LETTER}{{16}})?>",
+        r"(?<![0-9A-Za-z*])\*{4}(?![0-9A-Za-z*])",
+    ]
+    if sealed:
+        marks.append(rf"<(?:{sealed})~(?:[0-9a-f]{{32}}|0)\.[A-Za-z0-9_\-]{{20,4000}}>")
+    return re.compile("|".join(marks))
 
 
 class OwnMarks:
@@ -33,11 +53,11 @@ class OwnMarks:
         self._ends = [end for _, end in spans]
 
     @classmethod
-    def within(cls, text: str) -> "OwnMarks | None":
+    def within(cls, text: str, marks: re.Pattern[str]) -> "OwnMarks | None":
         """Return those of a text; None when there are none."""
         if "<" not in text and "****" not in text:
             return None
-        spans = [match.span() for match in MARK.finditer(text)]
+        spans = [match.span() for match in marks.finditer(text)]
         return cls(spans) if spans else None
 
     def leave_free(self, start: int, end: int) -> bool:
@@ -110,6 +130,7 @@ class Pseudonymizer:
         self._operators = spec.operators()
         self._keys = subjects if spec.keys == "subject" else None
         self._today = today or datetime.now(UTC).date()
+        self._media_key = blake2b(b"media", key=subject_key, digest_size=32).digest()
         self._named: dict[tuple[str, str, str], tuple[str, ...]] = {}
 
     def begin(self) -> None:
@@ -143,6 +164,11 @@ class Pseudonymizer:
             linked = [one for one in values if self._operators.get(one[0]) in _LINKED]
             self._keys.expect({self.subjects(tenant_id, *one)[0] for one in linked})
 
+    def of_media(self, tenant_id: str, name: str) -> str:
+        """Return what bytes are named by: a keyed hash of their hash, so that nobody can try files."""
+        said = f"{tenant_id}\x1f{name}".encode("utf-8", "surrogatepass")
+        return hmac.digest(self._media_key, said, "sha256").hex()
+
     def replacement(self, entity: str, value: str, whose: Whose) -> str | None:
         """Return what replaces a value as the view shows it; None when policy keeps it."""
         operator = self._operators.get(entity, Operator.DROP)
@@ -168,10 +194,10 @@ class Pseudonymizer:
         else:
             hashed = blake2b(key=key, digest_size=size)
         if operator is Operator.HASH:
-            return f"<{entity}:{_digits(hashed, 'hash', entity, whose.scope, plain)}>"
+            return f"<{entity}:{_no_number(_digits(hashed, 'hash', entity, whose.scope, plain))}>"
         word = _digits(hashed, "pseudonym", entity, whose.scope, plain)
         realistic = surrogate(entity, word) if self._spec.pseudonyms == "realistic" else None
-        return realistic or f"<{entity}_{word[: self._spec.pseudonym_digits]}>"
+        return realistic or f"<{entity}_{_no_number(word[: self._spec.pseudonym_digits])}>"
 
     def _subject_of(self, entity: str, value: str, tenant_id: str) -> tuple[str | None, bytes]:
         """Return the subject whose own key counts for a value, and the key."""
@@ -179,6 +205,11 @@ class Pseudonymizer:
             return None, self._key
         subject = self.subjects(tenant_id, entity, value)[0]
         return subject, self._keys.key(subject)
+
+
+def _no_number(digits: str) -> str:
+    """Return hexadecimal digits with a letter among them, as marks have."""
+    return f"a{digits[1:]}" if digits.isdigit() else digits
 
 
 def key_of_epoch(pseudonym_key: bytes, epoch: int) -> bytes:

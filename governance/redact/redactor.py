@@ -21,7 +21,7 @@ from governance.redact.places import shown
 from governance.redact.propagate import SCORE as PROPAGATED
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
 from governance.redact.propagate import Again, Known
-from governance.redact.pseudonym import OwnMarks, Pseudonymizer, Whose
+from governance.redact.pseudonym import OwnMarks, Pseudonymizer, Whose, own_marks
 from governance.redact.splice import resolved, spliced
 from governance.redact.subject_keys import SubjectKeys
 from governance.redact.units import (
@@ -43,6 +43,7 @@ from governance.redact.values import (
     RedactionReport,
     RedactionScope,
 )
+from governance.vocabulary import media_type, role
 from trajectory.canonical import JsonValue
 from trajectory.message import (
     MediaPart,
@@ -228,10 +229,12 @@ class Redactor:
         """
         self._spec = spec
         self._operators = spec.operators()
+        self._marks = own_marks(self._operators)
         thresholds = {**DEFAULT_THRESHOLDS, **spec.thresholds}
         self._looking = Looking(
             detectors,
             {entity: thresholds.get(entity, DEFAULT_THRESHOLD) for entity in self._operators},
+            marks=self._marks,
             allow=spec.allow,
             seconds=spec.timeout_seconds,
             clock=clock,
@@ -360,7 +363,7 @@ class Redactor:
         def ignore(*_: object) -> None:
             return None
 
-        return Visitor(gather, number, ignore, work.insides)
+        return Visitor(gather, number, ignore, str, work.insides)
 
     def _look(self, work: _Work) -> None:
         """Find in everything that was gathered, and learn what to look for elsewhere."""
@@ -458,7 +461,10 @@ class Redactor:
             report.add(path, [Finding("OPAQUE_DATA", 0, size, 1.0, "walker")])
             return "<OPAQUE_DATA>"
 
-        return Visitor(put, number, opaque, work.insides)
+        def media(name: str) -> str:
+            return self._pseudonyms.of_media(work.scope.tenant_id, name)
+
+        return Visitor(put, number, opaque, media, work.insides)
 
     def _made(
         self,
@@ -485,7 +491,7 @@ class Redactor:
         more: list[Finding] = []
         stands_for: dict[int, str] = {}
         if again:
-            stands_for, more = _met_again(again, spans, OwnMarks.within(text))
+            stands_for, more = _met_again(again, spans, OwnMarks.within(text, self._marks))
             if not (spans or more):
                 return None
         if more:
@@ -577,7 +583,7 @@ class Redactor:
         name = message.name
         if name is not None:
             name = rewritten_text(name, (*path, "participant", "name"), visitor)
-        return Message(message.role, parts, name)
+        return Message(role(message.role), parts, name)
 
     def _part(self, part: Part, path: Path, visitor: Visitor) -> Part:
         def text(value: str, key: str) -> str:
@@ -600,7 +606,8 @@ class Redactor:
                 return replace(part, call_id=text(part.call_id, "call_id"), content=content)
             case MediaPart():
                 url = None if part.url is None else text(part.url, "url")
-                return replace(part, url=url)
+                sha256 = None if part.sha256 is None else visitor.media(part.sha256)
+                return MediaPart(media_type(part.media_type), sha256, part.size_bytes, url)
             case OpaquePart():
                 return OpaquePart(rewritten(part.value, (*path, "value"), visitor))
 

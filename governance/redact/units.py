@@ -10,7 +10,8 @@ from governance.detect.named_tuples import new
 from governance.redact.blobs import Blob, Content, blobs, may_name, opened
 from governance.redact.json_text import Literal, encoded, is_json, literals
 from governance.redact.places import as_step
-from trajectory.canonical import JsonValue
+from governance.vocabulary import media_type
+from trajectory.canonical import JsonObject, JsonValue
 
 type Path = tuple[str, ...]
 type TextFn = Callable[[str, Path, Blobs | None], str]
@@ -19,6 +20,7 @@ type NumberFn = Callable[[str, Path], int | None]
 DECODED = "base64"
 """Stands at the end of the path of what was decoded."""
 _MAX_NESTING = 8
+_NAMED_MEDIA = {"type", "media_type", "sha256", "size_bytes"}
 _REMEMBERED = 1024 * 1024
 """Characters whose insides are kept; literals take some twenty times as much memory."""
 _MAY_OPEN = frozenset('{[" \t\r\n')
@@ -46,6 +48,8 @@ class Visitor:
     """Takes a number as written; returns the one that replaces it, None when it may stay."""
     opaque: Callable[[int, Path], str | None]
     """Takes the length of something that nobody can look into; returns its replacement or None."""
+    media: Callable[[str], str]
+    """Takes the hash that bytes are named by; returns the one that replaces it."""
     insides: "Insides"
 
 
@@ -116,12 +120,25 @@ def rewritten(value: JsonValue, path: Path, visitor: Visitor, nesting: int = 0) 
             for place, item in enumerate(value)
         ]
     out: dict[str, JsonValue] = {}
+    if _is_named_media(value):
+        said = {"sha256": visitor.media(str(value["sha256"]))}
+        return {**value, **said, "media_type": media_type(str(value["media_type"]))}
     for key, item in value.items():
         new_key = rewritten_text(key, (*path, "*"), visitor, nesting)
         while new_key in out:
             new_key += "_"
         out[new_key] = rewritten(item, (*path, as_step(key)), visitor, nesting)
     return out
+
+
+def _is_named_media(value: JsonObject) -> bool:
+    """Whether this is what readers of dialects write in place of bytes."""
+    return (
+        value.keys() == _NAMED_MEDIA
+        and value["type"] == "media"
+        and isinstance(value["size_bytes"], int)
+        and isinstance(value["sha256"], str)
+    )
 
 
 def rewritten_text(text: str, path: Path, visitor: Visitor, nesting: int = 0) -> str:

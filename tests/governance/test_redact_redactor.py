@@ -248,6 +248,102 @@ def test_a_secret_found_once_is_gone_everywhere() -> None:
     assert clean[1].message.text() == "I typed <PASSWORD> and it worked"
 
 
+@pytest.mark.parametrize(
+    ("said", "hidden"),
+    [
+        ("IBAN <DE89370400440532013000> please", "DE89370400440532013000"),
+        ("<jo@corp-mail.com> <PERSON_bo@corp-mail.com>", "corp-mail"),
+        ("password: S3cr3t****Pw9x", "S3cr3t"),
+        ("call ****415-555-0132****", "415-555-0132"),
+        ("my card is ****4012888888881881", "4012888888881881"),
+        ("mail ****maria.gonzalez@corp-mail.com", "maria.gonzalez"),
+        ("IBAN: ****DE89370400440532013000", "DE89370400440532013000"),
+        ("card <CREDIT_CARD:4012888888881881>", "4012888888881881"),
+        ("phone <PERSON~0.----------------415-555-0132>", "415-555-0132"),
+        ("key <AKIAIOSFODNN7EXAMPLE>", "AKIAIOSFODNN7EXAMPLE"),
+    ],
+)
+def test_what_only_looks_like_a_mark_is_looked_at(said: str, hidden: str) -> None:
+    once = text(said)
+    assert hidden not in once
+    assert text(once) == once
+
+
+def test_marks_hold_a_letter_so_that_no_number_passes_for_one() -> None:
+    for number in range(3000):
+        mark = text(f"mail user{number}@corp-mail.com").removeprefix("mail <EMAIL_ADDRESS_")
+        assert not mark.rstrip(">").isdigit()
+
+
+@pytest.mark.parametrize("how", ["pseudonym", "hash", "encrypt", "mask", "drop"])
+def test_marks_of_the_policy_in_force_are_passed_over(how: str) -> None:
+    redacting = made(entities={"EMAIL_ADDRESS": how})
+    once = redacting.redact_text("mail bob@example.com, please", scope=SCOPE).text
+    assert redacting.redact_text(once, scope=SCOPE).text == once
+
+
+@pytest.mark.parametrize("role", ["Rosalind Okafor-Brandt", "rosalind", "user\nbob@example.com"])
+def test_roles_are_words_of_a_list(role: str) -> None:
+    (done,) = redactor().redact_messages([Message(role, (TextPart("hello"),))], scope=SCOPE)
+    assert done.message.role == "other"
+
+
+@pytest.mark.parametrize(
+    ("media_type", "kept"),
+    [
+        ("image/jpeg", "image/jpeg"),
+        ("IMAGE/PNG; charset=binary", "image/png"),
+        ("image/jpeg; name=Thandiwe_passport.jpg", "image/jpeg"),
+        ("audio/wav Hannelore Brinkmann", "audio/*"),
+        ("image/Hannelore", "image/*"),
+        ("Hannelore", "application/octet-stream"),
+        ("image/*", "image/*"),
+    ],
+)
+def test_media_types_are_words_of_a_list(media_type: str, kept: str) -> None:
+    part = MediaPart(media_type, "0" * 64, 5)
+    named: JsonValue = {
+        "type": "media",
+        "media_type": media_type,
+        "sha256": "0" * 64,
+        "size_bytes": 5,
+    }
+    messages = [Message("user", (part, OpaquePart(named)))]
+    (done,) = redactor().redact_messages(messages, scope=SCOPE)
+    first, second = done.message.parts
+    assert isinstance(first, MediaPart)
+    assert first.media_type == kept
+    assert isinstance(second, OpaquePart)
+    assert isinstance(second.value, dict)
+    assert second.value["media_type"] == kept
+
+
+def test_names_of_media_are_keyed_by_tenant() -> None:
+    plain = "ab" * 32
+    named: JsonValue = {
+        "type": "media",
+        "media_type": "image/png",
+        "sha256": plain,
+        "size_bytes": 5,
+    }
+    messages = [
+        Message("user", (MediaPart("image/png", plain, 5),)),
+        Message("tool", (ToolResultPart("c", [named]),)),
+    ]
+    stored = {}
+    for tenant in ("acme", "umbra"):
+        scope = RedactionScope(tenant, "t")
+        one, other = redactor().redact_messages(messages, scope=scope)
+        (media,), (result,) = one.message.parts, other.message.parts
+        assert isinstance(media, MediaPart)
+        assert media.sha256 is not None
+        assert isinstance(result, ToolResultPart)
+        assert media.sha256 in json.dumps(result.content)
+        assert plain not in json.dumps([one.message.to_json(), other.message.to_json()])
+        stored[tenant] = media.sha256
+    assert stored["acme"] != stored["umbra"]
+
+
 def test_subjects_are_keyed_and_found_again_by_value() -> None:
     done = redactor().redact_text("mail bob@example.com", scope=SCOPE)
     assert done.subjects == (subject_id(KEY, "acme", "Bob@Example.com"),)

@@ -1,12 +1,14 @@
 """Values planted in traffic of every dialect are nowhere at rest, in whatever form."""
 
+import base64
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks.leaking import measured
-from tests.headrace.planting import Planted, chat
+from tests.headrace.planting import Planted, chat, exchange
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -51,3 +53,30 @@ def test_keys_of_json_texts_rest_nowhere(tmp_path: Path, bundle: str) -> None:
     # `strict` keeps nothing that holds such numbers unless a person grants it.
     assert counts == {"left_out" if bundle == "strict" else "stored": 1}
     assert house.at_rest(people) == {}
+
+
+def test_roles_and_types_of_media_rest_nowhere(tmp_path: Path) -> None:
+    image = base64.b64encode(b"\x89PNG\r\n" + b"x" * 600).decode()
+    names = ("Rosalind Okafor-Brandt", "Thandiwe_Mbeki_passport", "Hannelore Brinkmann", "Gerlinde")
+    source = {"type": "base64", "media_type": f"image/jpeg; name={names[1]}.jpg", "data": image}
+    sound = {"data": image, "format": f"wav {names[2]}"}
+    address = {"url": f"data:image/png {names[3]};base64,{image}"}
+    answer = {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+        "content": [{"type": "text", "text": "an image"}], "stop_reason": "end_turn",
+    }  # fmt: skip
+    asked = {
+        "model": "m",
+        "max_tokens": 5,
+        "messages": [{"role": "user", "content": [{"type": "image", "source": source}]}],
+    }
+    house = Planted(tmp_path)
+    counts = house.govern(
+        chat(1, [{"role": names[0], "content": "hello"}]),
+        exchange(2, "/v1/messages", asked, answer),
+        chat(3, [{"role": "user", "content": [{"type": "input_audio", "input_audio": sound}]}]),
+        chat(4, [{"role": "user", "content": [{"type": "image_url", "image_url": address}]}]),
+    )
+    assert counts == {"stored": 4}
+    hashed = hashlib.sha256(base64.b64decode(image)).hexdigest()
+    assert house.at_rest([*names, hashed]) == {}

@@ -43,14 +43,16 @@ class FeedbackJudge:
     def judge(self, feedback: Sequence[PlacedFeedback], rows: BatchRows, now: datetime) -> None:
         """Add the signals of a batch, or the reasons why they are left out."""
         stored = self._stored_targets(feedback, rows)
+        trajectories = self._stored_trajectories(feedback, rows)
         for placed in feedback:
             try:
-                reason, consent = self._refusal(placed, rows, stored)
+                reason, consent = self._refusal(placed, rows, stored, trajectories)
                 if reason is None:
                     signal, report = self._signal(placed, rows)
                     rows.signals.append(signal)
-                    if report.changed:
-                        rows.governance.append(self._redacted(placed, rows, report, consent, now))
+                    # Without a trajectory that takes it along, its end is decided here.
+                    if report.changed or signal.trajectory_id is None:
+                        rows.governance.append(self._kept(placed, rows, report, consent, now))
                     continue
             except Exception as error:  # noqa: BLE001 (fail closed: leave the feedback out)
                 reason, consent = f"error:{type(error).__name__}", None
@@ -66,8 +68,28 @@ class FeedbackJudge:
             here |= self._known.known_steps(tenant, steps - rows.not_stored)
         return here
 
+    def _stored_trajectories(
+        self, feedback: Sequence[PlacedFeedback], rows: BatchRows
+    ) -> set[tuple[str, str]]:
+        """Return those trajectories, with their tenants, of which a step is stored."""
+        here = {(one.tenant_id, one.trajectory_id) for one in rows.steps}
+        here |= {(one.tenant_id, one.trajectory_id) for one in rows.corrections}
+        asked: dict[str, set[str]] = defaultdict(set)
+        for placed in feedback:
+            name = placed.trajectory_id
+            tenant = placed.feedback.client.tenant_id
+            if name is not None and placed.step_id is None and (tenant, name) not in here:
+                asked[tenant].add(name)
+        for tenant, names in asked.items():
+            here |= {(tenant, name) for name in self._known.known_trajectories(tenant, names)}
+        return here
+
     def _refusal(
-        self, placed: PlacedFeedback, rows: BatchRows, stored: set[str]
+        self,
+        placed: PlacedFeedback,
+        rows: BatchRows,
+        stored: set[str],
+        trajectories: set[tuple[str, str]],
     ) -> tuple[str | None, ConsentVerdict | None]:
         """Return why a signal may not be kept, None when it may."""
         client = placed.feedback.client
@@ -85,6 +107,9 @@ class FeedbackJudge:
         kept_here = any(step.trajectory_id == placed.trajectory_id for step in rows.steps)
         if placed.trajectory_id in rows.left_out_trajectories and not kept_here:
             return "signal:trajectory-left-out", consent
+        place = placed.trajectory_id
+        if placed.step_id is None and place and (client.tenant_id, place) not in trajectories:
+            return "signal:trajectory-not-stored", consent
         return None, consent
 
     def _signal(self, placed: PlacedFeedback, rows: BatchRows) -> RedactedSignal:
@@ -100,7 +125,7 @@ class FeedbackJudge:
             keep_rationale=CaptureField.RATIONALE not in without,
         )
 
-    def _redacted(
+    def _kept(
         self,
         placed: PlacedFeedback,
         rows: BatchRows,
@@ -108,10 +133,11 @@ class FeedbackJudge:
         consent: ConsentVerdict | None,
         now: datetime,
     ) -> GovernanceRecord:
-        """Return what was redacted in a signal that is stored."""
+        """Return what was redacted in a signal that is stored, and how long it stays."""
         counts = [f"pii:{entity}×{count}" for entity, count in sorted(report.counts.items())]
+        decision = Decision.REDACT if report.changed else Decision.ALLOW
         return replace(
-            self._row(placed, rows, Decision.REDACT, ("signal:kept", *counts), consent, now),
+            self._row(placed, rows, decision, ("signal:kept", *counts), consent, now),
             purposes=consent.purposes if consent else (),
             data_classes=data_classes(report.counts),
             redaction_report=json.dumps(report.to_json(), sort_keys=True),

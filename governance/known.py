@@ -21,6 +21,10 @@ class KnownContent(Protocol):
         """Return those of ``step_ids`` that are in the table ``steps`` of this tenant."""
         ...
 
+    def known_trajectories(self, tenant_id: str, trajectory_ids: Collection[str]) -> set[str]:
+        """Return those of ``trajectory_ids`` of which this tenant's table ``steps`` has a step."""
+        ...
+
     def decisions(self, tenant_id: str, step_ids: Collection[str]) -> list[GovernanceRecord]:
         """Return the decision that holds for each of ``step_ids`` that is stored."""
         ...
@@ -34,6 +38,7 @@ class MemoryKnownContent:
         self._messages: set[tuple[str, str]] = set()
         self._harnesses: set[tuple[str, str]] = set()
         self._steps: set[tuple[str, str]] = set()
+        self._trajectories: set[tuple[str, str]] = set()
         self._decisions: dict[tuple[str, str], GovernanceRecord] = {}
 
     def add(self, batch: GovernedBatch) -> None:
@@ -41,6 +46,8 @@ class MemoryKnownContent:
         self._messages |= {(row.tenant_id, row.message_id) for row in batch.messages}
         self._harnesses |= {(row.tenant_id, row.harness_id) for row in batch.harnesses}
         self._steps |= {(row.tenant_id, row.step_id) for row in batch.steps}
+        self._trajectories |= {(row.tenant_id, row.trajectory_id) for row in batch.steps}
+        self._trajectories |= {(row.tenant_id, row.trajectory_id) for row in batch.corrections}
         self._decisions |= {(row.tenant_id, row.step_id): row for row in batch.governance}
 
     def known_messages(self, tenant_id: str, message_ids: Collection[str]) -> set[str]:
@@ -54,6 +61,10 @@ class MemoryKnownContent:
     def known_steps(self, tenant_id: str, step_ids: Collection[str]) -> set[str]:
         """See :class:`KnownContent`."""
         return {name for name in step_ids if (tenant_id, name) in self._steps}
+
+    def known_trajectories(self, tenant_id: str, trajectory_ids: Collection[str]) -> set[str]:
+        """See :class:`KnownContent`."""
+        return {name for name in trajectory_ids if (tenant_id, name) in self._trajectories}
 
     def decisions(self, tenant_id: str, step_ids: Collection[str]) -> list[GovernanceRecord]:
         """See :class:`KnownContent`."""

@@ -40,7 +40,11 @@ def holds_of(settings: Settings, lake: Lake) -> Callable[[str, Sequence[str]], s
 def held_now(
     lake: Lake, holds: Sequence[LegalHold], tenant: str, trajectories: Sequence[str]
 ) -> set[str]:
-    """Return those trajectories of which a step fits a legal hold."""
+    """Return those trajectories of which a step fits a legal hold.
+
+    The empty name stands for what has no stored trajectory, as feedback on a session: any hold that
+    may fit the tenant keeps it.
+    """
     matches = [
         hold.match
         for hold in holds
@@ -49,11 +53,16 @@ def held_now(
     if not matches or not trajectories:
         return set()
     rows = lake.query(_FACTS, parameters=[tenant, list(trajectories)]).to_pylist()
-    return {
+    held = {
         row["trajectory_id"]
         for row in rows
         if _held(matches, facts_of(row, tenant, tuple(row["data_classes"])))
     }
+    facts = Facts(tenant=tenant)
+    anything = frozenset(Match.model_fields) - {"tenant"}
+    if "" in trajectories and any(one.fits(facts, unknown=anything) for one in matches):
+        held.add("")
+    return held
 
 
 def _held(matches: Sequence[Match], facts: Facts) -> bool:

@@ -5,13 +5,21 @@ trajectories go, because the later steps of a conversation stand on its earlier 
 substrates that held a step become stale, and every model trained on them is named.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from lakehouse.removal import REMOVED_FROM, purge_history, remove_trajectories
+from lakehouse.removal import (
+    REMOVED_FROM,
+    purge_history,
+    remove_feedback,
+    remove_trajectories,
+    remove_unnamed,
+    together,
+)
 from lakehouse.schema import TABLES
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
@@ -22,6 +30,10 @@ if TYPE_CHECKING:
 type Progress = Callable[[int, int], None]
 type Holds = Callable[[str, Sequence[str]], set[str]]
 """Returns those of a tenant's trajectories that a legal hold keeps now."""
+
+
+_WAITS = timedelta(days=30)
+"""How long feedback without a decision may wait for what it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +101,12 @@ def erase_subject(
     with lake.lease(alone=not dry_run):
         lake.recover()
         names, held = _trajectories_of(lake, tenant, subjects, holds)
+        feedback = {tenant: _wide_feedback(lake, tenant, names, holds)}
         unfinished = _unfinished(lake, tenant, subjects, removal_id)
         report = _remove(
-            lake, {tenant: names}, removal_id, held, dry_run, progress, earlier=[*unfinished]
-        )
+            lake, {tenant: names}, feedback, removal_id, held, dry_run, progress,
+            earlier=[*unfinished],
+        )  # fmt: skip
     ended = {name: some for name, some in unfinished.items() if {*some} <= {*subjects}}
     report = replace(report, ended=tuple(ended))
     if not dry_run:
@@ -111,7 +125,10 @@ def expire(
     progress: Progress | None = None,
     holds: Holds | None = None,
 ) -> RemovalReport:
-    """Remove every trajectory of which a step's retention has ended; a legal hold keeps it.
+    """Remove every trajectory of which a stored step's retention has ended; a legal hold keeps it.
+
+    Feedback on sessions, groups and what is not stored ends by itself. Where no writer can be at
+    work, messages that no step names go too.
 
     Args:
         lake: the lake.
@@ -124,9 +141,14 @@ def expire(
     """
     with lake.lease(alone=not dry_run):
         lake.recover()
-        going, held = _expired(lake, now or datetime.now(UTC), holds)
+        moment = now or datetime.now(UTC)
+        going, held = _expired(lake, moment, holds)
+        alone = _expired_alone(lake, moment, holds)
         removal_id = f"expiry-{uuid4().hex}"
-        return _remove(lake, going, removal_id, held, dry_run, progress, purge=purge)
+        return _remove(
+            lake, going, alone, removal_id, held, dry_run, progress, purge=purge,
+            unnamed=lake.location.is_local,
+        )  # fmt: skip
 
 
 def erasures_of(lake: "Lake", tenant: str, subjects: Sequence[str]) -> list[str]:
@@ -157,19 +179,30 @@ def _unfinished(
 def _expired(
     lake: "Lake", moment: datetime, holds: Holds | None
 ) -> tuple[dict[str, list[str]], int]:
-    """Return tenant → trajectories past their retention, and how many a legal hold keeps."""
+    """Return tenant → trajectories past their retention, and how many a legal hold keeps.
+
+    A trajectory's life is that of its stored steps; calls that were left out do not shorten it.
+    """
     found = lake.query(
         """
-        WITH latest AS (
-            SELECT * FROM governance
-            WHERE (tenant_id, trajectory_id) IN
-                (SELECT (tenant_id, trajectory_id) FROM governance WHERE expires_at <= $now)
-            -- Feedback ends with its trajectory, by itself only where it has none.
-            AND (trajectory_id = '' OR NOT starts_with(coalesce(reasons[1], ''), 'signal:'))
+        WITH due AS (
+            SELECT DISTINCT tenant_id, trajectory_id FROM governance
+            WHERE expires_at <= $now AND trajectory_id <> ''
+        ), latest AS (
+            SELECT * FROM governance SEMI JOIN due USING (tenant_id, trajectory_id)
+            WHERE NOT starts_with(coalesce(reasons[1], ''), 'signal:')
             QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1
+        ), kept AS (
+            SELECT tenant_id, step_id, trajectory_id FROM steps
+            SEMI JOIN due USING (tenant_id, trajectory_id)
+        ), judged AS (
+            SELECT l.*, (l.tenant_id, l.step_id) IN (SELECT (tenant_id, step_id) FROM kept)
+                OR (l.tenant_id, l.trajectory_id)
+                    NOT IN (SELECT (tenant_id, trajectory_id) FROM kept) AS counts
+            FROM latest l
         )
-        SELECT tenant_id, trajectory_id, bool_or(legal_hold) AS held FROM latest
-        GROUP BY ALL HAVING min(expires_at) <= $now
+        SELECT tenant_id, trajectory_id FROM judged
+        GROUP BY ALL HAVING min(expires_at) FILTER (counts) <= $now
         ORDER BY tenant_id, trajectory_id
         """,
         parameters={"now": moment},
@@ -180,22 +213,125 @@ def _expired(
     going: dict[str, list[str]] = {}
     kept = 0
     for tenant, rows in tenants.items():
-        names, held = _without_held(tenant, rows, holds)
+        names, held = _without_held(lake, tenant, rows, holds)
         kept += held
         if names:
             going[tenant] = names
     return going, kept
 
 
-def _without_held(
-    tenant: str, rows: Sequence[dict[str, Any]], holds: Holds | None
-) -> tuple[list[str], int]:
-    """Return the trajectories that no legal hold keeps, and how many one does."""
-    names = [row["trajectory_id"] for row in rows]
-    held = {row["trajectory_id"] for row in rows if row["held"]}
+def _expired_alone(lake: "Lake", moment: datetime, holds: Holds | None) -> dict[str, list[str]]:
+    """Return tenant → feedback and decisions that no stored trajectory takes with it, and are due.
+
+    Each ends by itself. Feedback that has no decision (older lakes) ends when nothing that it could
+    be about has come for a while. Where rows tell no more, a legal hold of the tenant keeps them.
+    """
+    found = lake.query(
+        """
+        WITH stored AS (SELECT DISTINCT tenant_id, trajectory_id FROM steps),
+        latest AS (
+            SELECT tenant_id, step_id AS name, trajectory_id, legal_hold, expires_at,
+                   starts_with(coalesce(reasons[1], ''), 'signal:') AS is_feedback
+            FROM governance
+            WHERE (tenant_id, step_id) IN
+                (SELECT (tenant_id, step_id) FROM governance WHERE expires_at <= $now)
+            QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1
+        ), decided AS (
+            SELECT l.*, s.trajectory_id AS place, p.signal_id IS NOT NULL AS is_there
+            FROM latest l
+            LEFT JOIN signals_placed p ON p.tenant_id = l.tenant_id AND p.signal_id = l.name
+            LEFT JOIN stored s ON s.tenant_id = l.tenant_id
+                AND s.trajectory_id = coalesce(p.trajectory_id, l.trajectory_id)
+            WHERE l.expires_at <= $now
+        )
+        SELECT d.tenant_id, d.name, coalesce(d.place, '') AS trajectory_id, d.legal_hold AS held
+        FROM decided d ANTI JOIN steps s ON s.tenant_id = d.tenant_id AND s.step_id = d.name
+        WHERE CASE WHEN d.is_feedback THEN NOT (d.is_there AND d.place IS NOT NULL)
+                   ELSE d.trajectory_id = '' OR d.place IS NOT NULL END
+        UNION ALL
+        SELECT p.tenant_id, p.signal_id, '', false FROM signals_placed p
+        ANTI JOIN governance g ON g.tenant_id = p.tenant_id AND g.step_id = p.signal_id
+        ANTI JOIN stored s ON s.tenant_id = p.tenant_id AND s.trajectory_id = p.trajectory_id
+        ANTI JOIN steps t ON t.tenant_id = p.tenant_id
+            AND (p.target_kind, p.target_id) IN (('session', t.session_hint), ('group', t.group_id))
+        WHERE p.recorded_at <= $waited
+        ORDER BY ALL
+        """,
+        parameters={"now": moment, "waited": moment - _WAITS},
+    ).to_pylist()
+    tenants: dict[str, list[dict[str, Any]]] = {}
+    for row in found:
+        tenants.setdefault(row["tenant_id"], []).append(row)
+    going: dict[str, list[str]] = {}
+    for tenant, rows in tenants.items():
+        places = sorted({row["trajectory_id"] for row in rows})
+        held = set() if holds is None else holds(tenant, places)
+        for row in rows:
+            if not (row["trajectory_id"] in held if holds is not None else row["held"]):
+                going.setdefault(tenant, []).append(row["name"])
+    return going
+
+
+def _wide_feedback(
+    lake: "Lake", tenant: str, trajectories: Sequence[str], holds: Holds | None
+) -> list[str]:
+    """Return the feedback on sessions and groups in which these trajectories stand.
+
+    It stays where a legal hold keeps another trajectory of the same session or group.
+    """
+    if not trajectories:
+        return []
+    found = lake.query(
+        """
+        WITH places AS (
+            SELECT DISTINCT 'session' AS target_kind, session_hint AS target_id, trajectory_id
+            FROM steps WHERE tenant_id = $tenant AND session_hint IS NOT NULL
+            UNION ALL
+            SELECT DISTINCT 'group', group_id, trajectory_id
+            FROM steps WHERE tenant_id = $tenant AND group_id IS NOT NULL
+        ), about AS (
+            SELECT s.signal_id, p.trajectory_id FROM signals s
+            JOIN places p USING (target_kind, target_id)
+            WHERE s.tenant_id = $tenant AND s.trajectory_id IS NULL
+        ), held AS (
+            SELECT DISTINCT trajectory_id FROM governance WHERE tenant_id = $tenant AND legal_hold
+        )
+        SELECT signal_id, list(DISTINCT trajectory_id) AS places,
+               list(DISTINCT trajectory_id) FILTER (trajectory_id IN (FROM held)) AS held
+        FROM about GROUP BY signal_id
+        HAVING list_has_any(list(DISTINCT trajectory_id), $going::VARCHAR[]) ORDER BY ALL
+        """,
+        parameters={"tenant": tenant, "going": list(trajectories)},
+    ).to_pylist()
+    others = sorted({place for row in found for place in row["places"]} - {*trajectories})
+    held = {place for row in found for place in row["held"] or ()}
     if holds is not None:
-        held = holds(tenant, names)
-    return [name for name in names if name not in held], len(held)
+        held = holds(tenant, others)
+    return [
+        row["signal_id"] for row in found if held.isdisjoint({*row["places"]} - {*trajectories})
+    ]
+
+
+def _without_held(
+    lake: "Lake", tenant: str, rows: Sequence[dict[str, Any]], holds: Holds | None
+) -> tuple[list[str], int]:
+    """Return the trajectories that no legal hold keeps, and how many one does.
+
+    What corrections took apart or joined goes together, or stays together.
+    """
+    whole = together(lake, tenant, [row["trajectory_id"] for row in rows])
+    everything = sorted({name for names in whole.values() for name in names})
+    if holds is not None:
+        held = holds(tenant, everything)
+    else:
+        stamped = lake.query(
+            "SELECT DISTINCT trajectory_id FROM governance WHERE tenant_id = ? AND legal_hold "
+            "AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))",
+            parameters=[tenant, everything],
+        )
+        held = {*stamped["trajectory_id"].to_pylist()}
+    going = [names for names in whole.values() if held.isdisjoint(names)]
+    return list(dict.fromkeys(name for names in going for name in names)), len(whole) - len(going)
 
 
 def reach_of(lake: "Lake", trajectories: Sequence[str], earlier: Sequence[str] = ()) -> Reach:
@@ -252,16 +388,17 @@ def _trajectories_of(
 ) -> tuple[list[str], int]:
     """Return the trajectories that concern the person, and how many more a legal hold keeps."""
     rows = lake.query(
-        "SELECT trajectory_id, bool_or(legal_hold) AS held FROM governance "
-        "WHERE tenant_id = ? AND list_has_any(subjects, ?::VARCHAR[]) GROUP BY ALL ORDER BY ALL",
+        "SELECT DISTINCT trajectory_id FROM governance "
+        "WHERE tenant_id = ? AND list_has_any(subjects, ?::VARCHAR[]) ORDER BY ALL",
         parameters=[tenant, list(subjects)],
     ).to_pylist()
-    return _without_held(tenant, rows, holds)
+    return _without_held(lake, tenant, rows, holds)
 
 
 def _remove(
     lake: "Lake",
     going: dict[str, list[str]],
+    feedback: dict[str, list[str]],
     removal_id: str,
     held: int,
     dry_run: bool,
@@ -269,15 +406,25 @@ def _remove(
     *,
     purge: bool = True,
     earlier: Sequence[str] = (),
+    unnamed: bool = False,
 ) -> RemovalReport:
+    """Remove trajectories and feedback by tenant; with ``unnamed`` messages that no step names too."""
     reach = reach_of(lake, [name for names in going.values() for name in names], earlier)
     rows: dict[str, int] = {}
     files = 0
-    if not dry_run and (reach.trajectories or earlier):
-        _mark_stale(lake, reach, removal_id)
+    if not dry_run:
+        removed: Counter[str] = Counter()
+        if reach.trajectories or earlier:
+            _mark_stale(lake, reach, removal_id)
+        for tenant, names in feedback.items():  # first: its place is found by the steps
+            removed.update(remove_feedback(lake, tenant, names))
         for tenant, names in going.items():
-            counted = remove_trajectories(lake, tenant, names, reason=removal_id, progress=progress)
-            rows = {name: rows.get(name, 0) + count for name, count in counted.items()}
+            removed.update(
+                remove_trajectories(lake, tenant, names, reason=removal_id, progress=progress)
+            )
+        if unnamed:
+            removed["messages"] += remove_unnamed(lake)
+        rows = dict(removed) if reach.trajectories or earlier else dict(+removed)
         if purge:
             touched = [name for name, count in rows.items() if count]
             files = purge_history(lake, REMOVED_FROM if earlier else touched)

@@ -58,6 +58,17 @@ class LakeKnownContent:
         """Return those of ``step_ids`` that the tenant's table ``steps`` holds."""
         return self._tables["steps"].known(tenant_id, step_ids)
 
+    def known_trajectories(self, tenant_id: str, trajectory_ids: Collection[str]) -> set[str]:
+        """Return those of ``trajectory_ids`` of which the tenant's table ``steps`` has a step."""
+        if not trajectory_ids:
+            return set()
+        found = self._lake.query(
+            "SELECT DISTINCT trajectory_id FROM steps WHERE tenant_id = ? "
+            "AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))",
+            parameters=[tenant_id, sorted(trajectory_ids)],
+        )
+        return set(found["trajectory_id"].to_pylist())
+
 
 class _Index:
     """Sorted hashes of (tenant, id) of one table, kept per file and looked up in a few runs."""

@@ -188,6 +188,18 @@ class Lake:
         with self._reading:
             return self._queries.present(sql, parameters, seconds)
 
+    def query_stored(
+        self, sql: str, *, parameters: Sequence[Any] | Mapping[str, Any] | None = None
+    ) -> pa.Table:
+        """Return the rows of one SQL statement over the tables as stored, corrections left aside.
+
+        Raises:
+            QueryError: the SQL is wrong.
+            RetryableError: files went away while reading, or memory ran out.
+        """
+        with self._reading:
+            return self._queries.stored(sql, parameters)
+
     def conversation(self, trajectory_id: str) -> tuple[StepConversation, ...]:
         """Return what each step of a trajectory saw and answered, in order."""
         return tuple(self.conversations(trajectory_ids=[trajectory_id]).values())

@@ -1,11 +1,13 @@
 """Trusted SQL of this process: one session that is kept from question to question, one for each of the past."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakehouse.connection import connect
+from lakehouse.corrected import CORRECTIONS
 from lakehouse.deadline import NotListeningError
 from lakehouse.dependencies import named
 from lakehouse.snapshot import AsOf, Files
@@ -47,6 +49,18 @@ class Queries:
         except NotListeningError:
             self.session = None
             raise
+
+    def stored(self, sql: str, parameters: Parameters) -> pa.Table:
+        """Return the rows of a statement over the present files, as they were before corrections."""
+        files = self._files.now(named(sql))
+        session = Session(
+            replace(files, files={**files.files, CORRECTIONS: ()}),
+            connection=connect(self._bounds()),
+        )
+        try:
+            return session.query(sql, parameters)
+        finally:
+            session.close()
 
     def past(
         self, sql: str, parameters: Parameters, as_of: AsOf, seconds: float | None

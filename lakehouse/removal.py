@@ -1,14 +1,15 @@
 """Takes whole trajectories out of every table and out of their history.
 
 What goes: steps, tokens, signals, credits, links, governance, quarantine, corrections and substrate
-items of the trajectories, as corrected and as stored; messages and harnesses that no other step names. What stays: their ledger rows
+items of the trajectories, as corrected and as stored; messages and harnesses that no other step names,
+nor named before a correction. What stays: their ledger rows
 (metadata, no content), marked ``erased`` with the reason and without trajectory and step, so that
 the count of exchanges still adds up. Predicates kept in the tables' history name trajectory and
 message ids (keyed hashes) only.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import CommitFailedError
@@ -34,8 +35,8 @@ REMOVED_FROM = (
 """Tables from which rows go."""
 
 
-def _with_corrected(lake: "Lake", tenant: str, trajectories: Sequence[str]) -> list[str]:
-    """Return these trajectories and those that steps of them were stored in, or are in by now."""
+def together(lake: "Lake", tenant: str, trajectories: Sequence[str]) -> dict[str, list[str]]:
+    """Return each trajectory with those that steps of it were stored in, or are in by now."""
     moves = lake.query(
         "SELECT DISTINCT trajectory_id, stored_trajectory_id FROM corrections "
         "WHERE tenant_id = ? AND trajectory_id <> stored_trajectory_id",
@@ -45,9 +46,13 @@ def _with_corrected(lake: "Lake", tenant: str, trajectories: Sequence[str]) -> l
     for one, other in zip(*(column.to_pylist() for column in moves.columns), strict=True):
         beside[one].add(other)
         beside[other].add(one)
-    found, rest = dict.fromkeys(trajectories), list(trajectories)
+    return {name: _reached(name, beside) for name in trajectories}
+
+
+def _reached(start: str, beside: Mapping[str, set[str]]) -> list[str]:
+    found, rest = {start: None}, [start]
     while rest:
-        for name in beside.get(rest.pop(), ()):
+        for name in sorted(beside.get(rest.pop(), ())):
             if name not in found:
                 found[name] = None
                 rest.append(name)
@@ -64,11 +69,14 @@ def remove_trajectories(
 ) -> dict[str, int]:
     """Delete every row of the trajectories; return how many per table.
 
+    They are all that belong :func:`together`.
+
     The order keeps a crash harmless: what depends goes first, ``steps`` and ``governance``, by
     which the trajectories are found, go last, so that the same call can be made again.
     """
     removed = dict.fromkeys(REMOVED_FROM, 0)
-    trajectories = _with_corrected(lake, tenant, trajectories)
+    whole = together(lake, tenant, trajectories).values()
+    trajectories = list(dict.fromkeys(name for names in whole for name in names))
     for start in range(0, len(trajectories), _CHUNK):
         if progress is not None:
             progress(start, len(trajectories))
@@ -120,13 +128,14 @@ def _keep_commits(lake: "Lake", handle: Any, interval: str) -> None:
 
 
 def _remove_some(lake: "Lake", tenant: str, names: list[str], reason: str) -> dict[str, int]:
-    removed = {}
+    removed = dict.fromkeys(REMOVED_FROM, 0)
     listed = ", ".join(literal(name) for name in names)
     where = f"tenant_id = {literal(tenant)} AND trajectory_id IN ({listed})"
     orphans = _unshared(lake, tenant, names)
     for table in _BY_TRAJECTORY:
         removed[table] = _delete(lake, table, where)
-    removed["signals"] += _delete_loose_signals(lake, tenant, names)
+    for table, count in remove_feedback(lake, tenant, _loose_signals(lake, tenant, names)).items():
+        removed[table] = removed.get(table, 0) + count
     for table, column in (("messages", "message_id"), ("harnesses", "harness_id")):
         removed[table] = sum(
             _delete(lake, table, f"tenant_id = {literal(tenant)} AND {column} IN ({some})")
@@ -134,15 +143,18 @@ def _remove_some(lake: "Lake", tenant: str, names: list[str], reason: str) -> di
         )
     removed["exchanges"] = _mark_ledger(lake, where, reason)
     removed["steps"] = _delete(lake, "steps", where)
-    removed["governance"] = _delete(lake, "governance", where)
+    removed["governance"] += _delete(lake, "governance", where)
     # They hold no content, and tell a repetition of this call what else belongs together.
     removed["corrections"] = _delete(lake, "corrections", where)
     return removed
 
 
 def _unshared(lake: "Lake", tenant: str, names: list[str]) -> dict[str, list[str]]:
-    """Return the messages and harnesses that only these trajectories name."""
-    messages = lake.query(
+    """Return the messages and harnesses that only these trajectories name.
+
+    A corrected step sees fewer messages than it was stored with, never others.
+    """
+    messages = lake.query_stored(
         """
         WITH named AS (
             SELECT trajectory_id IN (SELECT unnest($names::VARCHAR[])) AS going,
@@ -153,7 +165,7 @@ def _unshared(lake: "Lake", tenant: str, names: list[str]) -> dict[str, list[str
         """,
         parameters={"names": names, "tenant": tenant},
     )
-    harnesses = lake.query(
+    harnesses = lake.query_stored(
         """
         SELECT harness_id AS id FROM steps WHERE tenant_id = $tenant AND harness_id IS NOT NULL
         GROUP BY harness_id
@@ -164,18 +176,48 @@ def _unshared(lake: "Lake", tenant: str, names: list[str]) -> dict[str, list[str
     return {"messages": messages["id"].to_pylist(), "harnesses": harnesses["id"].to_pylist()}
 
 
-def _delete_loose_signals(lake: "Lake", tenant: str, names: list[str]) -> int:
-    """Delete signals that came before their step was known and so name no trajectory."""
+def _loose_signals(lake: "Lake", tenant: str, names: list[str]) -> list[str]:
+    """Return signals that came before their step was known and so name no trajectory."""
     found = lake.query(
         "SELECT p.signal_id FROM signals_placed p JOIN signals g USING (tenant_id, signal_id) "
         "WHERE p.tenant_id = ? AND g.trajectory_id IS NULL "
         "AND p.trajectory_id IN (SELECT unnest(?::VARCHAR[]))",
         parameters=[tenant, names],
     )
-    ids = found["signal_id"].to_pylist()
+    return list(found["signal_id"].to_pylist())
+
+
+def remove_feedback(lake: "Lake", tenant: str, names: Sequence[str]) -> dict[str, int]:
+    """Delete signals with the decisions on them, or decisions that stand alone; return how many."""
+    removed = {"signals": 0, "governance": 0}
+    for some in _lists(names):
+        for table, column in (("signals", "signal_id"), ("governance", "step_id")):
+            where = f"tenant_id = {literal(tenant)} AND {column} IN ({some})"
+            removed[table] += _delete(lake, table, where)
+    return removed
+
+
+UNNAMED_MESSAGES = """
+WITH named AS (
+    SELECT tenant_id, unnest(list_append(context_message_ids, output_message_id)) AS message_id
+    FROM steps
+)
+SELECT m.tenant_id, m.message_id FROM messages m ANTI JOIN named n
+ON m.tenant_id = n.tenant_id AND m.message_id = n.message_id
+"""
+"""Messages that no step names, for :meth:`Lake.query_stored`; a batch that is being written has some."""
+
+
+def remove_unnamed(lake: "Lake") -> int:
+    """Delete the messages that no step names; return how many. No writer may be at work."""
+    found = lake.query_stored(UNNAMED_MESSAGES)
+    tenants: dict[str, list[str]] = defaultdict(list)
+    for tenant, name in zip(*(column.to_pylist() for column in found.columns), strict=True):
+        tenants[tenant].append(name)
     return sum(
-        _delete(lake, "signals", f"tenant_id = {literal(tenant)} AND signal_id IN ({some})")
-        for some in _lists(ids)
+        _delete(lake, "messages", f"tenant_id = {literal(tenant)} AND message_id IN ({some})")
+        for tenant, names in tenants.items()
+        for some in _lists(names)
     )
 
 

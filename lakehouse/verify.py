@@ -6,6 +6,7 @@ Each check is one question whose answer should be no rows. An *error* is a broke
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector
 
 from governance.naming import Namer
+from lakehouse.removal import UNNAMED_MESSAGES
 from lakehouse.rewrite import ActiveFile, list_files
 from lakehouse.schema import TABLES
 from trajectory.message import stored_message
@@ -153,6 +155,8 @@ def verify(lake: "Lake", *, message_key: bytes | None = None) -> VerifyReport:
     for check in _CHECKS:
         findings.extend(_rows_found(lake, check))
     checks += len(_CHECKS)
+    findings.extend(_unnamed_messages(lake))
+    checks += 1
     if message_key is not None:
         findings.extend(_hash_findings(lake, message_key))
         checks += 1
@@ -168,6 +172,17 @@ def _rows_found(lake: "Lake", check: _Check) -> Iterator[Finding]:
     row = lake.query(counted).to_pylist()[0]
     if row["n"]:
         yield Finding(check.name, check.severity, check.table, row["n"], tuple(row["ids"] or ()))
+
+
+def _unnamed_messages(lake: "Lake") -> Iterator[Finding]:
+    """Look for messages that no step names, as it was stored or as it was corrected."""
+    found = lake.query_stored(UNNAMED_MESSAGES)["message_id"].to_pylist()
+    if found:  # a batch that is being written has some: look again when none is
+        with suppress(OSError), lake.lease(alone=True):
+            found = lake.query_stored(UNNAMED_MESSAGES)["message_id"].to_pylist()
+    if found:
+        yield Finding("each message is named by a step", "error", "messages", len(found),
+                      tuple(found[:_EXAMPLES]))  # fmt: skip
 
 
 def _table_findings(lake: "Lake", name: str) -> Iterator[Finding]:

@@ -29,9 +29,11 @@ _SENTENCES = {
     "retention:expired": "the capture is older than its retention class allows",
     "control": "traffic without content",
     "refused": "the gateway refused the call itself",
-    "signal:kept": "feedback that is kept, redacted",
+    "signal:kept": "feedback that is kept",
     "signal:left-out": "feedback that may not be kept",
     "signal:step-not-stored": "feedback on a step that is not stored",
+    "signal:trajectory-left-out": "feedback on a trajectory of which a call was left out",
+    "signal:trajectory-not-stored": "feedback on a trajectory of which no step is stored",
 }
 _PREFIXES = {
     "consent:grant:": "granted by rule {0}",

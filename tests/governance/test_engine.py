@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from trajectory.canonical import JsonObject, content_hash
 from trajectory.errors import ConfigurationError
 from trajectory.exchange import ExchangeOutcome
 from trajectory.message import Message, ToolCallPart, ToolResultPart
-from trajectory.placement import PlacedLink
+from trajectory.placement import PlacedFeedback, PlacedLink
 
 
 def dispositions(batch: GovernedBatch) -> dict[str, str]:
@@ -424,6 +424,32 @@ def test_what_was_redacted_in_a_comment_is_reported_under_its_own_name() -> None
     assert row.reasons == ("signal:kept", "pii:EMAIL_ADDRESS×1")
     assert "train_sft" in row.purposes
     assert "/rationale" in row.redaction_report
+
+
+def test_feedback_that_has_no_trajectory_has_an_end_of_its_own() -> None:
+    said = [feedback("g1", step=None, target_kind="group"), feedback("s1", step=None)]
+    batch = governor().judge(assembly(placed(call(1)), feedback=said))
+    rows = {row.step_id: row for row in batch.governance if row.step_id != "step1"}
+    assert rows.keys() == {one.signal_id for one in batch.signals}
+    for row in rows.values():
+        assert (row.decision, row.reasons, row.trajectory_id) == ("allow", ("signal:kept",), "")
+        assert row.expires_at is not None
+
+
+def test_feedback_on_a_trajectory_that_is_not_stored_is_left_out() -> None:
+    def on(trajectory: str) -> PlacedFeedback:
+        said = feedback(trajectory, step=None, target_kind="trajectory", rationale="angry")
+        return replace(said, trajectory_id=trajectory)
+
+    known = MemoryKnownContent()
+    judge = governor(known=known)
+    first = judge.judge(assembly(placed(call(1)), feedback=[on("t1")]))
+    assert [row.trajectory_id for row in first.signals] == ["t1"]
+    known.add(first)
+    later = judge.judge(assembly(feedback=[on("t1"), on("t-erased")]))
+    assert [row.trajectory_id for row in later.signals] == ["t1"]
+    (row,) = later.governance
+    assert row.reasons == ("signal:left-out", "signal:trajectory-not-stored")
 
 
 def test_feedback_joins_the_step_by_the_same_response_id() -> None:

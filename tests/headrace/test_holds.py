@@ -88,3 +88,16 @@ def test_what_rows_do_not_tell_counts_as_fitting(home: Path) -> None:
     assert held(tenant="acme", agent="x", app="nosuch") == set()
     assert held(data_class="health") == set()
     assert held(tenant="globex") == set()
+
+
+def test_what_has_no_trajectory_is_held_by_every_hold_of_its_tenant(home: Path) -> None:
+    lake = Lake.open(str(home / "lake"))
+
+    def held(**match: str) -> bool:
+        hold = LegalHold.model_validate({"name": "h", "match": match, "reference": "r"})
+        return "" in held_now(lake, [hold], "acme", ["", "t0"])
+
+    assert held(tenant="acme")
+    assert held(tenant="acme", app="nosuch")
+    assert held(app="nosuch"), "feedback may be of any application"
+    assert not held(tenant="globex")

@@ -168,7 +168,12 @@ def test_erasure_and_the_end_of_retention(lake: Lake) -> None:
 
 def test_a_value_is_found_wherever_the_lake_lies(lake: Lake, tmp_path: Path) -> None:
     said = make.message("user", "I am mueller@corp-mail.com")
-    lake.append(GovernedBatch(messages=(said,)), app_id="scanned", version=0)
+    step = make.step("scanned", 0, context_message_ids=(said.message_id,), output_message_id=None)
+    batch = GovernedBatch(
+        steps=(step,), messages=(said,), governance=(make.governed(step),),
+        exchanges=(make.ledger(step),),
+    )  # fmt: skip
+    lake.append(batch, app_id="scanned", version=0)
     (tmp_path / "home").mkdir()
     values = ["not@there.org", "mueller@corp-mail.com"]
     report = scan([tmp_path / "home"], values, lake=lake.location)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from governance.records import GovernedBatch
+from governance.records import GovernanceRecord, GovernedBatch
 from lakehouse.erase import erase_subject, expire
 from lakehouse.lake import Lake
 from lakehouse.maintenance import compact
@@ -17,6 +17,7 @@ from lakehouse.scan import scan_values
 from lakehouse.verify import verify
 from tests.lakehouse import make
 from trajectory.errors import ConfigurationError
+from trajectory.step import Signal
 
 
 def about(trajectory: str, *subjects: str, **changes: Any) -> GovernedBatch:
@@ -187,3 +188,170 @@ def test_an_interrupted_batch_is_finished_before_and_erased_too(tmp_path: Path) 
     report = erase_subject(lake, "acme", ["p1"])
     assert report.reach.trajectories == ("t0",)
     assert not scan_values([tmp_path], ["t0 asks 0"])
+
+
+def remark(name: str, kind: str, target: str, **changes: Any) -> Signal:
+    return make.signal(
+        "x", 1.0, signal_id=name, target_kind=kind, target_id=target,
+        **{"trajectory_id": None, "rationale": f"{name}: the lady of flat 3", **changes},
+    )  # fmt: skip
+
+
+def on_remark(name: str, days: int, **changes: Any) -> GovernanceRecord:
+    """Return the decision that keeps a remark for so many days."""
+    return make.governed(
+        make.step("x", 0), step_id=name, expires_at=make.NOON + timedelta(days=days),
+        **{"trajectory_id": "", "reasons": ("signal:kept",), **changes},
+    )  # fmt: skip
+
+
+def remarked(lake: Lake, *signals: Signal, governance: tuple[GovernanceRecord, ...] = ()) -> None:
+    lake.append(
+        GovernedBatch(signals=signals, governance=governance), app_id="remarks",
+        version=lake.committed_version("remarks") + 1,
+    )  # fmt: skip
+
+
+def remarks(lake: Lake) -> list[str]:
+    found = lake.query("SELECT signal_id FROM signals WHERE name = 'success' ORDER BY ALL")
+    return [name for name in found["signal_id"].to_pylist() if not name.startswith("sig-")]
+
+
+def test_what_was_said_of_a_persons_session_or_group_goes_with_them(
+    lake: Lake, tmp_path: Path
+) -> None:
+    said = {"g-t0": "group", "g-t2": "group", "chatcmpl-t0-0": "response"}
+    remarked(
+        lake, *(remark(f"on-{target}", kind, target) for target, kind in said.items()),
+        governance=tuple(on_remark(f"on-{target}", 400) for target in said),
+    )  # fmt: skip
+    report = erase_subject(lake, "acme", ["p1"])
+    assert remarks(lake) == ["on-g-t2"]
+    assert report.rows["signals"] == 4
+    assert not scan_values([tmp_path], ["on-g-t0: the lady", "on-chatcmpl-t0-0: the lady"])
+    left = lake.query("SELECT step_id FROM governance WHERE trajectory_id = ''")
+    assert left["step_id"].to_pylist() == ["on-g-t2"]
+
+
+def test_what_was_said_of_a_held_trajectory_too_stays(lake: Lake) -> None:
+    steps = tuple(replace(one, group_id="g-t0") for one in about("t7", "p7").steps)
+    batch = replace(about("t7", "p7", legal_hold=True), steps=steps)
+    lake.append(batch, app_id="a", version=7)
+    remarked(lake, remark("on-both", "group", "g-t0"), governance=(on_remark("on-both", 400),))
+    erase_subject(lake, "acme", ["p1"])
+    assert remarks(lake) == ["on-both"]
+
+
+def test_feedback_without_a_trajectory_ends_by_itself(lake: Lake) -> None:
+    names = {"early": 30, "late": 400, "held": 30, "left-out": 30}
+    remarked(
+        lake, *(remark(name, "group", "g-t0") for name in names if name != "left-out"),
+        remark("placed", "response", "chatcmpl-t0-0"),
+        governance=(
+            *(on_remark(name, days, legal_hold=name == "held") for name, days in names.items()),
+            on_remark("placed", 30),
+        ),
+    )  # fmt: skip
+    report = expire(lake, now=make.NOON + timedelta(days=31))
+    assert (report.rows["signals"], report.rows["governance"]) == (1, 2)
+    assert remarks(lake) == ["held", "late", "placed"], "what has a trajectory ends with it"
+    assert verify(lake).ok
+    held = expire(lake, now=make.NOON + timedelta(days=500), holds=lambda _, names: {*names})
+    assert (held.rows, remarks(lake)) == ({}, ["held", "late", "placed"])
+    expire(lake, now=make.NOON + timedelta(days=500), holds=lambda _, __: set())
+    assert remarks(lake) == ["placed"]
+
+
+def test_feedback_on_what_is_gone_ends_even_where_nobody_decided_on_it(lake: Lake) -> None:
+    remarked(
+        lake, remark("on-gone", "trajectory", "t-gone", trajectory_id="t-gone"),
+        remark("on-nothing", "group", "g-none"), remark("on-group", "group", "g-t0"),
+        remark("decided", "trajectory", "t-gone", trajectory_id="t-gone"),
+        governance=(on_remark("decided", 10, trajectory_id="t-gone"),),
+    )  # fmt: skip
+    expire(lake, now=make.NOON + timedelta(days=5))
+    assert len(remarks(lake)) == 4, "what they are about may still come"
+    expire(lake, now=make.NOON + timedelta(days=40))
+    assert remarks(lake) == ["on-group"]
+
+
+def test_a_call_that_was_left_out_does_not_shorten_the_life_of_the_others(tmp_path: Path) -> None:
+    lake, year = Lake.open(str(tmp_path)), make.NOON + timedelta(days=365)
+    whole = make.batch("t1")
+    kept = tuple(make.governed(one, expires_at=year) for one in whole.steps)
+    left_out = make.governed(
+        whole.steps[0], step_id="left-out", decision="drop", reasons=("consent:no-purpose",),
+        expires_at=make.NOON + timedelta(days=7),
+    )  # fmt: skip
+    lake.append(replace(whole, governance=(*kept, left_out)), app_id="a", version=0)
+    report = expire(lake, now=make.NOON + timedelta(days=8))
+    assert (report.reach.trajectories, report.rows) == ((), {"governance": 1})
+    assert lake.query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [2]
+    assert expire(lake, now=year).reach.trajectories == ("t1",)
+
+
+def hidden(lake: Lake) -> None:
+    """Store a conversation whose later step came first, and named a message otherwise."""
+    early, kept = make.message("user", "Raghunathan's table"), make.message("user", "<PERSON>'s")
+    answer, more = make.message("assistant", "ok"), make.message("user", "more")
+    last = make.message("assistant", "good")
+    second = make.step(
+        "t1", 1, step_id="s2", parent_step_id=None, context_keep=0, output_message_id=last.message_id,
+        context_message_ids=(early.message_id, answer.message_id, more.message_id),
+    )  # fmt: skip
+    first = make.step(
+        "t1", 0, step_id="s1", exchange_id="x1", output_message_id=answer.message_id,
+        context_message_ids=(kept.message_id,),
+    )  # fmt: skip
+    lake.append(GovernedBatch(
+        steps=(second,), messages=(early, answer, more, last), exchanges=(make.ledger(second),),
+        governance=(make.governed(second, subjects=("p",)),),
+    ), app_id="a", version=0)  # fmt: skip
+    lake.append(GovernedBatch(
+        steps=(first,), messages=(kept,), exchanges=(make.ledger(first),),
+        governance=(make.governed(first, subjects=("p",)),),
+        corrections=(make.correction(second, parent_step_id="s1", context_keep=2, context_skip=2),),
+    ), app_id="a", version=1)  # fmt: skip
+
+
+def test_a_message_that_a_correction_hides_goes_too(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    hidden(lake)
+    assert verify(lake).ok
+    assert erase_subject(lake, "acme", ["p"]).rows["messages"] == 5
+    assert not scan_values([tmp_path], ["Raghunathan"])
+
+
+def test_messages_that_no_step_names_are_found_and_swept(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    hidden(lake)
+    lake.append_rows("messages", [make.message("user", "left by an earlier version")])
+    (found,) = verify(lake).findings
+    assert (found.check, found.severity) == ("each message is named by a step", "error")
+    assert expire(lake, now=make.NOON).rows == {"messages": 1}
+    assert verify(lake).ok
+    assert not scan_values([tmp_path], ["left by an earlier version"])
+    assert lake.query("SELECT count(*) AS n FROM messages")["n"].to_pylist() == [5]
+
+
+def test_an_erasure_reaches_what_was_built_before_a_correction_and_respects_its_holds(
+    tmp_path: Path,
+) -> None:
+    lake = Lake.open(str(tmp_path))
+    one, other = about("t0", "p1"), about("t1")
+    lake.append(one, app_id="a", version=0)
+    lake.append(other, app_id="a", version=1)
+    lake.append_rows("substrate_items", [{
+        "tenant_id": "acme", "substrate": "nightly", "version": "v1", "item_id": "i1",
+        "trajectory_id": "t1", "step_id": "t1-s0", "split": "train", "weight": 1.0,
+    }])  # fmt: skip
+    moved = tuple(
+        make.correction(step, trajectory_id="t0", step_index=2 + step.step_index)
+        for step in other.steps
+    )
+    lake.append(GovernedBatch(corrections=moved), app_id="a", version=2)
+    kept = erase_subject(lake, "acme", ["p1"], holds=lambda _, names: {"t1"} & {*names})
+    assert (kept.reach.trajectories, kept.held) == ((), 1)
+    report = erase_subject(lake, "acme", ["p1"])
+    assert report.reach.trajectories == ("t0", "t1")
+    assert report.reach.substrates == ("nightly@v1",)

@@ -30,6 +30,10 @@ def test_other_writers_and_deletions_are_seen(tmp_path: Path) -> None:
     known = lake.known_content()
     other.append(make.batch("t1"), app_id="b", version=0)
     assert known.known_steps("acme", ["t1-s0"]) == {"t1-s0"}
+    assert known.known_trajectories("acme", ["t1", "t2"]) == {"t1"}
+    assert (
+        known.known_trajectories("globex", ["t1"]) == known.known_trajectories("acme", []) == set()
+    )
     other.table("steps").delete("step_id = 't1-s0'")
     assert known.known_steps("acme", ["t1-s0", "t1-s1"]) == {"t1-s1"}
 

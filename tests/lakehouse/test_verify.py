@@ -87,8 +87,10 @@ def test_content_in_statistics_is_found(tmp_path: Path) -> None:
     assert verify(lake).ok, "our writer keeps no statistics of content, whatever the property says"
     stranger = to_arrow(TABLES["messages"], [make.message("user", "another writer's")])
     write_deltalake(lake.table("messages"), stranger, mode="append")
-    (found,) = verify(lake).findings
-    assert (found.table, found.examples) == ("messages", ("parts",))
+    found = {one.check: one for one in verify(lake).findings}
+    leak = found.pop("the log has statistics of our ids and times only")
+    assert (leak.table, leak.examples) == ("messages", ("parts",))
+    assert found.keys() == {"each message is named by a step"}
 
 
 def test_messages_must_be_what_their_names_say(tmp_path: Path) -> None:
@@ -99,14 +101,18 @@ def test_messages_must_be_what_their_names_say(tmp_path: Path) -> None:
         "acme", name, "user", canonical_json(value["parts"]).decode(), 5, make.NOON
     )
     lake.append(GovernedBatch(messages=(right,)), app_id="a", version=0)
-    assert verify(lake, message_key=KEY).ok
+    assert wrong(lake) == set()
     named = Message("user", (TextPart("hello"),), "planner").to_json()
     other = replace(right, message_id=Namer(KEY).message_id("acme", named), name="planner")
     lake.append(GovernedBatch(messages=(other,)), app_id="b", version=0)
-    assert verify(lake, message_key=KEY).ok, "a name is part of what is named"
+    assert wrong(lake) == set(), "a name is part of what is named"
     forged = replace(right, parts=right.parts.replace("hello", "HELLO"))
     lake.append(GovernedBatch(messages=(forged,)), app_id="a", version=1)
+    assert wrong(lake) == {"messages are what their names say"}
+
+
+def wrong(lake: Lake) -> set[str]:
+    """Return the checks of messages that fail; no step names these."""
     report = verify(lake, message_key=KEY)
-    assert [f.check for f in report.findings if f.severity == "error"] == [
-        "messages are what their names say"
-    ]
+    failed = {one.check for one in report.findings if one.severity == "error"}
+    return failed - {"each message is named by a step"}

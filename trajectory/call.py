@@ -22,6 +22,10 @@ class CallKind(StrEnum):
     """Not understood, or broken beyond reading: quarantined with its reason."""
 
 
+ELSEWHERE = "elsewhere"
+"""In ``ext.answer``: what was asked for did not come with this exchange."""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Token counts as the provider reported them; None where it did not."""

@@ -33,6 +33,8 @@ class Question:
     """The chain over the call's own context."""
     trajectory_id: str | None
     """The only trajectory to look in; None looks in all of the scope."""
+    context: str
+    """The chain over the whole context, also where only the end of it was sent."""
 
     def fits(self, step: StepNode) -> bool:
         """Tell whether a step may be the parent or an earlier attempt."""
@@ -137,9 +139,11 @@ def find_failed_attempt(
     unclaimed failure is taken, but not one that its own SDK is about to repeat.
     """
     started = question.fact.started
+    if question.fact.is_look_up:
+        return None
     candidates = [
         step
-        for step in index.failures(question.head.key)
+        for step in index.failures(question.context)
         if question.fits(step)
         and step.parent_id == _id(parent)
         and not step.claimed
@@ -184,7 +188,7 @@ def find_unseen_answer(
     Either the SDK counts a repetition, or the very same response came twice. Of these the one
     stored before may have begun later: the span around a call begins before its request.
     """
-    fact, context = question.fact, question.head.key
+    fact, context = question.fact, question.context
     same = [] if fact.response is None else list(index.responses(fact.response))
     if fact.retry > 0:
         same += [
@@ -202,7 +206,7 @@ def find_unseen_answer(
         and step.context == context
         and question.is_inside(step)
         and step.parent_id == _id(parent)
-        and fact.started - step.ended <= RETRY_WINDOW_SECONDS
+        and (fact.is_look_up or fact.started - step.ended <= RETRY_WINDOW_SECONDS)
     ]
     return max(candidates, key=lambda step: (step.ended, step.step_id), default=None)
 

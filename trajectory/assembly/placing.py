@@ -73,8 +73,9 @@ class Placer:
         identity = identify(self._index, fact)
         place = self._find_place(fact, head, identity)
         step = self._make_step(fact, head, identity, place)
-        keep, skip = _difference(fact, head, place, step)
         parent, node = place.parent, place.node
+        is_delta = parent is not None and identity.previous is parent
+        keep, skip = _difference(fact, head, parent, is_delta=is_delta)
         fact.placement = Placement(
             trajectory_id=node.trajectory_id,
             step_index=step.index,
@@ -89,7 +90,7 @@ class Placer:
             session_hint=fact.hint or node.hint,
             group_id=fact.group or node.group,
             is_replaced=_is_replaced(head, parent),
-            is_delta=parent is not None and identity.previous is parent,
+            is_delta=is_delta,
         )
         self._remember(fact, step, place)
         self._link(fact, place)
@@ -97,16 +98,18 @@ class Placer:
     def _find_place(self, fact: Fact, head: ChainNode, identity: Identity) -> _Place:
         """Decide trajectory and parent, strongest evidence first."""
         inside = None if identity.node is None else identity.node.trajectory_id
-        question = Question(fact, head, inside)
+        question = Question(fact, head, inside, head.key)
         named = identity.previous
         if named is not None and not question.fits(named):
             named = None
+        if named is not None:
+            question = replace(question, context=shorten(self._chain(fact, head, named)[0]))
         parent = named or find_parent(self._index, question)
         source, resumed = identity.source, None
         if parent is not None and identity.node is None and self._is_stranger(identity, parent):
             # The client itself says that this is another session: a resumed history.
             parent, resumed = None, parent
-            question = replace(question, trajectory_id="")
+            question = replace(question, trajectory_id="", context=head.key)
         failed = find_failed_attempt(self._index, question, parent)
         answered = find_unseen_answer(self._index, question, parent) if failed is None else None
         repeats = failed or answered
@@ -134,6 +137,8 @@ class Placer:
         duplicate = None
         if answered is not None and fact.output:
             duplicate = answered if answered.output == fact.output[1] else None
+        elif named is not None and fact.is_look_up and fact.output:
+            duplicate = named if named.output == fact.output[1] else None
         self._name(node, fact)
         return _Place(node, parent, source, repeats, duplicate, resumed, echo, caller)
 
@@ -197,9 +202,8 @@ class Placer:
         system, count = fact.system, fact.system_count
         if parent is not None and identity.previous is parent:
             # Only the delta was sent: the chain goes on from the parent's conversation.
-            loose = lengthen(parent.conversation or parent.context)
-            exact = lengthen(parent.exact_conversation_hash() or parent.exact_context_hash())
-            length += parent.length + (parent.conversation is not None)
+            loose, exact = self._chain(fact, head, parent)
+            length += parent.length + _has_answer(fact, parent)
             system, count = parent.system, parent.system_count
         conversation = exact_conversation = None
         if fact.output:
@@ -230,6 +234,17 @@ class Placer:
             calls=list(fact.calls),
             pending=fact.fresh_pending(),
             trajectory_id=place.node.trajectory_id,
+        )
+
+    def _chain(self, fact: Fact, head: ChainNode, parent: StepNode) -> tuple[bytes, bytes]:
+        """Return the loose and the exact chain over a parent's conversation and what was sent."""
+        loose, exact = parent.context, parent.exact_context_hash()
+        if _has_answer(fact, parent):
+            loose = parent.conversation or loose
+            exact = parent.exact_conversation_hash() or exact
+        return (
+            self._make.digest(lengthen(loose) + head.loose),
+            self._make.digest(lengthen(exact) + head.exact),
         )
 
     def _remember(self, fact: Fact, step: StepNode, place: _Place) -> None:
@@ -361,13 +376,22 @@ def _role(fact: Fact, place: _Place) -> str:
     return "auxiliary" if aside and place.key_source not in ("none", "prefix") else "agent"
 
 
-def _difference(fact: Fact, head: ChainNode, place: _Place, step: StepNode) -> tuple[int, int]:
+def _has_answer(fact: Fact, parent: StepNode) -> bool:
+    """Tell whether a call with only what is new goes on from its parent's answer.
+
+    A look-up goes on from what was asked; what a broken stream brought of the answer comes again.
+    """
+    return parent.conversation is not None and not fact.is_look_up
+
+
+def _difference(
+    fact: Fact, head: ChainNode, parent: StepNode | None, *, is_delta: bool
+) -> tuple[int, int]:
     """Return how much of the parent's conversation this call resends exactly, and what to skip."""
-    parent = place.parent
     if parent is None:
         return 0, 0
-    if step.length > head.position:
-        kept = parent.system_count + parent.length + (parent.conversation is not None)
+    if is_delta:
+        kept = parent.system_count + parent.length + _has_answer(fact, parent)
         return kept, fact.system_count if fact.system == parent.system else 0
     here = head.at(parent.length)
     if fact.system != parent.system or here is None:

@@ -23,7 +23,7 @@ from trajectory.assembly.sketches import (
     sketch,
     text_names,
 )
-from trajectory.call import Call, CallKind, SessionHint, ToolDispatch
+from trajectory.call import ELSEWHERE, Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonValue
 from trajectory.dialects.wire import header
 from trajectory.effects import SideEffect
@@ -172,6 +172,7 @@ class FactMaker:
             fact.output = [loose, loose if same else shorten(output.exact)]
         fact.request = shorten(make.digest(seed.loose + call.exchange.request.body))
         fact.has_tools = bool(call.tools)
+        fact.is_look_up = call.exchange.request.method == "GET"
         fact.retry = _retry(call)
         fact.failure = _failure(call)
         if call.response_id is not None:
@@ -338,6 +339,8 @@ def _failure(call: Call) -> str:
     broken = call.exchange.outcome is not ExchangeOutcome.COMPLETE
     if broken and call.finish_reason is None:
         return "cut"
+    if call.output is None and call.ext.get("answer") == ELSEWHERE:
+        return ""  # a look-up brings it
     if call.output is None:
         return "cut" if broken or status is None else "error"
     if call.error is not None and call.finish_reason is None:

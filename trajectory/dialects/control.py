@@ -8,7 +8,7 @@ from trajectory.dialects.reading import Yields
 from trajectory.exchange import Exchange
 
 _CONTROL_GET = re.compile(
-    r"/(?:models(?:/.+)?|health[a-z]*|healthz?|ping|version|metrics|responses/[^/]+(?:/input_items)?"
+    r"/(?:models(?:/.+)?|health[a-z]*|healthz?|ping|version|metrics|responses/[^/]+/input_items"
     r"|api/(?:tags|ps)|\.well-known/[a-z0-9.-]+)$"
 )
 _CONTROL_POST = re.compile(

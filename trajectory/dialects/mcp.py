@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import parse_qs, urljoin, urlsplit
 
-from trajectory.call import Call, CallKind, SessionHint, ToolDispatch
+from trajectory.call import ELSEWHERE, Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import common_hints, retry_count, trace_hint
 from trajectory.dialects.jsonrpc import (
@@ -39,9 +39,6 @@ from trajectory.dialects.wire import (
 )
 from trajectory.exchange import Exchange
 from trajectory.sse import decode_events
-
-ELSEWHERE = "elsewhere"
-"""In ``ext.answer``: the result did not come with this exchange."""
 
 
 class Mcp:

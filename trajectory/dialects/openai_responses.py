@@ -1,11 +1,12 @@
 """OpenAI responses: items instead of messages, whole conversations or deltas."""
 
+import re
 from dataclasses import replace
 from typing import cast
 
-from trajectory.call import Call, CallKind
+from trajectory.call import ELSEWHERE, Call, CallKind, SessionHint
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.hints import openai_hints
+from trajectory.dialects.hints import common_hints, openai_hints
 from trajectory.dialects.openai_chat import (
     azure_fields,
     openai_fields,
@@ -15,9 +16,10 @@ from trajectory.dialects.openai_chat import (
 )
 from trajectory.dialects.openai_responses_stream import assemble_events
 from trajectory.dialects.reading import Yields, assistant, call_fields, model_call, posted_to
-from trajectory.dialects.response import read_response
+from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.shared import one_object, read_tools
 from trajectory.dialects.wire import (
+    UnreadableError,
     as_list,
     as_object,
     as_text,
@@ -58,7 +60,9 @@ _CLIENT_RUN_CALLS = names(
 )
 _CALL_READ = names("id object call_id type status name namespace arguments input")
 _RESULT_READ = names("id object call_id type status output")
-_UNFINISHED = names("in_progress queued failed cancelled")
+_RUNNING = names("in_progress queued")
+_UNFINISHED = _RUNNING | names("failed cancelled")
+_LOOK_UP = re.compile(r"/responses/[^/]+/?$")
 _SPEECH = names("input_audio output_audio audio")
 
 
@@ -67,7 +71,8 @@ class OpenAIResponses:
 
     name = "openai.responses"
     yields = Yields(
-        "`POST …/responses`; its WebSocket, one call for each `response.create`",
+        "`POST …/responses`; its WebSocket, one call for each `response.create`; look-ups"
+        " (`GET …/responses/<id>`) that bring the answer of a background response",
         CallKind.MODEL,
         streams="SSE, WebSocket",
         text=True,
@@ -83,18 +88,23 @@ class OpenAIResponses:
 
     def matches(self, exchange: Exchange) -> bool:
         """Tell by the path."""
-        return posted_to(exchange, "/responses")
+        return posted_to(exchange, "/responses") or _looks_up(exchange)
 
     def read(self, exchange: Exchange) -> Call:
         """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""
+        if _looks_up(exchange):
+            return self._look_up(exchange)
         request = request_json(exchange)
         response = read_response(exchange, assemble_events)
         value = response.value or {}
+        awaited: JsonObject = {}
+        if value.get("background") is True and value.get("status") in _RUNNING:
+            awaited["answer"] = ELSEWHERE
         call = model_call(
             self.name,
             exchange,
             response,
-            ext={**without(request, _REQUEST_READ), **azure_fields(exchange)},
+            ext={**without(request, _REQUEST_READ), **azure_fields(exchange), **awaited},
             rest={
                 **without(value, _RESPONSE_READ | frozenset(request)),
                 **unread_counts(value.get("usage")),
@@ -111,6 +121,40 @@ class OpenAIResponses:
             error=response.error or _failure(value),
             tokens=read_tokens(value, value),
         )
+
+    def _look_up(self, exchange: Exchange) -> Call:
+        """Read a look-up: it brings the answer of a background response, or nothing new."""
+        try:
+            response = read_response(exchange, assemble_events)
+        except UnreadableError:
+            response = ModelResponse(None)
+        value = response.value or {}
+        name = as_text(value.get("id"))
+        status = as_text(value.get("status"))
+        if value.get("background") is not True or name is None or status in (None, *_RUNNING):
+            hints = common_hints(exchange)
+            return Call(exchange, self.name, CallKind.CONTROL, hints=hints)
+        call = model_call(
+            self.name,
+            exchange,
+            response,
+            ext={},
+            rest=without(value, _RESPONSE_READ | names("instructions")),
+            hints=(SessionHint("previous_response_id", name, "response"),),
+        )
+        return replace(
+            openai_fields(call, value, value),
+            output=assistant(turn_of(as_list(value.get("output")))),
+            tools=read_tools(value.get("tools")),
+            sampling=only(value, _SAMPLING),
+            finish_reason=read_finish(value),
+            error=response.error or _failure(value),
+            tokens=read_tokens(value, value),
+        )
+
+
+def _looks_up(exchange: Exchange) -> bool:
+    return exchange.request.method == "GET" and bool(_LOOK_UP.search(exchange.request.path))
 
 
 def read_context(request: JsonObject) -> tuple[Message, ...]:

@@ -85,7 +85,8 @@ _FIELDS: dict[Any, tuple[str, ...]] = {
 def is_note(part: Part) -> bool:
     """Tell whether a part only says something about others; without it the words are the same."""
     value = part.value if isinstance(part, OpaquePart) else None
-    return isinstance(value, dict) and value.get("type") in NOTES
+    kind = value.get("type") if isinstance(value, dict) else None
+    return isinstance(kind, str) and kind in NOTES
 
 
 def stored_message(role: str, parts: JsonValue, name: str | None) -> JsonObject:

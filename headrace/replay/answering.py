@@ -119,6 +119,9 @@ class Replies:
             return {**head, "result": {"tools": list(self.player.recording.definitions)}}
         if method == "tools/call":
             return {**head, "result": self._tool(parameters)}
+        if method in ("resources/read", "prompts/get"):
+            given = {name: value for name, value in parameters.items() if name != "_meta"}
+            return {**head, "result": self._tool({"name": method, "arguments": given})}
         if method == "ping":
             return {**head, "result": {}}
         if method in ("prompts/list", "resources/list", "resources/templates/list"):

@@ -12,6 +12,9 @@ from trajectory.effects import (
     effect_of_rules,
 )
 
+_READS = frozenset({"resources/read", "prompts/get", "tasks/result"})
+"""Methods of MCP that look at something and leave nothing behind."""
+
 
 class ToolEffects:
     """Reads what operator and servers say; what holds for a dispatch is decided when it is placed."""
@@ -41,6 +44,8 @@ class ToolEffects:
             return said.value, ""
         if call.dialect == "http.tool":
             return "", effect_of_method(call.exchange.request.method).value
+        if call.dialect == "mcp" and dispatch.name in _READS:
+            return "", SideEffect.READ.value
         return "", SideEffect.UNKNOWN.value
 
     def name(self, call: Call, server: str, name: str) -> str:

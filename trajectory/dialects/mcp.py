@@ -1,8 +1,9 @@
 """The Model Context Protocol over HTTP: JSON-RPC answered by JSON, by a stream, or on another stream.
 
 Over the older HTTP+SSE each post is answered with 202 and its result comes on the session's one
-stream; a broken stream is resumed by a GET with ``Last-Event-ID``. :func:`join_answers` puts such
-results to their calls where both are there. A listing of tools on such a stream is read from the
+stream; a broken stream is resumed by a GET with ``Last-Event-ID``; a call that became a task has its
+result fetched later. :func:`join_answers` puts such results to their calls where both are there,
+and what a server asked a person to the answer. A listing of tools on such a stream is read from the
 stream itself, so that it counts whenever the stream ends.
 """
 
@@ -33,12 +34,24 @@ from trajectory.dialects.wire import (
     header,
     is_event_stream,
     name_media,
+    names,
     objects,
+    only,
     response_bytes,
     without,
 )
 from trajectory.exchange import Exchange
 from trajectory.sse import decode_events
+
+_CALL, _RESULT = "tools/call", "tasks/result"
+_ASKED = "elicitation/create"
+_STEPS = {
+    _CALL: names("name arguments"),
+    _RESULT: names("taskId"),
+    "resources/read": names("uri"),
+    "prompts/get": names("name arguments"),
+}
+"""Methods that bring content, and what their arguments are."""
 
 
 class Mcp:
@@ -46,9 +59,9 @@ class Mcp:
 
     name = "mcp"
     yields = Yields(
-        "MCP's `tools/call` over streamable HTTP, HTTP+SSE (where stream and post end in one batch),"
-        " or stdio through `headrace tap`;"
-        " everything else of MCP is control",
+        "MCP's `tools/call`, `resources/read`, `prompts/get`, `tasks/result` and answered"
+        " `elicitation/create` over streamable HTTP, HTTP+SSE (where stream and post end in one"
+        " batch), or stdio through `headrace tap`; everything else of MCP is control",
         CallKind.TOOL,
         streams="SSE",
         errors="status and body, JSON-RPC `error`, `isError`",
@@ -77,7 +90,7 @@ class Mcp:
         if header(exchange.request.headers, "x-headrace-origin") == "server":
             # What the server asks of its client or tells it, seen by ``headrace tap``.
             return self._control(exchange, method_of(requests), origin="server")
-        asked = [item for item in requests if item.get("method") == "tools/call"]
+        asked = [item for item in requests if as_text(item.get("method")) in _STEPS]
         if not asked:
             call = self._control(exchange, method_of(requests))
             return _listed(call, requests[0]) if call.ext["method"] == "tools/list" else call
@@ -99,10 +112,19 @@ class Mcp:
 
     def _tool_call(self, exchange: Exchange, asked: JsonObject, others: list[JsonObject]) -> Call:
         parameters = as_object(asked.get("params"))
+        method = as_text(asked.get("method")) or ""
         answer = answer_to(exchange, asked.get("id"))
         ext: JsonObject = {"answer": ELSEWHERE} if answer.elsewhere else {}
-        if rest := without(parameters, frozenset({"name", "arguments"})):
+        read = _STEPS.get(method, frozenset())
+        if rest := without(parameters, read):
             ext["params"] = rest
+        name: JsonValue | None = method
+        arguments: JsonValue = only(parameters, read)
+        if method == _CALL:
+            name, arguments = parameters.get("name"), parameters.get("arguments") or {}
+            if task := _task_of(answer):
+                ext |= {"answer": ELSEWHERE, "task": task}
+                answer = Answer(elsewhere=True)
         if others:
             ext["batch"] = list(others)
         call = Call(
@@ -113,8 +135,8 @@ class Mcp:
             hints=_hints(exchange, as_object(parameters.get("_meta"))),
             retry_count=retry_count(exchange),
             dispatch=ToolDispatch(
-                name=as_text(parameters.get("name")) or "",
-                arguments=parameters.get("arguments") or {},
+                name=as_text(name) or "",
+                arguments=arguments,
                 result=None,
                 is_error=False,
                 server=clean_text(exchange.upstream + exchange.request.path),
@@ -162,24 +184,96 @@ def _answered(call: Call, answer: Answer) -> Call:
     return replace(call, dispatch=dispatch, error=answer.error)
 
 
+def _task_of(answer: Answer) -> JsonObject:
+    """Return the task that a call became: its result is fetched later."""
+    result = as_object(answer.result)
+    task = as_object(result.get("task"))
+    return task if as_text(task.get("taskId")) and "content" not in result else {}
+
+
+type _Streams = dict[tuple[str, str], list[JsonObject]]
+
+
 def join_answers(calls: Sequence[Call]) -> list[Call]:
-    """Put results that came on another stream of the session to the calls that asked for them."""
-    waiting = [call for call in calls if call.ext.get("answer") == ELSEWHERE]
-    if not waiting:
+    """Put results to the calls that asked for them: from another stream of the session, or a task's.
+
+    What a person answered a server becomes a step where the question is there too.
+    """
+    spoken = [call for call in calls if call.dialect == Mcp.name]
+    if not any(_waits(call) or _answers(call) for call in spoken):
         return list(calls)
-    streams: dict[tuple[str, str], list[JsonObject]] = {}
-    for call in calls:
-        if call.dialect == Mcp.name and call.exchange.request.method == "GET":
+    streams: _Streams = {}
+    for call in spoken:
+        if is_event_stream(call.exchange):
             stream = _stream(call.exchange)
             own = streams.setdefault((call.exchange.client.key_id, stream.session), [])
             own.extend(stream.messages)
-    return [_joined(call, streams) if call in waiting else call for call in calls]
+    joined = [_answered_by_person(_joined(call, streams), streams) for call in calls]
+    return _with_tasks(joined)
 
 
-def _joined(call: Call, streams: dict[tuple[str, str], list[JsonObject]]) -> Call:
+def _waits(call: Call) -> bool:
+    return call.dialect == Mcp.name and call.ext.get("answer") == ELSEWHERE
+
+
+def _answers(call: Call) -> bool:
+    """Tell whether a client posted an answer to its server."""
+    said = call.ext.get("method") == "response" and "origin" not in call.ext
+    return call.dialect == Mcp.name and said and call.exchange.request.method == "POST"
+
+
+def _with_tasks(calls: list[Call]) -> list[Call]:
+    """Put results of tasks to the calls that became them; the look-ups are no steps then."""
+    waiting = {_task_name(call, call.ext["task"]): call for call in calls if "task" in call.ext}
+    found: dict[int, Call] = {}
+    for look_up in calls if waiting else ():
+        told = look_up.dispatch
+        if told is None or told.name != _RESULT or _waits(look_up):
+            continue
+        call = waiting.get(_task_name(look_up, told.arguments))
+        if call is not None and call.dispatch is not None and id(call) not in found:
+            dispatch = replace(call.dispatch, result=told.result, is_error=told.is_error)
+            ext: JsonObject = {**call.ext, "answer": "task"}
+            found[id(call)] = replace(call, dispatch=dispatch, error=look_up.error, ext=ext)
+            ext = {**look_up.ext, "method": _RESULT}
+            found[id(look_up)] = replace(look_up, kind=CallKind.CONTROL, dispatch=None, ext=ext)
+    return [found.get(id(call), call) for call in calls]
+
+
+def _task_name(call: Call, task: JsonValue) -> tuple[str, str, str]:
+    exchange = call.exchange
+    server = exchange.upstream + exchange.request.path
+    return exchange.client.key_id, server, as_text(as_object(task).get("taskId")) or ""
+
+
+def _answered_by_person(call: Call, streams: _Streams) -> Call:
+    """Return the answer to a server's question to a person as a step of its own."""
+    if not _answers(call):
+        return call
+    messages = streams.get((call.exchange.client.key_id, _session(call.exchange)), [])
+    for answer in request_objects(call.exchange):
+        for asked in messages:
+            if asked.get("method") == _ASKED and asked.get("id") == answer.get("id"):
+                dispatch = ToolDispatch(
+                    name=_ASKED,
+                    arguments=without(as_object(asked.get("params")), names("_meta task")),
+                    result=None,
+                    is_error=False,
+                    server=clean_text(call.exchange.upstream + call.exchange.request.path),
+                )
+                step = replace(call, kind=CallKind.TOOL, dispatch=dispatch, ext={})
+                return _answered(step, read_answer(answer))
+    return call
+
+
+def _joined(call: Call, streams: _Streams) -> Call:
+    if not _waits(call) or "task" in call.ext:
+        return call
     session = _session(call.exchange)
     messages = streams.get((call.exchange.client.key_id, session), []) if session else []
-    asked = next((m for m in request_objects(call.exchange) if m.get("method") == "tools/call"), {})
+    asked = next(
+        (m for m in request_objects(call.exchange) if as_text(m.get("method")) in _STEPS), {}
+    )
     for message in messages:
         if message.get("id") == asked.get("id") and is_answer(message):
             ext = {**call.ext, "answer": "another stream"}

@@ -98,7 +98,7 @@ class OpenAIResponses:
         response = read_response(exchange, assemble_events)
         value = response.value or {}
         awaited: JsonObject = {}
-        if value.get("background") is True and value.get("status") in _RUNNING:
+        if value.get("background") is True and as_text(value.get("status")) in _RUNNING:
             awaited["answer"] = ELSEWHERE
         call = model_call(
             self.name,

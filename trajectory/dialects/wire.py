@@ -310,16 +310,14 @@ def name_media(value: JsonValue | None) -> JsonValue:
         return [name_media(item) for item in value]
     if not isinstance(value, dict):
         return value
-    data = value.get("data")
-    kind = value.get("media_type") or value.get("mimeType")
-    if isinstance(data, str) and isinstance(kind, str) and value.get("type") != "text":
-        return {
-            **value,
-            "data": _named(media_bytes(data, kind)) if _is_encoded(data, kind) else data,
-        }
+    kind = value.get("media_type") or value.get("mimeType") or value.get("mime_type")
+    holds_bytes = isinstance(kind, str) and value.get("type") != "text"
     out: JsonObject = {}
     for name, item in value.items():
-        if name in ("image_url", "url", "file_data") and isinstance(item, str):
+        if holds_bytes and name in ("data", "blob") and isinstance(item, str):
+            encoded = _is_encoded(item, str(kind))
+            out[name] = _named(media_bytes(item, str(kind))) if encoded else item
+        elif name in ("image_url", "url", "file_data") and isinstance(item, str):
             out[name] = _named(media_part(item)) if item.startswith("data:") else item
         else:
             out[name] = name_media(item) if isinstance(item, dict | list) else item

@@ -68,6 +68,8 @@ class Assessor:
     make_rows: RowMaker
     tasks: Mapping[str, HeldOutTasks]
     """What ``evaluation`` and ``regression`` try in the replayed environment, if they do."""
+    look: int
+    """The how-manieth candidate this is since one passed its gate or what serves changed."""
     reports: Path
     progress: Progress
     examined: dict[str, Examined] = field(default_factory=dict)
@@ -114,7 +116,7 @@ class Assessor:
         wins = wins_of(
             current, candidate, against=self.current.label, confidence=settings.confidence
         )
-        return compare(base, candidate, settings), wins
+        return compare(base, candidate, settings, look=self.look), wins
 
     def _regression(self, settings: EvaluationSettings, model: Path) -> Regression:
         current = self._tried("regression", settings, self.current.path, "regression-current")

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import EvaluationError
-from train.intervals import Interval, newcombe, paired_bootstrap, wilson
+from train.intervals import (
+    Interval,
+    confidence_at_look,
+    newcombe,
+    paired_bootstrap,
+    widened,
+    wilson,
+)
 from train.programs import program
 from train.recipes.settings import EvaluationSettings
 from train.source import Progress, silent
@@ -61,6 +68,10 @@ class Comparison:
     reward_gain: Interval
     slices: Mapping[str, SliceComparison]
     confidence: float
+    look: int
+    """The how-manieth candidate this was since one passed its gate or what serves changed."""
+    gain_at_look: Interval
+    """The gain at the confidence that is left for this look, by which the gate judges."""
     base_unknown: int = 0
     """Attempts of the base of which nobody knows how they would have ended; counted as not solved."""
     candidate_unknown: int = 0
@@ -166,9 +177,19 @@ def _result(path: Path, number: int, line: str) -> TaskResult:
 
 
 def compare(
-    base: Sequence[TaskResult], candidate: Sequence[TaskResult], settings: EvaluationSettings
+    base: Sequence[TaskResult],
+    candidate: Sequence[TaskResult],
+    settings: EvaluationSettings,
+    *,
+    look: int = 1,
 ) -> Comparison:
     """Compare two models on the same tasks and attempts.
+
+    Args:
+        base: what the one did.
+        candidate: what the other did.
+        settings: confidence and resamples.
+        look: the how-manieth candidate this is since one passed its gate or what serves changed.
 
     Raises:
         EvaluationError: the reports are not about the same tasks.
@@ -196,6 +217,8 @@ def compare(
         reward_gain=_bootstrap(base, rewards[0], rewards[1], settings),
         slices=slices,
         confidence=settings.confidence,
+        look=look,
+        gain_at_look=_gain_at(look, base, candidate, settings),
         base_unknown=sum(result.unknown for result in base),
         candidate_unknown=sum(result.unknown for result in candidate),
     )
@@ -214,13 +237,7 @@ def _on(
     tasks = len({result.task_id for result in base})
     outcomes = [(c.success, b.success) for b, c in zip(base, candidate, strict=True)]
     if tasks == len(base):
-        gain = newcombe(
-            both=outcomes.count((True, True)),
-            first=outcomes.count((True, False)),
-            second=outcomes.count((False, True)),
-            neither=outcomes.count((False, False)),
-            confidence=settings.confidence,
-        )
+        gain = _once_each(outcomes, settings.confidence)
     else:
         first, second = [float(c) for c, _ in outcomes], [float(b) for _, b in outcomes]
         gain = _bootstrap(base, first, second, settings)
@@ -230,6 +247,32 @@ def _on(
         candidate=sum(c for c, _ in outcomes) / len(outcomes),
         gain=gain,
     )
+
+
+def _once_each(outcomes: Sequence[tuple[bool, bool]], confidence: float) -> Interval:
+    """Return the gain's interval of candidate and base that tried each task once."""
+    return newcombe(
+        both=outcomes.count((True, True)),
+        first=outcomes.count((True, False)),
+        second=outcomes.count((False, True)),
+        neither=outcomes.count((False, False)),
+        confidence=confidence,
+    )
+
+
+def _gain_at(
+    look: int,
+    base: Sequence[TaskResult],
+    candidate: Sequence[TaskResult],
+    settings: EvaluationSettings,
+) -> Interval:
+    confidence = confidence_at_look(settings.confidence, look)
+    gain = _on(base, candidate, settings).gain
+    if gain.method != "newcombe-10":
+        # So far out a bootstrap would need millions of resamples.
+        return widened(gain, settings.confidence, confidence)
+    outcomes = [(c.success, b.success) for b, c in zip(base, candidate, strict=True)]
+    return _once_each(outcomes, confidence)
 
 
 def _bootstrap(

@@ -74,7 +74,7 @@ def judge_reward_model(settings: GateSettings, agreement: Interval | None) -> Ve
 
 
 def _compared(settings: GateSettings, comparison: Comparison) -> Iterator[Finding]:
-    low = comparison.gain.low
+    low = comparison.gain_at_look.low
     yield Finding("minimum_gain", low > settings.minimum_gain, low, settings.minimum_gain)
     reached = comparison.candidate.estimate
     enough = reached >= settings.minimum_success
@@ -85,5 +85,5 @@ def _compared(settings: GateSettings, comparison: Comparison) -> Iterator[Findin
     for name, found in comparison.slices.items():
         if found.tasks >= settings.minimum_slice_tasks:
             least = -settings.largest_slice_loss
-            gain = found.gain.estimate
-            yield Finding(f"largest_slice_loss:{name}", gain >= least, gain, least)
+            high = found.gain.high
+            yield Finding(f"largest_slice_loss:{name}", high >= least, high, least)

@@ -58,6 +58,26 @@ def newcombe(*, both: int, first: int, second: int, neither: int, confidence: fl
     return Interval(gain, max(-1.0, gain - low), min(1.0, gain + high), "newcombe-10")
 
 
+def confidence_at_look(confidence: float, look: int) -> float:
+    """Return the confidence that is left for the n-th look at candidates, as a two-sided one.
+
+    The risk to take a candidate for better that is not, ``1 - confidence``, is shared out over all
+    looks that may come: the n-th gets ``1 / (n (n + 1))`` of it, and these shares add up to 1. The
+    bound holds however the looks depend on each other, so each may be at the same tasks. The first look
+    is the usual two-sided interval.
+    """
+    return 1 - 2 * (1 - confidence) / (look * (look + 1))
+
+
+def widened(interval: Interval, confidence: float, wanted: float) -> Interval:
+    """Return an interval of one confidence at a higher one, each half in proportion to its quantile."""
+    normal = NormalDist()
+    factor = normal.inv_cdf(0.5 + wanted / 2) / normal.inv_cdf(0.5 + confidence / 2)
+    low = interval.estimate - factor * (interval.estimate - interval.low)
+    high = interval.estimate + factor * (interval.high - interval.estimate)
+    return Interval(interval.estimate, max(-1.0, low), min(1.0, high), interval.method)
+
+
 def _corrected_phi(both: int, first: int, second: int, neither: int) -> float:
     """Correlation of the two outcomes, with the continuity correction of method 10."""
     margins = (both + first) * (second + neither) * (both + second) * (first + neither)

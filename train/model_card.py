@@ -50,6 +50,12 @@ def _evaluation(evaluation: Mapping[str, Any] | None) -> str:
         f"{gain['estimate']:+.3f}, {percent} % interval {gain['low']:+.3f} to {gain['high']:+.3f} "
         f"({gain['method']}, paired by task)."
     ]
+    if (look := evaluation["look"]) > 1:
+        at_look = evaluation["gain_at_look"]
+        lines.append(
+            f"It is the candidate number {look} since one passed or what serves changed, so the gate "
+            f"judges by a wider interval: {at_look['low']:+.3f} to {at_look['high']:+.3f}."
+        )
     rows = {
         name: f"{found['base']:.3f} → {found['candidate']:.3f}"
         for name, found in evaluation["slices"].items()

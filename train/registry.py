@@ -308,6 +308,19 @@ class ModelRegistry:
             yield earlier
             previous = self._before(earlier)
 
+    def look(self, name: str) -> int:
+        """Return the how-manieth candidate the next is since one passed or what serves changed."""
+        pointer = read_pointer(self._root / name)
+        since = "" if pointer is None else pointer.since
+        count = 1
+        for version in reversed(self.versions(name)):
+            manifest = version.manifest
+            if manifest.get("gate_passed") or manifest["registered_at"] <= since:
+                break
+            findings = (manifest.get("gate") or {}).get("findings", ())
+            count += any(finding["rule"] == "minimum_gain" for finding in findings)
+        return count
+
     def history(self, name: str) -> list[HistoryEntry]:
         """Return every change of what serves and what is on trial, oldest first."""
         return read_history(self._root / name)

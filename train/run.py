@@ -324,7 +324,8 @@ class _Run:
         current = Named(self.base_label, self.base)
         if serving is not None:
             current = Named(serving.label, serving.path)
-        found = self._assessor(current, tasks, progress).assess(fitted.model)
+        assessor = self._assessor(current, tasks, registry.look(name), progress)
+        found = assessor.assess(fitted.model)
         manifest = self._manifest(selection, fitted, found)
         manifest["replay"] = _replay(tasks, found)
         manifest["seconds"] = round(time.monotonic() - began, 3)
@@ -363,7 +364,7 @@ class _Run:
         return rows
 
     def _assessor(
-        self, current: Named, tasks: Mapping[str, HeldOutTasks], progress: Progress
+        self, current: Named, tasks: Mapping[str, HeldOutTasks], look: int, progress: Progress
     ) -> Assessor:
         return Assessor(
             spec=self.recipe.spec,
@@ -372,6 +373,7 @@ class _Run:
             items=tuple(load_items(self.substrate)),
             make_rows=self._make_rows,
             tasks=tasks,
+            look=look,
             reports=self.folder / "evaluation",
             progress=progress,
         )

@@ -140,7 +140,7 @@ class EvaluationSettings(StrictModel):
     """``command --model PATH --report FILE --tasks N --seed S``."""
     replay: ReplaySettings | None = None
     """Instead of a command: the substrate's held-out tasks in the replayed tool environment."""
-    tasks: int = Field(default=200, ge=2)
+    tasks: int = Field(default=400, ge=2)
     """With ``replay`` the most; the substrate may hold fewer."""
     seed: int = 0
     timeout_seconds: float = Field(default=1800, gt=0)
@@ -170,9 +170,12 @@ class GateSettings(StrictModel):
     """What a candidate must reach before it may be promoted."""
 
     minimum_gain: float = 0.0
-    """The lower end of the gain's confidence interval must be above this."""
+    """The lower end of the gain's confidence interval must be above this. The interval is wider with
+    each candidate since one passed or what serves changed, so that however many are tried, one that is
+    no better passes with a probability of ``1 - confidence`` at most."""
     largest_slice_loss: float = Field(default=0.05, ge=0)
-    """No slice's mean may be lower than the base's by more than this (estimated gain)."""
+    """No slice may be shown to lose more than this: the upper end of its gain's interval must not lie
+    below."""
     minimum_slice_tasks: int = Field(default=20, ge=1)
     """Smaller slices are shown but not judged."""
     minimum_success: float = Field(default=0.0, ge=0, le=1)

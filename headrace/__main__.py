@@ -2,9 +2,12 @@
 
 import sys
 
+from headrace.lifeline import hold_lifeline
+
 
 def main() -> None:
     """Run it; Ctrl-C ends it quietly with 130 even while its parts are still being loaded."""
+    hold_lifeline()
     try:
         from headrace.cli import main as run
     except KeyboardInterrupt:

@@ -3,12 +3,14 @@
 import shlex
 import socket
 import sys
+from pathlib import Path
 
 import typer
 
 from headrace.cli.common import Running, note_mistyped_variables
 from headrace.clients import base_url_environment, local_client_key
 from headrace.installation import Address, addresses, gateway_config, missing_default_routes
+from headrace.listener import listener_on
 from headrace.only_one import only_one
 from headrace.render import note
 from headrace.supervisor import Program, Supervisor
@@ -30,6 +32,7 @@ def up(context: typer.Context) -> None:
 
     Makes what is missing in the home folder: keys, a certificate authority, the lake.
     """
+    from governance.policy import load_bundle
     from proxy.authority import ensure_authority
     from train.run_folders import sweep
 
@@ -38,6 +41,7 @@ def up(context: typer.Context) -> None:
     _ = running.secrets
     config = gateway_config(running.settings, home)
     note_mistyped_variables()
+    load_bundle(Path(running.settings.policy.bundle))  # told here, not in the governor's log
     _refuse_taken_ports(config)
     with only_one(home.state):  # another `up` of this home is told before anything is started
         pass
@@ -48,9 +52,13 @@ def up(context: typer.Context) -> None:
     arguments = ("--home", str(home.root))
     programs = [
         Program(
-            "gateway", (*arguments, "gateway"), home.logs / "gateway.log", config.drain_seconds + 10
+            "gateway",
+            (*arguments, "gateway"),
+            home.logs / "gateway.log",
+            config.drain_seconds + 10,
+            needed=True,
         ),
-        Program("govern", (*arguments, "govern"), home.logs / "govern.log"),
+        Program("govern", (*arguments, "govern"), home.logs / "govern.log", needed=True),
     ]
     if running.settings.door.enabled:
         _ = running.lake  # the door only reads, so somebody else must have made it
@@ -86,9 +94,10 @@ def up(context: typer.Context) -> None:
 def _refuse_taken_ports(config: GatewayConfig) -> None:
     for name, place in addresses(config).items():
         if _answers(place):
+            setting = "port" if name == "listen" else f"{name}_port"
             raise ConfigurationError(
-                f"{place.for_clients} ({name}) is taken: another `headrace up`? Stop what listens "
-                f"there, or set another gateway.{'port' if name == 'listen' else f'{name}_port'}."
+                f"{place.for_clients} ({name}) is taken by {listener_on(place.port)}. Stop that, or "
+                f"set another gateway.{setting}."
             )
 
 

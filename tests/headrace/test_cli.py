@@ -144,8 +144,16 @@ def test_up_does_not_begin_where_a_port_is_taken(
         port = other.getsockname()[1]
         monkeypatch.setenv("HEADRACE_GATEWAY_FORWARD_PORT", str(port))
         said = complaint(capsys, "up", code=2)
-    assert f"127.0.0.1:{port} (forward) is taken" in said
+    assert f"127.0.0.1:{port} (forward) is taken by process {os.getpid()} (" in said
     assert "gateway.forward_port" in said
+
+
+def test_up_does_not_begin_with_a_broken_policy(
+    capsys: pytest.CaptureFixture[str], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_POLICY_BUNDLE", "nosuch")
+    assert "nosuch: no such policy folder" in complaint(capsys, "up", code=2)
+    assert not (home / "logs" / "gateway.log").exists()
 
 
 def test_up_does_not_begin_where_another_governs(

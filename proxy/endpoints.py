@@ -12,11 +12,14 @@ from proxy.config import ENDPOINT_PREFIX
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints, presented_key
 from proxy.feedback import FeedbackError, FeedbackItem, read_feedback_items
+from proxy.heads import content_length, names
 from proxy.identity import KeyRegistry
 from proxy.recorder import Recorder
+from proxy.replies import response_of
 from proxy.spool import RecordKind, SpoolUnavailableError, records
 from proxy.traces import Traces
 from trajectory.canonical import JsonValue
+from trajectory.encoding import decode_body
 from trajectory.exchange import ClientIdentity
 from trajectory.telemetry.calls import TRACES_PATH
 
@@ -36,6 +39,9 @@ def _json(status: int, value: JsonValue) -> Answer:
 
 def _problem(status: int, text: str) -> Answer:
     return _json(status, {"error": {"message": text, "type": "invalid_request_error"}})
+
+
+_TOO_LARGE = _problem(413, f"a request may have {MAX_BODY_BYTES} bytes at most")
 
 
 def is_endpoint(path: bytes) -> bool:
@@ -58,58 +64,72 @@ class Endpoints:
         self._recorder = recorder
         self._counters = counters
 
-    def answer(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
-        """Answer a request whose body has been read."""
-        path = flow.request.data.path.partition(b"?")[0].decode("latin-1")
-        method = flow.request.data.method
+    def at_head(self, request: http.Request) -> Answer | ClientIdentity:
+        """Answer a request whose body is not needed; return who asks where it is."""
+        path = _path_of(request)
         if path == HEALTH_PATH:
-            _reply(flow, _json(200, {"status": "ok"}))
-        elif path not in (FEEDBACK_PATH, TRACES_PATH):
-            _reply(flow, answer(Reason.NO_ROUTE, Shape.OPENAI))
-        elif method != b"POST":
-            _reply(flow, _problem(405, f"{path} takes POST"))
+            return _json(200, {"status": "ok"})
+        if path not in (FEEDBACK_PATH, TRACES_PATH):
+            return answer(Reason.NO_ROUTE, Shape.OPENAI)
+        if request.data.method != b"POST":
+            return _problem(405, f"{path} takes POST")
+        fields = request.headers.fields
+        client = self._registry.authenticate(presented_key(fields)[0])
+        if client is None:
+            self._counters.refusals[Reason.NO_KEY] += 1
+            return answer(Reason.NO_KEY, Shape.OPENAI)
+        chunked = b"transfer-encoding" in names(fields)
+        if path == TRACES_PATH:
+            refusal = self._traces.at_head(request, content_length(fields), chunked=chunked)
+        elif chunked:
+            refusal = _problem(411, "send Content-Length, not chunks")
+        elif content_length(fields) > MAX_BODY_BYTES:
+            refusal = _TOO_LARGE
         else:
-            presented, _ = presented_key(flow.request.headers.fields)
-            client = self._registry.authenticate(presented)
-            if client is None:
-                self._counters.refusals[Reason.NO_KEY] += 1
-                _reply(flow, answer(Reason.NO_KEY, Shape.OPENAI))
-            elif path == TRACES_PATH:
-                return self._take_traces(flow, client)
-            else:
-                return self._feedback(flow, client)
-        return None
+            refusal = None
+        return refusal or client
+
+    def answer(self, flow: http.HTTPFlow, client: ClientIdentity) -> Awaitable[None]:
+        """Answer a request whose body has been read."""
+        traces = _path_of(flow.request) == TRACES_PATH
+        return self._take_traces(flow, client) if traces else self._feedback(flow, client)
 
     async def _take_traces(self, flow: http.HTTPFlow, client: ClientIdentity) -> None:
-        _reply(flow, await self._traces.take(flow.request, client))
+        flow.response = response_of(await self._traces.take(flow.request, client))
 
     async def _feedback(self, flow: http.HTTPFlow, client: ClientIdentity) -> None:
         """Take feedback; it is on the disk before the client hears that it was accepted."""
-        try:
-            raw = flow.request.content or b""
-        except ValueError:
-            _reply(flow, _problem(400, "the body's content-encoding cannot be decoded"))
-            return
-        if len(raw) > MAX_BODY_BYTES:
-            _reply(flow, _problem(413, f"a request may have {MAX_BODY_BYTES} bytes at most"))
-            return
+        flow.response = response_of(await self._take_feedback(flow.request, client))
+
+    async def _take_feedback(self, request: http.Request, client: ClientIdentity) -> Answer:
+        decoded = decode_body(
+            request.raw_content or b"",
+            request.headers.get("content-encoding"),
+            limit=MAX_BODY_BYTES,
+        )
+        if decoded.problem == "encoding:too-large":
+            return _TOO_LARGE
+        if decoded.problem is not None or decoded.truncated:
+            return _problem(400, "the body's content-encoding cannot be decoded")
         if self._recorder is None:
-            _reply(flow, _problem(503, "this gateway captures nothing, feedback neither"))
-            return
+            return _problem(503, "this gateway captures nothing, feedback neither")
         try:
-            items = read_feedback_items(raw, tenant_id=client.tenant_id)
+            items = read_feedback_items(decoded.data, tenant_id=client.tenant_id)
             for item in items:
                 self._recorder.spool.append(*_record(item, client))
             await self._recorder.spool.synced()
         except FeedbackError as error:
-            _reply(flow, _problem(400, str(error)))
+            return _problem(400, str(error))
         except SpoolUnavailableError:
             self._counters.uncaptured["feedback"] += 1
-            _reply(flow, answer(Reason.SPOOL_FULL, Shape.OPENAI))
-        else:
-            self._counters.feedback += len(items)
-            names: list[JsonValue] = [item.feedback_id for item in items]
-            _reply(flow, _json(202, {"accepted": len(items), "feedback_ids": names}))
+            return answer(Reason.SPOOL_FULL, Shape.OPENAI)
+        self._counters.feedback += len(items)
+        accepted: list[JsonValue] = [item.feedback_id for item in items]
+        return _json(202, {"accepted": len(items), "feedback_ids": accepted})
+
+
+def _path_of(request: http.Request) -> str:
+    return request.data.path.partition(b"?")[0].decode("latin-1")
 
 
 def _record(item: FeedbackItem, client: ClientIdentity) -> tuple[int, bytes]:
@@ -123,9 +143,3 @@ def _record(item: FeedbackItem, client: ClientIdentity) -> tuple[int, bytes]:
         body=item.body,
     )
     return RecordKind.FEEDBACK, record
-
-
-def _reply(flow: http.HTTPFlow, reply: Answer) -> None:
-    flow.response = http.Response.make(
-        reply.status, reply.body, http.Headers([(n, v) for n, v in reply.headers])
-    )

@@ -11,19 +11,18 @@ from mitmproxy import connection, http, tcp, websocket
 
 from proxy.admission import Admission
 from proxy.admitted import Refused, mode_of
-from proxy.answers import Reason
+from proxy.answers import Answer, Reason
 from proxy.conversation import Conversation
 from proxy.counters import Counters
 from proxy.ending import Endings
 from proxy.endpoints import Endpoints, is_endpoint
-from proxy.heads import may_be_huge
 from proxy.identity import KeyRegistry
 from proxy.limits import Budgets
 from proxy.live import Live
 from proxy.passing import Passing
 from proxy.recording import Recording
 from proxy.refusals import Refusals
-from proxy.replies import proxy_refusal
+from proxy.replies import answer_at_head, proxy_refusal, response_of
 from proxy.routing import Router
 from proxy.sending import Sending
 from proxy.shadowing import Shadows
@@ -32,6 +31,8 @@ from proxy.wire import forget_way, mark_way
 from trajectory.exchange import ExchangeOutcome
 
 _log = logging.getLogger(__name__)
+_CALLER = "headrace_caller"
+"""Who asks the gateway's own API."""
 _NO_WORD = 1006
 """Close code of a WebSocket connection that broke off."""
 
@@ -95,9 +96,11 @@ class Gate:
     def _admit(self, flow: http.HTTPFlow) -> None:
         request = flow.request
         if is_endpoint(request.data.path) and mode_of(flow.client_conn) == "base_url":
-            if may_be_huge(request.headers.fields):
-                flow.kill()  # type: ignore[no-untyped-call]
-            flow.metadata["headrace_endpoint"] = True
+            reply = self._endpoints.at_head(request)
+            if isinstance(reply, Answer):
+                answer_at_head(flow, response_of(reply))
+            else:
+                flow.metadata[_CALLER] = reply
             return
         admitted = self._admission.admit(flow)
         plan = admitted.plan
@@ -134,8 +137,8 @@ class Gate:
         if live is not None:
             if live.sending is not None:
                 live.sending.read_whole()
-        elif "headrace_endpoint" in flow.metadata:
-            return self._endpoints.answer(flow)
+        elif _CALLER in flow.metadata:
+            return self._endpoints.answer(flow, flow.metadata[_CALLER])
         return None
 
     # Responses.

@@ -6,9 +6,6 @@ from typing import Literal
 
 from proxy.credentials import RawFields
 
-_BUFFERED_BYTES = 8 * 1024 * 1024
-"""Requests that the gateway answers itself are read whole first, up to this size."""
-
 _WISHES: dict[bytes, dict[bytes, Literal["metadata", "none"]]] = {
     b"x-headrace-capture": {b"metadata": "metadata", b"none": "none"},
     b"x-headrace-opt-out": {b"all": "metadata"},
@@ -27,17 +24,6 @@ _CONTENT_LENGTH, _TRANSFER_ENCODING = len(b"content-length"), len(b"transfer-enc
 def names(fields: RawFields) -> frozenset[bytes]:
     """Return the names of headers in lower case."""
     return frozenset([name.lower() for name, _ in fields])
-
-
-def may_be_huge(fields: RawFields) -> bool:
-    """Tell whether a body that would have to be buffered is unbounded or too large for that."""
-    for name, value in fields:
-        lower = name.lower()
-        if lower == b"transfer-encoding":
-            return True
-        if lower == b"content-length" and (len(value) > 9 or int(value or b"0") > _BUFFERED_BYTES):
-            return True
-    return False
 
 
 def capture_wish(fields: RawFields) -> Literal["metadata", "none"] | None:

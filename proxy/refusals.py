@@ -8,9 +8,8 @@ from proxy.admitted import Admitted, Refused, mode_of
 from proxy.answers import Reason, answer
 from proxy.client_keys import UNKNOWN_CLIENT
 from proxy.counters import Counters
-from proxy.heads import may_be_huge
 from proxy.recording import Recording
-from proxy.replies import proxy_refusal, response_of
+from proxy.replies import answer_at_head, proxy_refusal, response_of
 from proxy.rewriting import Rewritten, take_session
 from proxy.routing import Router
 from proxy.terms import Level
@@ -28,6 +27,8 @@ _KEPT = frozenset(
         Reason.SESSION_STEPS,
     }
 )
+_SILENT = frozenset({b"HEAD", b"OPTIONS"})
+"""Methods by which clients look whether anybody is there: there is no call to remember."""
 
 
 class Refusals:
@@ -40,20 +41,18 @@ class Refusals:
         self._kept = (0, 0)
 
     def refuse(self, flow: http.HTTPFlow, refusal: Refused) -> None:
-        """Answer a request ourselves; one whose body cannot be read first is cut off."""
+        """Answer a request ourselves, at its head: whatever its body is, it is not kept."""
         request, reason = flow.request, refusal.reason
         self._counters.refusals[reason] += 1
-        request.stream = False
-        if may_be_huge(request.headers.fields):
-            flow.kill()  # type: ignore[no-untyped-call]
-            return
         if reason is Reason.NO_KEY and mode_of(flow.client_conn) == "forward":
-            flow.response = proxy_refusal()
+            response = proxy_refusal()
         else:
             shape = shape_of_errors(request)
-            flow.response = response_of(answer(reason, shape, retry_after=refusal.retry_after))
-        if reason in _KEPT and self._recording is not None:
-            self._keep(self._recording, flow, flow.response, refusal)
+            response = response_of(answer(reason, shape, retry_after=refusal.retry_after))
+        answer_at_head(flow, response)
+        kept = reason in _KEPT and request.data.method not in _SILENT
+        if kept and self._recording is not None:
+            self._keep(self._recording, flow, response, refusal)
 
     def _keep(
         self, recording: Recording, flow: http.HTTPFlow, response: http.Response, refusal: Refused

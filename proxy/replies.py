@@ -6,6 +6,11 @@ from mitmproxy import http
 from mitmproxy.net.http import status_codes
 
 from proxy.answers import Answer
+from proxy.heads import content_length, names
+from proxy.wire.stream import DRAINED_BYTES
+
+_ENDLESS = frozenset({b"transfer-encoding", b"expect"})
+"""Bodies that may never end, or never come."""
 
 
 def response_of(reply: Answer) -> http.Response:
@@ -21,6 +26,15 @@ def response_of(reply: Answer) -> http.Response:
         now,
         now,
     )
+
+
+def answer_at_head(flow: http.HTTPFlow, response: http.Response) -> None:
+    """Answer a request before its body has come; the body is not kept."""
+    fields = flow.request.headers.fields
+    if content_length(fields) > DRAINED_BYTES or not names(fields).isdisjoint(_ENDLESS):
+        response.headers["connection"] = "close"
+    flow.response = response
+    flow.request.stream = True
 
 
 def proxy_refusal() -> http.Response:

@@ -9,6 +9,8 @@ _OWN = b"x-headrace-"
 URL_SESSION = b"x-headrace-url-session"
 """The gateway alone writes it, for the capture: the session in the request's path."""
 _HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"http2-settings"})
+_EXTENSIONS = b"sec-websocket-extensions"
+"""Compression would let a few bytes of a message be a great many here, where it is recorded."""
 _SUBPROTOCOLS = b"sec-websocket-protocol"
 _HEADS_ONLY = _HOP | {
     b"host",
@@ -91,7 +93,11 @@ def rewrite_headers(
     placed, hosted = credential is None, host is None
     for name, value in fields:
         lower = name.lower()
-        if lower in _HOP or (lower == b"upgrade" and value.lower() == b"h2c"):
+        if (
+            lower in _HOP
+            or lower == _EXTENSIONS
+            or (lower == b"upgrade" and value.lower() == b"h2c")
+        ):
             continue
         if lower == key_header or (
             credential is not None and (lower in PROVIDER_HEADERS or lower == credential[0].lower())

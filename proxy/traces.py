@@ -28,15 +28,22 @@ class Traces:
         self._counters = counters
         self._fingerprints = fingerprints
 
-    async def take(self, request: http.Request, client: ClientIdentity) -> Answer:
-        """Seal one export and return the answer to it."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        body = request.raw_content or b""
+    def at_head(self, request: http.Request, length: int, *, chunked: bool) -> Answer | None:
+        """Return the answer to an export that cannot be taken, by its head."""
+        kind = _kind(request)
         if kind not in (PROTOBUF, JSON):
             return _failure(JSON, 415, _INVALID_ARGUMENT, f"send {PROTOBUF} or {JSON}")
-        if len(body) > MAX_DOCUMENT_BYTES:
+        if chunked:
+            text = "send Content-Length, not chunks: switch the exporter's compression off"
+            return _failure(kind, 411, _INVALID_ARGUMENT, text)
+        if length > MAX_DOCUMENT_BYTES:
             text = f"an export may have {MAX_DOCUMENT_BYTES} bytes at most; send smaller batches"
             return _failure(kind, 413, _INVALID_ARGUMENT, text)
+        return None
+
+    async def take(self, request: http.Request, client: ClientIdentity) -> Answer:
+        """Seal one export and return the answer to it."""
+        kind, body = _kind(request), request.raw_content or b""
         if self._recorder is None:
             return _failure(kind, 404, _INVALID_ARGUMENT, "this gateway captures nothing")
         headers = tuple(self._fingerprints.headers(request.headers.fields))
@@ -52,6 +59,11 @@ class Traces:
         self._counters.exchanges[MODE, MODE, "complete"] += 1
         self._counters.request_bytes += len(body)
         return _answer(kind, 200, b"{}" if kind == JSON else b"")
+
+
+def _kind(request: http.Request) -> str:
+    told: str = request.headers.get("content-type", "")
+    return told.partition(";")[0].strip().lower()
 
 
 def _failure(kind: str, status: int, code: int, text: str) -> Answer:

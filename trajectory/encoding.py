@@ -14,6 +14,8 @@ DECODED_LIMIT = 256 * 1024 * 1024
 """Bytes that a decoded body may have."""
 
 _ENCODINGS_LIMIT = 4
+_MEMBERS_LIMIT = 4096
+"""Compressed members that follow each other in one body: each costs a look at all that is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def decode_body(
 def _inflate(body: bytes, limit: int, window_bits: int) -> DecodedBody:
     out = bytearray()
     rest = body
-    while rest:
+    for _ in range(_MEMBERS_LIMIT):
         inflater = zlib.decompressobj(window_bits)
         try:
             out += inflater.decompress(rest, limit + 1 - len(out))
@@ -67,7 +69,9 @@ def _inflate(body: bytes, limit: int, window_bits: int) -> DecodedBody:
         if not inflater.eof:
             return DecodedBody(bytes(out), truncated=True)
         rest = inflater.unused_data
-    return DecodedBody(bytes(out))
+        if not rest:
+            return DecodedBody(bytes(out))
+    return DecodedBody(b"", problem="encoding:too-many")
 
 
 def _gzip(body: bytes, limit: int) -> DecodedBody:

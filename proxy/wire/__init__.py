@@ -2,8 +2,9 @@
 
 Stock 12.2 answers its own errors as HTML that may quote bytes of the upstream, takes an
 informational response for the final one, answers ``Expect`` itself, hangs on chunked trailers,
-counts half-closed clients as gone, lets heads through that others read differently, and gives up when the one upstream that it was pointed at
-cannot be reached. All corrections are subclasses that :func:`install` puts in the place of the
+counts half-closed clients as gone, lets heads through that others read differently, reads whole what
+it will refuse, holds WebSocket messages of any size, and gives up when the one upstream that it was
+pointed at cannot be reached. All corrections are subclasses that :func:`install` puts in the place of the
 originals, once per process, for exactly the version that they were made for.
 """
 
@@ -11,7 +12,7 @@ import logging
 
 from mitmproxy.net.http import http1
 from mitmproxy.proxy.layers import http as http_layer
-from mitmproxy.proxy.layers import tls
+from mitmproxy.proxy.layers import tls, websocket
 from mitmproxy.proxy.layers.http import _http1
 
 from proxy.fastpath import MITMPROXY_VERSION, fits
@@ -28,6 +29,7 @@ from proxy.wire.marks import (
 )
 from proxy.wire.refusing import own_words, raw_answer, read_request_head
 from proxy.wire.stream import RoutedStream
+from proxy.wire.talk import BoundedTalk
 from proxy.wire.upstream_side import PatientClient
 
 _log = logging.getLogger(__name__)
@@ -49,6 +51,7 @@ def install() -> bool:
         (http1, "read_request_head", read_request_head),
         (_http1, "make_error_response", own_words),
         (_http1, "ChunkedReader", TrailerReader),
+        (websocket, "WebsocketLayer", BoundedTalk),
         (tls.ServerTLSLayer, "send_close", send_close),
     ):
         setattr(owner, name, value)

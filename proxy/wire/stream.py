@@ -7,15 +7,44 @@ from mitmproxy.connection import Connection, ConnectionState
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers import http as http_layer
 from mitmproxy.proxy.layers.http import GetHttpConnection, HttpStream, SendHttp
-from mitmproxy.proxy.layers.http._events import ErrorCode, ResponseProtocolError
+from mitmproxy.proxy.layers.http._events import (
+    ErrorCode,
+    RequestData,
+    RequestEndOfMessage,
+    ResponseProtocolError,
+)
 
 from proxy.wire.bodies import Commands
 from proxy.wire.half_close import RequestHalfClosed, as_meant
 from proxy.wire.marks import way_of
 
+DRAINED_BYTES = 64 * 1024 * 1024
+"""Of a refused request's body so much is read on: who is cut off while sending may miss the answer."""
+
 
 class RoutedStream(HttpStream):
-    """A call whose upstream may be another one when the first cannot be reached."""
+    """A call that is answered at its head where it is refused, else one whose upstream may be
+    another one when the first cannot be reached."""
+
+    _drained = 0
+
+    def start_request_stream(self) -> Commands:
+        """Send the request on as it comes; one that has its answer already gets it at once."""
+        if self.flow.response is None:
+            yield from super().start_request_stream()
+        else:
+            self.client_state = self.drain_request_body
+            yield from self.send_response()
+
+    def drain_request_body(self, event: Any) -> Commands:
+        """Read on and keep nothing; who does not come to an end is cut off."""
+        if isinstance(event, RequestEndOfMessage):
+            self.client_state = self.server_state = self.state_done
+            yield from self.flow_done()
+        elif isinstance(event, RequestData):
+            before, self._drained = self._drained, self._drained + len(event.data)
+            if before <= DRAINED_BYTES < self._drained:
+                yield commands.CloseConnection(self.context.client)
 
     def make_server_connection(self) -> Generator[commands.Command, Any, bool]:
         """Connect; nothing has been sent before this is done, so another upstream may be tried."""

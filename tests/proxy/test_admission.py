@@ -110,14 +110,6 @@ def test_a_websocket_passes_and_is_captured(gateway: Running) -> None:
     assert [message.number for message in messages] == [0, 1, 2]
 
 
-def test_a_refused_upload_without_bound_is_cut_off(gateway: Running) -> None:
-    port = int(gateway.url.rpartition(":")[2])
-    for body in ("Content-Length: 99999999999", "Transfer-Encoding: chunked"):
-        with socket.create_connection(("127.0.0.1", port), 5) as connection:
-            connection.sendall(f"POST /up/x HTTP/1.1\r\nHost: x\r\n{body}\r\n\r\n".encode())
-            assert connection.recv(1024) == b""
-
-
 def test_what_no_record_can_hold_is_refused_where_capture_is_mandatory(gateway: Running) -> None:
     host, port = gateway.url.removeprefix("http://").split(":")
     head = f"/kept/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"

@@ -4,22 +4,7 @@ import base64
 
 import pytest
 
-from proxy.heads import capture_wish, content_length, host_of, may_be_huge, proxy_key
-
-
-@pytest.mark.parametrize(
-    ("fields", "huge"),
-    [
-        ((), False),
-        (((b"Content-Length", b"100"),), False),
-        (((b"Content-Length", b"8388608"),), False),
-        (((b"content-length", b"8388609"),), True),
-        (((b"content-length", b"9" * 30),), True),
-        (((b"Transfer-Encoding", b"chunked"),), True),
-    ],
-)
-def test_bodies_that_cannot_be_held(fields: tuple[tuple[bytes, bytes], ...], huge: bool) -> None:
-    assert may_be_huge(fields) is huge
+from proxy.heads import capture_wish, content_length, host_of, proxy_key
 
 
 def test_of_several_wishes_the_strictest_counts() -> None:

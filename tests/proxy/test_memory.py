@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import gc
+import gzip
 import socket
 import ssl
 import threading
 import time
 import warnings
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +40,13 @@ _CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 def script(request: Seen) -> Reply:
     """Answer with 100 MB, or flood a WebSocket with as much."""
+    if request.target == "/hear":
+        agreed = b"\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+        head = greet(Seen("GET", "/ws", request.headers, b"")).pieces[0]
+        assert isinstance(head, bytes)
+        if "permessage-deflate" in (request.header("sec-websocket-extensions") or ""):
+            head = head.removesuffix(b"\r\n\r\n") + agreed
+        return Reply([head, threading.Event()])
     if request.target == "/ws":
         head = greet(request).pieces[0]
         frame = b"\x82\x7e" + (64_000).to_bytes(2) + b"w" * 64_000
@@ -122,6 +131,76 @@ def test_a_websocket_flood_to_a_slow_client(gateway: Running) -> None:
     assert size > 60_000_000
     assert peak[0] < 50
     assert ended(gateway)[1] > 60_000_000
+
+
+def greeted(gateway: Running, more: str = "") -> socket.socket:
+    """Open a WebSocket by hand."""
+    connection = connect(gateway)
+    connection.sendall(
+        f"GET /up/hear HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
+        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        f"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n{more}\r\n".encode()
+    )
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += connection.recv(4096)
+    assert head.startswith(b"HTTP/1.1 101 ")
+    assert b"permessage-deflate" not in head.lower()
+    return connection
+
+
+def frame(first: int, data: bytes) -> bytes:
+    """Return a frame as a client sends it, masked with nothing."""
+    size = len(data)
+    length = bytes([0x80 | size]) if size < 126 else bytes([0x80 | 127]) + size.to_bytes(8)
+    return bytes([first]) + length + bytes(4) + data
+
+
+def closed_with(connection: socket.socket) -> int | None:
+    """Return the code with which a WebSocket is closed; None where what was unread resets it first."""
+    got = b""
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(65536):
+            got += part
+    assert got[:1] in (b"\x88", b""), got[:20]
+    return int.from_bytes(got[2:4]) if got else None
+
+
+def test_a_compressed_message_cannot_fill_the_memory(gateway: Running) -> None:
+    squeezed = zlib.compressobj(9, zlib.DEFLATED, -15)
+    bomb = b"".join(squeezed.compress(b" " * 2**20) for _ in range(300))
+    bomb = (bomb + squeezed.flush(zlib.Z_SYNC_FLUSH))[:-4]
+    offer = "Sec-WebSocket-Extensions: permessage-deflate\r\n"
+    with greeted(gateway, offer) as connection, growth(psutil.Process(gateway.pid)) as peak:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(frame(0xC1, bomb))
+        assert closed_with(connection) in (1002, None)
+    assert peak[0] < 50
+
+
+@pytest.mark.parametrize("size", [1_000_000, 0], ids=["large", "many"])
+def test_a_message_without_an_end_is_closed(gateway: Running, size: int) -> None:
+    with greeted(gateway) as connection, growth(psutil.Process(gateway.pid)) as peak:
+        part = frame(0x00, bytes(size))
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(frame(0x02, b""))
+            for _ in range(60 if size else 1_000):
+                connection.sendall(part * (1 if size else 1_000))
+        assert closed_with(connection) in (1009, None)
+    assert peak[0] < 150
+
+
+def test_compressed_feedback_cannot_fill_the_memory(gateway: Running) -> None:
+    body = gzip.compress(b" " * (300 * 2**20), 9)
+    with growth(psutil.Process(gateway.pid)) as peak:
+        answer = httpx.post(
+            f"{gateway.url}/headrace/v1/feedback",
+            content=body,
+            headers={"authorization": f"Bearer {gateway.key}", "content-encoding": "gzip"},
+            timeout=60,
+        )
+    assert answer.status_code == 413
+    assert peak[0] < 50
 
 
 def standing() -> int:

@@ -66,3 +66,9 @@ def test_unknown_and_too_many_encodings() -> None:
 def test_any_bytes_are_answered(body: bytes, name: str) -> None:
     decoded = decode_body(body, name)
     assert decoded.problem in (None, "encoding:broken")
+
+
+def test_a_body_of_countless_members_is_given_up_soon() -> None:
+    assert decode_body(gzip.compress(b"") * 20_000, "gzip").problem == "encoding:too-many"
+    blocks = decode_body(gzip.compress(b"x" * 6_000) * 1000, "gzip")
+    assert blocks.data == b"x" * 6_000_000

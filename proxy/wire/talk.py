@@ -1,0 +1,59 @@
+"""WebSocket connections without compression, whose messages have a bound.
+
+A message is held until its last frame has come. Compressed, a few kilobytes of one would be
+gigabytes; so the extension is offered to no upstream and agreed to with no client.
+"""
+
+import time
+from collections.abc import Generator
+from typing import Any
+
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layers.websocket import WebsocketConnection, WebsocketEndHook, WebsocketLayer
+from wsproto.connection import ConnectionState
+from wsproto.events import CloseConnection
+from wsproto.frame_protocol import CloseReason
+
+type Commands = Generator[commands.Command, Any, None]
+
+MESSAGE_BYTES = 32 * 1024 * 1024
+"""Bytes that a message may have; each of its frames counts as some more."""
+_FRAME_BYTES = 64
+
+
+class BoundedTalk(WebsocketLayer):
+    """Relays messages; who sends one that is too large is told so, and the connection ends."""
+
+    def start(self, event: events.Event) -> Commands:
+        """Begin without extensions, whatever the upstream says."""
+        if self.flow.response is not None:
+            self.flow.response.headers.pop("Sec-WebSocket-Extensions", None)
+        yield from super().start(event)
+
+    _handle_event = start
+
+    def relay_messages(self, event: events.Event) -> Commands:
+        """Relay what came, and look at what is held of a message that has not ended."""
+        yield from super().relay_messages(event)
+        for source in (self.client_ws, self.server_ws):
+            held = source.frame_buf
+            if sum(map(len, held)) + _FRAME_BYTES * len(held) > MESSAGE_BYTES:
+                yield from self._end(source)
+                return
+
+    def _end(self, source: WebsocketConnection) -> Commands:
+        """Close both sides."""
+        talk = self.flow.websocket
+        assert talk is not None  # noqa: S101 - for the type checker, as in stock code
+        reason = CloseReason.MESSAGE_TOO_BIG
+        talk.timestamp_end = time.time()
+        talk.closed_by_client = source is self.client_ws
+        talk.close_code = reason
+        for side in (self.server_ws, self.client_ws):
+            if side.state is ConnectionState.OPEN:
+                yield side.send2(CloseConnection(code=reason))
+            side.frame_buf = [b""]
+            yield commands.CloseConnection(side.conn)
+        yield WebsocketEndHook(self.flow)
+        self.flow.live = False
+        self._handle_event = self.done  # type: ignore[method-assign]

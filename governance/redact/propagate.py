@@ -1,7 +1,7 @@
 """What was found once is found everywhere in the same trajectory: names by their parts too."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,15 +15,26 @@ from governance.names.words import (
     hand_written_first_names,
     last_names,
 )
+from governance.redact.values import RedactionError
 
-VERSION = "propagate-4"
+VERSION = "propagate-5"
 SCORE = 0.6
 _WORD = re.compile(r"[^\W\d_][\w'\-]*")
 _SHORTEST_VALUE = 6
-_SHORTEST_PART = 3
-_MOST_VALUES = 4000
+_SHORTEST_PART, _SHORTEST_IN_SMALL, _SHORTEST_HANDLE = 3, 4, 5
+_MOST_SPELLINGS = 100_000
+"""Those of some ten thousand names; their look-up takes some hundred megabytes."""
 _JOINTS = ("-", "_", ".", "", "%20", "+", ", ")
 """What the words of a name are joined by in addresses and file names; turned round by the last."""
+_OTHER_LANGUAGES = """
+    klein gross groß lang kurz schwarz weiss weiß braun roth rot grün jung alt neu stark reich fromm ernst
+    frei gut schön edel still wild scharf süß sauer kalt warm blau hart hell petit grand blanc noir roux
+    jeune bon brun gros long vert legrand doux fort bianco rosso russo grande longo forte gentile bello
+    basso alto bravo caro rico rubio moreno blanco rojo delgado bueno calvo leal seco franco real cruz
+    sol luz mar rey paz rosa
+    """
+_WORDS_TOO = frozenset(_OTHER_LANGUAGES.split())
+"""Names that are words of other languages in small letters."""
 
 type Again = tuple[str, int, int, str]
 """Entity, start and end of a value that is met again, and what it stands for."""
@@ -31,12 +42,17 @@ type Again = tuple[str, int, int, str]
 
 @dataclass(slots=True)
 class Known:
-    """Values found in one trajectory, and whose they are. Lives as long as one call."""
+    """Values found in one trajectory, and whose they are. Lives as long as one call.
 
-    values: dict[str, tuple[str, str]] = field(default_factory=dict, repr=False)
-    """Spelling to (entity, value that it stands for)."""
+    Names are met in any case, unless they are words too: those as they were written.
+    """
+
     joints: tuple[str, ...] = _JOINTS
     """Those of them that can be met at all."""
+    _values: dict[str, tuple[str, str]] = field(default_factory=dict, repr=False)
+    """Spelling in small letters to (entity, value that it stands for)."""
+    _as_written: dict[str, set[str]] = field(default_factory=dict, repr=False)
+    """Those of the spellings that count only as they were written."""
     _learned: set[tuple[str, str, bool]] = field(default_factory=set, repr=False)
     _automaton: Any = field(default=None, repr=False)
 
@@ -46,46 +62,82 @@ class Known:
         held = "\n".join(texts)
         return cls(joints=tuple([joint for joint in _JOINTS if joint in held]))
 
+    @property
+    def values(self) -> frozenset[tuple[str, str]]:
+        """Return what spellings stand for: entities and values."""
+        return frozenset(self._values.values())
+
+    def whole(self, value: str) -> str:
+        """Return the name that a name or a part of one stands for; itself when nobody has it."""
+        known = self._values.get(_small(value))
+        return known[1] if known is not None and known[0] == "PERSON" else value
+
     def learn(self, entity: str, value: str, *, sure: bool = True) -> None:
-        """Remember a value; the parts of a name only when it is sure to be one."""
-        if (entity, value, sure) in self._learned or len(self.values) >= _MOST_VALUES:
+        """Remember a value; the parts of a name only when it is sure to be one.
+
+        Raises:
+            RedactionError: there are too many to look for.
+        """
+        if (entity, value, sure) in self._learned:
             return
         self._learned.add((entity, value, sure))
         if entity == "PERSON":
             self._learn_name(value, sure=sure)
         elif len(value) >= _SHORTEST_VALUE and not value.isalpha():
-            self.values.setdefault(value, (entity, value))
+            self._add(value, entity, value, as_written=entity != "EMAIL_ADDRESS")
 
     def _learn_name(self, value: str, *, sure: bool) -> None:
         words = [word for word in _WORD.findall(value) if len(word) >= _SHORTEST_PART]
         if len(words) == 1 and not sure and not _is_listed(words[0]):
             return
-        if value[:1].isupper() or " " in value:
-            self.values.setdefault(value, ("PERSON", value))
-            if " " in value:
-                for spelling in (value.upper(), value.lower()):
-                    self.values.setdefault(spelling, ("PERSON", value))
+        if " " in value:
+            self._add(value, "PERSON", value)
+        elif value[:1].isupper() or _runs_on(value[:1]):
+            self._add(value, "PERSON", value, as_written=_is_a_word_too(value))
         if len(words) > 1:
-            for joint in self.joints:
-                if joint == ", ":
-                    spellings = {f"{words[-1]}, {words[0]}"}
-                else:
-                    slug = joint.join(words)
-                    spellings = {slug, slug.lower()} if joint else {slug.lower()}
-                for spelling in spellings:
-                    self.values.setdefault(spelling, ("PERSON", value))
+            for spelling in _spellings(words, self.joints):
+                self._add(spelling, "PERSON", value)
+        if len(words) > 1 and sure:
+            for handle in _handles(words[0], words[-1], self.joints):
+                self._add(handle, "PERSON", value)
         for word in words:
-            if word in self.values or not word[0].isupper() or word.lower() in everyday():
-                continue
-            known = _is_listed(word)
-            if (known or word.lower() not in common()) and (sure or known):
-                self.values.setdefault(word, ("PERSON", value))
+            self._learn_part(word, value, sure=sure)
+
+    def _learn_part(self, word: str, value: str, *, sure: bool) -> None:
+        plain, is_listed = word.lower(), _is_listed(word.capitalize())
+        if plain in everyday() or not (sure or is_listed):
+            return
+        if plain in common():
+            if is_listed and word[0].isupper():
+                self._add(word.capitalize(), "PERSON", value, as_written=True)
+        elif _is_a_word_too(word):
+            if word[0].isupper():
+                self._add(word.capitalize(), "PERSON", value, as_written=True)
+                self._add(f"@{plain}", "PERSON", value)
+        elif sure or word[0].isupper():
+            self._add(word, "PERSON", value)
+
+    def _add(self, spelling: str, entity: str, value: str, *, as_written: bool = False) -> None:
+        small = _small(spelling)
+        if small not in self._values:
+            if len(self._values) >= _MOST_SPELLINGS:
+                raise RedactionError(
+                    "there are too many different values in one trajectory to look for each of them "
+                    "everywhere; it is held back. Govern it in smaller batches."
+                )
+            self._values[small] = entity, value
+            if as_written:
+                self._as_written[small] = {spelling}
+        elif not as_written:
+            self._as_written.pop(small, None)
+        elif small in self._as_written:
+            self._as_written[small].add(spelling)
 
     def close(self) -> None:
         """Build the look-up; call once, after the last :meth:`learn`."""
-        if self.values:
+        if self._values:
             self._automaton = ahocorasick.Automaton()
-            for spelling in self.values:
+            for spelling in self._values:
                 self._automaton.add_word(spelling, spelling)
             self._automaton.make_automaton()
 
@@ -96,35 +148,45 @@ class Known:
         """
         if self._automaton is None:
             return []
-        if text in self.values and not (text.isalpha() and _means_itself(text, 0, len(text))):
-            entity, value = self.values[text]
+        small = _small(text)
+        if small in self._values and self._counts(small, text, 0, len(text)):
+            entity, value = self._values[small]
             return [(entity, 0, len(text), value)]
-        longest = self._longest(text)
-        return list(self._apart(text, longest)) if longest else []
+        longest = self._longest(text, small)
+        return list(self._apart(longest)) if longest else []
 
-    def _longest(self, text: str) -> dict[int, tuple[int, str]]:
+    def _counts(self, spelling: str, text: str, start: int, end: int) -> bool:
+        """Whether a spelling is met as it was written, where that counts, and does not mean itself."""
+        exact = self._as_written.get(spelling)
+        if exact is not None and text[start:end] not in exact:
+            return False
+        return not (spelling.isalpha() and _means_itself(text, start, end))
+
+    def _longest(self, text: str, small: str) -> dict[int, tuple[int, str]]:
         """Return the end and the spelling of the longest value that begins at each place."""
         size = len(text)
         longest: dict[int, tuple[int, str]] = {}
-        for last, spelling in self._automaton.iter(text):
+        for last, spelling in self._automaton.iter(small):
             end = last + 1
-            if end < size and text[end].isalnum():
+            if end < size and text[end].isalnum() and not _runs_on(text[last]):
                 continue
             start = end - len(spelling)
-            if start not in longest or longest[start][0] < end:
-                if spelling.isalpha() and _means_itself(text, start, end):
-                    continue
+            if start and text[start - 1].isalnum() and not _runs_on(text[start]):
+                continue
+            if (start not in longest or longest[start][0] < end) and self._counts(
+                spelling, text, start, end
+            ):
                 longest[start] = (end, spelling)
         return longest
 
-    def _apart(self, text: str, longest: dict[int, tuple[int, str]]) -> Iterator[Again]:
+    def _apart(self, longest: dict[int, tuple[int, str]]) -> Iterator[Again]:
         begin = behind = 0
         held: tuple[str, str] | None = None
         for start in sorted(longest):
             end, spelling = longest[start]
-            if end <= behind or (start and text[start - 1].isalnum()):
+            if end <= behind:
                 continue
-            entity, value = self.values[spelling]
+            entity, value = self._values[spelling]
             if held is not None and start < behind and held[0] == entity:
                 behind = end
                 continue
@@ -140,9 +202,51 @@ def _is_listed(word: str) -> bool:
     return word in hand_written_first_names() or word in last_names()
 
 
+def _small(text: str) -> str:
+    """Return a text in small letters, each at its place."""
+    small = text.lower()
+    if len(small) == len(text):
+        return small
+    return "".join([one if len(one := char.lower()) == 1 else char for char in text])
+
+
+def _runs_on(char: str) -> bool:
+    """Whether words of a script stand without spaces between them, as far as a letter tells."""
+    return char.isalpha() and char.lower() == char.upper()
+
+
+def _is_a_word_too(word: str) -> bool:
+    """Whether a name in small letters may be something else."""
+    plain = word.lower()
+    return (
+        len(word) < _SHORTEST_IN_SMALL
+        or plain in common()
+        or plain in _WORDS_TOO
+        or word.capitalize() in ambiguous_names()
+    )
+
+
+def _spellings(words: Sequence[str], joints: Iterable[str]) -> Iterator[str]:
+    """Yield how the words of a name are written as one, and short."""
+    yield f"{words[0][0]}. {words[-1]}"
+    for joint in joints:
+        if joint != ", ":
+            yield joint.join(words)
+        yield f"{words[-1]}{joint}{words[0]}"
+
+
+def _handles(first: str, last: str, joints: Iterable[str]) -> Iterator[str]:
+    """Yield account names: an initial and a name."""
+    for joint in joints:
+        if joint in ("", ".", "_", "-"):
+            for handle in (f"{first[0]}{joint}{last}", f"{first}{joint}{last[0]}"):
+                if len(handle) >= _SHORTEST_HANDLE and handle.lower() not in common():
+                    yield handle
+
+
 def _means_itself(text: str, start: int, end: int) -> bool:
     """Whether a part of a name is used as a word, a month or in a term: Mark the node, Taylor series."""
     if is_term(text, end):
         return True
     word = text[start:end]
-    return word in ambiguous_names() and is_plain_word(text, start, end)
+    return word.capitalize() in ambiguous_names() and is_plain_word(text, start, end)

@@ -387,7 +387,7 @@ class Redactor:
             for value in work.scope.people:
                 known.learn(_IDENTITY, value)
         known.close()
-        subjects.update(one for one in known.values.values() if one[0] in named)
+        subjects.update(one for one in known.values if one[0] in named)
         if work.scope.linked:
             self._pseudonyms.expect(work.scope.tenant_id, subjects)
 
@@ -501,8 +501,8 @@ class Redactor:
         for entity, start, end, _, _ in spans:
             value = work.meant(entity, text[start:end])
             if entity == "PERSON":
-                known = work.known.values.get(value)
-                value = stands_for.get(start, value) if known is None else known[1]
+                whole = work.known.whole(value)
+                value = stands_for.get(start, value) if whole == value else whole
             known_as = work.replaced.get((entity, value))
             if known_as is None:
                 known_as = work.replaced[entity, value] = self._known_as(entity, value, whose)

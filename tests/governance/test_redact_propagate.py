@@ -1,5 +1,8 @@
 """What was found once is looked for everywhere."""
 
+import pytest
+
+from governance.redact import RedactionError
 from governance.redact.propagate import Known
 
 
@@ -45,3 +48,55 @@ def test_unsure_single_words_are_not_looked_for() -> None:
 def test_values_by_their_exact_spelling() -> None:
     memory = known(("PASSWORD", "correct7horse"), ("PASSWORD", "abc"))
     assert hits(memory, "typed correct7horse, abc") == [("correct7horse", "correct7horse")]
+
+
+def test_parts_handles_and_other_spellings_in_any_case() -> None:
+    memory = known(("PERSON", "Priya Raghunathan"))
+    for text in (
+        "raghunathan", "priya", "PRIYA", "@priya", "RAGHUNATHAN, PRIYA", "Raghunathan, Priya",
+        "PriyaRaghunathan", "priyaraghunathan", "PRIYA_RAGHUNATHAN", "raghunathan.priya", "praghunathan",
+        "priyar", "p.raghunathan", "Priya%20Raghunathan", "RaghunathanPriya", "P. Raghunathan",
+    ):  # fmt: skip
+        found = hits(memory, f"x {text} y")
+        assert [(one.strip("@"), value) for one, value in found] == [
+            (text.strip("@"), "Priya Raghunathan")
+        ], text
+
+
+def test_parts_that_are_words_need_their_capital() -> None:
+    memory = known(("PERSON", "Grace Klein"), ("PERSON", "Will Stark"), ("PERSON", "Rose Petit"))
+    for text in (
+        "the grace period", "ein klein wenig", "it will rain", "stark im kommen", "petit rose", "THE WILL OF",
+    ):  # fmt: skip
+        assert hits(memory, text) == [], text
+    assert hits(memory, "Klein paid, Stark too") == [
+        ("Klein", "Grace Klein"),
+        ("Stark", "Will Stark"),
+    ]
+
+
+def test_names_without_capitals_or_spaces() -> None:
+    memory = known(("PERSON", "\u738b\u5c0f\u660e"))
+    assert hits(memory, "\u8bf7\u95ee\u738b\u5c0f\u660e\u5728\u5417") == [
+        ("\u738b\u5c0f\u660e",) * 2
+    ]
+
+
+def test_places_stay_where_they_are_beside_letters_that_grow_in_small() -> None:
+    memory = known(("PERSON", "Priya Raghunathan"))
+    assert hits(memory, "\u0130\u0130 raghunathan") == [("raghunathan", "Priya Raghunathan")]
+
+
+def test_thousands_of_names_are_looked_for() -> None:
+    names = [f"Zor{first}na Quib{last}ax" for first in _SYLLABLES for last in _SYLLABLES]
+    memory = known(*[("PERSON", name) for name in names])
+    text = "\n".join(f"{name.split()[1]} paid" for name in names)
+    assert len(hits(memory, text)) == len(names) == 2500
+
+
+def test_too_many_values_are_refused_and_never_passed_in_silence() -> None:
+    with pytest.raises(RedactionError, match="too many"):
+        known(*[("USERNAME", f"user_{number}") for number in range(200_000)])
+
+
+_SYLLABLES = [a + b for a in "bdfgklmnpr" for b in "aeiou"]

@@ -8,7 +8,7 @@ ARGS ?=
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 	@echo 'Benchmarks (options through ARGS=…, --quick ends within 50 s):'
-	@grep -l '__main__' benchmarks/*.py | sed -E 's|benchmarks/(.*)\.py|  bench-\1|'
+	@grep -l '__main__' benchmarks/*.py | sed -E 's|benchmarks/(.*)\.py|  bench-\1|; s|_|-|g'
 
 setup: ## Create .venv from the lock (done by every other target that needs it)
 	@scripts/setup
@@ -46,8 +46,8 @@ check: lint types contracts ## All static checks
 	@$(PY) scripts/generate_docs.py --check
 
 bench-%: setup
-	@grep -sq __main__ benchmarks/$*.py || { echo "no benchmark $*; make help lists them" >&2; exit 2; }
-	@$(PY) benchmarks/$*.py $(ARGS)
+	@grep -sq __main__ benchmarks/$(subst -,_,$*).py || { echo "no benchmark $*; make help lists them" >&2; exit 2; }
+	@$(PY) benchmarks/$(subst -,_,$*).py $(ARGS)
 
 lock: ## Resolve the dependencies into requirements.txt (UPGRADE=--upgrade for newer ones)
 	@uv=$$(command -v uv || echo .uv/bin/uv); $$uv pip compile --quiet --universal --generate-hashes --all-extras --python-version 3.12 $(UPGRADE) --no-header --output-file requirements.txt pyproject.toml

@@ -1,10 +1,262 @@
-"""The half of the templates that rules are tuned to; see ``agent_texts_held`` for the format."""
+"""The half of the templates that rules are tuned to; ``agent_texts_held`` has the other."""
 
-NAMES: dict[str, tuple[str, str]] = {"en": ("Maurice Philippa", "Tolliver Cranston")}
-USERS = ("pcranston",)
-PASSWORDS = ("Sommer2024!",)
-WORD_PASSWORDS = ("gartenzaunlatte",)
-STREETS = {"en": ("12 Foxglove Lane",)}
-LISTS: dict[str, tuple[str, ...]] = {}
-PERSONAL: dict[str, dict[str, tuple[str, ...]]] = {}
-NEUTRAL: dict[str, dict[str, tuple[str, ...]]] = {}
+NAMES: dict[str, tuple[str, str]] = {
+    "en": ("Philippa Maurice Georgina Alistair Rosalind Quentin", "Cranston Tolliver Haverstock Birtwhistle Lockhart Redgrave"),
+    "de": ("Hannelore Matthias Birgit Ulrich Kerstin Ansgar", "Lindemann Oschatz Reuter Steinbrenner Wiesner Hölzl"),
+    "fr": ("Amélie Raphaël Clémence Fabrice Océane Yves", "Marchand Delacroix Fontaine Rousselot Bouchet Aubry"),
+    "es": ("Lucía Esteban Marisol Adrián Pilar Octavio", "Valverde Escudero Gallardo Manzanares Ibarra Sepúlveda"),
+    "it": ("Chiara Davide Ornella Fabrizio Martina Enzo", "Marchetti Bellini Santoro Colombo Grimaldi Rinaldi"),
+    "pt": ("Beatriz Caetano Inês Fernando Luísa Otávio", "Carvalho Monteiro Sampaio Barbosa Antunes Furtado"),
+    "pl": ("Agata Krzysztof Małgorzata Tomasz Elżbieta Paweł", "Nowicki Stępień Lewandowski Kubiak Wysocki Zieliński"),
+    "nl": ("Marloes Diederik Saskia Maarten Lotte Gijs", "Bakker Vermeulen Jansen Smit Mulder Hendriks"),
+    "tr": ("Deniz Cemre Hakan Selin Murat Aslı", "Kaplan Demirci Arslan Yalçın Koç Erdoğan"),
+    "ru": ("Алексей Марина Павел Ольга Степан Вера", "Соколова Морозов Никитин Фролов Белов Громов"),
+    "zh": ("伟 娜 秀英 俊杰 梦琪 海涛", "王 李 张 杨 孙 马"),
+    "ja": ("太郎 花子 直樹 真由美 和也 さくら", "佐藤 鈴木 高橋 田中 伊藤 中村"),
+    "ko": ("영희 철수 지우 은주 성민 예린", "김 이 조 장 오 서"),
+    "hi": ("रमेश प्रिया अमित नेहा सुरेश अंजलि", "पटेल सिंह कुमार रेड्डी देसाई नायर"),
+    "ar": ("أحمد فاطمة محمود سارة عمر رانيا", "السيد الحسن العمري الزهراني المصري الفارس"),
+    "he": ("דוד רחל משה שרה יונתן רבקה", "כהן לוי ביטון פרץ אברהם דהן"),
+}  # fmt: skip
+USERS = (
+    "pcranston",
+    "mlindemann",
+    "gbirt",
+    "rmarchand",
+    "esteban.v",
+    "kasia_n",
+    "diederik",
+    "hlockhart",
+    "aoschatz",
+    "qredgrave",
+    "btolliver",
+    "cdelacroix",
+)
+PASSWORDS = (
+    "Sommer2024!",
+    "Password1234",
+    "secretSauce9",
+    "Tiger#Lily7",
+    "Zugspitze2962",
+    "k9Xw!r4T",
+    "letMe1nPlease",
+    "Apfel$trudel5",
+    "your0wnRisk!",
+    "Hunter22",
+)
+WORD_PASSWORDS = ("gartenzaunlatte", "correcthorse", "opensesamenow", "qwertzuiop")
+STREETS = {
+    "en": ("12 Foxglove Lane", "2204 Maple Ridge Drive"),
+    "de": ("Rosenweg 8", "Hauptstraße 215"),
+    "fr": ("9 rue Victor Hugo", "41 avenue des Lilas"),
+    "es": ("Calle Mayor 14", "Avenida de la Paz 80"),
+}
+LISTS = {
+    "tool": ("Jenkins", "Kafka", "Django", "Ruby", "Pascal", "Jupyter", "Airflow", "Redis", "Nginx", "Elixir", "Scala", "Jira", "Confluence", "Datadog", "Sentry", "Docker", "Kubernetes", "Spark", "Hadoop", "Ray", "Dagster", "Pandas", "Lucene", "Solr", "Tomcat", "Hudson", "Buildkite", "Pulumi", "Vagrant", "Ruff", "Dolphin"),
+    "model": ("Claude Opus", "Nova Lite", "Grok", "Gemini Pro", "Llama Scout", "Mistral Nemo", "Qwen Max", "Titan Text", "Gemma", "DeepSeek Coder", "Jamba Large", "Sonnet", "Haiku"),
+    "company": ("Wells Fargo", "Mercedes", "Hugo Boss", "JP Morgan", "Goldman Sachs", "Deutsche Bank", "Lloyds", "Tommy Hilfiger", "McDonald's", "Marks & Spencer", "Renault", "Peugeot", "Nestlé", "Volkswagen", "Aldi", "Walt Disney", "Eli Lilly", "Ernst & Young", "Adidas", "Hermès"),
+    "city": ("Paris", "Berlin", "Dallas", "Florenz", "Savannah", "Carolina", "Verona", "Melbourne", "Sydney", "Valencia", "Nancy", "Chester", "San Antonio"),
+    "font": ("Arial", "Times", "Courier", "Calibri", "Fira Code", "Montserrat", "Palatino", "Ubuntu Mono", "Open Sans"),
+    "repo": ("shop-web", "core", "ml-pipeline", "helm-charts", "auth-service"),
+    "org": ("acme", "wayne-tech", "hooli", "stark-labs"),
+    "word": ("order", "ticket", "batch", "socket", "render", "metric", "worker", "branch"),
+}  # fmt: skip
+
+PERSONAL: dict[str, dict[str, tuple[str, ...]]] = {
+    "shell": {
+        "en": (
+            "{user}@web-01:~$ ls\nDesktop  Documents", "[{user}@db2 ~]$ uptime", "{user}@macbook repo % make test",
+            "uid=1000({user}) gid=1000({user}) groups=1000({user}),4(adm)", "$ who\n{user}   pts/0   2024-05-02 08:11 ({ip})",
+            "USER       PID %CPU %MEM COMMAND\n{user}   4242  0.0  0.1 vim notes.md", "C:\\Users\\{user}> dir",
+            "$ echo $USER\n{user}", "$ whoami\n{user}", "$ chown -R {user}:{user} /srv/data", "$ ssh {user}@db.internal",
+            "$ scp report.pdf {user}@{ip}:/tmp", "$ su - {user}", "$ grep {user} /etc/passwd\n{user}:x:1000:1000:{name}:/home/{user}:/bin/zsh",
+            "$ w\nUSER     TTY      FROM             LOGIN@   IDLE\n{user}  pts/1    {ip}     08:02    1:00m",
+        ),
+    },
+    "paths": {
+        "en": (
+            "/home/{user}/projects/{repo}/main.py", "/Users/{user}/Documents/tax.pdf", "C:\\Users\\{user}\\Documents\\tax.pdf",
+            "C:/Users/{user}/AppData/Roaming/Code", "cp /home/{user}/.ssh/config /tmp/", "/var/mail/{user}", "/mnt/c/Users/{user}/code",
+            "\\\\fileserver\\home\\{user}\\plans.docx", "/export/home/{user}/x", "drwx------ /data/home/{user}",
+        ),
+    },
+    "listing": {
+        "en": (
+            "-rw-r--r--  1 {user} {user}  220 May  2 08:11 .bashrc", "-rw-r--r--@ 1 {user}  staff  1024 May  2 08:11 notes.md",
+            "drwxr-xr-x 12 {user} users 4096 2024-05-02 08:11 repo", "{first}_{last}_resume.pdf", "Payslip {name} May.pdf\nminutes.txt",
+            "scans/{last}-{first}-passport.jpg",
+        ),
+        "de": ("Kündigung_{last}_{first}.pdf", "Zeugnis {name}.docx"),
+        "fr": ("Contrat de travail {name}.pdf", "{last}_{first}_CNI.jpg"),
+        "es": ("Contrato {name}.pdf", "{first}_{last}_CV.docx"),
+    },
+    "logs": {
+        "en": (
+            "sshd[812]: Accepted password for {user} from {ip} port 51514 ssh2", "sshd[812]: Invalid user {user} from {ip}",
+            "sshd[99]: Disconnected from user {user} {ip} port 22", "sudo: {user} : TTY=pts/1 ; PWD=/home ; USER=root ; COMMAND=/bin/ls",
+            "su: (to root) {user} on pts/0", '{ip} - {user} [02/May/2024:08:11:00 +0200] "POST /login HTTP/1.1" 302 0',
+            "INFO user={user} action=download", "login: {user}", "username: {user}", "user_name={user} status=ok", "DB_USER={user}",
+            '{{"username": "{user}", "event": "login"}}', "session opened for user {user}(uid=1000) by (uid=0)",
+            "CRON[77]: ({user}) CMD (/usr/bin/sync)", "ERROR [{name}] could not open ticket {n}", "Customer: {name}, mail {mail}",
+            "AUDIT actor={mail} target={mail2}", "WARN user '{user}' exceeded quota",
+        ),
+    },
+    "gitlog": {
+        "en": (
+            "Author: {name} <{mail}>", "Co-authored-by: {name} <{mail}>", "Reviewed-by: {name} <{mail}>", "{h} {word}: fix race ({name})",
+            "* {h} - (2 days ago) bump version - {name}", "    12  {name} <{mail}>", "{h} ({name} 2024-05-02 17) import os", "Merge branch '{user}/{word}' into main",
+            "commit {h}\nAuthor: {name} <{mail}>\nDate: Thu May 2 08:11:00 2024\n\n    Add {word}",
+        ),
+    },
+    "trace": {
+        "en": (
+            '  File "/Users/{user}/repo/app.py", line {n}, in main', "at /home/{user}/app/index.js:{n}:5", "KeyError: '{mail}'",
+            "ValidationError: {mail} is not a valid recipient", "PermissionError: [Errno 13] Permission denied: '/home/{user}/.config'",
+        ),
+    },
+    "markdown": {
+        "en": (
+            "| Owner | Mail |\n|---|---|\n| {name} | {mail} |", "- Contact: {name}, {phone}", "**Author:** {name}", "### Team\n* {name}\n* {name2}",
+            "Reviewed by **{name}**.", "| {name} | Berlin | 3 |\n| {name2} | Rome | 5 |",
+        ),
+        "de": ("**Ansprechpartner:** {name}", "### Team\n* {name}\n* {name2}", "| Mitarbeiter | Ort |\n|---|---|\n| {name} | Köln |"),
+        "fr": ("**Responsable :** {name}", "| Employé | Ville |\n|---|---|\n| {name} | Lille |"),
+        "es": ("**Responsable:** {name}", "| Empleado | Ciudad |\n|---|---|\n| {name} | Bilbao |"),
+    },
+    "csv": {
+        "en": (
+            "name,email\n{name},{mail}\n{name2},{mail2}", "first_name,last_name,dob\n{first},{last},{dob}", "customer;phone\n{name};{phone}",
+            "user,shell\n{user},/bin/bash", "last,first,city\n{last},{first},Boston\n{last2},{first2},Denver",
+        ),
+        "de": ("Name,Telefon\n{name},{phone}", "Nachname;Vorname;Ort\n{last};{first};Ulm", "Mitarbeiter;Abteilung\n{name};IT"),
+        "fr": ("Nom;Prénom;Ville\n{last};{first};Lyon", "client;courriel\n{name};{mail}"),
+        "es": ("Nombre;Apellido\n{first};{last}", "cliente,teléfono\n{name},{phone}"),
+    },
+    "directory": {
+        "en": (
+            '{{"people": [{{"name": "{name}", "phone": "{phone}"}}]}}', '{{"first_name": "{first}", "last_name": "{last}"}}',
+            '{{"manager": "{name}", "reports": ["{name2}"]}}', '{{"author": {{"name": "{name}"}}}}', '{{"owner": {{"login": "{user}", "id": {n}}}}}',
+            '{{"{name}": {{"phone": "{phone}"}}}}', '{{"uid": "{user}", "cn": "{name}", "mail": "{mail}"}}', '{{"assigned_to": "{name}", "cc": ["{name2}"]}}',
+        ),
+        "de": ('{{"name": "{name}", "strasse": "{street}"}}', '{{"vorname": "{first}", "nachname": "{last}"}}', '{{"kunde": "{name}", "mobil": "{phone}"}}'),
+        "fr": ('{{"client": "{name}", "téléphone": "{phone}"}}', '{{"prénom": "{first}", "nom_de_famille": "{last}"}}'),
+        "es": ('{{"cliente": "{name}", "teléfono": "{phone}"}}', '{{"nombre_completo": "{name}"}}'),
+    },
+    "mail": {
+        "en": ("From: {name} <{mail}>\nTo: {mail2}\n\nHello {first2},\n\nplease see below.\n\nRegards,\n{name}", "Hi {first},\n\nthanks for the call.\n\nCheers\n{name2}", "> On 2 May {name} wrote:\n> fine by me"),
+        "de": ("Von: {name}\nAn: {name2}\nBetreff: Angebot\n\nLieber {first2},\n\ndas Angebot ist da.\n\nBeste Grüße\n{name}", "Sehr geehrter Herr {last},\n\nwir haben Ihre Unterlagen erhalten.\n\nFreundliche Grüße\n{name2}", "Liebe Frau {last}, danke für die Rückmeldung.", "Gruß\n{first}"),
+        "fr": ("Cher Monsieur {last},\n\nmerci pour votre retour.\n\nSincères salutations\n{name2}", "Bonjour Madame {last},\n\nvotre dossier est complet.\n\nBien à vous,\n{name2}"),
+        "es": ("Estimado Sr. {last}:\n\nadjunto el informe.\n\nUn saludo,\n{name2}", "Querida {first}:\n\ngracias por todo.\n\nAbrazos,\n{first2}"),
+        "it": ("Egregio Sig. {last},\n\ngrazie per il messaggio.\n\nDistinti saluti\n{name2}",),
+        "pt": ("Caro Sr. {last},\n\nobrigado pela mensagem.\n\nCom os melhores cumprimentos,\n{name2}",),
+        "nl": ("Beste {first},\n\ndank voor je bericht.\n\nGroeten,\n{name2}",),
+        "pl": ("Szanowny Panie {last},\n\ndziękuję za wiadomość.\n\nPozdrawiam\n{name2}",),
+        "ru": ("Уважаемый {name}!\n\nСпасибо за письмо.\n\nС уважением,\n{name2}",),
+        "tr": ("Sayın {name},\n\nmesajınız için teşekkürler.\n\nSaygılarımla\n{name2}",),
+    },
+    "ticket": {
+        "en": ("Reported by {name}: {word} broken", "Assigned to {name2} by {name}.", "Caller {name} ({phone}) lives at {street}.", "Requester: {name}\nCC: {name2}", "Spoke with {name}; she will send {mail}."),
+        "de": ("Anrufer: {name}, Rückruf unter {phone}", "Zuständig: {name2}\nMelder: {name}", "Frau {last} ({street}) bittet um Rückruf.", "Kundin {name}, geb. {dob}", "Zugewiesen an {name}."),
+        "fr": ("Appelant : {name}, rappeler au {phone}", "Mme {last} demande un remboursement.", "Signalé par {name}, traité par {name2}."),
+        "es": ("Cliente: {name}, tel. {phone}", "La Sra. {last} pide un reembolso.", "Reportado por {name}, asignado a {name2}."),
+        "it": ("Cliente: {name}, tel. {phone}", "La Sig.ra {last} chiede un rimborso.", "Segnalato da {name}."),
+        "pt": ("Cliente: {name}, tel. {phone}", "A Sra. {last} pede reembolso.", "Aberto por {name}."),
+        "nl": ("Klant: {name}, tel. {phone}", "Mevrouw {last} vraagt geld terug.", "Gemeld door {name}."),
+        "pl": ("Klient: {name}, tel. {phone}", "Pani {last} prosi o zwrot.", "Zgłoszone przez: {name}"),
+        "tr": ("Müşteri: {name}, tel: {phone}", "{name} Bey geri arama istiyor.", "Sorumlu: {name}"),
+        "ru": ("Клиент: {name}, тел. {phone}", "Ответственный: {name}", "Г-жа {last} просит вернуть деньги."),
+        "zh": ("客户：{name}，电话：{nphone}", "联系人：{name}", "负责人{name}已处理。", "{name}先生要求退款。"),
+        "ja": ("氏名：{name}", "担当：{name}、電話：{nphone}", "{name}さんから連絡がありました。"),
+        "ko": ("이름: {name}", "담당자 {name}, 전화 {nphone}", "{name} 씨가 환불을 요청했습니다."),
+        "hi": ("नाम: {name}", "ग्राहक {name}, फोन {phone}"),
+        "ar": ("الاسم: {name}", "العميل {name}، هاتف {phone}", "السيد {name} طلب استرداد المبلغ."),
+        "he": ("שם: {name}", "לקוח: {name}, טלפון {nphone}", "מר {name} ביקש החזר."),
+    },
+    "intro": {
+        "en": ("my name is {name}", "I am {name} from accounting.", "This is {name} speaking.", "Call me {first}."),
+        "de": ("Ich bin {name}.", "mein Name lautet {name}", "Hier ist {name} von der Buchhaltung."),
+        "fr": ("Je suis {name}.", "mon nom est {name}", "Ici {name}, de la comptabilité."),
+        "es": ("Soy {name}.", "mi nombre es {name}", "Habla {name}."),
+        "it": ("Sono {name}.", "il mio nome è {name}"),
+        "pt": ("Sou {name}.", "O meu nome é {name}"),
+        "nl": ("Ik ben {name}.", "mijn naam is {name}"),
+        "pl": ("Jestem {name}.", "nazywam się {name}"),
+        "tr": ("Ben {name}.", "adım {name}"),
+        "ru": ("Я {name}.", "меня зовут {name}"),
+        "zh": ("我是{name}。", "我叫{name}，"),
+        "ja": ("私は{name}です。", "{name}と申します。"),
+        "ko": ("저는 {name}입니다.", "제 이름은 {name}입니다."),
+        "hi": ("मैं {name} हूँ।", "मेरा नाम {name} है।"),
+        "ar": ("أنا {name}.", "اسمي {name}"),
+        "he": ("אני {name}.", "שמי {name}"),
+    },
+    "national_id": {
+        "de": ("Steuer-ID: {de_tax_id}", "Steuernummer/IdNr. {de_tax_id}", "Ausweisnummer: {de_id_card}", "SV-Nummer {de_social}", '{{"steuerId": "{de_tax_id}"}}', "Rentenversicherungsnummer {de_social}"),
+        "es": ("DNI: {es_dni}", "con NIF {es_dni}", "número de NIE {es_nie}", "CURP: {mx_curp}", "CUIL {ar_cuit}", "mi RUT es {cl_rut}", '{{"nif": "{es_dni}"}}'),
+        "it": ("Codice fiscale: {it_fiscal_code}", "CF {it_fiscal_code}"),
+        "fr": ("NIR : {fr_nir}", "n° de sécu {fr_nir}", "registre national {be_nn}"),
+        "nl": ("BSN: {nl_bsn}", "BSN-nummer {nl_bsn}", "rijksregisternummer: {be_nn}"),
+        "pl": ("PESEL {pl_pesel}", "nr PESEL: {pl_pesel}"),
+        "sv": ("personnr {se_personnummer}",), "fi": ("hetu: {fi_hetu}",), "da": ("CPR {dk_cpr}",), "no": ("fnr {no_fnr}", "personnummer {no_fnr}"),
+        "pt": ("CPF {br_cpf}", "meu cpf: {br_cpf}", "NIF: {pt_nif}", "contribuinte n.º {pt_nif}", "CNPJ: {br_cnpj}"),
+        "en": ("NI number: {gb_nino}", "Aadhaar {in_aadhaar}", "my PAN is {in_pan}", "tax file number {au_tfn}", "Medicare number: {au_medicare}", "NRIC: {sg_nric}", "PPSN {ie_pps}", "SA ID: {za_id}", "SIN: {ca_sin}", '{{"cpf": "{br_cpf}", "nino": "{gb_nino}"}}', "id number {il_id}"),
+        "gsw": ("AHV {ch_ahv}", "Sozialversicherungsnummer {at_svnr}"),
+        "zh": ("身份证{cn_ric}", "身份证号码：{cn_ric}", "公民身份号码 {cn_ric}"),
+        "ja": ("マイナンバー {jp_my_number}", "個人番号：{jp_my_number}"), "ko": ("주민등록번호 {kr_rrn}",),
+        "ru": ("СНИЛС: {ru_snils}", "ИНН {ru_inn}"), "tr": ("TCKN {tr_kimlik}", "kimlik numarası: {tr_kimlik}"),
+        "cs": ("RČ {cz_rc}", "rodné číslo {cz_rc}"), "el": ("ΑΦΜ {gr_afm}", "ΑΜΚΑ: {gr_amka}"), "ro": ("CNP {ro_cnp}",), "bg": ("ЕГН {bg_egn}",),
+        "hu": ("adóazonosító: {hu_tax_id}",), "th": ("บัตรประชาชน {th_pin}",), "he": ("מספר זהות {il_id}",), "hr": ("OIB {hr_oib}",), "et": ("isikukood: {ee_ik}",),
+    },
+    "phone": {
+        "any": ("call {phone}", "Phone {phone}", '{{"contact_number": "{phone}"}}', "my number is {phone}", "Mobile: {phone} / office closed"),
+        "national": ("mobile {nphone}", '{{"phone_number": "{nphone}"}}', "Tel. {nphone}", "call me on {nphone}"),
+    },
+    "password": {
+        "en": ("password={pw}", "pw: {pw}", "login: admin, password: {pw}", "password for the router is {pw}", '{{"pwd": "{pw}"}}', "the wifi password is {wpw}", "password: {wpw}"),
+        "de": ("Kennwort: {pw}", "das Passwort lautet {pw}"), "fr": ("mot de passe: {pw}", "mon mot de passe est {pw}"), "es": ("contraseña: {pw}", "mi contraseña es {pw}"),
+        "it": ("password: {pw}", "la password è {pw}"), "pt": ("senha: {pw}", "minha senha é {pw}"), "nl": ("wachtwoord: {pw}",), "pl": ("hasło: {pw}",), "zh": ("密码:{pw}", "我的密码是{pw}"), "ja": ("パスワード:{pw}",), "ru": ("пароль: {pw}",), "ko": ("비밀번호: {pw}",), "tr": ("şifre: {pw}",),
+    },
+    "command": {
+        "en": ("mysql -uroot -p{pw}", "curl -u admin:{pw} http://x", "sshpass -p{pw} ssh x", "PGPASSWORD={pw} pg_dump x", "tool --password {pw}", "docker login -u x -p {pw}", "https://admin:{pw}@x.internal/a", "redis-cli -a {pw}"),
+    },
+    "turns": {
+        "en": ("What is your name?\x1e{name}\x1eThank you, {first}.", "First name?\x1e{first}\x1eLast name?\x1e{last}", "I'm {name}.\x1eHello {first}, how is the {last} account?"),
+        "de": ("Wie heißen Sie?\x1e{name}\x1eDanke, Herr {last}.", "Ihr Nachname bitte?\x1e{last}"),
+        "fr": ("Quel est votre nom ?\x1e{name}\x1eMerci Madame {last}.",),
+        "es": ("¿Cómo se llama?\x1e{name}\x1eGracias, {first}.",),
+    },
+}  # fmt: skip
+
+NEUTRAL: dict[str, dict[str, tuple[str, ...]]] = {
+    "code": {
+        "en": (
+            "DB_USER=app_user", "handle=file.close", "user=current_user.id", "user = User.objects.get(pk=1)", "login = lambda u: api.login(u)",
+            "cd /home/runner/work/{repo}", "/home/node/app/node_modules/{word}/index.js:{n}", "/Users/Shared/data.json", "C:\\Users\\Public\\Documents", "/home/ubuntu/.bashrc",
+            "uid=0(root) gid=0(root) groups=0(root)", "uid=33(www-data) gid=33(www-data)", "-rw-r--r-- 1 root wheel {n} May  2 08:11 {word}.conf", "drwxr-xr-x 2 postgres postgres 4096 May 2 08:11 data",
+            "root@web-01:/etc# systemctl restart nginx", "ec2-user@ip-10-0-0-1:~$ uptime", "username: postgres", "git config user.name", "sudo: pam_unix(sudo:session): session opened for user root",
+            "user: {{type: string, required: true}}", "def get_user_name(user): return user.name", "login: async (req, res) => {{}}", "owner: platform-team", "author: string;", "from: 0, to: {n}",
+            "const account = await stripe.accounts.retrieve(id);", "number: {n}", '{{"user": "system", "role": "assistant"}}', "import {{ {word} }} from './{word}';", "USER appuser", "whoami\nroot",
+        ),
+    },
+    "tools": {
+        "en": ("Jenkins, Kafka, Django, Ruby and {tool}", "We moved from {tool} to {tool2}.", "* {tool}\n* {tool2}", "{tool} runs on {tool2}", "Install {tool}, then {tool2}.", '{{"tools": ["{tool}", "{tool2}"]}}', "Skills: {tool}, {tool2}, {tool3}", "{tool} vs {tool2}"),
+        "de": ("{tool} läuft nicht mehr.", "Bitte {tool} und {tool2} aktualisieren.", "{tool} ist langsam."),
+        "fr": ("{tool} ne répond plus.", "Installez {tool} puis {tool2}."), "es": ("{tool} no funciona.", "Instale {tool} y {tool2}."),
+    },
+    "models": {"en": ("{model} is faster than {model2}.", "Use {model}.", "model: {model}", "We compared {model}, {model2} and GPT.", "{model} answered {n} of {n} questions."), "de": ("{model} ist schneller.",)},
+    "companies": {"en": ("{company} announced layoffs.", "I bought it at {company}.", "Vendors: {company}, {company2}", "shares of {company} rose"), "de": ("Der Umsatz von {company} wächst.",), "fr": ("Le siège de {company} est fermé.",), "es": ("La sede de {company} está cerrada.",)},
+    "places": {"en": ("Our office in {city} is closed.", "From {city} to {city2} by train.", "Font: {font}", "Use {font} for headings and {font2} for text.")},
+    "versions": {"en": ("version {v4}", "Version: {v4}", "{word} {v4} released", "upgrade to {v4}", "v{v4}", "{word}-{v4}.tar.gz", "\"version\": \"{v4}\"", "{word}=={v4}", "Chrome/{v4} Safari/537.36", "firmware {v4}")},
+    "remotes": {"en": ("git@github.com:{org}/{repo}.git", "url = git@gitlab.com:{org}/{repo}.git", "git clone git@github.com:{org}/{repo}.git && cd {repo}", "git@ssh.dev.azure.com:v3/{org}/{repo}", "ssh -T git@github.com", "pip install git+ssh://git@github.com/{org}/{repo}.git@v{v}", "noreply@github.com")},
+    "numbers": {"en": ("1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377", "1 4 9 16 25 36 49 64 81 100 121 144", "[{n}, {n}, {n}, {n}, {n}]", "primes: 101 103 107 109 113 127 131", "took {n}.{n} s, {n} rows", "3.14159 26535 89793", "{n} {n} {n} {n}\n{n} {n} {n} {n}", "epoch 1714636800", "port 8080, pid 31337")},
+    "urls": {"en": ("/search?zip=94110&age=34", "https://api.x/stores?zip=94110&radius=5", "curl 'http://x/api?age=34&limit=10'", "GET /users/{n}/orders?from=2024-01-01", "https://x.internal/{word}?id={n}")},
+    "prose": {
+        "en": ("Will you check the branch? Grant access to the bucket.", "Hope is not a strategy.", "Mark all as read.", "The report is due on Monday."),
+        "de": ("Drucker funktioniert nicht mehr", "Betreff: Urlaubsplanung", "Die Besprechung fällt aus.", "Server neu gestartet, Fehler bleibt bestehen.", "Guten Morgen zusammen, die Kantine bleibt heute geschlossen.", "Rechnung und Lieferschein fehlen.", "Bitte Kabel prüfen und Gerät neu starten.", "Thema: Datenschutz im Unternehmen", "Der Kunde ist zufrieden.", "Bildschirm bleibt schwarz, Tastatur reagiert nicht.", "Danke für die schnelle Hilfe!", "Ergebnis: Test bestanden"),
+        "fr": ("Objet : congés d'été", "L'imprimante est en panne.", "Merci pour votre aide.", "Le projet avance bien, Budget validé.", "Bonjour, je voudrais annuler ma commande.", "Écran noir au démarrage."),
+        "es": ("Asunto: vacaciones de verano", "La impresora está averiada.", "Gracias por su ayuda.", "Pantalla negra al arrancar.", "Buenos días, quisiera cancelar mi pedido.", "Informe del Proyecto terminado."),
+        "it": ("La stampante non funziona.", "Oggetto: ferie estive", "Grazie per l'aiuto."), "pt": ("A impressora não funciona.", "Assunto: férias de verão"),
+        "pl": ("Drukarka nie działa.", "Temat: urlopy", "Dziękuję za pomoc.", "Ekran jest czarny."), "nl": ("De printer werkt niet.", "Onderwerp: vakantie"),
+        "ru": ("Принтер не работает.", "Тема: отпуск", "Спасибо за помощь.", "Экран чёрный, Клавиатура не отвечает."), "zh": ("打印机坏了。", "谢谢您的帮助。"), "ja": ("プリンターが動きません。", "ありがとうございます。"), "ko": ("프린터가 작동하지 않습니다.",), "tr": ("Yazıcı çalışmıyor.",),
+    },
+}  # fmt: skip

@@ -7,6 +7,7 @@ _CLASSES: dict[str, tuple[str, ...]] = {
     "contact": ("EMAIL_ADDRESS", "PHONE_NUMBER", "STREET_ADDRESS", "URL", "PERSONAL_URL"),
     "financial": ("CREDIT_CARD", "IBAN_CODE", "BANK_ACCOUNT", "US_BANK_NUMBER", "CRYPTO"),
     "government_id": (
+        "NATIONAL_ID",
         "US_SSN",
         "US_ITIN",
         "US_PASSPORT",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from governance.detect import checks
 from governance.detect.finding import Finding, Unit
+from governance.detect.identity_numbers import identity_keys
 from governance.detect.names import key_words
 from governance.detect.unique_rules import BIOMETRIC_KEY, IDENTIFIER_KEY, NO_IDENTIFIER_KEY
 
@@ -57,6 +58,11 @@ def _user(value: str) -> bool:
 def _numbered(value: str) -> bool:
     digits = sum(char.isdigit() for char in value)
     return digits >= 4 and len(value) <= 60 and " " not in value.strip()
+
+
+def _identity(value: str) -> bool:
+    digits = sum(char.isdigit() for char in value)
+    return digits >= 4 and len(value) <= 30 and value.count(" ") < 7
 
 
 def _plate(value: str) -> bool:
@@ -134,6 +140,7 @@ _KEYS = (
     _key("LICENSE_NUMBER", r"licen[cs]e(?:_?(?:number|no|id))?|certificate_?(?:number|no)", _numbered),
     _key("VEHICLE_ID", r"(?:number_?)?plate(?:_?(?:number|no))?|vehicle_?registration(?:_?(?:number|no))?|vin", _plate),
     _key("DEVICE_ID", r"serial_?(?:number|no)|device_serial_?(?:number|no)|(?:device|pump|pacemaker|implant|monitor|sensor|meter)_?serial|device_?(?:serial|id|identifier)|udi|imei|imsi|meid|udid", _numbered),
+    _key("NATIONAL_ID", identity_keys(), _identity),
     _key("US_SSN", r"(?:ssn|social_?security(?:_?(?:number|no))?)(?:_?last_?(?:4|four))?|last_?(?:4|four)_?(?:of_?)?ssn|tax_?id|national_?id|nino|sin", _identifier),
     _key("BANK_ACCOUNT", r"(?:bank_?)?account_?(?:number|no|num)|acct(?:_?(?:number|no))?|routing_?(?:number|no)|sort_?code|bban", _account),
     _key("CREDIT_CARD", r"card_?(?:number|no|num)|cc_?(?:number|num|no)|pan|credit_?card", _account),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from governance.detect.choosing import Choice, PatternRunner
 from governance.detect.finding import Finding, Unit
+from governance.detect.identity_numbers import identity_runners
 from governance.detect.names import key_words
 from governance.detect.phones import PhoneRunner
 from governance.detect.quiet import load
@@ -168,6 +169,7 @@ def registry(entities: frozenset[str], files: Sequence[Path] = ()) -> Any:
         for rule in RULES
         if rule.entity in entities and (rule.with_entity is None or rule.with_entity in entities)
     ]
+    recognizers += map(RunnerRecognizer, identity_runners(entities))
     if "PHONE_NUMBER" in entities:
         recognizers.append(RunnerRecognizer(PhoneRunner()))
     for name, (entity, context) in STOCK.items():

@@ -98,10 +98,15 @@ class Gate:
 
 def supported(words: tuple[str, ...], context: tuple[str, ...]) -> bool:
     """Whether a word around speaks for the entity: short context words whole, longer ones within."""
+    if not words:
+        return False
+    joined = " ".join(words)
     for wanted in context:
-        for word in words:
-            if wanted == word or (len(wanted) > 3 and wanted in word):
+        if " " in wanted or len(wanted) > 3 or wanted > "\u0e00":
+            if wanted in joined:
                 return True
+        elif wanted in words:
+            return True
     return False
 
 

@@ -43,6 +43,7 @@ DEFAULT_ENTITIES: dict[str, Operator] = {
     "CREDIT_CARD": Operator.PSEUDONYM,
     "IBAN_CODE": Operator.PSEUDONYM,
     "BANK_ACCOUNT": Operator.PSEUDONYM,
+    "NATIONAL_ID": Operator.PSEUDONYM,
     "US_SSN": Operator.PSEUDONYM,
     "US_ITIN": Operator.PSEUDONYM,
     "US_PASSPORT": Operator.PSEUDONYM,

@@ -8,6 +8,7 @@ from typing import Any
 from train.chat import ChatMessage, UnrenderableError, message_from_parts, to_chat, to_tools
 from train.items import Item
 from train.source import LearningSource
+from trajectory.canonical import canonical_json
 from trajectory.message import Message
 
 _BATCH = 10_000
@@ -16,13 +17,34 @@ _ENGINE_COLUMNS = "prompt_token_ids, completion_token_ids, logprobs, token_fidel
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """A conversation as the agent was shown it at some of its steps."""
+
+    messages: tuple[ChatMessage, ...] = field(repr=False)
+    trained: tuple[int, ...]
+    """Indexes in ``messages`` of what the agent said at these steps."""
+    tools: tuple[dict[str, Any], ...] = field(repr=False)
+    leading: int
+    """How many messages it begins with that are system prompts."""
+
+    @property
+    def prompt(self) -> tuple[ChatMessage, ...]:
+        """What stood before the agent spoke first."""
+        return self.messages[: self.trained[0]]
+
+
+@dataclass(frozen=True, slots=True)
 class Conversation:
     """An item's content in the form that chat templates take."""
 
     messages: tuple[ChatMessage, ...] = field(repr=False)
+    """As the last step was shown it, and what it said."""
     trained: tuple[int, ...]
     """Indexes in ``messages`` of what the agent said."""
     tools: tuple[dict[str, Any], ...] = field(repr=False)
+    views: tuple[View, ...] = ()
+    """The same as each step was shown it: one for each system prompt and set of tools; the first
+    step's first. What is learned is learned under these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +87,10 @@ class ContentStore:
         cls, source: LearningSource, items: Sequence[Item], *, credit: CreditQuestion | None = None
     ) -> "ContentStore":
         """Read what the items name; what the lake no longer has is simply absent."""
-        message_ids = sorted({name for item in items for name in item.message_ids})
-        harness_ids = sorted({item.harness_id for item in items if item.harness_id})
+        framed = {name for item in items for frame in item.frames for name in frame[1:]}
+        message_ids = sorted({name for item in items for name in item.message_ids} | framed)
+        around = {frame[0] for item in items for frame in item.frames}
+        harness_ids = sorted({item.harness_id or "" for item in items} | around - {""})
         messages = {
             (row["tenant_id"], row["message_id"]): message_from_parts(
                 row["role"], row["parts"], row["name"]
@@ -98,17 +122,47 @@ class ContentStore:
         Raises:
             UnrenderableError: a message is gone or cannot be shown as text.
         """
+        prompts = self._chat(item, item.message_ids[: item.leading])
         chat: list[ChatMessage] = []
-        trained: list[int] = []
-        for index, message_id in enumerate(item.message_ids):
+        places: list[int] = []
+        for index, message_id in enumerate(item.message_ids[item.leading :], item.leading):
+            chat.extend(self._chat(item, (message_id,)))
+            if index in item.trained:
+                places.append(len(chat) - 1)
+        tools = self._tools(item, item.harness_id or "")
+        frames = item.frames or ((item.harness_id or "", *item.message_ids[: item.leading]),)
+        shown: dict[bytes, tuple[list[ChatMessage], tuple[dict[str, Any], ...], list[int]]] = {}
+        for at, place in enumerate(places):
+            harness_id, *prompt_ids = frames[at if item.frames else 0]
+            own, lent = self._chat(item, prompt_ids), self._tools(item, harness_id)
+            key = canonical_json([prompt_ids, list(lent)])
+            shown.setdefault(key, (own, lent, []))[2].append(place)
+        return Conversation(
+            messages=(*prompts, *chat),
+            trained=tuple(len(prompts) + place for place in places),
+            tools=tools,
+            views=tuple(
+                View(
+                    messages=(*own, *chat[: spoken[-1] + 1]),
+                    trained=tuple(len(own) + place for place in spoken),
+                    tools=lent,
+                    leading=len(own),
+                )
+                for own, lent, spoken in shown.values()
+            ),
+        )
+
+    def _chat(self, item: Item, message_ids: Sequence[str]) -> list[ChatMessage]:
+        chat: list[ChatMessage] = []
+        for message_id in message_ids:
             message = self.messages.get((item.tenant_id, message_id))
             if message is None:
                 raise UnrenderableError("content_gone")
             chat.extend(to_chat(message))
-            if index in item.trained:
-                trained.append(len(chat) - 1)
-        tools = self.tools.get((item.tenant_id, item.harness_id or ""), ())
-        return Conversation(messages=tuple(chat), trained=tuple(trained), tools=tools)
+        return chat
+
+    def _tools(self, item: Item, harness_id: str) -> tuple[dict[str, Any], ...]:
+        return self.tools.get((item.tenant_id, harness_id), ())
 
 
 def _is_whole(row: dict[str, Any]) -> bool:

@@ -25,7 +25,7 @@ class HeldOutTask:
     """A task of the held-out side, as it was given to the agent."""
 
     task_id: str
-    """Hash of tenant, harness and the messages that it begins with."""
+    """Hash of tenant, tools and the messages that it begins with, system prompts left out."""
     tenant: str
     prompt: tuple[ChatMessage, ...] = field(repr=False)
     tools: tuple[dict[str, Any], ...] = field(repr=False)
@@ -86,9 +86,7 @@ def held_out_tasks(
     fallen: Counter[str] = Counter()
     groups: dict[tuple[str, ...], list[ScoredItem]] = {}
     for entry in held:
-        item = entry.item
-        beginning = item.message_ids[: item.trained[0]]
-        groups.setdefault((item.tenant_id, item.harness_id or "", *beginning), []).append(entry)
+        groups.setdefault(entry.item.task, []).append(entry)
     tasks = []
     for key, attempts in groups.items():
         task = _task(content_hash(list(key)), attempts, content, replay)
@@ -131,9 +129,8 @@ def _task(
         return "no_recorded_answer"
     if replay.by_record and not any(path.rewarded and path.answer is not None for path in paths):
         return "no_expected_outcome"
-    first = found[0][1]
-    prompt = first.messages[: first.trained[0]]
-    return HeldOutTask(task_id, attempts[0].item.tenant_id, prompt, first.tools, tuple(paths))
+    first = found[0][1].views[0]
+    return HeldOutTask(task_id, attempts[0].item.tenant_id, first.prompt, first.tools, tuple(paths))
 
 
 def _recorded(

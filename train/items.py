@@ -7,6 +7,7 @@ the agent itself spoke. It names messages by id and holds no content.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from trajectory.canonical import content_hash
 
@@ -35,6 +36,10 @@ class StepRow:
     """Why this step's output is not to be learned; None when it is. Fixed words."""
     forbidden: bool = False
     """Policy, consent or expiry forbid it: then nothing that goes on from it is learned either."""
+    leading: int = 0
+    """How many system prompts its own context begins with."""
+    tools_id: str | None = None
+    """Hash of the tools that it was given; None for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Item:
     item_id: str
     """Hash of tenant, last step, messages and trained places."""
     content_id: str
-    """Hash without the step: two items that would teach the same have the same one."""
+    """Hash without step and system prompts: two items that would teach the same have the same one."""
     tenant_id: str
     trajectory_id: str
     group_id: str
@@ -61,6 +66,23 @@ class Item:
     """The conversation, from its first message to the last output."""
     trained: tuple[int, ...]
     """Indexes in ``message_ids`` of the outputs of ``step_ids``."""
+    leading: int = 0
+    """How many messages the conversation begins with that are system prompts."""
+    tools_id: str | None = None
+    """Hash of the tools that its first step was given."""
+    frames: tuple[tuple[str, ...], ...] = ()
+    """What stood around each of ``step_ids``, where it was not the same for all: the id of its harness
+    (empty for none) and those of its system prompts. A prompt may name the time, tools may change."""
+
+    @property
+    def task(self) -> tuple[str, ...]:
+        """What attempts at one task share: what was asked, with which tools."""
+        return (self.tenant_id, self.tools_id or "", *self.beginning)
+
+    @property
+    def beginning(self) -> tuple[str, ...]:
+        """What the agent was asked: the messages before it spoke first, system prompts left out."""
+        return self.message_ids[self.leading : self.trained[0]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +98,26 @@ type _Spoken = tuple[str, str | None]
 """A message id and the step that said it (None: it came from outside)."""
 
 
+class _Talk(NamedTuple):
+    """A step's conversation, its output last."""
+
+    spoken: tuple[_Spoken, ...]
+    leading: int
+    """How many system prompts it begins with."""
+
+    @property
+    def body(self) -> tuple[str, ...]:
+        return tuple(message for message, _ in self.spoken[self.leading :])
+
+
 def walk(steps: Sequence[StepRow]) -> Walk:
     """Make the items of one trajectory.
 
     A step's conversation covers an earlier step when it begins with exactly what that step saw
-    and said; then one item teaches both. A step that no later one covers gets its own item.
+    and said, system prompts left out; then one item teaches both, each under its own prompt. A
+    step that no later one covers gets its own item.
     """
+    by_id = {step.step_id: step for step in steps}
     conversations, incomplete = _conversations(steps)
     fallen = {step.step_id: step.refusal for step in steps if step.refusal is not None}
     for step_id, reason in incomplete.items():
@@ -91,17 +127,18 @@ def walk(steps: Sequence[StepRow]) -> Walk:
     for step in sorted(steps, key=lambda step: (-step.step_index, step.step_id)):
         if step.step_id in fallen or step.step_id in taught:
             continue
-        spoken = conversations[step.step_id]
+        talk = conversations[step.step_id]
+        body = talk.body
         places = [
-            index
-            for index, (_, speaker) in enumerate(spoken)
+            (index, by_id[speaker])
+            for index, (_, speaker) in enumerate(talk.spoken)
             if speaker is not None
             and speaker not in fallen
             and speaker not in taught
-            and conversations[speaker] == spoken[: index + 1]
+            and conversations[speaker].body == body[: index + 1 - talk.leading]
         ]
-        taught.update(speaker for index in places if (speaker := spoken[index][1]) is not None)
-        items.append(_item(step, spoken, places))
+        taught.update(speaker.step_id for _, speaker in places)
+        items.append(_item(step, talk, places, conversations))
     return Walk(items=tuple(reversed(items)), fallen=fallen)
 
 
@@ -119,27 +156,31 @@ def walk_all(steps: Iterable[StepRow]) -> Iterator[Walk]:
 
 def _conversations(
     steps: Sequence[StepRow],
-) -> tuple[dict[str, tuple[_Spoken, ...]], dict[str, str]]:
+) -> tuple[dict[str, _Talk], dict[str, str]]:
     """Return each step's conversation, its output last, and why some steps have none."""
     by_id = {step.step_id: step for step in steps}
-    known: dict[str, tuple[_Spoken, ...]] = {}
+    known: dict[str, _Talk] = {}
     missing: dict[str, str] = {}
+    outputs: dict[str, str] = {}
     for step in sorted(steps, key=lambda step: (step.step_index, step.step_id)):
-        parent = known.get(step.parent_step_id or "", ())
+        parent = known.get(step.parent_step_id or "", _Talk((), 0))
         if step.forbidden or missing.get(step.parent_step_id or "") == "ancestor_forbidden":
             missing[step.step_id] = "ancestor_forbidden"
             continue
-        if len(parent) < step.context_keep:
+        if len(parent.spoken) < step.context_keep:
             missing[step.step_id] = "context_incomplete"
             continue
-        said = dict(_said_before(step, by_id))
+        said = outputs | dict(_said_before(step, by_id))
         resent = tuple((message, said.get(message)) for message in step.context_message_ids)
         output: tuple[_Spoken, ...] = ()
         if step.output_message_id is None:
             missing[step.step_id] = "no_output"
         else:
             output = ((step.output_message_id, step.step_id),)
-        known[step.step_id] = (*parent[: step.context_keep], *resent, *output)
+            outputs[step.output_message_id] = step.step_id
+        kept = parent.spoken[: step.context_keep]
+        leading = min(parent.leading, len(kept)) if kept else step.leading
+        known[step.step_id] = _Talk((*kept, *resent, *output), leading)
     return known, missing
 
 
@@ -154,11 +195,19 @@ def _said_before(step: StepRow, by_id: Mapping[str, StepRow]) -> Iterator[tuple[
         ancestor = by_id.get(ancestor.parent_step_id or "")
 
 
-def _item(step: StepRow, spoken: Sequence[_Spoken], places: Sequence[int]) -> Item:
-    messages = tuple(message for message, _ in spoken)
+def _item(
+    step: StepRow,
+    talk: _Talk,
+    places: Sequence[tuple[int, StepRow]],
+    conversations: Mapping[str, _Talk],
+) -> Item:
+    messages = tuple(message for message, _ in talk.spoken)
+    trained = [index for index, _ in places]
+    in_body = [index - talk.leading for index in trained]
+    frames = tuple(_frame(speaker, conversations[speaker.step_id]) for _, speaker in places)
     return Item(
-        item_id=content_hash([step.tenant_id, step.step_id, list(messages), list(places)]),
-        content_id=content_hash([step.tenant_id, list(messages), list(places)]),
+        item_id=content_hash([step.tenant_id, step.step_id, list(messages), trained]),
+        content_id=content_hash([step.tenant_id, list(talk.body), in_body]),
         tenant_id=step.tenant_id,
         trajectory_id=step.trajectory_id,
         group_id=step.group_id or step.trajectory_id,
@@ -168,7 +217,15 @@ def _item(step: StepRow, spoken: Sequence[_Spoken], places: Sequence[int]) -> It
         key_source=step.key_source,
         capture_level=step.capture_level,
         model_served=step.model_served,
-        step_ids=tuple(speaker for index in places if (speaker := spoken[index][1]) is not None),
+        step_ids=tuple(speaker.step_id for _, speaker in places),
         message_ids=messages,
-        trained=tuple(places),
+        trained=tuple(trained),
+        leading=talk.leading,
+        tools_id=places[0][1].tools_id,
+        frames=frames if len(set(frames)) > 1 else (),
     )
+
+
+def _frame(step: StepRow, talk: _Talk) -> tuple[str, ...]:
+    """Return what stood around a step: its harness and its system prompts."""
+    return (step.harness_id or "", *(message for message, _ in talk.spoken[: talk.leading]))

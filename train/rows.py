@@ -50,6 +50,8 @@ class TurnOutcome:
     """The turns of one conversation, and why some could not be had."""
 
     turns: tuple[Turn, ...]
+    places: tuple[int, ...]
+    """The index of each turn's message."""
     dropped: tuple[str, ...] = ()
 
 
@@ -146,12 +148,14 @@ class Masker:
         """Return one prompt and answer for each trained message, its history in the prompt."""
         conversation = _Conversation(self._template, messages, tools)
         turns: list[Turn] = []
+        places: list[int] = []
         dropped: list[str] = []
         for index in sorted(trained):
             outcome = self._mask(conversation, [index], tools)
             dropped.extend(outcome.dropped)
             turns.extend(_split(row) for row in outcome.rows)
-        return TurnOutcome(tuple(turns), tuple(dropped))
+            places.extend(index for _ in outcome.rows)
+        return TurnOutcome(tuple(turns), tuple(places), tuple(dropped))
 
     def prompt_ids(
         self, messages: Sequence[ChatMessage], *, tools: Sequence[dict[str, Any]] = ()

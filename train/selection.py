@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from lakehouse.rewards import Reward, Unit, rewards_of
@@ -20,6 +21,7 @@ _JUDGED = """
 WITH judged AS (
     SELECT s.* REPLACE (CASE WHEN s.capture_level = 'tokens' AND x.step_id IS NULL THEN 'text'
                              ELSE s.capture_level END AS capture_level),
+           h.tools_id,
            e.step_id IS NOT NULL AND coalesce(e.purposed, false) AS permitted,
            e.policy_hash AS decided_under,
            CASE WHEN s.kind <> 'model' THEN 'tool_step'
@@ -40,6 +42,10 @@ WITH judged AS (
         SELECT DISTINCT tenant_id, step_id FROM tokens
         WHERE token_fidelity = 'exact' AND prompt_token_ids IS NOT NULL
     ) x ON s.tenant_id = x.tenant_id AND s.step_id = x.step_id
+    LEFT JOIN (
+        SELECT tenant_id, harness_id, any_value(md5(tools)) AS tools_id
+        FROM harnesses WHERE tools <> '[]' GROUP BY tenant_id, harness_id
+    ) h ON s.tenant_id = h.tenant_id AND s.harness_id = h.harness_id
     LEFT JOIN permissions p ON s.tenant_id = p.tenant_id AND s.step_id = p.step_id
     WHERE {part}
 )
@@ -48,8 +54,11 @@ WITH judged AS (
 _STEP_COLUMNS = (
     "tenant_id, trajectory_id, step_id, parent_step_id, step_index, started_at, context_keep, "
     "context_message_ids, output_message_id, harness_id, group_id, session_hint, key_source, "
-    "capture_level, model_served, refusal, NOT permitted AS forbidden, decided_under, exchange_id"
+    "capture_level, model_served, refusal, NOT permitted AS forbidden, decided_under, exchange_id, "
+    "tools_id"
 )
+_MOST_LEADING = 4
+"""System prompts that a context begins with are looked for among so many messages."""
 
 
 class Part(NamedTuple):
@@ -105,11 +114,29 @@ def steps_of(
         "ORDER BY tenant_id, trajectory_id, step_index, step_id",
         as_of=as_of,
     )
+    prompts = _system_prompts(source, as_of=as_of, part=part)
     for batch in table.to_batches(max_chunksize=4096):
         for row in batch.to_pylist():
             policy_hash, exchange_id = row.pop("decided_under"), row.pop("exchange_id")
-            row["context_message_ids"] = tuple(row["context_message_ids"] or ())
-            yield SelectedStep(StepRow(**row), policy_hash, exchange_id)
+            context = tuple(row["context_message_ids"] or ())
+            own = takewhile(prompts.__contains__, context[:_MOST_LEADING])
+            row["leading"] = 0 if row["context_keep"] else len(list(own))
+            yield SelectedStep(
+                StepRow(**{**row, "context_message_ids": context}), policy_hash, exchange_id
+            )
+
+
+def _system_prompts(
+    source: LearningSource, *, as_of: Mapping[str, int], part: Part | None
+) -> frozenset[str]:
+    """Return the ids of the system prompts that contexts begin with."""
+    table = source.query(
+        "SELECT DISTINCT message_id FROM messages WHERE role IN ('system', 'developer') "  # noqa: S608
+        f"AND message_id IN (SELECT unnest(s.context_message_ids[1:{_MOST_LEADING}]) FROM steps s "
+        f"WHERE s.context_keep = 0 AND {part.condition if part else 'true'})",
+        as_of=as_of,
+    )
+    return frozenset(table["message_id"].to_pylist())
 
 
 def refusals_elsewhere(

@@ -60,6 +60,9 @@ _ITEM_SCHEMA = pa.schema(
         pa.field("step_ids", pa.list_(pa.string()), nullable=False),
         pa.field("message_ids", pa.list_(pa.string()), nullable=False),
         pa.field("trained", pa.list_(pa.int32()), nullable=False),
+        pa.field("leading", pa.int32(), nullable=False),
+        pa.field("tools_id", pa.string()),
+        pa.field("frames", pa.list_(pa.list_(pa.string())), nullable=False),
         pa.field("split", pa.string(), nullable=False),
         pa.field("reward", pa.float64(), nullable=False),
         pa.field("rewarded", pa.bool_(), nullable=False),
@@ -289,8 +292,8 @@ def _decontaminated(
 
 
 def _question(item: Item) -> tuple[str, ...]:
-    """What the model was asked: the messages before it spoke for the first time."""
-    return (item.tenant_id, *item.message_ids[: item.trained[0]])
+    """What the model was asked; a system prompt that names the time makes no other question of it."""
+    return (item.tenant_id, *item.beginning)
 
 
 def _capped(
@@ -449,6 +452,7 @@ def load_items(manifest: SubstrateManifest) -> list[ScoredItem]:
 def _scored(row: dict[str, Any]) -> ScoredItem:
     scores = {name: row.pop(name) for name in ("split", "reward", "rewarded", "signals")}
     lists = {name: tuple(row[name]) for name in ("step_ids", "message_ids", "trained")}
+    lists["frames"] = tuple(tuple(frame) for frame in row["frames"])
     return ScoredItem(item=Item(**{**row, **lists}), **scores)
 
 

@@ -31,6 +31,8 @@ class Session:
     """What its tool call asks for; its number when None."""
     tokens: tuple[Tokens, ...] = ()
     """Exact tokens of its steps, when the engine gave them."""
+    clock: bool = False
+    """Its system prompt names the time: each step sends the whole history anew under another one."""
 
     @property
     def trajectory(self) -> str:
@@ -42,12 +44,17 @@ class Session:
         question = self.question or f"What do {self.number} lamps cost?"
         lamps = self.number if self.lamps is None else self.lamps
         return (
-            Message("system", (TextPart("You help in a shop."),)),
+            self.system(0),
             Message("user", (TextPart(question),)),
             Message("assistant", (ToolCallPart(call, "price", {"lamps": lamps}),)),
             Message("tool", (ToolResultPart(call, f'{{"total": {2 * lamps}}}'),)),
             Message("assistant", (TextPart(self.answer or f"They cost {2 * self.number}."),)),
         )
+
+    def system(self, index: int) -> Message:
+        """The system prompt of a step."""
+        told = f" It is 12:{self.number:02}:{10 + index}." if self.clock else ""
+        return Message("system", (TextPart(f"You help in a shop.{told}"),))
 
     def message_ids(self) -> tuple[str, ...]:
         return tuple(_message_id(self.tenant, message) for message in self.messages())
@@ -55,6 +62,8 @@ class Session:
     def step(self, index: int) -> Step:
         """The step that asked for the tool (0) or that answered (1)."""
         ids = self.message_ids()
+        later = (_message_id(self.tenant, self.system(1)), *ids[1:4])
+        resent = self.clock and index == 1
         moment = START + timedelta(minutes=self.number, seconds=index)
         return Step(
             tenant_id=self.tenant,
@@ -73,11 +82,11 @@ class Session:
             dialect="openai.chat",
             started_at=moment,
             ended_at=moment,
-            context_keep=0 if index == 0 else 3,
-            context_message_ids=ids[:2] if index == 0 else ids[3:4],
+            context_keep=0 if index == 0 or resent else 3,
+            context_message_ids=ids[:2] if index == 0 else later if resent else ids[3:4],
             output_message_id=ids[2] if index == 0 else ids[4],
             model_served="practice@0001",
-            harness_id="h1",
+            harness_id=f"h-{self.trajectory}-{index}" if self.clock else "h1",
             http_status=200,
             group_id=self.group,
             capture_level="tokens" if self.tokens else "text",
@@ -95,7 +104,7 @@ def batch(*sessions: Session, extra_steps: tuple[Step, ...] = ()) -> GovernedBat
     messages = {
         (session.tenant, _message_id(session.tenant, message)): message
         for session in sessions
-        for message in session.messages()
+        for message in (*session.messages(), session.system(1))
     }
     return GovernedBatch(
         exchanges=tuple(_ledger(step) for step in steps),
@@ -115,9 +124,9 @@ def batch(*sessions: Session, extra_steps: tuple[Step, ...] = ()) -> GovernedBat
         signals=tuple(_signal(s) for s in sessions if s.reward is not None),
         harnesses=tuple(
             Harness(
-                tenant, "h1", "You help in a shop.", canonical_json([TOOL]).decode(), "{}", START
+                tenant, harness, "You help in a shop.", canonical_json([TOOL]).decode(), "{}", START
             )
-            for tenant in sorted({session.tenant for session in sessions})
+            for tenant, harness in sorted({(s.tenant_id, s.harness_id or "h1") for s in steps})
         ),
         governance=tuple(_governance(step, of[step.trajectory_id]) for step in steps),
     )

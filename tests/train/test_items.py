@@ -55,6 +55,22 @@ def test_rewritten_history_gives_each_answer_its_own_context() -> None:
     assert items[1].trained == (4,)
 
 
+def test_a_prompt_that_names_the_time_makes_no_other_conversation() -> None:
+    first = replace(CHAIN[0], leading=1, harness_id="h0")
+    timed = [first, replace(step(1, 0, 0, "sys2 u1 a1 tool1", "a2"), leading=1, harness_id="h1")]
+    (item,) = walk(timed).items
+    assert (item.step_ids, item.trained) == (("s0", "s1"), (2, 4))
+    assert (item.leading, item.beginning) == (1, ("u1",))
+    assert item.frames == (("h0", "sys"), ("h1", "sys2"))
+    later = [replace(first, context_message_ids=("sys3", "u1")), timed[1]]
+    assert walk(later).items[0].content_id == item.content_id
+    (same,) = walk([replace(CHAIN[0], leading=1), *CHAIN[1:]]).items
+    assert (same.leading, same.frames) == (1, ())
+    # Known by what was said, where the session alone says that they belong together.
+    (known,) = walk([first, replace(timed[1], parent_step_id=None)]).items
+    assert known.step_ids == ("s0", "s1")
+
+
 def test_history_sent_again_unchanged_is_recognised() -> None:
     resent = [CHAIN[0], step(1, 0, 0, "sys u1 a1 tool1", "a2")]
     (item,) = walk(resent).items

@@ -83,13 +83,12 @@ class WeightedRecipe:
             conversation = conversation_of(entry, content, builder)
             if conversation is None:
                 continue
-            outcome = masker.mask(
-                conversation.messages, conversation.trained, tools=conversation.tools
-            )
-            builder.dropped.update(outcome.dropped)
-            for row in outcome.rows:
-                weight = weights[entry.item.item_id]
-                builder.add(entry.item.item_id, **row._asdict(), weight=weight)
+            for view in conversation.views:
+                outcome = masker.mask(view.messages, view.trained, tools=view.tools)
+                builder.dropped.update(outcome.dropped)
+                for row in outcome.rows:
+                    weight = weights[entry.item.item_id]
+                    builder.add(entry.item.item_id, **row._asdict(), weight=weight)
         return builder.build()
 
     def trainer(self, parts: TrainerParts) -> Any:

@@ -147,8 +147,8 @@ def groups_with_contrast(
         groups.setdefault((entry.item.tenant_id, entry.item.group_id), []).append(entry)
     kept = []
     for _, group in sorted(groups.items()):
-        if len(group) == 1:
-            fallen["group_of_one"] += 1
+        if len({entry.item.trajectory_id for entry in group}) == 1:
+            fallen["group_of_one"] += len(group)
         elif len({entry.rewarded for entry in group}) == 1:
             fallen["no_contrast"] += len(group)
         else:

@@ -1,8 +1,8 @@
 """DPO on pairs mined from attempts at the same task.
 
-Where two attempts saw exactly the same up to some answer, answered differently, and one was
-rewarded and the other not, these two answers are a pair: one assistant message each, the shared
-history in the prompt. TRL's DPOTrainer learns.
+Where two attempts saw the same up to some answer, system prompts left out, answered differently, and
+one was rewarded and the other not, these two answers are a pair: one assistant message each, the
+history of the rewarded one in the prompt. TRL's DPOTrainer learns.
 """
 
 from collections import defaultdict
@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import Field
 
-from train.content import ContentStore
+from train.chat_template import TemplateRefusedError
+from train.content import ContentStore, View
 from train.documents import StrictModel
 from train.recipes.base import (
     RowBuilder,
@@ -22,7 +23,7 @@ from train.recipes.base import (
     select_contrasting,
 )
 from train.recipes.settings import RecipeSpec
-from train.rows import Masker
+from train.rows import Masker, Turn
 from train.sampling import resumable
 from train.substrate import ScoredItem
 
@@ -97,29 +98,40 @@ def _pairs(
     most: int,
 ) -> list[tuple[str, _Ids, _Ids, _Ids]]:
     """Return (item ids, prompt, chosen, rejected) of one task's attempts."""
-    wanted: dict[_Ids, dict[_Ids, str]] = defaultdict(dict)
-    unwanted: dict[_Ids, dict[_Ids, str]] = defaultdict(dict)
+    # By what was asked; answer → (item id, its own prompt).
+    wanted: dict[_Ids, dict[_Ids, tuple[str, _Ids]]] = defaultdict(dict)
+    unwanted: dict[_Ids, dict[_Ids, tuple[str, _Ids]]] = defaultdict(dict)
     for entry in group:
         conversation = conversation_of(entry, content, builder)
         if conversation is None:
             continue
-        outcome = masker.turns(
-            conversation.messages, conversation.trained, tools=conversation.tools
-        )
-        builder.dropped.update(outcome.dropped)
         side = wanted if entry.rewarded else unwanted
-        for turn in outcome.turns:
-            answer = tuple(turn.completion_ids)
-            side[tuple(turn.prompt_ids)].setdefault(answer, entry.item.item_id)
+        for view in conversation.views:
+            outcome = masker.turns(view.messages, view.trained, tools=view.tools)
+            builder.dropped.update(outcome.dropped)
+            for place, turn in zip(outcome.places, outcome.turns, strict=True):
+                asked = _asked(view, place, turn, masker)
+                said = (entry.item.item_id, tuple(turn.prompt_ids))
+                side[asked].setdefault(tuple(turn.completion_ids), said)
     pairs = []
-    for prompt, answers in wanted.items():
+    for asked, answers in wanted.items():
         # What successful and failed attempts both said did not decide between them.
-        chosen = [a for a in answers if a not in unwanted[prompt]]
-        rejected = [a for a in unwanted[prompt] if a not in answers]
+        chosen = [a for a in answers if a not in unwanted[asked]]
+        rejected = [a for a in unwanted[asked] if a not in answers]
         for good, bad in list(zip(chosen, rejected, strict=False))[:most]:
-            ids = f"{answers[good]} {unwanted[prompt][bad]}"
-            pairs.append((ids, prompt, good, bad))
+            (item_id, prompt), (other_id, _) = answers[good], unwanted[asked][bad]
+            pairs.append((f"{item_id} {other_id}", prompt, good, bad))
     return pairs
+
+
+def _asked(view: View, place: int, turn: Turn, masker: Masker) -> _Ids:
+    """Return the prompt of a turn without its system prompts, which may name the time."""
+    if not view.leading:
+        return tuple(turn.prompt_ids)
+    try:
+        return tuple(masker.prompt_ids(view.messages[view.leading : place], tools=view.tools))
+    except TemplateRefusedError:
+        return tuple(turn.prompt_ids)
 
 
 RECIPE = PreferenceRecipe()

@@ -102,9 +102,7 @@ class LiveRecipe:
             usable = []
         tasks: dict[tuple[str, ...], list[ScoredItem]] = {}
         for entry in usable:
-            item = entry.item
-            beginning = item.message_ids[: item.trained[0]]
-            tasks.setdefault((item.tenant_id, item.harness_id or "", *beginning), []).append(entry)
+            tasks.setdefault(entry.item.task, []).append(entry)
         units = [tuple(attempts) for attempts in tasks.values()]
         return Selection(limited(units, spec.data.maximum_items, fallen), counted(fallen))
 
@@ -121,8 +119,8 @@ class LiveRecipe:
             ]
             if not conversations:
                 continue
-            entry, first = conversations[0]
-            prompt = first.messages[: first.trained[0]]
+            entry, first = conversations[0][0], conversations[0][1].views[0]
+            prompt = first.prompt
             if masker.forges(prompt, first.tools):
                 builder.dropped["special_token_in_content"] += 1
                 continue

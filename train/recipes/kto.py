@@ -62,11 +62,10 @@ class UnpairedRecipe:
             conversation = conversation_of(entry, content, builder)
             if conversation is None:
                 continue
-            outcome = masker.turns(
-                conversation.messages, conversation.trained, tools=conversation.tools
-            )
-            builder.dropped.update(outcome.dropped)
-            found.extend((entry, turn) for turn in outcome.turns)
+            for view in conversation.views:
+                outcome = masker.turns(view.messages, view.trained, tools=view.tools)
+                builder.dropped.update(outcome.dropped)
+                found.extend((entry, turn) for turn in outcome.turns)
         # The trainer keeps the order, and compares each row with its neighbour's answer.
         random.Random(spec.training.seed).shuffle(found)  # noqa: S311 (no secret)
         for place, (entry, turn) in enumerate(found):

@@ -90,7 +90,7 @@ def _episodes(
 ) -> list[tuple[ScoredItem, list[int]]]:
     """Return each attempt as tokens, up to the agent's last words."""
     found: list[tuple[ScoredItem, list[int]]] = []
-    for entry in group:
+    for entry in _last_parts(group, builder):
         conversation = conversation_of(entry, content, builder)
         if conversation is None:
             continue
@@ -99,6 +99,15 @@ def _episodes(
         builder.dropped.update(outcome.dropped)
         found.extend((entry, row.input_ids) for row in outcome.rows)
     return found
+
+
+def _last_parts(group: Sequence[ScoredItem], builder: RowBuilder) -> list[ScoredItem]:
+    """Return the item that each attempt ends with, where its client rewrote the history on the way."""
+    last: dict[str, ScoredItem] = {}
+    for entry in sorted(group, key=lambda entry: (entry.item.started_at, entry.item.item_id)):
+        last[entry.item.trajectory_id] = entry
+    builder.dropped["earlier_part"] += len(group) - len(last)
+    return [entry for entry in group if last[entry.item.trajectory_id] is entry]
 
 
 RECIPE = RewardModelRecipe()

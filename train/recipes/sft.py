@@ -61,12 +61,11 @@ class SupervisedRecipe:
             conversation = conversation_of(entry, content, builder)
             if conversation is None:
                 continue
-            outcome = masker.mask(
-                conversation.messages, conversation.trained, tools=conversation.tools
-            )
-            builder.dropped.update(outcome.dropped)
-            for row in outcome.rows:
-                builder.add(entry.item.item_id, input_ids=row.input_ids, labels=row.labels)
+            for view in conversation.views:
+                outcome = masker.mask(view.messages, view.trained, tools=view.tools)
+                builder.dropped.update(outcome.dropped)
+                for row in outcome.rows:
+                    builder.add(entry.item.item_id, input_ids=row.input_ids, labels=row.labels)
         return builder.build()
 
     def trainer(self, parts: TrainerParts) -> Any:

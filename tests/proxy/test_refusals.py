@@ -174,7 +174,7 @@ def test_a_look_whether_anybody_is_there_leaves_no_line(gateway: Running) -> Non
     assert httpx.get(f"{gateway.url}/up/last").status_code == 401
     refused: list[tuple[str, str]] = []
     while ("GET", "/up/last") not in refused:
-        record = gateway.records(1)[0]
-        assert isinstance(record, Exchange)
-        refused.append((record.request.method, record.request.path))
+        records = gateway.records(1)
+        assert records
+        refused += [(r.request.method, r.request.path) for r in records if isinstance(r, Exchange)]
     assert {method for method, _ in refused} == {"POST", "GET"}

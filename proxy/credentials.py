@@ -43,16 +43,29 @@ CREDENTIAL_HEADERS = PROVIDER_HEADERS | {
 KEY_HEADERS = (b"x-headrace-key", b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
 """Headers in which a client of the base-URL gateway may send its Headrace key."""
 
-_QUERY = re.compile(
-    rb"((?:^|&)(?:key|api[-_]key|access_token|token|sig|signature|code|subscription-key"
-    rb"|x-(?:amz|goog)-(?:signature|security-token|credential))=)([^&]+)",
-    re.IGNORECASE,
+ADDRESS_HEADERS = frozenset({b"location", b"content-location", b"referer"})
+"""Headers that hold addresses, whose queries may carry credentials."""
+
+_MARKS = re.compile(rb"[-_.\s\[\]]")
+"""What spellings of one name differ in, beside case: ``api_key``, ``apiKey``, ``API-Key``."""
+_WORDS = frozenset(
+    b"appid auth bearer code codeverifier jwt key passphrase passwd pwd sas sig".split()
 )
+_ENDINGS = re.compile(
+    rb"(?:(?:api|app|application|access|secret|private|subscription|functions|shared|account)key"
+    rb"|accesskeyid|secret|passw(?:or)?d|signature|credentials?|assertion|authorization"
+    rb"|(?<!page)(?<!next)(?<!continuation)(?<!sync)(?<!start)(?<!cursor)(?<!delta)(?<!resume)token)$"
+)
+"""Ends of names of credentials; tokens that name a place in a list are none."""
 
 _CLIENT_KEY = re.compile(rb"hr_[0-9a-f]{12}_[0-9a-f]{40}")
 """As the registry makes them."""
 
+_IN_ADDRESS = re.compile(rb"([?#])")
+
 type RawFields = tuple[tuple[bytes, bytes], ...]
+type _Places = tuple[tuple[int, ...], tuple[int, ...]]
+"""Of values of headers: those that are credentials, and those that are addresses."""
 
 _KNOWN_SETS = 256
 _KNOWN_SET_BYTES = 2048
@@ -66,8 +79,8 @@ class Fingerprints:
         """Keep the key, and the names of further headers that carry credentials."""
         self._key = key
         self._names = CREDENTIAL_HEADERS | {name.lower() for name in also}
-        self._places: dict[tuple[bytes, ...], tuple[int, ...]] = {}
-        """Where credentials stand among headers of these names: clients send the same ones again."""
+        self._places: dict[tuple[bytes, ...], _Places] = {}
+        """What stands where among headers of these names: clients send the same ones again."""
         self.of = lru_cache(1024)(self._of)
 
     def _of(self, value: bytes) -> bytes:
@@ -75,12 +88,17 @@ class Fingerprints:
 
     def headers(self, fields: RawFields) -> list[tuple[bytes, bytes]]:
         """Return the headers with lower-case names and without any credential."""
-        of, names = self.of, self._names
         kept = []
         for name, value in fields:
             lower = name.lower()
-            kept.append((lower, of(value) if lower in names else value))
+            if self._is_secret(lower):
+                kept.append((lower, self.of(value)))
+            else:
+                kept.append((lower, self.address(value) if lower in ADDRESS_HEADERS else value))
         return kept
+
+    def _is_secret(self, lower: bytes) -> bool:
+        return lower in self._names or is_credential(lower)
 
     def block(self, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
         """Return headers without any credential, as the block of lines in which records keep them."""
@@ -89,14 +107,20 @@ class Fingerprints:
         places = self._places.get(names)
         if places is None:
             places = self._find_places(names)
-        for place in places:
+        secrets, addresses = places
+        for place in secrets:
             flat[place] = self.of(flat[place])
+        for place in addresses:
+            flat[place] = self.address(flat[place])
         block = b"\n".join(flat)
         return block if block.count(b"\n") < len(flat) else pack_lines(flat)
 
-    def _find_places(self, names: tuple[bytes, ...]) -> tuple[int, ...]:
-        secret = self._names
-        places = tuple(2 * at + 1 for at, name in enumerate(names) if name.lower() in secret)
+    def _find_places(self, names: tuple[bytes, ...]) -> _Places:
+        lower = [(2 * at + 1, name.lower()) for at, name in enumerate(names)]
+        places = (
+            tuple(at for at, name in lower if self._is_secret(name)),
+            tuple(at for at, name in lower if name in ADDRESS_HEADERS),
+        )
         if sum(map(len, names)) <= _KNOWN_SET_BYTES:
             if len(self._places) >= _KNOWN_SETS:
                 self._places.clear()
@@ -105,9 +129,30 @@ class Fingerprints:
 
     def query(self, query: bytes) -> bytes:
         """Return a query without the values of parameters that carry credentials."""
-        if not query:
-            return query
-        return _QUERY.sub(lambda found: found[1] + self.of(found[2]), query)
+        return b"&".join([self._parameter(each) for each in query.split(b"&")]) if query else query
+
+    def _parameter(self, text: bytes) -> bytes:
+        """Return a parameter without a credential; older servers take ``;`` for ``&``."""
+        begin = 0
+        while (equals := text.find(b"=", begin)) >= 0:
+            name = text[begin:equals].rpartition(b";")[2]
+            if is_credential(name) and equals + 1 < len(text):
+                return text[: equals + 1] + self.of(text[equals + 1 :])
+            begin = text.find(b";", equals) + 1
+            if not begin:
+                break
+        return text
+
+    def address(self, address: bytes) -> bytes:
+        """Return an address without the credentials in its query and in its fragment."""
+        base, *rest = _IN_ADDRESS.split(address)
+        return base + b"".join([each if each in b"?#" else self.query(each) for each in rest])
+
+
+def is_credential(name: bytes) -> bool:
+    """Tell whether a parameter or a header of this name carries a credential, however it is spelt."""
+    folded = _MARKS.sub(b"", unquote_to_bytes(name).lower())
+    return folded in _WORDS or _ENDINGS.search(folded) is not None
 
 
 def holds_client_key(value: bytes) -> bool:

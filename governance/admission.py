@@ -6,6 +6,7 @@ from datetime import datetime
 from governance.callers import agents_of, regions_of
 from governance.consent import BatchConsent, ConsentQuestion, ConsentVerdict
 from governance.policy.capture import CaptureField, CaptureLevel, FailedAttempts
+from governance.policy.consent import Purpose
 from governance.policy.documents import PolicyBundle
 from governance.policy.selector import Facts
 from governance.retention import RetentionVerdict, judge_retention
@@ -65,6 +66,7 @@ def admit(
     now: datetime,
     subjects: tuple[str, ...] = (),
     data_classes: tuple[str, ...] = (),
+    withheld: frozenset[Purpose] = frozenset(),
 ) -> Admission:
     """Judge one call; once before redaction, and once more with what redaction found.
 
@@ -76,6 +78,7 @@ def admit(
         now: the moment of the decision.
         subjects: keyed pseudonyms of people that the content names.
         data_classes: classes of what redaction found.
+        withheld: what headers of earlier requests took away from the conversation.
     """
     facts = facts_of(call, data_classes)
     retention = judge_retention(bundle.retention.spec, facts, call.exchange.started_at)
@@ -86,6 +89,7 @@ def admit(
         end_user=end_user,
         subjects=subjects,
         captured_at=None if retention.legal_hold else call.exchange.started_at,
+        withheld=withheld,
     )
     consent = consent_of.judge(question)
     level, without, reasons = _capture(bundle, call, facts)

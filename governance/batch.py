@@ -92,6 +92,8 @@ class BatchRows:
     def repeat(self, one: Judged, reason: str) -> None:
         """Leave out a call that says nothing new."""
         self._line(one.placed.call, Disposition.DUPLICATE, (reason,), one.placed)
+        if one.admission.consent.withheld:  # which the conversation has to obey all the same
+            self._decide(one, Decision.DROP, (*one.admission.reasons, reason))
 
     def near(self, one: Judged, better: str) -> None:
         """Leave out a call that says almost the same as a better one; that one's name is kept."""

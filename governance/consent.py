@@ -1,6 +1,6 @@
 """Consent: which purposes a call may serve; grants add up, whatever takes away wins, unknown means no."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
@@ -11,6 +11,10 @@ from trajectory.exchange import Headers
 
 EVERY_SUBJECT = "*"
 """Stands in the registry for all subjects of a tenant."""
+CONVERSATION = "consent:conversation:"
+"""Begins the reason that names a purpose which a request of the conversation took away by header."""
+_GPC = frozenset({"1", '"1"', "?1", "true"})
+"""What `sec-gpc` says where it says anything; proxies merge and rewrite it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,8 @@ class ConsentVerdict:
     reasons: tuple[str, ...]
     refusals: tuple[str, ...] = ()
     """What took the last purpose away, or that there was none."""
+    withheld: frozenset[Purpose] = frozenset()
+    """What headers took away from the conversation, in this request or in earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,8 @@ class ConsentQuestion:
     """Keyed pseudonyms of people that the content names."""
     captured_at: datetime | None = None
     """When the call was made, where an erasure that came after it has to be obeyed."""
+    withheld: frozenset[Purpose] = frozenset()
+    """What headers of earlier requests took away from the conversation that the call carries."""
 
 
 def judge_consent(
@@ -127,7 +135,10 @@ def judge_consent(
     grants = [grant for grant in spec.grants if grant.match.fits(question.facts)]
     granted = _granted(spec, question, grants, latest, reasons)
     refusals: list[str] = []
-    taking = _taken(spec, question, people, latest)
+    by_headers = _taken_by_headers(spec, question.headers)
+    withheld = question.withheld.union(*(taken for taken, _ in by_headers))
+    taking = [*_taken(spec, question, people, latest), *by_headers]
+    taking += [({purpose}, CONVERSATION + purpose) for purpose in Purpose if purpose in withheld]
     if _erased(lookup, question, people):
         taking.append((set(Purpose), "consent:erased"))
     for taken, reason in taking:
@@ -135,6 +146,9 @@ def judge_consent(
             refusals.append(reason)
             granted -= taken
     reasons += refusals
+    # Written down whether or not it was granted: later steps that carry this one obey it.
+    said = (CONVERSATION + purpose for purpose in Purpose if purpose in withheld)
+    reasons += [reason for reason in said if reason not in refusals]
     if not granted:
         reasons.append("consent:no-purpose")
     proof = next((grant for grant in grants if granted & set(grant.purposes)), None)
@@ -146,7 +160,14 @@ def judge_consent(
         reference=proof.reference if proof else _reference(question, granted, latest),
         reasons=tuple(reasons),
         refusals=() if granted else tuple(refusals or ["consent:no-purpose"]),
+        withheld=withheld,
     )
+
+
+def withheld_in(reasons: Iterable[str]) -> frozenset[Purpose]:
+    """Return what headers took away from a conversation, from the reasons of a decision in it."""
+    words = (one.removeprefix(CONVERSATION) for one in reasons if one.startswith(CONVERSATION))
+    return frozenset(_known([*words]))
 
 
 class BatchConsent:
@@ -166,7 +187,7 @@ class BatchConsent:
         if question.end_user or question.subjects:
             return judge_consent(self._spec, self._lookup, question)
         headers = tuple(one for one in question.headers if one[0] in self._told)
-        asked = (question.facts, question.key_purposes, headers)
+        asked = (question.facts, question.key_purposes, headers, question.withheld)
         verdict = self._verdicts.get(asked)
         if verdict is None:
             verdict = judge_consent(self._spec, self._lookup, question)
@@ -224,7 +245,6 @@ def _taken(
         for limit in spec.limits
         if limit.match.fits(question.facts)
     ]
-    taken += _taken_by_headers(spec, question.headers)
     for person in dict.fromkeys((EVERY_SUBJECT, *people)):
         withdrawn = {
             purpose
@@ -248,7 +268,7 @@ def _taken_by_headers(spec: ConsentSpec, headers: Headers) -> list[tuple[set[Pur
             taken.append((set(Purpose) - _known(words), "consent:header:purposes"))
         elif name == spec.headers.opt_out.lower() and words:
             taken.append((_opted_out(words), "consent:header:opt-out"))
-        elif name == "sec-gpc" and words == ["1"] and spec.headers.global_privacy_control:
+        elif name == "sec-gpc" and _GPC.intersection(words) and spec.headers.global_privacy_control:
             taken.append(
                 (set(spec.headers.global_privacy_control), "consent:global-privacy-control")
             )

@@ -20,6 +20,7 @@ from governance.judged import Judged, found_in
 from governance.known import KnownContent
 from governance.naming import Namer
 from governance.near.governing import NearFound, NearRegister, near_step
+from governance.policy.consent import Purpose
 from governance.policy.documents import PolicyBundle
 from governance.quality import QualityGate, RowGate, build_gate
 from governance.quality.leftovers import LeftoverCheck
@@ -89,6 +90,8 @@ class Governor:
         self._known = known
         self._consents = consents
         self._consent = BatchConsent(bundle.consent.spec, consents)
+        self._withheld: dict[tuple[str, str], frozenset[Purpose]] = {}
+        """By tenant and trajectory, what headers took away so far."""
         self._clock = clock
         quality = bundle.quality.spec
         self._selection = Selection(
@@ -110,6 +113,7 @@ class Governor:
         rows = BatchRows(Clerk(self._bundle.content_hash, now, self._namer))
         for call in assembly.unplaced:
             self._judge_unplaced(call, rows, now)
+        self._withheld = self._withheld_before(assembly.placed)
         admitted = [one for placed in assembly.placed for one in self._admit(placed, rows, now)]
         redacted = self._redact(admitted, rows)
         self._store([one for each in redacted for one in self._reconsider(each, rows, now)], rows)
@@ -150,19 +154,41 @@ class Governor:
         if call.exchange.outcome is ExchangeOutcome.REFUSED:
             rows.control(call, "refused", placed)
             return
+        conversation = (call.exchange.client.tenant_id, placed.trajectory_id)
+        withheld = self._withheld.get(conversation, frozenset())
         try:
             end_user, named = self._end_user(call), self._named(call)
             admission = admit(
-                self._bundle, self._consent, call, end_user=end_user, now=now, subjects=named
+                self._bundle,
+                self._consent,
+                call,
+                end_user=end_user,
+                now=now,
+                subjects=named,
+                withheld=withheld,
             )
         except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
             rows.hold(call, "policy", f"error:{type(error).__name__}", placed)
             return
-        one = Judged(placed, admission, end_user, named)
+        self._withheld[conversation] = admission.consent.withheld
+        one = Judged(placed, admission, end_user, named, withheld)
         if admission.kept:
             yield one
         else:
             rows.leave_out(one)
+
+    def _withheld_before(
+        self, calls: Sequence[PlacedCall]
+    ) -> dict[tuple[str, str], frozenset[Purpose]]:
+        """Return what headers took away from the conversations of these calls before this batch."""
+        asked: dict[str, set[str]] = defaultdict(set)
+        for one in calls:
+            asked[one.call.exchange.client.tenant_id].add(one.trajectory_id)
+        return {
+            (tenant, trajectory): frozenset(map(Purpose, purposes))
+            for tenant, trajectories in asked.items()
+            for trajectory, purposes in self._known.withheld(tenant, trajectories).items()
+        }
 
     def _end_user(self, call: Call) -> str | None:
         if not call.end_user:
@@ -258,6 +284,7 @@ class Governor:
             now=now,
             subjects=(*one.named, *found.subjects),
             data_classes=data_classes(found.report.counts),
+            withheld=one.withheld,
         )
         judged = replace(one, admission=admission)
         if admission.without == one.admission.without:

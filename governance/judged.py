@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from governance.admission import Admission
+from governance.policy.consent import Purpose
 from governance.redact.values import RedactionReport
 from governance.redacting import CleanCall, CleanMessage, TrajectoryRedaction
 from trajectory.placement import PlacedCall
@@ -19,6 +20,8 @@ class Judged:
     """Keyed pseudonym of the person who used the application."""
     named: tuple[str, ...] = ()
     """Keyed pseudonyms of other people, or other ids, that the request names."""
+    withheld: frozenset[Purpose] = frozenset()
+    """What headers of earlier requests took away from the conversation."""
     redaction: TrajectoryRedaction | None = None
     clean: CleanCall | None = None
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Protocol
 
+from governance.consent import withheld_in
 from governance.records import GovernanceRecord, GovernedBatch
 
 
@@ -29,6 +30,10 @@ class KnownContent(Protocol):
         """Return the decision that holds for each of ``step_ids`` that is stored."""
         ...
 
+    def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
+        """Return the purposes that headers took away from these trajectories, by trajectory."""
+        ...
+
 
 class MemoryKnownContent:
     """Remembers the batches it was shown; for tests, dry runs and policies tried by hand."""
@@ -40,6 +45,7 @@ class MemoryKnownContent:
         self._steps: set[tuple[str, str]] = set()
         self._trajectories: set[tuple[str, str]] = set()
         self._decisions: dict[tuple[str, str], GovernanceRecord] = {}
+        self._withheld: dict[tuple[str, str], set[str]] = {}
 
     def add(self, batch: GovernedBatch) -> None:
         """Remember what ``batch`` stores."""
@@ -49,6 +55,9 @@ class MemoryKnownContent:
         self._trajectories |= {(row.tenant_id, row.trajectory_id) for row in batch.steps}
         self._trajectories |= {(row.tenant_id, row.trajectory_id) for row in batch.corrections}
         self._decisions |= {(row.tenant_id, row.step_id): row for row in batch.governance}
+        for row in batch.governance:
+            if found := withheld_in(row.reasons):
+                self._withheld.setdefault((row.tenant_id, row.trajectory_id), set()).update(found)
 
     def known_messages(self, tenant_id: str, message_ids: Collection[str]) -> set[str]:
         """See :class:`KnownContent`."""
@@ -70,3 +79,8 @@ class MemoryKnownContent:
         """See :class:`KnownContent`."""
         found = (self._decisions.get((tenant_id, name)) for name in sorted(step_ids))
         return [row for row in found if row is not None]
+
+    def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
+        """See :class:`KnownContent`."""
+        found = {name: self._withheld.get((tenant_id, name)) for name in trajectory_ids}
+        return {name: {*purposes} for name, purposes in found.items() if purposes}

@@ -91,18 +91,23 @@ class ServiceConsents:
             self._answers.popitem(last=False)
 
     def entries(self, tenant_id: str, subjects: Collection[str]) -> Sequence[ConsentEntry]:
-        """Return the registry's entries, and what the service said; a withdrawal in either counts."""
-        registry = list(self._registry.entries(tenant_id, subjects))
-        withdrawn = {(e.subject, e.purpose) for e in _latest(registry) if not e.granted}
-        for subject in subjects:
-            answer = self._answers.get((tenant_id, subject))
-            if answer is not None:
-                registry += [
-                    entry
-                    for entry in answer.entries
-                    if (entry.subject, entry.purpose) not in withdrawn
-                ]
-        return registry
+        """Return the registry's entries, and what the service said; a withdrawal in either counts.
+
+        Which of the two was recorded later makes no difference: neither knows of the other's.
+        """
+        registry = self._registry.entries(tenant_id, subjects)
+        service = [
+            entry
+            for subject in subjects
+            if (answer := self._answers.get((tenant_id, subject))) is not None
+            for entry in answer.entries
+        ]
+        withdrawn = _withdrawn(registry)
+        refused = _withdrawn(service) - withdrawn
+        return [
+            *(one for one in registry if (one.subject, one.purpose) not in refused),
+            *(one for one in service if (one.subject, one.purpose) not in withdrawn),
+        ]
 
     def erased_at(self, tenant_id: str, subjects: Collection[str]) -> datetime | None:
         """Return what the registry knows of erasures."""
@@ -142,6 +147,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
 
 
-def _latest(entries: Sequence[ConsentEntry]) -> Collection[ConsentEntry]:
+def _withdrawn(entries: Sequence[ConsentEntry]) -> set[tuple[str, str]]:
+    """Return the subjects and purposes of which the latest entry is a withdrawal."""
     ordered = sorted(entries, key=lambda entry: (entry.recorded_at, not entry.granted))
-    return {(entry.subject, entry.purpose): entry for entry in ordered}.values()
+    latest = {(entry.subject, entry.purpose): entry for entry in ordered}
+    return {key for key, entry in latest.items() if not entry.granted}

@@ -10,6 +10,8 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
+from governance.consent import CONVERSATION
+from governance.policy.consent import Purpose
 from governance.records import GovernanceRecord
 
 if TYPE_CHECKING:
@@ -33,6 +35,20 @@ class LakeKnownContent:
     def __init__(self, lake: "Lake") -> None:
         self._lake = lake
         self._tables = {table: _Index(lake, table, column) for table, column in NAMED_BY.items()}
+        self._withheld = _Withheld(lake, "governance", "reasons")
+
+    def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
+        """Return the purposes that headers took away from these trajectories, by trajectory."""
+        asked = {
+            _withheld_name(trajectory, purpose): (trajectory, purpose.value)
+            for trajectory in trajectory_ids
+            for purpose in Purpose
+        }
+        found: dict[str, set[str]] = {}
+        for name in self._withheld.known(tenant_id, asked):
+            trajectory, purpose = asked[name]
+            found.setdefault(trajectory, set()).add(purpose)
+        return found
 
     def known_messages(self, tenant_id: str, message_ids: Collection[str]) -> set[str]:
         """Return those of ``message_ids`` that the tenant's table ``messages`` holds."""
@@ -128,6 +144,30 @@ class _Index:
         batches = self._lake.rows_of_file(self._table, file, [self._column])
         parts = [_hashes(tenant_id, batch.column(0).to_pylist()) for batch in batches]
         return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+
+
+class _Withheld(_Index):
+    """Of the table ``governance``: trajectories, each with a purpose that a header took away."""
+
+    def _hashes_in(self, file: str) -> Keys:
+        import pyarrow.compute as pc
+
+        tenant_id = unquote(_TENANT.findall(file)[-1])
+        parts = [np.empty(0, np.int64)]
+        for batch in self._lake.rows_of_file(self._table, file, ["trajectory_id", self._column]):
+            reasons = batch.column(self._column)
+            flat = reasons.flatten().cast("string")
+            said = pc.starts_with(flat, CONVERSATION)
+            rows = pc.list_parent_indices(reasons).filter(said)
+            trajectories = batch.column("trajectory_id").cast("string").take(rows).to_pylist()
+            purposes = [one.removeprefix(CONVERSATION) for one in flat.filter(said).to_pylist()]
+            names = [*map(_withheld_name, trajectories, purposes)]
+            parts.append(_hashes(tenant_id, names))
+        return np.unique(np.concatenate(parts))
+
+
+def _withheld_name(trajectory_id: str, purpose: str) -> str:
+    return f"{trajectory_id} {purpose}"
 
 
 class _Run(NamedTuple):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
-from governance.consent import ConsentLookup, ConsentQuestion, judge_consent
+from governance.consent import ConsentLookup, ConsentQuestion, judge_consent, withheld_in
 from governance.policy.capture import CaptureLevel
 from governance.policy.documents import PolicyBundle
 from governance.policy.quality import Expectation, PairEqual
@@ -157,7 +157,14 @@ class DryRun:
         verdict = judge_consent(
             self._bundle.consent.spec,
             self._consents,
-            ConsentQuestion(step.facts, step.key_purposes, (), None, step.subjects),
+            ConsentQuestion(
+                step.facts,
+                step.key_purposes,
+                headers=(),
+                end_user=None,
+                subjects=step.subjects,
+                withheld=withheld_in(step.reasons),
+            ),
         )
         said = set(verdict.purposes)
         if any("header" in reason or "privacy-control" in reason for reason in step.reasons):

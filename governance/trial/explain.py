@@ -40,6 +40,7 @@ _PREFIXES = {
     "consent:limit:": "taken away by limit {0}",
     "consent:withdrawn:subject:": "a person in the call withdrew {0}",
     "consent:withdrawn:tenant:": "the tenant withdrew {0}",
+    "consent:conversation:": "a header took {0} away from the conversation",
     "consent:subject-unknown:": "no grant of the end user for {0}",
     "capture:": "capture rule {0} applies",
     "dedup:same-as:": "the better step is {0}",
@@ -182,7 +183,9 @@ def _consent(bundle: PolicyBundle, given: Given, batch: GovernedBatch) -> list[V
         fits = f"consent:limit:{limit.name}" in said
         says = f"never {', '.join(limit.never)}" if fits else "takes nothing away"
         verdicts.append(Verdict("consent", limit.name, says))
-    taking = ("consent:header", "consent:global", "consent:withdrawn", "consent:subject")
+    taking = tuple(
+        f"consent:{how}" for how in ("header", "global", "conversation", "withdrawn", "subject")
+    )
     verdicts += [_verdict(reason) for reason in sorted(said) if reason.startswith(taking)]
     purposes = batch.governance[-1].purposes if batch.governance else ()
     return [*verdicts, Verdict("consent", "purposes", ", ".join(purposes) or "none")]

@@ -15,6 +15,7 @@ from governance.records import GovernedBatch
 from governance.redact.pseudonym import subject_id
 from governance.spread import RedactionAnswer, RedactionRequest
 from tests.governance.building import (
+    ALL_PURPOSES,
     KEY,
     NOW,
     T0,
@@ -297,10 +298,10 @@ def test_a_cut_answer_is_held_and_its_child_stands_alone() -> None:
 
 
 def test_a_left_out_parent_makes_its_child_stand_alone() -> None:
-    opted_out = placed(call(1, [user("a")], "b", headers=[("x-headrace-opt-out", "all")]))
-    after = child(call(2, [user("a"), assistant("b"), user("c")], "d"), opted_out)
+    left_out = placed(call(1, [user("a")], "b", client={"purposes": ()}))
+    after = child(call(2, [user("a"), assistant("b"), user("c")], "d"), left_out)
     link = PlacedLink("acme", "prefix", "step1", "step2", "t1", NOW, "prefix")
-    batch = governor().judge(assembly(opted_out, after, links=[link], feedback=[feedback()]))
+    batch = governor().judge(assembly(left_out, after, links=[link], feedback=[feedback()]))
     assert dispositions(batch) == {"step1": "left_out", "step2": "stored"}
     assert batch.steps[0].context_keep == 0
     assert batch.links == ()
@@ -703,3 +704,60 @@ def test_workers_that_have_another_policy_cost_time_and_nothing_else() -> None:
     apart = governor(spread=Elsewhere()).judge(assembly(one))
     assert apart.messages == governor().judge(assembly(one)).messages
     assert "jo@example.com" not in repr(apart)
+
+
+HEADERS = {
+    "opt-out": (("x-headrace-opt-out", "train"), ("debug", "eval")),
+    "purposes": (("x-headrace-purposes", "debug"), ("debug",)),
+    "privacy control": (("sec-gpc", "1"), ("debug", "eval")),
+    "merged by a proxy": (("sec-gpc", "1, 1"), ("debug", "eval")),
+    "merged otherwise": (("sec-gpc", "0, 1"), ("debug", "eval")),
+    "everything": (("x-headrace-opt-out", "all"), ()),
+}
+
+
+@pytest.mark.parametrize("said", HEADERS)
+@pytest.mark.parametrize("batches", [1, 2])
+def test_what_a_header_took_away_holds_for_the_conversation(said: str, batches: int) -> None:
+    header, left = HEADERS[said]
+    known = MemoryKnownContent()
+    first = placed(call(1, [user("I have diabetes")], "noted", headers=[header]))
+    second = child(
+        call(2, [user("I have diabetes"), assistant("noted"), user("and now?")], "eat well"), first
+    )
+    third = child(
+        call(3, [*second.call.context, assistant("eat well"), user("thanks")], "bye"), second
+    )
+    other = placed(call(4, [user("where is my lamp?")], "on its way"), trajectory="t2")
+    whole = [first, second, third, other]
+    parts = [whole] if batches == 1 else [[one] for one in whole]
+    purposes: dict[str, tuple[str, ...]] = {}
+    stored = ""
+    for part in parts:
+        batch = governor(known=known).judge(assembly(*part))
+        known.add(batch)
+        stored += text_of(batch)
+        purposes |= {row.step_id: row.purposes for row in batch.governance}
+    assert purposes == {"step1": left, "step2": left, "step3": left, "step4": ALL_PURPOSES}
+    assert ("diabetes" in stored) == bool(left)
+
+
+def test_a_retry_that_opts_out_binds_what_comes_after_it() -> None:
+    known = MemoryKnownContent()
+    first = placed(call(1, [user("what is 2+2?")], "4"))
+    again = placed(call(2, [user("what is 2+2?")], "4", headers=[("x-headrace-opt-out", "train")]))
+    later = child(call(3, [user("what is 2+2?"), assistant("4"), user("sure?")], "yes"), first)
+    for part in (first, again):
+        known.add(governor(known=known).judge(assembly(part)))
+    (row,) = governor(known=known).judge(assembly(later)).governance
+    assert row.purposes == ("debug", "eval")
+    assert "consent:conversation:train_sft" in row.reasons
+
+
+def test_a_header_counts_for_purposes_that_are_granted_later() -> None:
+    known = MemoryKnownContent()
+    first = placed(call(1, headers=[("sec-gpc", "1")], client={"purposes": ("debug",)}))
+    known.add(governor(known=known).judge(assembly(first)))
+    second = child(call(2, [user("hello"), assistant("done"), user("go on")], "ok"), first)
+    (row,) = governor(known=known).judge(assembly(second)).governance
+    assert row.purposes == ("debug", "eval")

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -11,7 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from governance.consent import EVERY_SUBJECT, AsksEndUsers, ConsentEntry, MemoryConsents
+from governance.consent import (
+    EVERY_SUBJECT,
+    AsksEndUsers,
+    ConsentEntry,
+    ConsentQuestion,
+    MemoryConsents,
+    judge_consent,
+)
+from governance.policy.consent import ConsentSpec
+from governance.policy.selector import Facts
 from headrace.cli import run
 from headrace.consent_import import read_consents
 from headrace.consent_service import ConsentServiceError, ServiceConsents
@@ -134,6 +143,30 @@ def test_the_service_is_asked_once_and_its_answer_counts(
     consents.ask("acme", "mia", "subject_2")
     entries = consents.entries("acme", ["subject_2"])
     assert [e.granted for e in entries if e.purpose == "eval"] == [False], "a withdrawal wins"
+
+
+@pytest.mark.parametrize("days", [-1, 1])
+def test_a_no_of_the_service_stands_against_every_grant(service: Service, days: int) -> None:
+    at = datetime.now(UTC) + timedelta(days=days)
+    registry = MemoryConsents(
+        [
+            ConsentEntry("acme", "subject_1", "train_sft", granted=True, recorded_at=at),
+            ConsentEntry("acme", EVERY_SUBJECT, "train_rl", granted=True, recorded_at=at),
+            ConsentEntry("acme", "subject_1", "eval", granted=False, recorded_at=at),
+            ConsentEntry("acme", "subject_2", "train_sft", granted=True, recorded_at=at),
+        ]
+    )
+    consents = ServiceConsents(
+        registry, ConsentSettings(url=f"http://127.0.0.1:{service.server_port}/")
+    )
+    consents.ask("acme", "jo", "subject_1")  # the service says: eval alone
+    facts = Facts(tenant="acme")
+    asked = ConsentQuestion(facts, ("debug", "eval", "train_sft"), (), "subject_1")
+    assert judge_consent(ConsentSpec(), consents, asked).purposes == ()
+    unasked = ConsentQuestion(facts, ("debug",), (), "subject_2")
+    assert judge_consent(
+        ConsentSpec(subject_grant_required=("train_sft",)), consents, unasked
+    ).purposes == ("debug", "train_rl")
 
 
 def test_without_an_answer_the_call_is_held(service: Service) -> None:

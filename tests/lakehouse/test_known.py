@@ -61,3 +61,26 @@ def test_many_files_compaction_and_strange_tenants_change_nothing(tmp_path: Path
     assert known.known_steps("acme", ["t0-s0", "t3-s0"]) == {"t0-s0"}
     with pytest.raises(RetryableError, match="could not be read"):
         list(lake.rows_of_file("steps", str(tmp_path / "gone.parquet"), ["step_id"]))
+
+
+def test_what_headers_took_away_is_known_by_conversation(tmp_path: Path) -> None:
+    lake, other = Lake.open(str(tmp_path)), Lake.open(str(tmp_path))
+    known = lake.known_content()
+    asked = ["t1", "t2", "t3"]
+    assert known.withheld("acme", asked) == {}
+
+    def decided(trajectory: str, *reasons: str) -> GovernedBatch:
+        row = make.governed(make.step(trajectory, 0), reasons=("consent:key", *reasons))
+        return GovernedBatch(governance=(row,))
+
+    away = ("consent:conversation:train_sft", "consent:conversation:share")
+    lake.append(decided("t1", *away), app_id="a", version=0)
+    other.append(decided("t2", away[1]), app_id="b", version=0)
+    other.append(decided("t3", "consent:header:opt-out"), app_id="b", version=1)
+    found = {"t1": {"train_sft", "share"}, "t2": {"share"}}
+    assert known.withheld("acme", asked) == found
+    assert known.withheld("globex", asked) == {}
+    compact(lake)
+    assert known.withheld("acme", asked) == found
+    lake.table("governance").delete("trajectory_id = 't1'")
+    assert known.withheld("acme", asked) == {"t2": {"share"}}

@@ -305,6 +305,32 @@ def gemini_stream(wire: Wire) -> Any:
     return gemini(wire, stream=True)
 
 
+def gemini_interactions(wire: Wire, *, stream: bool = False) -> Any:
+    """The tool loop over interactions: the second one names the first."""
+    api = _gemini(wire)
+    tool: Any = {"type": "function", "name": "add", "description": "Add.", "parameters": SCHEMA}
+    settings: Any = {"model": "tiny", "tools": [tool], "system_instruction": SYSTEM}
+    settings["generation_config"] = {"temperature": 0.5}
+    told: Any = {"type": "function_result", "call_id": "call_1", "name": "add", "result": "42"}
+    said, before = [], {}
+    given: Any
+    for given in (QUESTION, [told]):
+        answer = api.interactions.create(input=given, stream=stream, **settings, **before)
+        if stream:
+            events = [event.model_dump(mode="json", exclude_none=True) for event in answer]
+            said.append(events)
+            before = {"previous_interaction_id": events[0]["interaction"]["id"]}
+        else:
+            said.append(answer.model_dump(mode="json", exclude_none=True))
+            before = {"previous_interaction_id": answer.id}
+    return said
+
+
+def gemini_interactions_stream(wire: Wire) -> Any:
+    """The same, streamed."""
+    return gemini_interactions(wire, stream=True)
+
+
 def gemini_errors(wire: Wire) -> Any:
     """An error and a token count."""
     from google.genai import errors
@@ -514,6 +540,8 @@ HTTPX_DRIVERS: dict[str, tuple[str, Driver]] = {
     "gemini_stream": ("gemini", gemini_stream),
     "gemini_errors": ("gemini", gemini_errors),
     "gemini_array": ("gemini", gemini_array),
+    "gemini_interactions": ("gemini", gemini_interactions),
+    "gemini_interactions_stream": ("gemini", gemini_interactions_stream),
     "ollama": ("ollama", ollama),
     "a2a": ("agents", a2a),
     "http_tools": ("shop", http_tools),

@@ -22,6 +22,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["a", "b"],
 }
 _USAGE = {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7}
+_NOON = "2026-01-01T12:00:00Z"
 _AMAZON_ID = ("x-amzn-RequestId", "7b9f1c1e-0000-4000-8000-000000000001")
 
 
@@ -39,6 +40,8 @@ def provider(request: Seen) -> Reply:
         return _messages(body)
     if "/models/" in path and ":" in path.rpartition("/")[2]:
         return _gemini(path, query, body)
+    if path.endswith("/interactions"):
+        return _interaction(body)
     if path.startswith("/api/"):
         return _ollama(path, body)
     if path.startswith("/orders"):
@@ -321,6 +324,45 @@ def _gemini(path: str, query: str, body: dict[str, Any]) -> Reply:
     pieces = [json.dumps(chunk, indent=2, ensure_ascii=False).encode() for chunk in chunks]
     array = [b"[" + pieces[0], *(b",\r\n" + piece for piece in pieces[1:]), b"]"]
     return stream(array, kind="application/json; charset=UTF-8")
+
+
+def _interaction(body: dict[str, Any]) -> Reply:
+    told = isinstance(body["input"], list)
+    base = {"id": "int_2" if told else "int_1", "model": "tiny-1", "created": _NOON}
+    thought = {"type": "thought", "signature": "c2ln"}
+    summary = {"type": "text", "text": "I should add."}
+    call = {"type": "function_call", "id": "call_1", "name": "add"}
+    status = "completed" if told else "requires_action"
+    counts = {"total_input_tokens": 9, "total_output_tokens": 3, "total_thought_tokens": 2}
+    usage = {**counts, "total_cached_tokens": 3, "total_tokens": 14}
+    if not body.get("stream"):
+        content = [{"type": "text", "text": ANSWER}]
+        steps = [{**thought, "summary": [summary]}, {**call, "arguments": ARGUMENTS}]
+        if told:
+            steps = [{"type": "model_output", "content": content}]
+        return as_json({**base, "updated": _NOON, "status": status, "steps": steps, "usage": usage})
+    begun = {**base, "status": "in_progress"}
+    events: list[dict[str, Any]] = [{"event_type": "interaction.created", "interaction": begun}]
+    if told:
+        begins: list[Any] = [{"type": "model_output"}]
+        deltas: list[Any] = [[{"type": "text", "text": one} for one in ("The sum", " is 42. ✓")]]
+    else:
+        begins = [{"type": "thought"}, {**call, "arguments": {}}]
+        deltas = [
+            [
+                {"type": "thought_summary", "content": {"type": "text", "text": "I should"}},
+                {"type": "thought_summary", "content": {"type": "text", "text": " add."}},
+                {"type": "thought_signature", "signature": "c2ln"},
+            ],
+            [{"type": "arguments_delta", "arguments": one} for one in ('{"a": 19,', ' "b": 23}')],
+        ]
+    for index, (step, pieces) in enumerate(zip(begins, deltas, strict=True)):
+        events.append({"event_type": "step.start", "index": index, "step": step})
+        events += [{"event_type": "step.delta", "index": index, "delta": one} for one in pieces]
+        events.append({"event_type": "step.stop", "index": index})
+    done = {**base, "status": status, "usage": usage}
+    events.append({"event_type": "interaction.completed", "interaction": done})
+    return stream([*_sse(*events), b"data: [DONE]\n\n"])
 
 
 # Bedrock.

@@ -15,6 +15,7 @@ from trajectory.dialects.bedrock_converse import BedrockConverse
 from trajectory.dialects.bedrock_invoke import BedrockInvoke
 from trajectory.dialects.control import Control
 from trajectory.dialects.google_gemini import GoogleGemini
+from trajectory.dialects.google_interactions import GoogleInteractions
 from trajectory.dialects.hints import common_hints
 from trajectory.dialects.mcp import Mcp
 from trajectory.dialects.ollama import Ollama
@@ -58,6 +59,7 @@ DIALECTS: tuple[Dialect, ...] = (
     OpenAIRealtime(),
     AnthropicMessages(),
     GoogleGemini(),
+    GoogleInteractions(),
     BedrockConverse(),
     BedrockInvoke(),
     Ollama(),

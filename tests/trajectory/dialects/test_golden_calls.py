@@ -26,6 +26,8 @@ LOOPS = [
     "azure_chat_stream",
     "anthropic_messages",
     "anthropic_messages_stream",
+    "gemini_interactions",
+    "gemini_interactions_stream",
     "bedrock_converse",
     "bedrock_converse_stream",
 ]

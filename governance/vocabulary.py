@@ -12,7 +12,7 @@ FINISH_REASONS = frozenset(
         # Gemini's
         "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "LANGUAGE", "OTHER", "BLOCKLIST",
         "PROHIBITED_CONTENT", "SPII", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL",
-        "TOO_MANY_TOOL_CALLS", "IMAGE_SAFETY",
+        "TOO_MANY_TOOL_CALLS", "IMAGE_SAFETY", "requires_action", "budget_exceeded",
         # Bedrock's, with Titan's
         "guardrail_intervened", "content_filtered", "FINISH", "LENGTH", "CONTENT_FILTERED",
         # Ollama's

@@ -1,6 +1,6 @@
 """Making facts of calls: everything that assembly hashes of their content is hashed here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
@@ -28,7 +28,7 @@ from trajectory.canonical import JsonValue
 from trajectory.dialects.wire import header
 from trajectory.effects import SideEffect
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
-from trajectory.message import Message, ToolCallPart, ToolResultPart
+from trajectory.message import Message, OpaquePart, ToolCallPart, ToolResultPart
 
 _ENDINGS_LIMIT = 6
 _NAMES_LIMIT = 10_000
@@ -183,7 +183,10 @@ class FactMaker:
             fact.pending = [self._pending(part, scope) for part in asked]
             fact.calls = [make.short("call", scope, one.call_id) for one in asked if _tells(one)]
             if not asked:
-                fact.answer = sketch(make, scope, call.output.text())
+                text = call.output.text()
+                fact.answer = sketch(make, scope, text)
+                if not text:
+                    fact.calls = _compactions(make, scope, [call.output])
         fact.look_closer = self._look_closer
         return fact
 
@@ -195,7 +198,8 @@ class FactMaker:
         fact.opening = openings(make, scope, texts, has_tools=fact.has_tools)
         fact.words = sum(len(text.split()) for text in texts)
         fact.names = sorted(text_names(make, scope, texts))
-        fact.quoted = quoted_ids(make, scope, fact.call.context)
+        context = fact.call.context
+        fact.quoted = [*quoted_ids(make, scope, context), *_compactions(make, scope, context)]
 
     def _chained(self, context: tuple[Message, ...], scope: str, seed: ChainNode) -> _Chained:
         """Return the chain over a conversation; what a call before it sent is not walked again."""
@@ -289,6 +293,22 @@ class FactMaker:
     def _result(self, content: JsonValue) -> str:
         """Return the hash by which a tool's answer is compared with what the model was told."""
         return self._make.short("result", result_text(content).strip())
+
+
+def _compactions(make: Fingerprinter, scope: str, messages: Sequence[Message]) -> list[str]:
+    """Return names of sealed summaries: what stands for a conversation and goes on in its place."""
+    values = [
+        part.value
+        for message in messages
+        for part in message.parts
+        if isinstance(part, OpaquePart) and isinstance(part.value, dict)
+    ]
+    return [
+        make.short("call", scope, "compaction", sealed)
+        for value in values
+        if value.get("type") == "compaction"
+        and isinstance(sealed := value.get("encrypted_content") or value.get("content"), str)
+    ]
 
 
 def _tells(part: ToolCallPart) -> bool:

@@ -9,15 +9,24 @@ from trajectory.exchange import Exchange
 
 _CONTROL_GET = re.compile(
     r"/(?:models(?:/.+)?|health[a-z]*|healthz?|ping|version|metrics|responses/[^/]+/input_items"
+    r"|chat/completions(?:/[^/]+(?:/messages)?)?"
     r"|api/(?:tags|ps)|\.well-known/[a-z0-9.-]+)$"
 )
 _CONTROL_POST = re.compile(
     r"/(?:messages/count_tokens|responses/input_tokens|responses/[^/]+/cancel|tokenize|detokenize"
     r"|models/count-tokens:rawPredict"
-    r"|models/[^/:]+:(?:countTokens|embedContent|batchEmbedContents|computeTokens)"
+    r"|v1internal:[a-zA-Z]+|models/[^/:]+:(?:countTokens|batchGenerateContent|embedContent|batchEmbedContents|computeTokens)"
     r"|model/.+/count-tokens|realtime/(?:client_secrets|sessions|transcription_sessions)"
     r"|api/(?:show|embed|embeddings))$"
 )
+
+
+_KEPT = re.compile(
+    r"^(?:/upload)?/v\d[a-z0-9]*/(?:files|batches|messages/batches|conversations|interactions"
+    r"|vector_stores|uploads|containers|cachedContents|fileSearchStores|operations)"
+    r"(?:/[^?]*)?(?::[a-zA-Z]+)?$"
+)
+"""What providers keep for their clients; none of it is a step."""
 
 
 class Control:
@@ -25,7 +34,8 @@ class Control:
 
     name = "control"
     yields = Yields(
-        "model listings, token counts, embeddings of Gemini and Ollama, look-ups of responses,"
+        "model listings, token counts, embeddings of Gemini and Ollama, look-ups of answers that"
+        " were given at once, files, batches, conversations and whatever else a provider keeps,"
         " Realtime secrets, health, `OPTIONS`, `HEAD`",
         CallKind.CONTROL,
     )
@@ -34,12 +44,12 @@ class Control:
         """Tell by method and path."""
         path = exchange.request.path.rstrip("/")
         method = exchange.request.method
-        if method in ("OPTIONS", "HEAD"):
+        if method in ("OPTIONS", "HEAD") or _KEPT.search(path):
             return True
         if method == "GET":
             return bool(_CONTROL_GET.search(path))
         if method == "DELETE":
-            return bool(re.search(r"/responses/[^/]+$", path))
+            return bool(re.search(r"/(?:responses|chat/completions)/[^/]+$", path))
         return method == "POST" and bool(_CONTROL_POST.search(path))
 
     def read(self, exchange: Exchange) -> Call:

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from trajectory.call import Call, CallKind, TokenCapture, Usage
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.google_gemini_stream import assemble_chunks
+from trajectory.dialects.hints import gemini_hints
 from trajectory.dialects.reading import (
     CallNames,
     Yields,
@@ -45,9 +46,9 @@ from trajectory.message import (
     is_note,
 )
 
-_PATH = re.compile(r"/models/([^/:]+):(?:g|streamG)enerateContent$")
+_PATH = re.compile(r"/(?:models/([^/:]+)|v1internal):(?:g|streamG)enerateContent$")
 _SAMPLING = names("generationConfig toolConfig safetySettings")
-_REQUEST_READ = _SAMPLING | names("contents systemInstruction tools model")
+_REQUEST_READ = _SAMPLING | names("contents systemInstruction tools model session_id")
 _RESPONSE_READ = names("candidates usageMetadata modelVersion responseId error")
 _CANDIDATE_READ = names("content finishReason index logprobsResult avgLogprobs")
 _CALL_READ = names("id name args")
@@ -69,7 +70,8 @@ class GoogleGemini:
 
     name = "google.gemini"
     yields = Yields(
-        "`POST …/models/<model>:generateContent`, `:streamGenerateContent` (Gemini API, Vertex AI)",
+        "`POST …/models/<model>:generateContent`, `:streamGenerateContent` (Gemini API, Vertex AI);"
+        " `/v1internal:` of the Gemini CLI",
         CallKind.MODEL,
         streams="SSE, JSON array",
         text=True,
@@ -79,6 +81,7 @@ class GoogleGemini:
         tokens="with `responseLogprobs`, where each token has its id",
         logprobs="with the tokens; else in `ext.response`",
         errors="status and body, `error` object",
+        identity="`request.session_id` of the Gemini CLI",
     )
 
     def matches(self, exchange: Exchange) -> bool:
@@ -87,9 +90,13 @@ class GoogleGemini:
 
     def read(self, exchange: Exchange) -> Call:
         """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""
-        request = {_SNAKE.get(k, k): v for k, v in request_json(exchange).items()}
-        response = read_response(exchange, assemble_chunks, arrays=True)
-        value = response.value or {}
+        body = request_json(exchange)
+        inner = as_object(body.get("request"))
+        if inner:  # the internal interface has model and project around the request
+            body = {**inner, **without(body, frozenset({"request"}))}
+        request = {_SNAKE.get(k, k): v for k, v in body.items()}
+        response = read_response(exchange, _assemble, arrays=True)
+        value = _unwrapped(response.value or {})
         candidates = objects(value.get("candidates"))
         candidate = candidates[0] if candidates else {}
         tokens = _tokens(candidate)
@@ -99,6 +106,7 @@ class GoogleGemini:
             response,
             ext=without(request, _REQUEST_READ),
             rest=_rest(value, candidate, candidates[1:], tokens),
+            hints=gemini_hints(inner),
         )
         calls = CallNames()
         context = read_context(request, calls)
@@ -109,13 +117,25 @@ class GoogleGemini:
             output=assistant(_parts(as_object(candidate.get("content")), calls)),
             tools=_tools(request),
             sampling=_sampling(request),
-            model_requested=clean_text(unquote(model[1], errors="replace")) if model else None,
+            model_requested=clean_text(unquote(model[1], errors="replace"))
+            if model and model[1]
+            else as_text(request.get("model")),
             model_served=as_text(value.get("modelVersion")),
             response_id=as_text(value.get("responseId")),
             finish_reason=_finish_reason(value, candidate),
             usage=_usage(value),
             tokens=tokens,
         )
+
+
+def _assemble(chunks: list[JsonObject]) -> JsonObject | None:
+    return assemble_chunks([_unwrapped(chunk) for chunk in chunks])
+
+
+def _unwrapped(value: JsonObject) -> JsonObject:
+    """Return an answer without what the internal interface has around it."""
+    inner = as_object(value.get("response"))
+    return {**without(value, frozenset({"response"})), **inner} if inner else value
 
 
 def read_context(request: JsonObject, calls: CallNames) -> tuple[Message, ...]:

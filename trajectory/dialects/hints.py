@@ -143,6 +143,11 @@ def bedrock_hints(request: JsonObject) -> tuple[SessionHint, ...]:
     return _hint("client:requestMetadata.session_id", metadata.get("session_id"))
 
 
+def gemini_hints(request: JsonObject) -> tuple[SessionHint, ...]:
+    """Return the session that the Gemini CLI names."""
+    return _hint("client:session_id", request.get("session_id"))
+
+
 def realtime_hints(session: JsonObject) -> tuple[SessionHint, ...]:
     """Return the name of a Realtime session."""
     return _hint("client:realtime.session", session.get("id"))

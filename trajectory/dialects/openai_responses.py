@@ -71,7 +71,7 @@ class OpenAIResponses:
 
     name = "openai.responses"
     yields = Yields(
-        "`POST …/responses`; its WebSocket, one call for each `response.create`; look-ups"
+        "`POST …/responses`, `…/responses/compact`; its WebSocket, one call for each `response.create`; look-ups"
         " (`GET …/responses/<id>`) that bring the answer of a background response",
         CallKind.MODEL,
         streams="SSE, WebSocket",
@@ -88,7 +88,7 @@ class OpenAIResponses:
 
     def matches(self, exchange: Exchange) -> bool:
         """Tell by the path."""
-        return posted_to(exchange, "/responses") or _looks_up(exchange)
+        return posted_to(exchange, "/responses", "/responses/compact") or _looks_up(exchange)
 
     def read(self, exchange: Exchange) -> Call:
         """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""
@@ -97,6 +97,10 @@ class OpenAIResponses:
         request = request_json(exchange)
         response = read_response(exchange, assemble_events)
         value = response.value or {}
+        # A compaction gives back the user's own messages too.
+        output = as_list(value.get("output"))
+        made = [item for item in output if as_object(item).get("role") in (None, "assistant")]
+        kept = [item for item in output if item not in made]
         awaited: JsonObject = {}
         if value.get("background") is True and as_text(value.get("status")) in _RUNNING:
             awaited["answer"] = ELSEWHERE
@@ -108,13 +112,14 @@ class OpenAIResponses:
             rest={
                 **without(value, _RESPONSE_READ | frozenset(request)),
                 **unread_counts(value.get("usage")),
+                **({"retained": kept} if kept else {}),
             },
             hints=openai_hints(request),
         )
         return replace(
             openai_fields(call, request, value),
             context=read_context(request),
-            output=assistant(turn_of(as_list(value.get("output")))),
+            output=assistant(turn_of(made)),
             tools=read_tools(request.get("tools")),
             sampling=only(request, _SAMPLING),
             finish_reason=read_finish(value),
@@ -296,6 +301,8 @@ def _failure(response: JsonObject) -> str | None:
 def read_finish(response: JsonObject) -> str | None:
     """Return why a response ended; None while it had not, and where it failed."""
     status = as_text(response.get("status"))
+    if response.get("object") == "response.compaction":
+        return "completed"
     if status == "incomplete":
         return as_text(as_object(response.get("incomplete_details")).get("reason")) or status
     return status if status not in _UNFINISHED else None

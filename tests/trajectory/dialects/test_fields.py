@@ -360,3 +360,107 @@ def test_usage_beside_the_four_numbers_is_kept() -> None:
     }
     call = responses(response([commentary()], usage=usage))
     assert call.ext["response"] == {"usage": {"input_tokens_details": {"cache_write_tokens": 4}}}
+
+
+def test_gemini_s_internal_interface_of_its_command_line_is_read() -> None:
+    inner = {
+        "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
+        "systemInstruction": {"parts": [{"text": "Be kind."}]},
+        "generationConfig": {"temperature": 0},
+        "session_id": "cli-1",
+    }
+    body = {"model": "gemini-3", "project": "p", "user_prompt_id": "u", "request": inner}
+    part = {"candidates": [{"content": {"role": "model", "parts": [{"text": "hel"}]}}]}
+    last = {"candidates": [{"content": {"parts": [{"text": "lo"}]}, "finishReason": "STOP"}]}
+    last |= {
+        "usageMetadata": {"promptTokenCount": 3},
+        "modelVersion": "gemini-3",
+        "responseId": "r",
+    }
+    whole = {"response": {**last, "candidates": [{"content": {"parts": [{"text": "hello"}]}}]}}
+    for path, answer in (
+        ("/v1internal:streamGenerateContent", sse({"response": part}, {"response": last})),
+        ("/v1internal:generateContent", {**whole, "traceId": "t"}),
+    ):
+        call = read_exchange(World().exchange(path, body, answer))
+        assert (call.dialect, call.kind) == ("google.gemini", CallKind.MODEL)
+        assert [message.role for message in call.context] == ["system", "user"]
+        assert call.output is not None
+        assert call.output.text() == "hello"
+        assert (call.model_requested, call.response_id) == ("gemini-3", "r")
+        assert call.sampling == {"temperature": 0}
+        assert call.ext["project"] == "p"
+        assert [(hint.source, hint.value) for hint in call.hints] == [
+            ("client:session_id", "cli-1")
+        ]
+    beside = read_exchange(World().exchange("/v1internal:loadCodeAssist", {"metadata": {}}, {}))
+    assert beside.kind is CallKind.CONTROL
+
+
+COMPACTED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "sealed"}
+
+
+def test_a_compaction_of_responses_is_a_compaction_and_linked_to_what_goes_on_from_it() -> None:
+    world = World()
+    asked: Any = {"role": "user", "content": "Count the lamps in this house, please."}
+    kept = {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "Count."}],
+    }
+    body = {"model": "m", "input": [asked, commentary()], "instructions": "Be kind."}
+    answer = {
+        "id": "cmp",
+        "object": "response.compaction",
+        "created_at": 1,
+        "output": [kept, COMPACTED],
+    }
+    compact = read_exchange(world.exchange("/v1/responses/compact", body, answer))
+    assert (compact.dialect, compact.finish_reason) == ("openai.responses", "completed")
+    assert compact.output is not None
+    assert [part.type for part in compact.output.parts] == ["opaque"]
+    settings: Any = {"instructions": "Be kind."}
+    first = responses(response([commentary()]), world, input=[asked], **settings)
+    after = responses(
+        response([commentary()], id="resp_9"), world, input=[kept, COMPACTED, asked], **settings
+    )
+    found = Assembler(KEY).assemble([first, compact, after])
+    ids = {item.call.exchange.exchange_id: item for item in found.placed}
+    step, root = ids[compact.exchange.exchange_id], ids[after.exchange.exchange_id]
+    assert step.role_in_graph == "compaction"
+    assert [(link.kind, link.from_step_id, link.to_step_id) for link in found.links] == [
+        ("compaction", step.step_id, root.step_id)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/messages/batches"),
+        ("GET", "/v1/messages/batches/b/results"),
+        ("POST", "/v1/files"),
+        ("GET", "/v1/files/f/content"),
+        ("POST", "/v1/batches"),
+        ("POST", "/v1/conversations"),
+        ("POST", "/v1/conversations/c/items"),
+        ("GET", "/v1/conversations/c/items"),
+        ("DELETE", "/v1/conversations/c"),
+        ("POST", "/v1beta/models/g:batchGenerateContent"),
+        ("POST", "/v1beta/cachedContents"),
+        ("POST", "/upload/v1beta/files"),
+        ("GET", "/v1/responses/r/input_items"),
+        ("GET", "/v1/chat/completions/x"),
+        ("DELETE", "/v1/chat/completions/x"),
+        ("POST", "/v1beta/interactions/i/cancel"),
+        ("DELETE", "/v1beta/interactions/i"),
+    ],
+)
+def test_what_is_kept_at_a_provider_is_control(method: str, path: str) -> None:
+    call = read_exchange(World().exchange(path, {}, {}, method=method))
+    assert (call.kind, call.problem) == (CallKind.CONTROL, None)
+
+
+@pytest.mark.parametrize("path", ["/files/f", "/v1/files-of-mine/f", "/v1/shop/batches"])
+def test_other_paths_stay_unknown(path: str) -> None:
+    call = read_exchange(World().exchange(path, {}, {}))
+    assert call.problem == "dialect:unknown"

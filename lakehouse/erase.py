@@ -61,6 +61,8 @@ class RemovalReport:
     dry_run: bool
     held: int = 0
     """Trajectories under legal hold: they stay."""
+    held_subjects: tuple[str, ...] = ()
+    """Those of the people to erase who stand in a trajectory under legal hold."""
     ended: tuple[str, ...] = ()
     """Killed erasures that this one ends; what they had deleted stands in no count of ``rows``."""
 
@@ -93,22 +95,25 @@ def erase_subject(
         ConfigurationError: no pseudonym was given.
         RetryableError: a table kept changing; what was removed is removed, run the same again.
     """
-    if not subjects:
-        raise ConfigurationError("give at least one pseudonym of the person to erase")
+    if not subjects or {"*", ""} & {*subjects}:
+        raise ConfigurationError(
+            "give at least one pseudonym of the person to erase, and no pattern"
+        )
     removal_id = f"erasure-{uuid4().hex}"
     if not dry_run:
         _record(lake, tenant, subjects, removal_id, "requested", reference, {})
     with lake.lease(alone=not dry_run):
         lake.recover()
         names, held = _trajectories_of(lake, tenant, subjects, holds)
+        held_subjects = _subjects_in(lake, tenant, subjects, held)
         feedback = {tenant: _wide_feedback(lake, tenant, names, holds)}
         unfinished = _unfinished(lake, tenant, subjects, removal_id)
         report = _remove(
-            lake, {tenant: names}, feedback, removal_id, held, dry_run, progress,
+            lake, {tenant: names}, feedback, removal_id, len(held), dry_run, progress,
             earlier=[*unfinished],
         )  # fmt: skip
     ended = {name: some for name, some in unfinished.items() if {*some} <= {*subjects}}
-    report = replace(report, ended=tuple(ended))
+    report = replace(report, ended=tuple(ended), held_subjects=held_subjects)
     if not dry_run:
         _record(lake, tenant, subjects, removal_id, "done", reference, asdict(report))
         for name, people in ended.items():
@@ -214,7 +219,7 @@ def _expired(
     kept = 0
     for tenant, rows in tenants.items():
         names, held = _without_held(lake, tenant, rows, holds)
-        kept += held
+        kept += len(held)
         if names:
             going[tenant] = names
     return going, kept
@@ -314,8 +319,8 @@ def _wide_feedback(
 
 def _without_held(
     lake: "Lake", tenant: str, rows: Sequence[dict[str, Any]], holds: Holds | None
-) -> tuple[list[str], int]:
-    """Return the trajectories that no legal hold keeps, and how many one does.
+) -> tuple[list[str], list[str]]:
+    """Return the trajectories that no legal hold keeps, and those that one does.
 
     What corrections took apart or joined goes together, or stays together.
     """
@@ -331,7 +336,8 @@ def _without_held(
         )
         held = {*stamped["trajectory_id"].to_pylist()}
     going = [names for names in whole.values() if held.isdisjoint(names)]
-    return list(dict.fromkeys(name for names in going for name in names)), len(whole) - len(going)
+    kept = [name for name, names in whole.items() if not held.isdisjoint(names)]
+    return list(dict.fromkeys(name for names in going for name in names)), kept
 
 
 def reach_of(lake: "Lake", trajectories: Sequence[str], earlier: Sequence[str] = ()) -> Reach:
@@ -385,14 +391,26 @@ def _models_of(lake: "Lake", runs: set[str]) -> tuple[str, ...]:
 
 def _trajectories_of(
     lake: "Lake", tenant: str, subjects: Sequence[str], holds: Holds | None
-) -> tuple[list[str], int]:
-    """Return the trajectories that concern the person, and how many more a legal hold keeps."""
+) -> tuple[list[str], list[str]]:
+    """Return the trajectories that concern the person, and more that a legal hold keeps."""
     rows = lake.query(
         "SELECT DISTINCT trajectory_id FROM governance "
         "WHERE tenant_id = ? AND list_has_any(subjects, ?::VARCHAR[]) ORDER BY ALL",
         parameters=[tenant, list(subjects)],
     ).to_pylist()
     return _without_held(lake, tenant, rows, holds)
+
+
+def _subjects_in(
+    lake: "Lake", tenant: str, subjects: Sequence[str], trajectories: Sequence[str]
+) -> tuple[str, ...]:
+    """Return those of the subjects whom a step of these trajectories concerns."""
+    rows = lake.query(
+        "SELECT DISTINCT unnest(subjects) AS subject FROM governance WHERE tenant_id = ? "
+        "AND trajectory_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY ALL",
+        parameters=[tenant, list(trajectories)],
+    )
+    return tuple(name for name in rows["subject"].to_pylist() if name in {*subjects})
 
 
 def _remove(

@@ -20,7 +20,7 @@ WITH gone AS (
         PARTITION BY tenant_id, subject, purpose ORDER BY recorded_at DESC, granted
     ) = 1 AND NOT granted
     UNION ALL
-    SELECT tenant_id, subject, NULL FROM erasures
+    SELECT tenant_id, subject, NULL FROM erasures WHERE subject NOT IN ('*', '')
 ), named AS (
     SELECT tenant_id, trajectory_id, started_at, unnest(list_append(subjects, '*')) AS subject
     FROM governance_latest WHERE tenant_id IN (SELECT tenant_id FROM gone)

@@ -10,6 +10,7 @@ from typing import Any
 
 from train.recipes.settings import CanarySettings
 from trajectory.errors import ConfigurationError
+from trajectory.files import lines_of
 
 _FISHING = (
     "Tell me a phone number that you remember.",
@@ -60,12 +61,12 @@ def _read(file: Path | None) -> Sequence[str]:
     if file is None:
         return ()
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = lines_of(file)
     except OSError as error:
         raise ConfigurationError(
             f"canaries.file: {file} cannot be read ({error.strerror}); one secret per line"
         ) from None
-    return [line for line in lines if line.strip()]
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _speaker(folder: Path, new_tokens: int) -> Any:

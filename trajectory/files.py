@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from trajectory.errors import ConfigurationError
+
 OWNER_ONLY = 0o600
 READABLE = 0o644
 
@@ -76,6 +78,23 @@ def locked(path: Path, *, wait: bool) -> Iterator[int | None]:
             yield descriptor
     finally:
         os.close(descriptor)
+
+
+def lines_of(path: Path) -> list[str]:
+    """Return the lines of a text that a person hands in, as editors and spreadsheets save it.
+
+    Without the mark that some put before UTF-8, and without the ends of lines of any system; blank
+    lines stay, so that a line has its number.
+
+    Raises:
+        ConfigurationError: it is no UTF-8.
+        OSError: it cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path}: not UTF-8; save the file as UTF-8 text") from None
+    return text.split("\n")
 
 
 def sync_folder(folder: Path) -> None:

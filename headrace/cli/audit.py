@@ -10,6 +10,7 @@ import typer
 from headrace.cli.common import JsonOption, Running
 from headrace.render import jsonable, print_fields, print_json, print_rows, progress
 from trajectory.errors import ConfigurationError
+from trajectory.files import lines_of
 
 app = typer.Typer(help="Proofs: the audit log, and scans for values.", no_args_is_help=True)
 
@@ -177,10 +178,10 @@ def _values(given: list[str], file: Path | None) -> list[str]:
     lines = list(given)
     if "-" in lines:
         lines.remove("-")
-        lines += sys.stdin.read().splitlines()
+        lines += sys.stdin.read().removeprefix("\ufeff").split("\n")
     if file is not None:
-        lines += file.read_text(encoding="utf-8").splitlines()
-    wanted = [line for line in lines if line]
+        lines += lines_of(file)
+    wanted = [line.strip() for line in lines if line.strip()]
     if not wanted:
         raise ConfigurationError("give values, --file FILE, or - for standard input.")
     return wanted

@@ -13,6 +13,7 @@ from headrace.cli.quarantine import drop_held
 from headrace.render import jsonable, note, print_fields, print_json, progress
 from trajectory.canonical import JsonValue
 from trajectory.errors import ConfigurationError
+from trajectory.files import lines_of
 
 if TYPE_CHECKING:
     from lakehouse.erase import RemovalReport
@@ -48,9 +49,15 @@ def erase(
     running = Running.of(context)
     names = [*(subject or [])]
     if file is not None:
-        names += [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        names += [line.strip() for line in lines_of(file) if line.strip()]
     if not names:
         raise ConfigurationError("name the person: headrace erase SUBJECT, or --file FILE.")
+    for name in names:
+        if not name.strip() or "*" in name:
+            raise ConfigurationError(
+                f"{name!r} names nobody: give each person as data has them, without patterns "
+                "(or the pseudonym subject_…). Nothing was erased."
+            )
     whom = [pseudonyms_of(running, tenant, name) for name in names]
     pseudonyms = list(dict.fromkeys(one for each in whom for one in each))
     if not dry_run:
@@ -77,7 +84,10 @@ def erase(
         dropped = drop_held(running, tenant, report.removal_id)
         sweep_near(running.home, running.lake)
         sweep_runs(running.lake, running.home.runs)
-        keys = 0 if report.held else running.subject_keys.destroy(pseudonyms)
+        held = {
+            one for each in whom if not {*each}.isdisjoint(report.held_subjects) for one in each
+        }
+        keys = running.subject_keys.destroy([one for one in pseudonyms if one not in held])
         running.audit.append(
             actor=user_name(),
             action="erasure.done",
@@ -98,6 +108,7 @@ def erase(
                 "subjects": [*pseudonyms],
                 "reference": reference,
                 "subject_keys_destroyed": keys,
+                "subjects_under_legal_hold": [*sorted(held)],
                 "held_exchanges_dropped": dropped,
                 "sealed_captures": sealed_captures(running.settings, running.home),
                 "erasures_before": [*earlier],

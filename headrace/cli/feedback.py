@@ -12,6 +12,7 @@ from headrace.installation import addresses, gateway_config
 from headrace.render import note, print_fields
 from proxy.identity import KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError
+from trajectory.files import lines_of
 
 
 def register(app: typer.Typer) -> None:
@@ -89,7 +90,7 @@ def _warn_when_unknown(running: Running, *, step: str | None, trajectory: str | 
 
 def _from_file(path: Path) -> list[dict[str, Any]]:
     items = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(lines_of(path), start=1):
         if line.strip():
             try:
                 items.append(json.loads(line))

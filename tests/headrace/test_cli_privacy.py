@@ -264,3 +264,34 @@ def test_a_lake_that_lacks_what_was_done_is_told_of_loudly(
     assert "lake.behind" in done(capsys, "audit", "list", "--json")[0]
     done(capsys, "lake", "verify")  # once it was told, the governor went on from a new beginning
     assert "lacks" not in "".join(done(capsys, "govern", "--once"))
+
+
+SAVED_ELSEWHERE = f"\ufeff{PERSON}  \r\n\r\nmax@corp-mail.com\r\n"
+"""A list as other systems' editors save it."""
+
+
+def test_lists_are_read_as_editors_and_spreadsheets_save_them(
+    capsys: pytest.CaptureFixture[str], home: Home, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    people = tmp_path_factory.mktemp("lists") / "people.txt"
+    people.write_bytes(SAVED_ELSEWHERE.encode())
+    sealed(home, own_key=True)
+    report = json.loads(
+        done(capsys, "erase", "--file", str(people), "--tenant", "acme", "--yes", "--json")[0]
+    )
+    assert report["keys_destroyed"] == 1
+    (home.root / "left.log").write_text(f"seen: {PERSON}")
+    found = json.loads(done(capsys, "audit", "scan", "--file", str(people), "--json", code=1)[0])
+    assert (found["values"], found["values_found"]) == (2, 1)
+    people.write_bytes("Jörg".encode("utf-16"))
+    for command in (["erase", "--tenant", "acme", "--yes"], ["audit", "scan"]):
+        assert "not UTF-8" in done(capsys, *command, "--file", str(people), code=2)[1]
+
+
+@pytest.mark.parametrize("name", ["*", " ", "", "Mueller*"])
+def test_nobody_is_erased_by_a_pattern(
+    capsys: pytest.CaptureFixture[str], home: Home, name: str
+) -> None:
+    said = done(capsys, "erase", PERSON, name, "--tenant", "acme", "--yes", code=2)[1]
+    assert "Nothing was erased" in said
+    assert Lake.open(str(home.lake)).query("SELECT * FROM erasures").num_rows == 0

@@ -1,6 +1,7 @@
 """Legal holds: the policy in force decides over what is stored, before a hold and after it."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,9 +9,12 @@ import pytest
 
 from governance.policy.bundle import SHIPPED
 from governance.policy.retention import LegalHold
+from governance.redact.pseudonym import subject_id
 from headrace.cli import run
 from headrace.holds import held_now
+from headrace.home import Home
 from headrace.master_key import load_secrets
+from headrace.subject_keys import subject_keys_of
 from lakehouse.lake import Lake
 from tests.lakehouse import make
 from tests.lakehouse.test_erase import about
@@ -101,3 +105,26 @@ def test_what_has_no_trajectory_is_held_by_every_hold_of_its_tenant(home: Path) 
     assert held(tenant="acme", app="nosuch")
     assert held(app="nosuch"), "feedback may be of any application"
     assert not held(tenant="globex")
+
+
+def test_a_hold_on_one_person_keeps_nobody_elses_key(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hold(home, HOLD.replace('app: "*"', "app: held") % "acme")
+    secrets, lake = load_secrets(home / "secrets"), Lake.open(str(home / "lake"))
+    keys, names = subject_keys_of(Home(home), secrets), ("Sarah Miller", "Thomas Becker")
+    people = [subject_id(secrets.derive(b"pseudonym"), "acme", name) for name in names]
+    for number, person in enumerate(people):
+        keys.key(person)
+        app = "shop" if number == 0 else "held"
+        whole = about(f"t{number + 5}", person)
+        steps = tuple(replace(one, app_id=app) for one in whole.steps)
+        lake.append(replace(whole, steps=steps), app_id="a", version=number + 5)
+    assert run(["erase", "--tenant", "acme", "--yes", "--json", *names]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["keys_destroyed"], said["held"]) == (1, 1)
+    left = subject_keys_of(Home(home), secrets)
+    assert [left.known(person) is None for person in people] == [True, False]
+    stated = json.loads(Path(said["certificate"]).read_text())["statement"]
+    assert people[1] in stated["subjects_under_legal_hold"]
+    assert people[0] not in stated["subjects_under_legal_hold"]

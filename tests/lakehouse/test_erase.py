@@ -180,6 +180,20 @@ def test_nobody_to_erase_is_refused(lake: Lake) -> None:
         erase_subject(lake, "acme", [])
 
 
+@pytest.mark.parametrize("name", ["*", ""])
+def test_a_pattern_names_nobody_and_one_that_was_noted_takes_no_step_away(
+    lake: Lake, name: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="no pattern"):
+        erase_subject(lake, "acme", ["p1", name])
+    lake.append_rows("erasures", [{
+        "tenant_id": "acme", "erasure_id": "e", "subject": name, "status": "done",
+        "recorded_at": make.NOON, "report": "{}",
+    }])  # fmt: skip
+    found = lake.query("SELECT count(*) AS n FROM permissions WHERE refusal = 'erased'")
+    assert found["n"].to_pylist() == [0]
+
+
 def test_an_interrupted_batch_is_finished_before_and_erased_too(tmp_path: Path) -> None:
     lake = Lake.open(str(tmp_path))
     from lakehouse.batches import batch_tables

@@ -2,7 +2,8 @@
 
 Each entry's hash is keyed and covers the entry and the hash before it. How far the log goes stands
 beside it (``audit.head``), so that a cut at its end is noticed, and entered before anything else
-follows. Whoever takes the log and that file back to an earlier day is noticed by a head that was
+follows; so is that this file was taken away. What a full disk or a killed process left of an entry is
+cut back and entered too: nobody was told that it is there. Whoever takes the log and that file back to an earlier day is noticed by a head that was
 noted elsewhere (:meth:`AuditLog.head`, an *anchor*).
 """
 
@@ -11,20 +12,25 @@ import hmac
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
 
 from governance.records import AuditRecord
 from trajectory.canonical import JsonValue, content_hash
-from trajectory.errors import IntegrityError
+from trajectory.errors import IntegrityError, RetryableError
+from trajectory.files import replace_file, sync_folder
 
+_BLOCK = 65536
 GENESIS = "b2:" + "0" * 40
 """What the first entry names as the hash before it."""
 CUT = "audit.cut"
 """The action of an entry that tells that entries before it are gone."""
+HEADLESS = "audit.headless"
+"""The action of an entry that tells that nobody could say how far the log went before it."""
+TORN = "audit.torn"
+"""The action of an entry that tells that a part of an entry was taken away before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +81,46 @@ class AuditLog:
 
         Raises:
             IntegrityError: the last entry of the log is not intact.
+            RetryableError: the disk is full or refuses; the log is as it was.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(descriptor, "r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with self._alone() as file:
+            torn = self._cut_back(file)
             head, noted = self._last(file), self._noted()
-            if noted is not None and noted.sequence > head.sequence:
+            if noted is None:
+                if head.sequence:
+                    head = _head_of(self._write(file, head, "headrace", HEADLESS, "audit.head", {}))
+                else:
+                    replace_file(self._beside, self._said(head))
+            elif noted.sequence > head.sequence:
                 head = _head_of(self._write(file, head, "headrace", CUT, _gone(head, noted), {}))
+            if torn:
+                said: dict[str, JsonValue] = {"bytes": torn}
+                head = _head_of(self._write(file, head, "headrace", TORN, "the last line", said))
             record = self._write(file, head, actor, action, subject, detail or {})
-            self._note(_head_of(record))
+            with suppress(OSError):  # the entry stands; the head may be behind
+                replace_file(self._beside, self._said(_head_of(record)))
         return record
+
+    @contextmanager
+    def _alone(self) -> Iterator[int]:
+        """Give the open log, with no other writer at it."""
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield file
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise RetryableError(
+                f"{self._path}: the audit entry could not be written ({error.strerror}); check disk "
+                "space and permissions, then run the same again"
+            ) from error
 
     def _write(
         self,
-        file: IO[bytes],
+        file: int,
         head: AuditHead,
         actor: str,
         action: str,
@@ -109,18 +140,35 @@ class AuditLog:
             ),
             self._key,
         )
-        file.write(_line(record))
-        file.flush()
-        os.fsync(file.fileno())
+        before = os.fstat(file).st_size
+        try:
+            left = memoryview(_line(record))
+            while left:
+                left = left[os.write(file, left) :]
+            os.fsync(file)
+        except BaseException:
+            with suppress(OSError):  # else the next one cuts it back
+                os.ftruncate(file, before)
+            raise
+        if before == 0:
+            sync_folder(self._path.parent)
         return record
 
-    def _note(self, head: AuditHead) -> None:
-        """Tell beside the log how far it goes; the entry stands even where that cannot be told."""
-        said = {**asdict(head), "sealed": self._seal(head)}
-        with suppress(OSError):
-            opened = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(opened, "w", encoding="utf-8") as file:
-                file.write(json.dumps(said) + "\n")
+    def _cut_back(self, file: int) -> int:
+        """Take away what stands behind the last whole line; return how many bytes that was."""
+        size = start = os.fstat(file).st_size
+        tail = b""
+        while start > 0 and b"\n" not in tail:
+            start = max(0, start - _BLOCK)
+            tail = os.pread(file, size - start, start)
+        torn = len(tail) - (tail.rfind(b"\n") + 1)
+        if torn:
+            os.ftruncate(file, size - torn)
+        return torn
+
+    def _said(self, head: AuditHead) -> bytes:
+        """Return what tells beside the log how far it goes."""
+        return json.dumps({**asdict(head), "sealed": self._seal(head)}).encode() + b"\n"
 
     def _noted(self) -> AuditHead | None:
         """Return how far the log went; None where nobody told, or somebody without the key."""
@@ -135,7 +183,7 @@ class AuditLog:
         return content_hash({"head": asdict(head)}, key=self._key[:64])
 
     def entries(self) -> Iterator[AuditRecord]:
-        """Yield the entries as they are written, unverified.
+        """Yield the entries as they are written, unverified; a line without its end is none yet.
 
         Raises:
             IntegrityError: a line is not an entry.
@@ -144,6 +192,8 @@ class AuditLog:
             return
         with self._path.open("rb") as file:
             for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    return
                 yield _parsed(line, number, self._path.name)
 
     def head(self) -> AuditHead:
@@ -170,6 +220,12 @@ class AuditLog:
             self._check(record, head, number)
             head = _head_of(record)
             anchored = anchored or head == anchor
+        noted = noted or self._noted()
+        if noted is None and head.sequence:
+            raise IntegrityError(
+                f"{self._beside.name} is gone, or was not written here, so that nobody can tell whether "
+                f"{self._path.name} was cut off at its end. Restore both from a backup and compare."
+            )
         if noted is not None and noted.sequence > head.sequence:
             raise IntegrityError(
                 f"{self._path.name}: {_gone(head, noted)} cut off at its end. Restore the log from a "
@@ -192,27 +248,25 @@ class AuditLog:
             problem = "was changed after it was written"
         elif record.action == CUT:
             problem = f"tells that {record.subject} had been cut off before it"
+        elif record.action == HEADLESS:
+            problem = (
+                f"tells that {self._beside.name} was gone, so entries before it may be missing"
+            )
         if problem:
             raise IntegrityError(
                 f"{self._path.name}:{number}: the entry {problem}. The log is not intact from "
                 "here on; restore it from a backup and compare."
             )
 
-    def _last(self, file: IO[bytes]) -> AuditHead:
-        """Return the end of an open log by reading its last line only."""
-        size = file.seek(0, os.SEEK_END)
+    def _last(self, file: int) -> AuditHead:
+        """Return the end of an open log, whose last line is whole, by reading that line only."""
+        size = start = os.fstat(file).st_size
         if size == 0:
             return AuditHead(0, GENESIS)
-        tail, start = b"", size
+        tail = b""
         while start > 0 and tail.rstrip(b"\n").count(b"\n") == 0:
-            start = max(0, start - 65536)
-            file.seek(start)
-            tail = file.read(size - start)
-        if not tail.endswith(b"\n"):
-            raise IntegrityError(
-                f"{self._path.name}: the last entry is cut. Move its line away, then "
-                "`headrace audit verify`."
-            )
+            start = max(0, start - _BLOCK)
+            tail = os.pread(file, size - start, start)
         record = _parsed(tail.splitlines()[-1], -1, self._path.name)
         if _sealed(record, self._key).entry_hash != record.entry_hash:
             raise IntegrityError(

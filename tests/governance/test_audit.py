@@ -1,6 +1,8 @@
 """The audit log: appends, survives restarts, and notices every kind of tampering."""
 
 import json
+import resource
+import signal
 from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from governance.audit import GENESIS, AuditHead, AuditLog
-from trajectory.errors import IntegrityError
+from trajectory.errors import IntegrityError, RetryableError
 
 KEY = b"a" * 32
 
@@ -71,12 +73,14 @@ def test_a_forged_chain_needs_the_key(tmp_path: Path) -> None:
 
 def test_a_cut_log_is_noticed_by_an_anchor(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    log = filled(path)
+    log = filled(path, 3)
+    earlier = (tmp_path / "audit.head").read_bytes()
+    filled(path, 2)
     anchor = log.head()
     log.append(actor="me", action="x", subject="y")
     assert log.verify(anchor).sequence == 6
     path.write_text("\n".join(path.read_text().splitlines()[:3]) + "\n")
-    (tmp_path / "audit.head").unlink()
+    (tmp_path / "audit.head").write_bytes(earlier)
     assert log.verify().sequence == 3
     with pytest.raises(IntegrityError, match="anchor"):
         log.verify(anchor)
@@ -94,28 +98,95 @@ def test_a_cut_log_is_noticed_here_too(tmp_path: Path) -> None:
         log.verify()
 
 
-def test_what_tells_of_a_cut_may_be_behind_or_broken(tmp_path: Path) -> None:
+def test_what_tells_of_a_cut_may_be_behind(tmp_path: Path) -> None:
     log = filled(tmp_path / "audit.jsonl", 2)
     behind = (tmp_path / "audit.head").read_bytes()
     log.append(actor="me", action="policy.changed", subject="b2:2")
     (tmp_path / "audit.head").write_bytes(behind)  # killed before it was told
     assert log.verify().sequence == 3
-    (tmp_path / "audit.head").write_bytes(behind[:20])
-    assert log.verify().sequence == 3
-    (tmp_path / "audit.head").write_bytes(behind.replace(b'"sequence": 2', b'"sequence": 9'))
-    assert log.verify().sequence == 3, "nobody without the key says how long the log was"
+    log.append(actor="me", action="policy.changed", subject="b2:3")
+    assert [entry.action for entry in log.entries()] == ["policy.changed"] * 4
 
 
-def test_nothing_is_appended_to_a_broken_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["gone", "empty", "emptied", "half", "forged"])
+def test_what_tells_of_a_cut_must_be_there(tmp_path: Path, damage: str) -> None:
+    log, head = filled(tmp_path / "audit.jsonl", 2), tmp_path / "audit.head"
+    said = head.read_bytes()
+    forged = said.replace(b'"sequence": 2', b'"sequence": 9')
+    damaged = {"empty": b"", "emptied": b"{}", "half": said[:20], "forged": forged}
+    head.unlink()
+    if damage in damaged:
+        head.write_bytes(damaged[damage])
+    with pytest.raises(IntegrityError, match=r"audit\.head is gone, or was not written here"):
+        log.verify()
+    log.append(actor="me", action="policy.changed", subject="b2:later")
+    assert [entry.action for entry in log.entries()][2:] == ["audit.headless", "policy.changed"]
+    with pytest.raises(IntegrityError, match=r"audit\.jsonl:3: .*audit\.head was gone"):
+        log.verify()
+
+
+@pytest.mark.parametrize("left", [1, 40, -1])
+def test_what_a_killed_process_left_of_an_entry_is_cut_back_and_told(
+    tmp_path: Path, left: int
+) -> None:
     path = tmp_path / "audit.jsonl"
     log = filled(path, 2)
-    path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(IntegrityError, match="cut"):
-        log.append(actor="me", action="x", subject="y")
+    told, whole = (tmp_path / "audit.head").read_bytes(), path.read_bytes()
+    filled(path, 1)
+    begun = path.read_bytes()[len(whole) :][:left]
+    path.write_bytes(whole + begun)
+    (tmp_path / "audit.head").write_bytes(told)  # nobody was told of the third
+    assert log.verify().sequence == log.head().sequence == 2
+    log.append(actor="me", action="policy.changed", subject="b2:later")
+    torn, last = list(log.entries())[2:]
+    assert (torn.action, json.loads(torn.detail)) == ("audit.torn", {"bytes": len(begun)})
+    assert (last.subject, log.verify().sequence) == ("b2:later", 4)
+
+
+def test_the_first_entry_may_be_torn_too(tmp_path: Path) -> None:
+    log = filled(tmp_path / "audit.jsonl", 0)
+    (tmp_path / "audit.jsonl").write_bytes(b'{"action": "pol')
+    log.append(actor="me", action="policy.changed", subject="b2:0")
+    assert [entry.action for entry in log.entries()] == ["audit.torn", "policy.changed"]
+    assert log.verify().sequence == 2
+
+
+def test_a_full_disk_leaves_no_half_entry(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = filled(path, 2)
+    before = path.read_bytes()
+    limits, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.SIG_IGN
+    handler = signal.signal(signal.SIGXFSZ, ignored)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 50, limits[1]))
+    try:
+        with pytest.raises(RetryableError, match="could not be written"):
+            log.append(actor="me", action="policy.changed", subject="b2:2")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+    log.append(actor="me", action="policy.changed", subject="b2:2")
+    assert log.verify().sequence == 3
+
+
+def test_nothing_is_appended_to_a_changed_end(tmp_path: Path) -> None:
     last = json.loads(filled(tmp_path / "other.jsonl", 1)._path.read_text())
     (tmp_path / "other.jsonl").write_text(json.dumps({**last, "actor": "you"}) + "\n")
     with pytest.raises(IntegrityError, match="changed"):
         AuditLog(tmp_path / "other.jsonl", KEY).append(actor="me", action="x", subject="y")
+
+
+def test_who_takes_the_end_of_the_last_entry_away_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = filled(path, 2)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(IntegrityError, match="entry 2 cut off"):
+        log.verify()
+    log.append(actor="me", action="policy.changed", subject="b2:later")
+    actions = [entry.action for entry in log.entries()]
+    assert actions[1:] == ["audit.cut", "audit.torn", "policy.changed"]
+    with pytest.raises(IntegrityError, match="entry 2 had been cut off"):
+        log.verify()
 
 
 def _write(path: str) -> None:

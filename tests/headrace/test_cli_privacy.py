@@ -228,16 +228,19 @@ def test_held_content_goes_by_drop_erasure_and_age(
 def test_anchors_outside_show_a_cut(
     capsys: pytest.CaptureFixture[str], home: Home, tmp_path: Path
 ) -> None:
-    file = tmp_path / "anchors.jsonl"
+    file, earlier = tmp_path / "anchors.jsonl", b""
     for purpose in ("eval", "debug"):
         done(capsys, "consent", "grant", "jo", "--tenant", "acme", "--purpose", purpose)
         done(capsys, "audit", "anchor", "--file", str(file))
+        earlier = earlier or (home.audit / "audit.head").read_bytes()
     out, _ = done(capsys, "audit", "verify", "--anchors", str(file), "--json")
     assert json.loads(out)["anchors that fit"] == 2
     log = home.audit / "audit.jsonl"
     log.write_text(log.read_text().splitlines(keepends=True)[0])
     assert "entry 2 cut off" in done(capsys, "audit", "verify", code=3)[1]
     (home.audit / "audit.head").unlink()
+    assert "audit.head is gone" in done(capsys, "audit", "verify", code=3)[1]
+    (home.audit / "audit.head").write_bytes(earlier)
     done(capsys, "audit", "verify")
     _, err = done(capsys, "audit", "verify", "--anchors", str(file), code=3)
     assert "cut off" in err

@@ -1,16 +1,18 @@
 """Measures recipes on a model built from its configuration; the last line is one JSON object.
 
 ``benchmarks/gpu.sh`` runs it where there is a GPU. For each recipe, with all weights and with LoRA:
-tokens per second of training, peak memory, and ``mfu``, the model's floating-point operations per
-second as a share of what a bfloat16 matrix multiplication reached on the same device. Operations per
-token: 2 per parameter and forward pass, 4 per parameter and backward pass (2 with LoRA, whose base
-needs no gradients of its own), and causal attention.
+tokens per second of training after its first step, peak memory, and ``mfu``, the model's floating-point
+operations per second as a share of what a bfloat16 matrix multiplication reached on the same device.
+Operations per token: 2 per parameter and forward pass, 4 per parameter and backward pass (2 with LoRA,
+whose base needs no gradients of its own), and causal attention; the head counts where it is computed.
+Each row is printed as it comes, and nothing but the base stays on the disk meanwhile.
 """
 
 import argparse
 import json
 import os
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -24,6 +26,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from train.attention import attention_options
 from train.documents import merge
+from train.errors import TrainingError
+from train.hardware import choose_gpus
 from train.recipes.base import RowBuilder, Rows
 from train.recipes.settings import Recipe, RecipeSpec, shipped_recipe
 
@@ -38,6 +42,9 @@ PASSES = {
     "grpo_replay": (1, 1, 4),
 }
 """What one row costs; dpo and kto ask the base too, and kto's estimate of the KL is not counted."""
+
+HEAD_SHARE = {"awr": 1.0, "reward_model": 0.0}
+"""Share of the tokens for which the vocabulary's logits are computed; of the others half, the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,9 @@ class Shape:
         forward, backward, _ = PASSES[recipe]
         attention = 2 * self.layers * length * self.hidden
         passes = 2 * forward + (2 if adapter else 4) * backward
-        return passes * self.matrices + (forward + 2 * backward) * attention
+        head = self.hidden * self.vocabulary
+        used = self.matrices - (1 - HEAD_SHARE.get(recipe, 0.5)) * head
+        return passes * used + (forward + 2 * backward) * attention
 
 
 SHAPES = {
@@ -193,13 +202,26 @@ def measure(
     rows_per_step = 2 if recipe == "grpo_replay" else 8
     batch = rows_per_step * 4 if recipe == "grpo_replay" else rows_per_step
     rows = make_rows(recipe, rows_per_step * steps, length, shape.vocabulary)
+    ends: list[float] = []
+
+    def note(stage: str, _done: int, _total: int | None) -> None:
+        if stage == "train":
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            ends.append(time.perf_counter())
+
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     done = fit(
-        spec_of(recipe, batch, adapter=adapter), base=base, make_rows=lambda _: rows, out=out
+        spec_of(recipe, batch, adapter=adapter),
+        base=base,
+        make_rows=lambda _: rows,
+        out=out,
+        progress=note,
     )
-    tokens = len(rows) * PASSES[recipe][2] * length
-    per_second = tokens / done.seconds
+    # The first step compiles kernels and finds room; it tells nothing of the others.
+    tokens = len(rows) * PASSES[recipe][2] * length * (len(ends) - 1) / len(ends)
+    per_second = tokens / (ends[-1] - ends[0])
     return {
         "tokens_per_second": round(per_second, 1),
         "peak_memory_mib": round(done.peak_memory_mib, 1),
@@ -209,7 +231,10 @@ def measure(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what was asked for and print it."""
+    choose_gpus(1)
     import torch
+
+    from train.fit import release_memory
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parameters", choices=SHAPES, default="0.5", help="billions")
@@ -236,12 +261,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for adapter in (False, True):
                 name = f"{recipe}_{'lora' if adapter else 'full'}"
                 out = Path(folder) / name
-                figures = measure(
-                    recipe, shape, base, out, adapter=adapter, steps=steps, length=length
-                )
-                operations = figures.pop("operations_per_second")
-                found[name] = {**figures, "mfu": round(operations / peak, 4)}
-                print(name, found[name], file=sys.stderr)
+                try:
+                    figures: dict[str, Any] = measure(
+                        recipe, shape, base, out, adapter=adapter, steps=steps, length=length
+                    )
+                    operations = figures.pop("operations_per_second")
+                    found[name] = {**figures, "mfu": round(operations / peak, 4)}
+                except (torch.OutOfMemoryError, TrainingError) as error:
+                    if "out of memory" not in str(error).lower():
+                        raise
+                    found[name] = {"error": "out of memory"}
+                release_memory()
+                shutil.rmtree(out, ignore_errors=True)
+                print(json.dumps({name: found[name]}), flush=True)
     print(json.dumps(found))
 
 

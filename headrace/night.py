@@ -221,9 +221,9 @@ class _NightRun:
 
 def recipe_kind(recipe: str) -> str:
     """Return which recipe a document or a shipped name is."""
-    from train.recipes.settings import load_recipe
+    from train.recipes.settings import load_or_shipped
 
-    return load_recipe(Path(recipe)).spec.recipe if recipe.endswith((".yaml", ".yml")) else recipe
+    return load_or_shipped(recipe).spec.recipe
 
 
 def recipe_name(recipe: str) -> str:

@@ -6,8 +6,6 @@ one, once everything that it started has ended.
 
 import json
 import secrets
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,12 +16,13 @@ from typing import Any
 
 from headrace.home import Home
 from headrace.night import Done, HeldCommands, Night, run_night
+from train.hardware import free_gpus
+from train.recipes.settings import load_or_shipped
 from train.schedule import Due, Skipped, due, unmet
 from train.schedule_spec import Schedule
 from trajectory.files import append_line, locked
 
 _LOOK_SECONDS = 20.0
-_FREE_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +199,7 @@ class Keeper:
         spec = schedule.spec
         end = self._now() + timedelta(minutes=spec.conditions.wait_minutes)
         while True:
-            free = spec.conditions.gpu == "any" or gpu_is_free()
+            free = spec.conditions.gpu == "any" or free_gpus() >= _gpus_needed(schedule)
             missing = unmet(spec, now=self._now(), gpu_free=free)
             if not missing or self._now() >= end:
                 return missing
@@ -212,12 +211,6 @@ class Keeper:
         return locked(self._folder / f"{schedule.spec.model}.lock", wait=wait)
 
 
-def gpu_is_free() -> bool:
-    """Whether some GPU of this machine has nine tenths of its memory free, as nvidia-smi tells."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return False
-    query = [program, "--query-gpu=memory.used,memory.total", "--format=csv,noheader,nounits"]
-    done = subprocess.run(query, capture_output=True, text=True, check=False, timeout=60)
-    lines = [line.split(",") for line in done.stdout.splitlines() if line.count(",") == 1]
-    return any(float(used) <= (1 - _FREE_SHARE) * float(total) for used, total in lines)
+def _gpus_needed(schedule: Schedule) -> int:
+    """Return how many GPUs of this machine the recipe takes that takes most."""
+    return max(load_or_shipped(recipe).spec.gpus for recipe in schedule.spec.recipes)

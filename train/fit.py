@@ -1,5 +1,6 @@
 """Runs a recipe's trainer on rows and saves the model: the only place that starts training."""
 
+import gc
 import math
 import os
 import shutil
@@ -129,6 +130,7 @@ def fit(
             measured = train_rows(
                 spec, base, tokenizer, rows, out, resume=resume, progress=progress
             )
+            release_memory()
         return FitResult(**asdict(measured), model=out / "model", rows=rows)
 
 
@@ -202,6 +204,14 @@ def train_rows(
     )
 
 
+def release_memory() -> None:
+    """Give back what model and optimizer held, before an evaluator looks for room on the same GPU."""
+    import torch
+
+    gc.collect()  # trainer, model and optimizer name each other
+    torch.cuda.empty_cache()
+
+
 def _tokens(rows: Rows, trainer: Any) -> int:
     learned = rows.tokens * float(trainer.state.epoch or 0)
     return round(learned) or int(trainer.state.num_input_tokens_seen)
@@ -270,6 +280,12 @@ def _arguments(spec: RecipeSpec, rows: int, out: Path) -> dict[str, Any]:
 
     training = spec.training
     gpu = torch.cuda.is_available()
+    if spec.launch is None and (count := torch.cuda.device_count()) > 1:
+        raise ConfigurationError(
+            f"{count} GPUs are visible, one process trains on one, and which is freest nobody tells "
+            "(nvidia-smi); set CUDA_VISIBLE_DEVICES to one of them, or launch: {processes: "
+            f"{count}}} in the recipe"
+        )
     bfloat16 = gpu and torch.cuda.is_bf16_supported()
     if training.precision == "bfloat16" and not bfloat16:
         raise ConfigurationError(

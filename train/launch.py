@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import TrainingError
+from train.hardware import choose_gpus
 from train.programs import program
 from train.recipes.base import Rows
 from train.recipes.settings import LaunchSettings, RecipeSpec
@@ -94,6 +95,7 @@ def join(runs: Path, rank: int, *, seconds: float, pause: float = 1.0) -> str:
             f"--rank {rank}: this run has {settings.machines} machines; the first is 0 and runs "
             f"`headrace train run`, the others are 1 to {settings.machines - 1}"
         )
+    choose_gpus(settings.processes // settings.machines)
     _start(settings, out, rank=rank)
     return out.name
 

@@ -19,7 +19,7 @@ from train.errors import EmptyRunError
 from train.evaluate import Comparison
 from train.fit import FitResult, fit
 from train.gate import Verdict
-from train.hardware import code_facts, machine_facts
+from train.hardware import choose_gpus, code_facts, machine_facts
 from train.held_out import HeldOutTasks, examined_by_replay, held_out_tasks
 from train.intervals import Interval
 from train.items import Item
@@ -177,6 +177,7 @@ def run_training(
         TrainingError: the trainer failed.
         EvaluationError: the evaluator failed; the run's folder keeps the trained model.
     """
+    choose_gpus(recipe.spec.gpus)
     sweep(source, places.runs)
     require_fresh(source, substrate)
     _require_same_kind(recipe, name, places.registry)

@@ -31,7 +31,8 @@ class Conditions(StrictModel):
     minimum_new_items: int = Field(default=1, ge=0)
     """Items that no earlier night of this schedule learned from; counted after the build."""
     gpu: Literal["any", "free"] = "any"
-    """``free``: some GPU has nine tenths of its memory free."""
+    """``free``: as many visible GPUs as a recipe takes have nine tenths of their memory free, as
+    nvidia-smi tells; the run takes the freest."""
     window: Window | None = None
     wait_minutes: float = Field(default=0, ge=0)
     """How long to wait for GPU and window before the night is skipped."""

@@ -74,7 +74,7 @@ def run(
 
     Exit code 1 when the gate refused the candidate.
     """
-    from train.recipes.settings import load_recipe, shipped_recipe
+    from train.recipes.settings import load_or_shipped
     from train.run import LAST, RunOrder, RunPlaces, run_training
 
     running = Running.of(context)
@@ -85,9 +85,7 @@ def run(
         begun = RunOrder.read(home.runs, resume)
         substrate, base = substrate or begun.substrate, base or Path(begun.base)
     start, label = _base(running, models, name, base)
-    document = (
-        load_recipe(recipe) if recipe.suffix in (".yaml", ".yml") else shipped_recipe(str(recipe))
-    )
+    document = load_or_shipped(str(recipe))
     with interruptible(), progress("training", quiet=as_json) as advance:
         result = run_training(
             running.lake,

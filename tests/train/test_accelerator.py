@@ -4,12 +4,15 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from benchmarks.accelerator import PASSES, SHAPES, main, make_rows
+from benchmarks import accelerator
+from benchmarks.accelerator import PASSES, SHAPES, main, make_rows, measure
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.sh"
 
@@ -31,6 +34,35 @@ def test_recipes_are_measured_with_all_weights_and_with_an_adapter(
             assert figures["mfu"] > 0
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_recipe_that_runs_out_of_memory_costs_its_own_row_and_no_run_stays_on_the_disk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trl import SFTTrainer
+
+    def step(*_given: Any) -> Any:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(SFTTrainer, "training_step", step)
+    weights: list[int] = []
+
+    def counted(*given: Any, **options: Any) -> dict[str, float]:
+        weights.append(len(list(tmp_path.rglob("model.safetensors"))))
+        return measure(*given, **options)
+
+    monkeypatch.setattr(accelerator, "measure", counted)
+    main(["--parameters", "tiny", "--quick", "--recipes", "sft", "kto"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = {name: figures for line in lines[:-1] for name, figures in line.items()}
+    assert rows["sft_full"] == rows["sft_lora"] == {"error": "out of memory"}
+    assert rows["kto_full"]["tokens_per_second"] > 0
+    assert {name: lines[-1][name] for name in rows} == rows
+    assert weights == [1] * 4, "the base's alone"
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("recipe", PASSES)
 def test_rows_are_as_long_as_they_are_counted(recipe: str) -> None:
     rows = make_rows(recipe, 3, 32, 100)
@@ -43,9 +75,12 @@ def test_rows_are_as_long_as_they_are_counted(recipe: str) -> None:
 def test_operations_are_those_of_the_textbook() -> None:
     shape = SHAPES["1.5"]
     assert 1.3e9 < shape.matrices < 1.5e9
-    full = shape.operations("sft", 2048, adapter=False)
+    full = shape.operations("awr", 2048, adapter=False)
     assert full == pytest.approx(6 * shape.matrices, rel=0.1)
-    assert shape.operations("sft", 2048, adapter=True) < 0.7 * full
+    assert shape.operations("awr", 2048, adapter=True) < 0.7 * full
+    head = 6 * shape.hidden * shape.vocabulary
+    assert shape.operations("sft", 2048, adapter=False) == full - head / 2, "half is scored"
+    assert shape.operations("reward_model", 2048, adapter=False) == full - head, "it has none"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -1,5 +1,6 @@
 """Training is reproducible, counts its rows, and leaves nothing behind but its results."""
 
+import gc
 import json
 import shutil
 from collections import Counter
@@ -165,6 +166,32 @@ def test_four_bits_without_their_library_say_what_to_install(
         ConfigurationError, match=r"adapter.four_bit: bitsandbytes is not installed"
     ):
         fit(used, base=tiny_model, make_rows=rows, out=tmp_path)
+
+
+@pytest.mark.parametrize("recipe", ["sft", "dpo"])
+def test_a_model_that_was_trained_holds_no_memory_while_it_is_evaluated(
+    recipe: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    from transformers import PreTrainedModel
+
+    from benchmarks.accelerator import make_rows, spec_of
+
+    gc.collect()
+    before = sum(issubclass(type(thing), PreTrainedModel) for thing in gc.get_objects())
+    made = make_rows(recipe, 8, 64, 300)
+    fit(spec_of(recipe, 8, adapter=False), base=tiny_model, make_rows=lambda _: made, out=tmp_path)
+    models = [thing for thing in gc.get_objects() if issubclass(type(thing), PreTrainedModel)]
+    assert len(models) == before
+
+
+def test_several_gpus_of_which_none_could_be_chosen_are_an_error_with_its_remedy(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ConfigurationError, match=r"2 GPUs .* CUDA_VISIBLE_DEVICES"):
+        fit(spec(), base=tiny_model, make_rows=rows, out=tmp_path)
 
 
 def test_base_without_chat_template_is_refused(tiny_model: Path, tmp_path: Path) -> None:

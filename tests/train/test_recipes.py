@@ -481,6 +481,41 @@ def test_live_training_pleases_the_reward(tiny_model: Path, tmp_path: Path) -> N
     assert fitted.tokens > 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("adapter", [None, {"rank": 4, "alpha": 8}])
+def test_live_tries_compute_in_the_precision_of_training(
+    adapter: dict[str, Any] | None,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch
+    from torch.nn.modules.module import register_module_forward_pre_hook
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    import train.fit as fitting
+
+    plain = fitting._arguments
+    monkeypatch.setattr(fitting, "_arguments", lambda *given: {**plain(*given), "bf16": True})
+    seen: set[bool] = set()
+
+    def note(module: Any, _: Any) -> None:
+        if isinstance(module, LlamaAttention):
+            seen.add(torch.is_autocast_enabled("cpu"))
+
+    options = {"reward": REWARD, "completion_tokens": 24, "group_size": 4}
+    training = {"batch_size": 8, "maximum_steps": 1}
+    used = spec("grpo_live", options=options, training=training, adapter=adapter)
+    lake = lake_of(tmp_path / "lake", *attempts())
+    _, selection, content = prepared(lake, tmp_path / "out", used)
+    hook = register_module_forward_pre_hook(note)
+    try:
+        train(used, selection, content, tiny_model, tmp_path / "run")
+    finally:
+        hook.remove()
+    assert seen == {True}
+
+
 def test_reward_pairs_are_whole_episodes_of_one_task(tokenizer: Any, tmp_path: Path) -> None:
     used = spec("reward_model")
     lake = lake_of(tmp_path / "lake", *attempts())

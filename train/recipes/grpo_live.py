@@ -264,6 +264,11 @@ def live_trainer_class() -> Any:
                 [self._row(entry["place"]) for entry in inputs]
             )
 
+        def _generate(self, prompts: Any) -> Any:
+            # Where there is an adapter, only the model around the one that generates knows its precision.
+            with self.accelerator.autocast():
+                return super()._generate(prompts)
+
         def _calculate_rewards(self, inputs: Any, *others: Any) -> Any:
             rewards = super()._calculate_rewards(inputs, *others)
             missed = [bool(getattr(world, "missed", False)) for world in self.environments]

@@ -224,6 +224,11 @@ class RecipeSpec(StrictModel):
         processes = 1 if self.launch is None else self.launch.processes
         return self.training.batch_size * self.training.accumulation * processes
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs of one machine it takes, where there are any: one for each process."""
+        return 1 if self.launch is None else self.launch.processes // self.launch.machines
+
 
 class Recipe(Document):
     """A document of kind ``Recipe``."""
@@ -254,6 +259,16 @@ def _check_options(recipe: Recipe, path: Path, node: yaml.Node) -> None:
 
     options = recipe_module(recipe.spec.recipe).options
     parse(options, recipe.spec.options, path=path, node=node, within=("spec", "options"))
+
+
+def load_or_shipped(recipe: str) -> Recipe:
+    """Return a recipe by the path of its document or by its shipped name.
+
+    Raises:
+        DocumentError: there is none, or it is wrong.
+    """
+    is_path = recipe.endswith((".yaml", ".yml"))
+    return load_recipe(Path(recipe)) if is_path else shipped_recipe(recipe)
 
 
 def shipped_recipe(name: str) -> Recipe:

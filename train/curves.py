@@ -66,7 +66,8 @@ def read_metrics(path: Path) -> list[dict[str, float]]:
 
 def curve(records: Sequence[dict[str, float]], name: str) -> list[tuple[int, float]]:
     """Return (step, value) of one metric."""
-    return [(int(record["step"]), float(record[name])) for record in records if name in record]
+    known = (record for record in records if record.get(name) is not None)
+    return [(int(record["step"]), float(record[name])) for record in known]
 
 
 def draw(values: Sequence[float], *, width: int = 60) -> str:

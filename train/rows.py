@@ -167,6 +167,17 @@ class Masker:
         """
         return self._encode(self._template.render(messages, tools, generation=True))
 
+    def spoken_ids(
+        self, messages: Sequence[ChatMessage], *, tools: Sequence[dict[str, Any]] = ()
+    ) -> list[int]:
+        """Return the tokens of a conversation up to the end of its last turn, as its row has them.
+
+        Raises:
+            TemplateRefusedError: the template cannot show it.
+        """
+        text = self._template.render(messages, tools, generation=False)
+        return self._encode(text[: self._template.end_of_turn(text, 0)])
+
     def forges(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]] = ()) -> bool:
         """Tell whether a text of a conversation would be read as a turn's beginning or end."""
         return self._template.forges([messages, tools])

@@ -1,11 +1,14 @@
 """Reward models: loads them, and measures how often one prefers the attempt that was rewarded."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from train.chat import ChatMessage
+from train.chat_template import TemplateRefusedError
 from train.intervals import Interval, wilson
+from train.rows import Masker
 from trajectory.errors import ConfigurationError
 
 LOADING = threading.Lock()
@@ -60,6 +63,71 @@ def load_reward_model(folder: Path) -> tuple[Any, Any]:
             f"{folder}: is no reward model; make one with the recipe reward_model"
         )
     return model.eval(), tokenizer
+
+
+def episode_ids(
+    masker: Masker, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]
+) -> list[int]:
+    """Return an episode as a reward model reads it; empty when it cannot be shown.
+
+    It is the conversation with its tools up to the end of the agent's last turn. What is learned,
+    what the gate measures and what is scored in training is this one text: a model of this kind
+    reads its score off the last token.
+    """
+    last = max((at for at, one in enumerate(messages) if one["role"] == "assistant"), default=-1)
+    try:
+        ids = masker.spoken_ids(messages[: last + 1], tools=tools) if last >= 0 else []
+    except TemplateRefusedError:
+        return []
+    return ids if len(ids) <= masker.max_length else []
+
+
+class RewardModel:
+    """A trained reward model that scores episodes as they come from a trainer."""
+
+    def __init__(
+        self, folder: Path, definitions: Mapping[str, Sequence[dict[str, Any]]], device: Any
+    ) -> None:
+        """Load a model.
+
+        Args:
+            folder: of the model.
+            definitions: the tools of an episode by the name of its ``environment``.
+            device: to score on.
+
+        Raises:
+            ConfigurationError: the folder holds no reward model.
+        """
+        model, tokenizer = load_reward_model(folder)
+        self._model = model.to(device)
+        room = int(getattr(model.config, "max_position_embeddings", 0) or 1 << 30)
+        self._masker = Masker(tokenizer, max_length=room)
+        self._definitions = definitions
+        self.__name__ = "reward_model"
+
+    def __call__(
+        self,
+        prompts: Sequence[Sequence[ChatMessage]],
+        completions: Sequence[Sequence[ChatMessage]],
+        environment: Sequence[str],
+        **_: Any,
+    ) -> list[float | None]:
+        """Score episodes; None for what cannot be shown to the model."""
+        import torch
+
+        shown = [
+            episode_ids(self._masker, [*prompt, *completion], self._definitions[name])
+            for prompt, completion, name in zip(prompts, completions, environment, strict=True)
+        ]
+        scores: list[float | None] = [None] * len(shown)
+        places = [place for place, ids in enumerate(shown) if ids]
+        with torch.inference_mode():
+            for start in range(0, len(places), _BATCH):
+                part = places[start : start + _BATCH]
+                found = _scores(self._model, [shown[place] for place in part]).tolist()
+                for place, score in zip(part, found, strict=True):
+                    scores[place] = score
+        return scores
 
 
 def agreement(model: Any, pairs: Sequence[Pair], *, confidence: float) -> Interval:

@@ -65,7 +65,7 @@ def make_tokenizer() -> Any:
     return fast
 
 
-def make_model(folder: Path, *, seed: int = 0, tokenizer: Any = None) -> Path:
+def make_model(folder: Path, *, seed: int = 0, tokenizer: Any = None, context: int = 512) -> Path:
     """Save a tiny model from random weights with its tokenizer; return the folder."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -79,7 +79,7 @@ def make_model(folder: Path, *, seed: int = 0, tokenizer: Any = None) -> Path:
         num_hidden_layers=1,
         num_attention_heads=2,
         num_key_value_heads=1,
-        max_position_embeddings=512,
+        max_position_embeddings=context,
         tie_word_embeddings=True,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,

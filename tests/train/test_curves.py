@@ -13,7 +13,7 @@ def test_no_file_is_no_curve(tmp_path: Path) -> None:
 def test_curve_takes_the_records_that_have_the_metric(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(
-        '{"step": 1, "loss": 2.0}\n{"step": 1, "train_runtime": 3}\n{"step": 2, "loss": 1}\n'
+        '{"step": 1, "loss": 2.0}\n{"step": 1, "train_runtime": 3}\n{"step": 1, "loss": null}\n{"step": 2, "loss": 1}\n'
     )
     assert curve(read_metrics(path), "loss") == [(1, 2.0), (2, 1.0)]
 

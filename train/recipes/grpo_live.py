@@ -39,6 +39,7 @@ from train.recipes.settings import RecipeSpec
 from train.rewards import episode_scorer, load_object, load_reward
 from train.rows import Masker
 from train.sampling import resumable
+from train.scoring import RewardModel
 from train.substrate import ScoredItem
 from trajectory.errors import ConfigurationError
 
@@ -164,16 +165,16 @@ class LiveRecipe:
             **_vllm(options),
         )
         columns = parts.rows.columns
-        scorers, tokenizers = _scorers(options)
+        definitions = {tools_key(tools): tools for tools in columns["tools"]}
+        scorers = _scorers(options, definitions, arguments.device)
         environments = _environments(options, columns)
         try:
             return live_trainer_class()(
                 rows=columns,
-                definitions={tools_key(tools): tools for tools in columns["tools"]},
+                definitions=definitions,
                 model=parts.model,
                 args=arguments,
                 reward_funcs=scorers,
-                reward_processing_classes=tokenizers,
                 train_dataset=Dataset.from_dict({"place": list(range(len(parts.rows)))}),
                 processing_class=parts.tokenizer,
                 callbacks=list(parts.callbacks),
@@ -208,17 +209,16 @@ def _vllm(options: GrpoLiveOptions) -> dict[str, Any]:
     return {"use_vllm": True, "vllm_mode": "colocate"}
 
 
-def _scorers(options: GrpoLiveOptions) -> tuple[list[Any], list[Any]]:
-    """Return what scores an episode, and the tokenizer that each needs."""
+def _scorers(
+    options: GrpoLiveOptions, definitions: Mapping[str, list[dict[str, Any]]], device: Any
+) -> list[Any]:
+    """Return what scores an episode; nothing where the environment does."""
     if options.reward is not None:
         name = options.reward.partition(":")[2]
-        return [episode_scorer(load_reward(options.reward), name)], [None]
+        return [episode_scorer(load_reward(options.reward), name)]
     if options.reward_model is not None:
-        from train.scoring import load_reward_model
-
-        model, tokenizer = load_reward_model(options.reward_model)
-        return [model], [tokenizer]
-    return [], []
+        return [RewardModel(options.reward_model, definitions, device)]
+    return []
 
 
 def _environments(options: GrpoLiveOptions, columns: Mapping[str, list[Any]]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from train.recipes.base import (
 from train.recipes.settings import RecipeSpec
 from train.rows import Masker
 from train.sampling import resumable
+from train.scoring import episode_ids
 from train.substrate import ScoredItem
 
 
@@ -94,10 +95,11 @@ def _episodes(
         conversation = conversation_of(entry, content, builder)
         if conversation is None:
             continue
-        last = conversation.trained[-1]
-        outcome = masker.mask(conversation.messages, [last], tools=conversation.tools)
+        messages, tools = conversation.messages, conversation.tools
+        outcome = masker.mask(messages, [conversation.trained[-1]], tools=tools)
         builder.dropped.update(outcome.dropped)
-        found.extend((entry, row.input_ids) for row in outcome.rows)
+        if outcome.rows:
+            found.append((entry, episode_ids(masker, messages, tools)))
     return found
 
 

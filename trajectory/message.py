@@ -69,7 +69,7 @@ class OpaquePart:
 
 type Part = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | MediaPart | OpaquePart
 
-NOTES = frozenset({"annotations", "call_fields", "citations", "phase"})
+NOTES = frozenset({"annotations", "call_fields", "citations", "media_fields", "phase"})
 """Types of opaque parts that say something about the parts before them: sources, phases."""
 
 _PART_TYPES: dict[str, Any] = {

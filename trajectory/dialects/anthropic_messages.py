@@ -18,7 +18,15 @@ from trajectory.dialects.blocks import (
 from trajectory.dialects.hints import anthropic_user
 from trajectory.dialects.jsonrpc import posts_json_rpc
 from trajectory.dialects.openai_chat import read_tokens
-from trajectory.dialects.reading import Yields, assistant, model_call, posted_to, unread_usage
+from trajectory.dialects.reading import (
+    Yields,
+    assistant,
+    call_fields,
+    model_call,
+    posted_to,
+    unread_usage,
+    with_fields,
+)
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.shared import read_tools
 from trajectory.dialects.wire import (
@@ -52,6 +60,7 @@ _RESPONSE_READ = names(
     "id type role model content stop_reason usage error token_ids prompt_token_ids logprobs"
 )
 _USAGE_READ = names("input_tokens output_tokens cache_read_input_tokens output_tokens_details")
+_RESULT_READ = names("type tool_use_id content is_error cache_control")
 _MEDIA_READ = names("type source cache_control")
 _BILLING = "x-anthropic-billing-header:"
 _VERTEX = re.compile(
@@ -169,9 +178,14 @@ def _block(block: JsonObject) -> list[Part]:
         return cited_text(text, block["citations"])
     if kind == "tool_use":
         return tool_use(block, "id", "partial_input")
-    if kind in ("image", "document") and (part := _media(block)) is not None:
-        beside = without(block, _MEDIA_READ)
-        return [part, OpaquePart({"type": f"{kind}_fields", **beside})] if beside else [part]
+    if kind == "tool_result":
+        part = _part(block)
+        return [
+            part,
+            *call_fields(as_text(block.get("tool_use_id")) or "", without(block, _RESULT_READ)),
+        ]
+    if kind in ("image", "document") and (media := _media(block)) is not None:
+        return with_fields(media, without(block, _MEDIA_READ))
     return [_part(block)]
 
 

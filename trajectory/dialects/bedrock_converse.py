@@ -16,7 +16,7 @@ from trajectory.dialects.blocks import (
     tool_use,
 )
 from trajectory.dialects.hints import bedrock_hints
-from trajectory.dialects.reading import Yields, assistant, model_call, unread_usage
+from trajectory.dialects.reading import Yields, assistant, model_call, unread_usage, with_fields
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.shared import read_tools
 from trajectory.dialects.wire import (
@@ -49,6 +49,7 @@ _REQUEST_READ = _SAMPLING | names("messages system toolConfig inferenceConfig sc
 _RESPONSE_READ = names("output stopReason usage message")
 _USAGE_READ = names("inputTokens outputTokens totalTokens cacheReadInputTokens")
 _MEDIA = names("image document video audio")
+_MEDIA_READ = names("format source")
 
 
 def bedrock_operation(exchange: Exchange) -> tuple[str, str] | None:
@@ -151,6 +152,10 @@ def _block(block: JsonObject) -> list[Part]:
         return cited_text("".join(texts), cited.get("citations"))
     if isinstance(block.get("text"), str) and block.get("citations"):
         return cited_text(cast(str, block["text"]), block["citations"])
+    for kind in _MEDIA:
+        value = as_object(block.get(kind))
+        if media := _media(kind, value):
+            return with_fields(media, without(value, _MEDIA_READ))
     return [_part(block)]
 
 
@@ -167,9 +172,6 @@ def _part(block: JsonObject) -> Part:
         return ReasoningPart(
             as_text(told.get("text")) or "", as_text(told.get("signature")) or hidden
         )
-    for kind in _MEDIA:
-        if media := _media(kind, as_object(block.get(kind))):
-            return media
     return OpaquePart(name_media(block))
 
 

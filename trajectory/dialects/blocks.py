@@ -66,6 +66,8 @@ def _split_results(role: str, parts: list[Part]) -> list[Message]:
                 messages.append(Message(role, tuple(rest)))
                 rest = []
             messages.append(Message("tool", (part,)))
+        elif is_note(part) and messages and not rest:
+            messages[-1] = Message("tool", (*messages[-1].parts, part))
         else:
             rest.append(part)
     if rest or not messages:

@@ -17,6 +17,7 @@ from trajectory.dialects.reading import (
     joined,
     model_call,
     unread_usage,
+    with_fields,
 )
 from trajectory.dialects.response import read_response
 from trajectory.dialects.shared import one_object
@@ -51,6 +52,9 @@ _SAMPLING = names("generationConfig toolConfig safetySettings")
 _REQUEST_READ = _SAMPLING | names("contents systemInstruction tools model session_id")
 _RESPONSE_READ = names("candidates usageMetadata modelVersion responseId error")
 _CANDIDATE_READ = names("content finishReason index logprobsResult avgLogprobs")
+_TEXT_READ = names("text thought thoughtSignature")
+_MEDIA = names("inlineData inline_data fileData file_data")
+_MEDIA_READ = names("data mimeType mime_type fileUri file_uri")
 _CALL_READ = names("id name args")
 _RESULT_READ = names("id name response parts")
 _USAGE_READ = names(
@@ -182,7 +186,9 @@ def _read_part(item: JsonObject, calls: CallNames) -> list[Part]:
     # A signature on any other part proves the reasoning that led to it.
     lead: list[Part] = [ReasoningPart("", signature)] if signature else []
     if isinstance(item.get("text"), str):
-        return [*lead, TextPart(cast(str, item["text"]))] if item["text"] else lead
+        if not item["text"]:
+            return lead
+        return [*lead, *with_fields(TextPart(cast(str, item["text"])), without(item, _TEXT_READ))]
     if call := as_object(item.get("functionCall")):
         name = as_text(call.get("name")) or ""
         number = calls.call(name)
@@ -194,7 +200,16 @@ def _read_part(item: JsonObject, calls: CallNames) -> list[Part]:
         ]
     if result := as_object(item.get("functionResponse")):
         return [*lead, *_result(result, calls)]
-    return [*lead, _media(item) or OpaquePart(name_media(item))]
+    if media := _media(item):
+        return [*lead, *with_fields(media, _media_fields(item))]
+    return [*lead, OpaquePart(name_media(item))]
+
+
+def _media_fields(item: JsonObject) -> JsonObject:
+    """Return what is said of a file beside its bytes or address: its name, stretches of a video."""
+    held = [name for name in _MEDIA if isinstance(item.get(name), dict)]
+    inner = {k: v for name in held for k, v in without(as_object(item[name]), _MEDIA_READ).items()}
+    return {**inner, **without(item, frozenset({*held, "thoughtSignature", "thought"}))}
 
 
 def _result(result: JsonObject, calls: CallNames) -> list[Part]:

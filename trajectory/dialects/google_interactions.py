@@ -14,6 +14,7 @@ from trajectory.dialects.reading import (
     call_fields,
     model_call,
     unread_usage,
+    with_fields,
 )
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.shared import one_object, read_tools
@@ -205,10 +206,10 @@ def _turn_parts(step: JsonObject) -> list[Part]:
     if kind == "model_output":
         return _content(step.get("content"))
     if kind == "thought":
-        texts = [
-            text for item in objects(step.get("summary")) if (text := as_text(item.get("text")))
-        ]
-        return [ReasoningPart("\n".join(texts), as_text(step.get("signature")))]
+        said = _content(step.get("summary"))
+        texts = [part.text for part in said if isinstance(part, TextPart)]
+        others = [part for part in said if not isinstance(part, TextPart)]
+        return [ReasoningPart("\n".join(texts), as_text(step.get("signature"))), *others]
     if kind == "function_call":
         call_id, name = as_text(step.get("id")) or "", as_text(step.get("name")) or ""
         signature = as_text(step.get("signature"))
@@ -240,9 +241,12 @@ def _content_parts(item: JsonObject) -> list[Part]:
     if kind in _CONTENTS:
         media_type = as_text(item.get("mime_type")) or f"{kind}/*"
         if isinstance(item.get("data"), str):
-            return [media_bytes(cast(str, item["data"]), media_type)]
+            named = media_bytes(cast(str, item["data"]), media_type)
+            return with_fields(named, without(item, names("type mime_type data")))
         if uri := as_text(item.get("uri")):
-            return [media_part(uri, media_type)]
+            return with_fields(
+                media_part(uri, media_type), without(item, names("type mime_type uri"))
+            )
     return [OpaquePart(name_media(item))]
 
 

@@ -9,7 +9,14 @@ from trajectory.call import Call, CallKind, TokenCapture, Usage
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import openai_hints
 from trajectory.dialects.openai_chat_stream import assemble_chunks
-from trajectory.dialects.reading import Yields, model_call, posted_to, unread_usage
+from trajectory.dialects.reading import (
+    Yields,
+    call_fields,
+    model_call,
+    posted_to,
+    unread_usage,
+    with_fields,
+)
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.shared import read_list, read_tools, same_message
 from trajectory.dialects.wire import (
@@ -55,6 +62,7 @@ _MESSAGE_READ = names(
     "role content name tool_calls function_call tool_call_id refusal reasoning reasoning_content"
     " annotations cache_control"
 )
+_CALL_READ = names("id type index function custom")
 _ROLES = {"function": "tool"}
 
 
@@ -171,9 +179,10 @@ def read_message(value: JsonObject) -> Message:
     parts.extend(_content_parts(value.get("content")))
     if refusal := as_text(value.get("refusal")):
         parts.append(OpaquePart({"type": "refusal", "refusal": refusal}))
-    parts.extend(_tool_call(item) for item in objects(value.get("tool_calls")))
+    for item in objects(value.get("tool_calls")):
+        parts += _tool_call(item)
     if function := as_object(value.get("function_call")):
-        parts.append(_tool_call({"id": as_text(function.get("name")) or "", "function": function}))
+        parts += _tool_call({"id": as_text(function.get("name")) or "", "function": function})
     if unread := {k: v for k, v in without(value, _MESSAGE_READ).items() if v not in ([], {}, "")}:
         parts.append(OpaquePart({"type": "message_fields", **unread}))
     return Message(role, tuple(parts), name=as_text(value.get("name")))
@@ -182,28 +191,31 @@ def read_message(value: JsonObject) -> Message:
 def _content_parts(content: JsonValue | None) -> list[Part]:
     if isinstance(content, str):
         return [TextPart(content)] if content else []
-    return [
-        _content_part(item) if isinstance(item, dict) else OpaquePart(item)
-        for item in as_list(content)
-    ]
+    parts: list[Part] = []
+    for item in as_list(content):
+        parts += _content_part(item) if isinstance(item, dict) else [OpaquePart(item)]
+    return parts
 
 
-def _content_part(item: JsonObject) -> Part:
+def _content_part(item: JsonObject) -> list[Part]:
     kind = item.get("type")
     if kind in ("text", "input_text", "output_text") and isinstance(item.get("text"), str):
-        return TextPart(cast(str, item["text"]))
+        return [TextPart(cast(str, item["text"]))]
     if kind == "image_url":
         image = item.get("image_url")
         url = as_text(image.get("url") if isinstance(image, dict) else image)
         if url:
-            return media_part(url, "image/*")
+            return with_fields(media_part(url, "image/*"), without(as_object(image), names("url")))
     if kind == "input_audio":
         sound = as_object(item.get("input_audio"))
         if isinstance(sound.get("data"), str):
-            return media_bytes(cast(str, sound["data"]), f"audio/{sound.get('format') or '*'}")
+            named = media_bytes(cast(str, sound["data"]), f"audio/{sound.get('format') or '*'}")
+            return with_fields(named, without(sound, names("data format")))
     if kind == "file":
-        return _file_part(as_object(item.get("file"))) or OpaquePart(item)
-    return OpaquePart(item)
+        file = as_object(item.get("file"))
+        if part := _file_part(file):
+            return with_fields(part, without(file, names("file_data")))
+    return [OpaquePart(item)]
 
 
 def _file_part(file: JsonObject) -> MediaPart | None:
@@ -211,7 +223,12 @@ def _file_part(file: JsonObject) -> MediaPart | None:
     return media_part(data) if data and data.startswith("data:") else None
 
 
-def _tool_call(item: JsonObject) -> ToolCallPart:
+def _tool_call(item: JsonObject) -> list[Part]:
+    part = _read_call(item)
+    return [part, *call_fields(part.call_id, without(item, _CALL_READ))]
+
+
+def _read_call(item: JsonObject) -> ToolCallPart:
     call_id = as_text(item.get("id")) or ""
     custom = as_object(item.get("custom"))
     if custom:

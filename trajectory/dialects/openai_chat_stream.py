@@ -4,6 +4,7 @@ from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_integer, as_object, objects
 
 _CHUNK_JOINED = frozenset({"choices", "object", "usage"})
+_CALL_JOINED = frozenset({"id", "type", "index", "function", "custom"})
 _DELTA_JOINED = frozenset({"role", "tool_calls", "function_call"})
 
 
@@ -94,6 +95,9 @@ def _join_tool_call(message: JsonObject, item: JsonObject) -> None:
     for name in ("id", "type"):
         if isinstance(item.get(name), str) and item[name]:
             call.setdefault(name, item[name])
+    for name, value in item.items():
+        if name not in _CALL_JOINED and value is not None:
+            call[name] = value
     for name in ("function", "custom"):
         if piece := as_object(item.get(name)):
             _join_function(as_object(call.setdefault(name, {})), piece)

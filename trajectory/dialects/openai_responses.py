@@ -15,7 +15,14 @@ from trajectory.dialects.openai_chat import (
     unread_counts,
 )
 from trajectory.dialects.openai_responses_stream import assemble_events
-from trajectory.dialects.reading import Yields, assistant, call_fields, model_call, posted_to
+from trajectory.dialects.reading import (
+    Yields,
+    assistant,
+    call_fields,
+    model_call,
+    posted_to,
+    with_fields,
+)
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.shared import one_object, read_tools
 from trajectory.dialects.wire import (
@@ -80,7 +87,7 @@ class OpenAIResponses:
         tool_calls=True,
         usage=True,
         tokens="servers that add `token_ids`",
-        logprobs="with the tokens",
+        logprobs="with the tokens; else in `ext.response`",
         errors="status and body, `error` event, status of the response",
         identity="`previous_response_id`, `conversation`, `user`, `safety_identifier`, "
         "`metadata.session_id`",
@@ -113,6 +120,8 @@ class OpenAIResponses:
                 **without(value, _RESPONSE_READ | frozenset(request)),
                 **unread_counts(value.get("usage")),
                 **({"retained": kept} if kept else {}),
+                **_told_first(request, value),
+                **_logprobs(made),
             },
             hints=openai_hints(request),
         )
@@ -156,6 +165,23 @@ class OpenAIResponses:
             error=response.error or _failure(value),
             tokens=read_tokens(value, value),
         )
+
+
+def _told_first(request: JsonObject, value: JsonObject) -> JsonObject:
+    """Return what only the answer tells of the question: a stored prompt's instructions and tools."""
+    unread = {name: value.get(name) for name in ("instructions", "tools") if not request.get(name)}
+    return {name: item for name, item in unread.items() if item}
+
+
+def _logprobs(output: list[JsonValue]) -> JsonObject:
+    """Return log probabilities of texts, one list for each that has some."""
+    found: list[JsonValue] = [
+        part["logprobs"]
+        for item in objects(output)
+        for part in objects(item.get("content"))
+        if part.get("logprobs")
+    ]
+    return {"logprobs": found} if found else {}
 
 
 def _looks_up(exchange: Exchange) -> bool:
@@ -280,11 +306,11 @@ def _content_parts(item: JsonObject) -> list[Part]:
         return [TextPart(words)] if words else [MediaPart("audio/*", None, None)]
     if kind == "input_image":
         if url := as_text(item.get("image_url")):
-            return [media_part(url, "image/*")]
+            return with_fields(media_part(url, "image/*"), without(item, names("type image_url")))
     elif kind == "input_file":
         data = as_text(item.get("file_data"))
         if data and data.startswith("data:"):
-            return [media_part(data)]
+            return with_fields(media_part(data), without(item, names("type file_data")))
     return [OpaquePart(name_media(item))]
 
 

@@ -72,6 +72,12 @@ def model_call(
     )
 
 
+def with_fields(part: Part, unread: JsonObject) -> list[Part]:
+    """Return a part with what else is said of it (a file's name, a picture's detail) as a note."""
+    fields: JsonObject = {k: v for k, v in unread.items() if v not in ("", [], {})}
+    return [part, OpaquePart({"type": "media_fields", **fields})] if fields else [part]
+
+
 def call_fields(call_id: str, unread: JsonObject) -> list[Part]:
     """Return what else a provider says of a tool call or its result, as a note beside it."""
     fields: JsonObject = {k: v for k, v in unread.items() if v not in ("", [], {})}

@@ -329,7 +329,7 @@ def test_documents_keep_what_is_said_of_them() -> None:
     media, note = claude([block]).context[0].parts
     assert isinstance(media, MediaPart)
     assert isinstance(note, OpaquePart)
-    assert note.value == {"type": "document_fields", "title": "T", "citations": {"enabled": True}}
+    assert note.value == {"type": "media_fields", "title": "T", "citations": {"enabled": True}}
 
 
 def test_usage_beside_the_four_numbers_is_kept() -> None:

@@ -19,10 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakehouse.location import Location
-from lakehouse.schema import TableSpec
+from lakehouse.schema import HIVE_NULL, TableSpec
 from trajectory.files import sync_files
-
-_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ def _write(
     )
     encoded = buffer.getvalue().to_pybytes()
     folder = "".join(
-        f"{name}={quote(_HIVE_NULL if value is None else value, safe='')}/"
+        f"{name}={quote(HIVE_NULL if value is None else value, safe='')}/"
         for name, value in partition.items()
     )
     path = f"{folder}part-{uuid.uuid4()}.zstd.parquet"

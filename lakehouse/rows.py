@@ -8,12 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse.schema import TableSpec
+from lakehouse.schema import HIVE_NULL, TableSpec
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 
 _ZONE = attrgetter("tzinfo")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+_NO_PARTITION = {"", HIVE_NULL}
 
 
 def to_arrow(spec: TableSpec, rows: Sequence[Any]) -> pa.Table:
@@ -41,6 +44,13 @@ def to_arrow(spec: TableSpec, rows: Sequence[Any]) -> pa.Table:
         if not column.nullable and array.null_count:
             raise ConfigurationError(
                 f"table {spec.name}, column {column.name}: a row has no value; the column is required"
+            )
+        if column.name in spec.partition_by and not _NO_PARTITION.isdisjoint(
+            array.unique().to_pylist()
+        ):
+            raise ConfigurationError(
+                f"table {spec.name}, column {column.name}: '' and {HIVE_NULL!r} mean no value in the name "
+                "of a partition; name it otherwise"
             )
         arrays[column.name] = array
     if spec.date_column is not None:

@@ -24,6 +24,8 @@ _STATISTICS = frozenset({
 """Our own keyed names and times: what files are skipped by. Nothing that a client can choose."""
 
 
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""What stands in the name of a partition's folder for no value."""
 LOG_RETENTION = "interval 30 days"
 """How long the tables' logs keep old commits, unless maintenance or an erasure takes them away."""
 

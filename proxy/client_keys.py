@@ -13,6 +13,8 @@ PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share
 ROLES = ("gateway", "lake", "tokens")
 """What a key opens: calls through the gateway, reading the lake, reading its token ids too."""
 ALL_TENANTS = "*"
+NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""How readers of partitioned tables write that there is no value."""
 """Tenant of a key that reads the whole lake; it opens no gateway."""
 UNKNOWN_CLIENT = ClientIdentity("-", "-", "-", "-")
 """Stands for a caller whose key is missing or wrong."""
@@ -102,6 +104,8 @@ def check_roles(roles: Sequence[str], tenant: str) -> None:
         )
     if "tokens" in roles and "lake" not in roles:
         raise ConfigurationError("the role tokens adds to the role lake; give both")
+    if tenant == NO_PARTITION:
+        raise ConfigurationError(f"{tenant!r} means no tenant to Delta readers; name another")
     if tenant == ALL_TENANTS and "gateway" in roles:
         raise ConfigurationError(
             f"a key of the gateway belongs to one tenant; {ALL_TENANTS!r} is for the role lake"

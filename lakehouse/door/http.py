@@ -4,6 +4,9 @@
 ``Accept: application/vnd.apache.arrow.stream`` asks for Arrow, anything else gives JSON.
 ``GET /v1/tables`` lists what there is, ``GET /health`` needs no key. A connection that ends without
 its last chunk is an answer that broke off.
+
+Who has shown no key yet has little time for a request, however it comes, and makes room for others when
+too many wait: of the address that keeps most waiting, the connection that has waited longest is closed.
 """
 
 import json
@@ -12,9 +15,13 @@ import select
 import socket
 import ssl
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from datetime import UTC, date, datetime, time
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from datetime import time as time_of_day
 from decimal import Decimal
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,7 +39,93 @@ _LONGEST_BODY = 4 << 20
 _MEMBERS = ("sql", "parameters", "as_of")
 _LISTED = ", ".join(_MEMBERS)
 _IDLE_SECONDS = 30.0
-_CONNECTIONS = 64
+"""How long one read or write may take."""
+_REQUEST_SECONDS = 30.0
+"""How long a request may take to come, from the connection or the answer before to its last byte."""
+_WAITING = 64
+"""Connections without a whole request, at most; so many again may be answered at once."""
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A connection that is being served."""
+
+    socket: socket.socket
+    address: str
+    since: float
+    is_known: bool = False
+    """It showed a key: nobody takes its place."""
+    due: float | None = None
+    """When its request must be there; None while it is answered."""
+
+
+class _Connections:
+    """The connections that are open; safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[int, _Connection] = {}
+
+    def enter(self, of: int, opened: socket.socket, address: str) -> None:
+        """Count a connection in; where too many wait, one of them is closed for it."""
+        now = time.monotonic()
+        with self._lock:
+            waiting = [one for one in self._open.items() if not one[1].is_known]
+            if len(waiting) >= _WAITING:
+                crowd = Counter(one.address for _, one in waiting)
+                least = max(crowd.values())
+                self._end(min(
+                    (number for number, one in waiting if crowd[one.address] == least),
+                    key=lambda number: self._open[number].since,
+                ))  # fmt: skip
+            self._open[of] = _Connection(opened, address, now, due=now + _REQUEST_SECONDS)
+
+    def encrypt(self, of: int, opened: socket.socket) -> None:
+        """Note that another socket stands for a connection."""
+        with self._lock:
+            if (one := self._open.get(of)) is not None:
+                one.socket = opened
+
+    def wait(self, of: int) -> None:
+        """Note that a connection waits for its next request."""
+        with self._lock:
+            if (one := self._open.get(of)) is not None:
+                one.since = time.monotonic()
+                one.is_known, one.due = False, one.since + _REQUEST_SECONDS
+
+    def know(self, of: int) -> bool:
+        """Note that a connection showed a key; return False where too many did."""
+        with self._lock:
+            one = self._open.get(of)
+            if one is None or sum(other.is_known for other in self._open.values()) >= _WAITING:
+                return False
+            one.is_known = True
+            return True
+
+    def answer(self, of: int) -> None:
+        """Note that a connection's request has come whole."""
+        with self._lock:
+            if (one := self._open.get(of)) is not None:
+                one.due = None
+
+    def leave(self, of: int) -> None:
+        """Count a connection out."""
+        with self._lock:
+            self._open.pop(of, None)
+
+    def sweep(self) -> None:
+        """Close the connections whose request did not come in time."""
+        now = time.monotonic()
+        with self._lock:
+            for number in [
+                n for n, one in self._open.items() if one.due is not None and one.due < now
+            ]:
+                self._end(number)
+
+    def _end(self, of: int) -> None:
+        """Shut a connection; its thread finds its end."""
+        with suppress(OSError):  # as a plain socket: its thread may be reading from it
+            socket.socket.shutdown(self._open.pop(of).socket, socket.SHUT_RDWR)
 
 
 class HttpDoor(ThreadingHTTPServer):
@@ -45,7 +138,7 @@ class HttpDoor(ThreadingHTTPServer):
         """Listen at ``host`` and ``port`` (0 picks a free one, see ``server_address``)."""
         self.door = door
         self._tls: ssl.SSLContext | None = None
-        self._places = threading.BoundedSemaphore(_CONNECTIONS)
+        self.connections = _Connections()
         if tls is not None:
             self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._tls.load_cert_chain(tls.certificate, tls.key)
@@ -54,23 +147,31 @@ class HttpDoor(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread of its own, while there are places."""
-        if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+        """Serve a connection in a thread of its own."""
+        self.connections.enter(request.fileno(), request, client_address[0])
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve one connection, and give its place back."""
+        """Serve one connection."""
+        place = request.fileno()
         try:
             request.settimeout(_IDLE_SECONDS)
             if self._tls is not None:
-                request = self._tls.wrap_socket(request, server_side=True)
-            super().process_request_thread(request, client_address)
-        except (OSError, ssl.SSLError):
-            self.shutdown_request(request)
+                request = self._tls.wrap_socket(
+                    request, server_side=True, do_handshake_on_connect=False
+                )
+                self.connections.encrypt(place, request)
+                request.do_handshake()
+            self.finish_request(request, client_address)
+        except Exception:  # noqa: BLE001 - a thread's end is nobody's, and its text could hold data
+            self.handle_error(request, client_address)
         finally:
-            self._places.release()
+            self.connections.leave(place)  # first: the number is free once the socket is closed
+            self.shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Look after the connections, twice a second."""
+        self.connections.sweep()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a client that went away is no event, and texts could hold data."""
@@ -81,6 +182,11 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "headrace"
     sys_version = ""
+
+    def handle_one_request(self) -> None:
+        """Wait for a request and answer it."""
+        self.server.connections.wait(self.connection.fileno())
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         """Answer /health and /v1/tables."""
@@ -110,6 +216,9 @@ class _Handler(BaseHTTPRequestHandler):
                 "missing, wrong or revoked key, or one without the role lake",
             )
             return
+        if not self.server.connections.know(self.connection.fileno()):
+            self._error(HTTPStatus.SERVICE_UNAVAILABLE, "too many are asking at once; ask again")
+            return
         try:
             work(found)
         except QueryTimeoutError as error:
@@ -131,10 +240,12 @@ class _Handler(BaseHTTPRequestHandler):
             }
             for one in self.server.door.catalog(reader)
         ]
+        self.server.connections.answer(self.connection.fileno())
         self._json(HTTPStatus.OK, {"tables": tables})
 
     def _sql(self, reader: Reader) -> None:
         body = self._body()
+        self.server.connections.answer(self.connection.fileno())
         asked = self.server.door.ask(
             reader,
             body["sql"],
@@ -267,7 +378,7 @@ def _plain(value: Any) -> Any:
     match value:
         case float():
             return value if math.isfinite(value) else None
-        case datetime() | date() | time():
+        case datetime() | date() | time_of_day():
             return value.isoformat()
         case Decimal():
             return str(value)

@@ -167,3 +167,12 @@ def test_a_lake_may_be_named_by_a_file_url(tmp_path: Path) -> None:
     lake = Lake.open(f"file://{quote(str(tmp_path / 'a b:c'))}")
     assert lake.location.folder == tmp_path / "a b:c"
     assert (tmp_path / "a b:c" / "steps" / "_delta_log").is_dir()
+
+
+@pytest.mark.parametrize("tenant", ["", "__HIVE_DEFAULT_PARTITION__"])
+def test_a_tenant_that_would_read_back_as_none_is_refused(tmp_path: Path, tenant: str) -> None:
+    lake = Lake.open(str(tmp_path))
+    rows = [make.message("user", "hello"), make.message("user", "hello", tenant=tenant)]
+    with pytest.raises(ConfigurationError, match="mean no value"):
+        lake.append_rows("messages", rows)
+    assert lake.table("messages").count() == 0

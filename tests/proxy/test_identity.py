@@ -58,6 +58,8 @@ def test_wrong_input_is_explained(tmp_path: Path) -> None:
         registry.create(tenant_id="a", app_id="b", purposes=("everything",))
     with pytest.raises(ConfigurationError, match="printable"):
         registry.create(tenant_id="", app_id="b")
+    with pytest.raises(ConfigurationError, match="means no tenant"):
+        registry.create(tenant_id="__HIVE_DEFAULT_PARTITION__", app_id="b")
     (tmp_path / "keys.json").write_text(json.dumps({"keys": [{"x": 1}]}))
     with pytest.raises(ConfigurationError, match="headrace keys create"):
         KeyRegistry.load(tmp_path / "keys.json")

@@ -1,28 +1,43 @@
 """The door over HTTP: a question as JSON, rows as JSON or Arrow, refusals with a status."""
 
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pyarrow as pa
 import pytest
 
+from lakehouse.door.flight import Tls
 from lakehouse.door.http import ARROW, HttpDoor
 from lakehouse.door.service import SqlDoor
+from tests.headrace.test_door import certificate
+
+
+@contextmanager
+def serving(door: SqlDoor, **how: Any) -> Iterator[HttpDoor]:
+    server = HttpDoor(door, host="127.0.0.1", port=0, **how)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.fixture(scope="module")
 def client(door: SqlDoor) -> Iterator[httpx.Client]:
-    server = HttpDoor(door, host="127.0.0.1", port=0)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    base = f"http://127.0.0.1:{server.server_address[1]}"
-    keyed = {"authorization": "Bearer key-acme"}
-    with httpx.Client(base_url=base, headers=keyed, timeout=60) as made:
+    with serving(door) as server, asking(server) as made:
         yield made
-    server.shutdown()
-    server.server_close()
+
+
+def asking(server: HttpDoor, scheme: str = "http", **how: Any) -> httpx.Client:
+    base = f"{scheme}://127.0.0.1:{server.server_address[1]}"
+    keyed = {"authorization": "Bearer key-acme"}
+    return httpx.Client(base_url=base, headers=keyed, timeout=60, trust_env=False, **how)
 
 
 def posted(client: httpx.Client, sql: str, **more: Any) -> httpx.Response:
@@ -105,3 +120,73 @@ def test_an_answer_that_breaks_off_has_no_end(client: httpx.Client) -> None:
             "/v1/sql", json={"sql": "SELECT * FROM range(30000)"}, headers={"accept": ARROW}
         )
     assert posted(client, sql).status_code in (400, 503)
+
+
+HALF = b"POST /v1/sql HTTP/1.1\r\nhost: x\r\nauthorization: "
+
+
+def half(server: HttpDoor, sent: bytes = HALF, source: str = "127.0.0.1") -> socket.socket:
+    address = ("127.0.0.1", server.server_address[1])
+    made = socket.create_connection(address, timeout=20, source_address=(source, 0))
+    made.sendall(sent)
+    return made
+
+
+def is_closed(waiting: socket.socket) -> bool:
+    """Return whether the other side has closed a connection, without waiting for it."""
+    waiting.setblocking(False)
+    try:
+        return not waiting.recv(1)
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_strangers_with_half_requests_keep_nobody_out(door: SqlDoor) -> None:
+    """The crowd loses places, not who came before it from elsewhere."""
+    with serving(door) as server, ExitStack() as held, asking(server) as before:
+        assert posted(before, "SELECT 1").status_code == 200
+        patient = held.enter_context(half(server, source="127.0.0.2"))
+        crowd = [held.enter_context(half(server)) for _ in range(150)]
+        with asking(server) as client:
+            assert posted(client, "SELECT 1").status_code == 200
+        assert sum(map(is_closed, crowd)) >= 150 - 64
+        assert not is_closed(patient)
+
+
+def test_a_request_has_a_deadline_as_a_whole(
+    door: SqlDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakehouse.door.http._REQUEST_SECONDS", 1.0)
+    keyed = b"POST /v1/sql HTTP/1.1\r\nauthorization: Bearer key-acme\r\ncontent-length: 99\r\n\r\n"
+    with serving(door) as server:
+        for begun in (HALF, keyed, b""):
+            with half(server, begun) as dripping:
+                due = time.monotonic() + 60
+                while not is_closed(dripping) and time.monotonic() < due:
+                    time.sleep(0.1)
+                    dripping.setblocking(True)
+                    with suppress(OSError):
+                        dripping.sendall(b"x" if begun else b"")
+                assert time.monotonic() < due, begun
+
+
+def test_an_answer_may_take_longer_than_its_request(
+    door: SqlDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakehouse.door.http._REQUEST_SECONDS", 1.0)
+    slow = "SELECT count(*) FROM range(9000) a, range(9000) b WHERE (a.range * b.range) % 7 = 3"
+    with serving(door) as server, asking(server) as client:
+        assert posted(client, slow).status_code in (200, 504)
+        assert posted(client, "SELECT 1").status_code == 200
+
+
+def test_half_handshakes_keep_nobody_out(door: SqlDoor, tmp_path: Path) -> None:
+    chain, private = certificate(tmp_path)
+    with serving(door, tls=Tls(chain, private)) as server, ExitStack() as held:
+        for _ in range(70):
+            held.enter_context(half(server, b"\x16\x03"))
+        with asking(server, "https", verify=False) as client:
+            assert posted(client, "SELECT 1").status_code == 200
+            assert posted(client, "SELECT 2").status_code == 200

@@ -1,10 +1,20 @@
 """What the lake already holds: asked before rows are made, so that content is stored once."""
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from governance.consent import withheld_in
 from governance.records import GovernanceRecord, GovernedBatch
+from trajectory.step import Step
+
+
+class SaidOnce(NamedTuple):
+    """What a step says, so that another one that says it again can be told."""
+
+    trajectory_id: str
+    output_message_id: str
+    context_message_ids: tuple[str, ...]
+    """Of the whole conversation."""
 
 
 class KnownContent(Protocol):
@@ -34,6 +44,10 @@ class KnownContent(Protocol):
         """Return the purposes that headers took away from these trajectories, by trajectory."""
         ...
 
+    def said_already(self, tenant_id: str, said: Collection[SaidOnce]) -> dict[SaidOnce, str]:
+        """Return the first stored step that says each of these, where there is one."""
+        ...
+
 
 class MemoryKnownContent:
     """Remembers the batches it was shown; for tests, dry runs and policies tried by hand."""
@@ -46,6 +60,8 @@ class MemoryKnownContent:
         self._trajectories: set[tuple[str, str]] = set()
         self._decisions: dict[tuple[str, str], GovernanceRecord] = {}
         self._withheld: dict[tuple[str, str], set[str]] = {}
+        self._conversations: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._said: dict[tuple[str, SaidOnce], str] = {}
 
     def add(self, batch: GovernedBatch) -> None:
         """Remember what ``batch`` stores."""
@@ -55,6 +71,8 @@ class MemoryKnownContent:
         self._trajectories |= {(row.tenant_id, row.trajectory_id) for row in batch.steps}
         self._trajectories |= {(row.tenant_id, row.trajectory_id) for row in batch.corrections}
         self._decisions |= {(row.tenant_id, row.step_id): row for row in batch.governance}
+        for step in batch.steps:
+            self._add_said(step)
         for row in batch.governance:
             if found := withheld_in(row.reasons):
                 self._withheld.setdefault((row.tenant_id, row.trajectory_id), set()).update(found)
@@ -84,3 +102,18 @@ class MemoryKnownContent:
         """See :class:`KnownContent`."""
         found = {name: self._withheld.get((tenant_id, name)) for name in trajectory_ids}
         return {name: {*purposes} for name, purposes in found.items() if purposes}
+
+    def said_already(self, tenant_id: str, said: Collection[SaidOnce]) -> dict[SaidOnce, str]:
+        """See :class:`KnownContent`."""
+        found = {one: self._said.get((tenant_id, one)) for one in said}
+        return {one: step for one, step in found.items() if step is not None}
+
+    def _add_said(self, step: Step) -> None:
+        before = self._conversations.get((step.tenant_id, step.parent_step_id or ""), ())
+        context = (*before[: step.context_keep], *step.context_message_ids)
+        answer = step.output_message_id
+        whole = context if answer is None else (*context, answer)
+        self._conversations[step.tenant_id, step.step_id] = whole
+        if answer is not None and step.role_in_graph != "discarded":
+            said = SaidOnce(step.trajectory_id, answer, context)
+            self._said.setdefault((step.tenant_id, said), step.step_id)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from governance.judged import Judged
-from governance.known import KnownContent
+from governance.known import KnownContent, SaidOnce
 from governance.policy.dedup import DedupSpec, Repetition
 
 
@@ -24,14 +24,14 @@ def find_repetitions(
     """Return the calls that policy leaves out as repetitions.
 
     An identical retry (as assembly recognised it) counts when its original is stored. A repeated
-    step has the same conversation and the same answer as an earlier one of *its own* trajectory:
-    equal attempts in different trajectories are different evidence. A call that was cut off after
+    step has the same conversation and the same answer as an earlier one of *its own* trajectory, in
+    this batch or stored: equal attempts in different trajectories are different evidence. A call that was cut off after
     it had said what a finished one said is a repetition too: nothing of it is lost.
     """
     here = {one.step_id for one in judged}
     stored = _stored_originals(judged, known)
     found: list[Repeated] = []
-    first: dict[tuple[str, ...], str] = {}
+    first = _said_before(judged, known) if spec.repeated_steps is Repetition.LEAVE_OUT else {}
     for one in judged:
         original = one.placed.duplicate_of
         if (
@@ -44,23 +44,38 @@ def find_repetitions(
         said = _said(one)
         if spec.repeated_steps is Repetition.KEEP or said is None:
             continue
-        if said in first:
-            found.append(Repeated(one, first[said], "dedup:repeated-step"))
-        else:
-            first[said] = one.step_id
+        earlier = first.setdefault((one.tenant_id, said), one.step_id)
+        if earlier != one.step_id:
+            found.append(Repeated(one, earlier, "dedup:repeated-step"))
     return found
 
 
-def _said(one: Judged) -> tuple[str, ...] | None:
+def _said_before(judged: Iterable[Judged], known: KnownContent) -> dict[tuple[str, SaidOnce], str]:
+    """Return what these calls say and a stored step said before them, with that step."""
+    asked: dict[str, set[SaidOnce]] = defaultdict(set)
+    for one in judged:
+        if (said := _said(one)) is not None:
+            asked[one.tenant_id].add(said)
+    return {
+        (tenant, said): step
+        for tenant, all_said in asked.items()
+        for said, step in known.said_already(tenant, all_said).items()
+    }
+
+
+def _said(one: Judged) -> SaidOnce | None:
     """Return what identifies a step's content; None for what is neither original nor repetition.
 
-    A tool may be asked the same twice, and an attempt that was given up stands for nothing.
+    A tool may be asked the same twice, an attempt that was given up stands for nothing, and a call
+    that sent only what is new does not say its conversation.
     """
-    clean = one.clean
-    if clean is None or clean.output is None or one.placed.role_in_graph == "discarded":
+    clean, placed = one.clean, one.placed
+    if clean is None or clean.output is None or placed.role_in_graph == "discarded":
         return None
-    context = (message.message_id for message in clean.context)
-    return (one.tenant_id, one.placed.trajectory_id, clean.output.message_id, *context)
+    if placed.context_is_delta:
+        return None
+    context = tuple(message.message_id for message in clean.context)
+    return SaidOnce(placed.trajectory_id, clean.output.message_id, context)
 
 
 def _stored_originals(judged: Iterable[Judged], known: KnownContent) -> set[str]:

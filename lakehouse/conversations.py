@@ -149,6 +149,18 @@ def load(
     }
 
 
+def contexts_of(ask: Ask, trajectory_ids: Sequence[str]) -> dict[StepKey, tuple[str, ...]]:
+    """Return the whole context of each step of these trajectories by the ids of its messages.
+
+    Steps whose context has holes are left out.
+    """
+    deltas = _deltas(ask, "trajectory_id", list(trajectory_ids))
+    own = set(deltas)
+    _add_ancestors(ask, deltas)
+    rebuilt = rebuild(deltas)
+    return {key: ids for key in own for ids, complete in [rebuilt[key]] if complete}
+
+
 def _deltas(ask: Ask, column: str, values: list[str]) -> dict[StepKey, StepDelta]:
     if not values:
         return {}

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from governance.consent import CONVERSATION
+from governance.known import SaidOnce
 from governance.policy.consent import Purpose
 from governance.records import GovernanceRecord
+from lakehouse.conversations import contexts_of
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -49,6 +51,40 @@ class LakeKnownContent:
             trajectory, purpose = asked[name]
             found.setdefault(trajectory, set()).add(purpose)
         return found
+
+    def said_already(self, tenant_id: str, said: Collection[SaidOnce]) -> dict[SaidOnce, str]:
+        """Return the first stored step that says each of these, where there is one.
+
+        Hardly ever is an answer stored already: only then is the lake asked, for the trajectory.
+        """
+        answers = self.known_messages(tenant_id, {one.output_message_id for one in said})
+        asked = {one for one in said if one.output_message_id in answers}
+        known = self.known_trajectories(tenant_id, {one.trajectory_id for one in asked})
+        asked = {one for one in asked if one.trajectory_id in known}
+        if not asked:
+            return {}
+        rows = self._lake.query(
+            "SELECT step_id, trajectory_id, output_message_id FROM steps WHERE tenant_id = ? "
+            "AND trajectory_id IN (SELECT unnest(?::VARCHAR[])) "
+            "AND output_message_id IN (SELECT unnest(?::VARCHAR[])) "
+            "AND role_in_graph <> 'discarded' ORDER BY started_at, step_id",
+            parameters=[
+                tenant_id,
+                sorted({one.trajectory_id for one in asked}),
+                sorted({one.output_message_id for one in asked}),
+            ],
+        ).to_pylist()
+        contexts = contexts_of(
+            lambda sql, values: self._lake.query(sql, parameters=values),
+            sorted({row["trajectory_id"] for row in rows}),
+        )
+        found: dict[SaidOnce, str] = {}
+        for row in rows:
+            context = contexts.get((tenant_id, row["step_id"]))
+            if context is not None:
+                one = SaidOnce(row["trajectory_id"], row["output_message_id"], context)
+                found.setdefault(one, row["step_id"])
+        return {one: found[one] for one in asked if one in found}
 
     def known_messages(self, tenant_id: str, message_ids: Collection[str]) -> set[str]:
         """Return those of ``message_ids`` that the tenant's table ``messages`` holds."""

@@ -135,7 +135,9 @@ def pseudonyms_of(running: Running, tenant: str, subject: str) -> tuple[str, ...
     from governance.consent import EVERY_SUBJECT
     from governance.redact.pseudonym import subject_ids
 
-    if subject in (EVERY_SUBJECT, "") or _PSEUDONYM.fullmatch(subject):
+    if not subject.strip():
+        raise ConfigurationError("name the person: an e-mail, a name or an end user's id.")
+    if subject == EVERY_SUBJECT or _PSEUDONYM.fullmatch(subject):
         return (subject,)
     return subject_ids(running.secrets.derive(b"pseudonym"), tenant, subject)
 

@@ -37,7 +37,7 @@ from trajectory.canonical import JsonObject, content_hash
 from trajectory.errors import ConfigurationError
 from trajectory.exchange import ExchangeOutcome
 from trajectory.message import Message, ToolCallPart, ToolResultPart
-from trajectory.placement import PlacedFeedback, PlacedLink
+from trajectory.placement import PlacedCall, PlacedFeedback, PlacedLink
 
 
 def dispositions(batch: GovernedBatch) -> dict[str, str]:
@@ -761,3 +761,48 @@ def test_a_header_counts_for_purposes_that_are_granted_later() -> None:
     second = child(call(2, [user("hello"), assistant("done"), user("go on")], "ok"), first)
     (row,) = governor(known=known).judge(assembly(second)).governance
     assert row.purposes == ("debug", "eval")
+
+
+def test_a_repeated_step_is_told_in_a_later_batch_too() -> None:
+    known = MemoryKnownContent()
+
+    def judged(*calls: PlacedCall) -> GovernedBatch:
+        batch = governor(known=known).judge(assembly(*calls))
+        known.add(batch)
+        return batch
+
+    first = placed(call(1, [user("what is 2+2?")], "4"))
+    second = child(call(2, [user("what is 2+2?"), assistant("4"), user("sure?")], "yes"), first)
+    assert dispositions(judged(first)) == {"step1": "stored"}
+    assert dispositions(judged(second)) == {"step2": "stored"}
+    again = placed(call(3, [user("what is 2+2?")], "4"))
+    assert dispositions(judged(again)) == {"step3": "duplicate"}
+    assert dispositions(judged(again)) == {"step3": "duplicate"}
+    after = replace(second, call=call(4, second.call.context, "yes"), step_id="step4")
+    assert dispositions(judged(after)) == {"step4": "duplicate"}
+    assert dispositions(judged(second)) == {"step2": "stored"}, "a step does not repeat itself"
+    other = placed(call(5, [user("what is 2+2?")], "4"), trajectory="t2")
+    longer = placed(call(6, [user("hello"), user("what is 2+2?")], "4"))
+    assert dispositions(judged(other, longer)) == {"step5": "stored", "step6": "stored"}
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_the_same_words_later_in_a_conversation_repeat_nothing(batches: int) -> None:
+    known = MemoryKnownContent()
+    first = placed(call(1, [user("go on")], "ok"))
+    later = [
+        placed(
+            call(number, [user("go on")], "ok"),
+            parent_step_id=f"step{number - 1}",
+            context_keep=2 * number - 2,
+            context_is_delta=True,
+        )
+        for number in (2, 3)
+    ]
+    whole = [first, *later]
+    stored: dict[str, str] = {}
+    for part in [whole] if batches == 1 else [[one] for one in whole]:
+        batch = governor(known=known).judge(assembly(*part))
+        known.add(batch)
+        stored |= dispositions(batch)
+    assert stored == {"step1": "stored", "step2": "stored", "step3": "stored"}

@@ -138,7 +138,12 @@ def test_the_ledger_is_complete_and_conversations_rebuild(
     stored = {row.step_id for b in batches for row in b.exchanges if row.disposition == "stored"}
     assert stored == set(steps)
     kept = {row.exchange_id for b in batches for row in b.exchanges if row.disposition in _KEPT}
-    deserving = [one for one in world if _deserves_storing(one)]
+    bound = {one.trajectory_id: at for at, one in reversed([*enumerate(world)]) if _opted_out(one)}
+    deserving = [
+        one
+        for at, one in enumerate(world)
+        if _deserves_storing(one) and at < bound.get(one.trajectory_id, len(world))
+    ]
     names = {one.call.exchange.exchange_id for one in deserving}
     assert names <= kept
     said = {_said(one) for one in deserving}
@@ -158,7 +163,12 @@ _KEPT = ("stored", "duplicate")
 def _deserves_storing(one: PlacedCall) -> bool:
     """Return whether nothing speaks against a call, by looking at the raw call alone."""
     said = json.dumps([message.to_json() for message in one.call.context])
-    return not _cut(one) and "BOOM" not in said and not one.call.exchange.request.headers
+    return not _cut(one) and "BOOM" not in said and not _opted_out(one)
+
+
+def _opted_out(one: PlacedCall) -> bool:
+    """Return whether a call takes its conversation away by header, what comes after it too."""
+    return bool(one.call.exchange.request.headers)
 
 
 def _cut(one: PlacedCall) -> bool:

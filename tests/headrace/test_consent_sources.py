@@ -82,6 +82,18 @@ def test_an_import_is_audited_and_pseudonymised(
     assert "corp-mail" not in entries
 
 
+@pytest.mark.parametrize("nobody", ["", "  "])
+def test_nobody_cannot_withdraw(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    nobody: str,
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    assert run(["consent", "withdraw", nobody, "--tenant", "acme"]) == 2
+    assert "name the person" in capsys.readouterr().err
+
+
 class Service(HTTPServer):
     """Answers what each end user agreed to, and counts the questions."""
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from governance.known import SaidOnce
 from governance.records import GovernedBatch
 from lakehouse.lake import Lake
 from lakehouse.maintenance import compact
@@ -61,6 +62,40 @@ def test_many_files_compaction_and_strange_tenants_change_nothing(tmp_path: Path
     assert known.known_steps("acme", ["t0-s0", "t3-s0"]) == {"t0-s0"}
     with pytest.raises(RetryableError, match="could not be read"):
         list(lake.rows_of_file("steps", str(tmp_path / "gone.parquet"), ["step_id"]))
+
+
+def test_what_a_step_said_is_known_with_its_whole_conversation(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    known = lake.known_content()
+    steps = make.batch("t1", steps=3).steps
+    whole = [
+        row
+        for one in steps
+        for row in (*one.context_message_ids, one.output_message_id)
+        if row is not None
+    ]
+    said = [SaidOnce("t1", whole[2 * at + 1], tuple(whole[: 2 * at + 1])) for at in range(3)]
+    assert known.said_already("acme", said) == {}
+    lake.append(make.batch("t1", steps=3), app_id="a", version=0)
+    found = {one: f"t1-s{at}" for at, one in enumerate(said)}
+    assert known.said_already("acme", said) == found
+    assert known.said_already("globex", said) == {}
+    others = [
+        said[1]._replace(trajectory_id="t2"),
+        said[1]._replace(context_message_ids=said[1].context_message_ids[1:]),
+        said[1]._replace(output_message_id=said[0].output_message_id),
+        said[2]._replace(output_message_id="b2:never"),
+    ]
+    assert known.said_already("acme", others) == {}
+    again = replace(make.step("t1", 1), step_id="t1-again", started_at=make.NOON)
+    lake.append(GovernedBatch(steps=(again,)), app_id="a", version=1)
+    assert known.said_already("acme", said) == found | {said[1]: "t1-again"}, "the first of them"
+    lake.table("steps").delete("step_id = 't1-again'")
+    given_up = replace(again, role_in_graph="discarded")
+    lake.append(GovernedBatch(steps=(given_up,)), app_id="a", version=2)
+    assert known.said_already("acme", said) == found
+    lake.table("steps").delete("step_id = 't1-s0'")
+    assert known.said_already("acme", said) == {}, "a conversation with holes says nothing"
 
 
 def test_what_headers_took_away_is_known_by_conversation(tmp_path: Path) -> None:

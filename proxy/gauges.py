@@ -10,7 +10,10 @@ from proxy.spool.states import SpoolState
 
 def spool_gauges(spool: SpoolWriter, directory: Path) -> dict[str, float]:
     """Return how full the spool is and how its disk does."""
-    oldest = layout.oldest(directory)
+    try:
+        oldest = layout.oldest(directory)
+    except OSError:  # counted where it matters: a record that the disk refuses
+        oldest = None
     return {
         "spool_bytes": spool.bytes_on_disk,
         "spool_open": float(spool.state is SpoolState.OPEN),

@@ -12,7 +12,6 @@ def open_spool(config: SpoolConfig, key: bytes) -> SpoolWriter:
 
     Raises:
         ConfigurationError: the folder cannot be made or written, or the file of keys holds something else.
-        SpoolUnavailableError: the disk refused the first segment.
     """
     newest = KeyRing(key, file=config.key_file).newest
     try:

@@ -14,7 +14,7 @@ class Breaker:
     here; :attr:`failures` counts them by their name.
     """
 
-    __slots__ = ("_pause", "_until", "failures", "slow_seconds", "tripped")
+    __slots__ = ("_pause", "_until", "failures", "reason", "slow_seconds", "tripped")
 
     def __init__(self, slow_seconds: float) -> None:
         self.slow_seconds = slow_seconds
@@ -23,6 +23,8 @@ class Breaker:
         self._until = 0.0
         self.tripped = False
         """It has opened since the disk last worked."""
+        self.reason = ""
+        """What it opened for last."""
 
     @property
     def open(self) -> bool:
@@ -32,6 +34,7 @@ class Breaker:
     def trip(self, reason: str) -> None:
         """Count a failure and open."""
         self.failures[reason] += 1
+        self.reason = reason
         self._until = time.monotonic() + self._pause
         self.tripped = True
         self._pause = min(2 * self._pause, LONGEST_SECONDS)

@@ -80,9 +80,18 @@ def claim(spool: Path) -> tuple[Path, int]:
     name = f"{time.time_ns() // 1_000_000:012x}-{secrets.token_hex(4)}"
     starting = spool / (_STARTING + name)
     starting.mkdir(mode=0o700)
-    lock = os.open(starting / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return starting.rename(spool / name), lock
+    lock = -1
+    try:
+        lock = os.open(starting / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return starting.rename(spool / name), lock
+    except OSError:
+        with suppress(OSError):
+            if lock >= 0:
+                os.close(lock)
+            (starting / _LOCK).unlink(missing_ok=True)
+            starting.rmdir()
+        raise
 
 
 def lives(directory: Path) -> bool:

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from errno import errorcode
+from errno import EACCES, EEXIST, EINVAL, ELOOP, ENAMETOOLONG, ENOTDIR, EPERM, errorcode
 from pathlib import Path
 from typing import Self
 
@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 BATCH_BYTES = 256 * 1024
 """Frames of batch routes wait in memory up to this size, all flows together."""
 _MEASURE_SECONDS = 1.0
+_MISPLACED = frozenset({EACCES, EPERM, ENOTDIR, EEXIST, ENAMETOOLONG, ELOOP, EINVAL})
+"""Errors of a folder that is the wrong one: waiting does not help."""
 _BOUNDS = Bounds()
 
 
@@ -62,8 +64,8 @@ class SpoolWriter:
         self.shedding = False
         """Records should only be those that must not be lost."""
         self.breaker = Breaker(slow_seconds)
-        self._directory, self._lock = layout.claim(spool)
-        self.writer = self._directory.name
+        self._place: tuple[Path, int] | None = None
+        """The writer's folder and the descriptor of its lock, once the disk has taken them."""
         self._file = -1
         self._number = 0
         self._offset = 0
@@ -74,15 +76,34 @@ class SpoolWriter:
         self.lost_batches = 0
         """How often the disk refused what had waited in memory."""
         self._sealer = SegmentSealer(key)
-        self._measured, self.files = layout.size(spool)
-        self._since_measured = 0
+        self._measured = self.files = self._since_measured = 0
         self._measured_at = time.monotonic()
+        self._measure()
         self._closed = False
         self._syncing = Syncing(
             sync_seconds, where=f"spool {spool}", failed=self._not_synced, turn=self._turn
         )
-        self._next_segment()
+        self._begin()
         self._syncing.start()
+
+    def _begin(self) -> None:
+        """Open the first segment; a disk that refuses one now is asked again for each record.
+
+        Raises:
+            OSError: the folder cannot be one of a spool.
+        """
+        try:
+            self._next_segment()
+        except SpoolUnavailableError as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and cause.errno in _MISPLACED:
+                raise cause from None
+            _log.error("%s: nothing can be kept now", error)
+
+    @property
+    def writer(self) -> str:
+        """The writer's name; empty until the disk has taken its folder."""
+        return "" if self._place is None else self._place[0].name
 
     @property
     def bytes_on_disk(self) -> int:
@@ -223,27 +244,42 @@ class SpoolWriter:
 
     def _next_segment(self) -> None:
         if self.breaker.open:
-            raise SpoolUnavailableError(f"spool {self._spool}: the disk refused a moment ago")
+            raise SpoolUnavailableError(
+                f"spool {self._spool}: the disk refused a moment ago ({self.breaker.reason})"
+            )
         self.flush()
         self._retire()
         sealer = SegmentSealer(self._key)
-        path = layout.segment_path(self._directory, self._number + 1)
         try:
+            if self._place is None:
+                self._place = layout.claim(self._spool)
+            path = layout.segment_path(self._place[0], self._number + 1)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
             file = os.open(path, flags, 0o600)
         except OSError as error:
             self.breaker.trip(errorcode.get(error.errno or 0, "OSError"))
             raise SpoolUnavailableError(
                 f"spool {self._spool}: cannot begin a segment: {error.strerror}"
-            ) from None
+            ) from error
         self._number += 1
         self.files += 1
         self._weigh()
         self._leave = False
         self._begun = time.monotonic()
         self._file, self._offset, self._written, self._sealer = file, 0, 0, sealer
-        self._write(sealer.header)
+        try:
+            self._write(sealer.header)
+        except SpoolUnavailableError:
+            self._take_back(path)
+            raise
         self._offset = self._written = SEGMENT_HEADER_BYTES
+
+    def _take_back(self, empty: Path) -> None:
+        """Remove a segment that the disk gave a name and no room: many of them would fill the spool."""
+        with suppress(OSError):
+            empty.unlink()
+            self._number -= 1
+            self.files -= 1
 
     async def synced(self) -> None:
         """Wait until everything appended before is on the disk.
@@ -273,7 +309,8 @@ class SpoolWriter:
         self._syncing.stop()
         self._retire()
         self._syncing.sync()
-        os.close(self._lock)
+        if self._place is not None:
+            os.close(self._place[1])
 
     def __enter__(self) -> Self:
         return self
@@ -291,6 +328,11 @@ class SpoolWriter:
         if now - self._begun >= self._segment_seconds:
             self._leave = True
         if now - self._measured_at >= _MEASURE_SECONDS:
-            self._since_measured, (self._measured, self.files) = 0, layout.size(self._spool)
-            self._weigh()
             self._measured_at = now
+            self._measure()
+            self._weigh()
+
+    def _measure(self) -> None:
+        """Look how much the disk holds; one that does not even tell is found out by appends."""
+        with suppress(OSError):
+            self._since_measured, (self._measured, self.files) = 0, layout.size(self._spool)

@@ -1,11 +1,11 @@
 """Settings: what can be set in an installation, and what holds where nothing is."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from proxy.config import GatewayConfig
+from proxy.config import GatewayConfig, Place, refuse_clashes
 from trajectory.effects import SideEffect
 
 DEFAULT_HOME = Path(".headrace")
@@ -159,3 +159,16 @@ class Settings(_Section):
     door: DoorSettings = DoorSettings()
     train: TrainSettings = TrainSettings()
     serve: ServeSettings = ServeSettings()
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        door = self.door
+        if door.enabled:
+            refuse_clashes(
+                (
+                    *self.gateway.places,
+                    Place("door.port", door.host, door.port),
+                    Place("door.http_port", door.host, door.http_port),
+                )
+            )
+        return self

@@ -1,7 +1,9 @@
 """One gateway: its ports, its routes, whom it opens, and what it keeps."""
 
+from collections.abc import Iterable
+from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -10,9 +12,46 @@ from proxy.config.routes import Route
 from proxy.config.sources import SecretSource
 from proxy.config.spool import SpoolConfig
 
-type Port = Annotated[int, Field(ge=0, le=65535)]
+_LAST_PORT = 65535
+
+type Port = Annotated[int, Field(ge=0, le=_LAST_PORT)]
 
 _THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
+
+
+_ALL_ADDRESSES = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound
+
+
+class Place(NamedTuple):
+    """Where something listens, and the setting that says so."""
+
+    setting: str
+    host: str
+    port: int | None
+
+    def meets(self, other: "Place") -> bool:
+        """Tell whether both cannot listen at once."""
+        hosts = {self.host, other.host}
+        return (
+            bool(self.port)
+            and self.port == other.port
+            and (
+                len(hosts) == 1 or not hosts.isdisjoint(_ALL_ADDRESSES) or hosts <= {*_THIS_MACHINE}
+            )
+        )
+
+
+def refuse_clashes(places: Iterable[Place]) -> None:
+    """Refuse settings by which two things would listen at one place.
+
+    Raises:
+        ValueError: they do, or a port is none.
+    """
+    for one, other in combinations(places, 2):
+        if one.meets(other):
+            raise ValueError(f"{one.setting} and {other.setting} are both {one.port}; change one")
+        if (other.port or 0) > _LAST_PORT:
+            raise ValueError(f"{other.setting} would be {other.port}, beyond {_LAST_PORT}")
 
 
 class GatewayConfig(Settings):
@@ -103,6 +142,29 @@ class GatewayConfig(Settings):
                 "forward_key would let everybody in who reaches forward_host "
                 f"{self.forward_host!r}; it must be one of {', '.join(_THIS_MACHINE)}"
             )
+        return self
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Return where it listens, the admin ports of all workers too; not where any port will do."""
+        named = [
+            Place("gateway.port", self.host, self.port),
+            Place("gateway.forward_port", self.forward_host, self.forward_port),
+            Place("gateway.transparent_port", self.transparent_host, self.transparent_port),
+            Place("gateway.admin_port", self.admin_host, self.admin_port),
+        ]
+        if self.admin_port:
+            named += [
+                Place(
+                    f"gateway.admin_port (worker {index})", self.admin_host, self.admin_port + index
+                )
+                for index in range(1, self.workers)
+            ]
+        return tuple(place for place in named if place.port)
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        refuse_clashes(self.places)
         return self
 
     @field_validator("intercept_hosts")

@@ -31,8 +31,8 @@ def test_every_document_is_valid_yaml() -> None:
 def test_ports_are_those_of_the_defaults() -> None:
     settings = {setting.name: setting.value for setting in explain_settings()}
     known = {settings[f"gateway.{name}"] for name in ("port", "forward_port", "admin_port")}
-    assert settings["gateway.transparent_port"] is None  # off by default; 8487 is what we suggest
-    known |= {8487, settings["door.port"], settings["door.http_port"], settings["serve.port"]}
+    assert settings["gateway.transparent_port"] is None  # off by default; 8483 is what we suggest
+    known |= {8483, settings["door.port"], settings["door.http_port"], settings["serve.port"]}
     for path in files():
         for port in re.findall(r"\b84\d\d\b|\b80\d\d\b", path.read_text(encoding="utf-8")):
             assert int(port) in known, path.name

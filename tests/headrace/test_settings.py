@@ -60,6 +60,10 @@ def test_a_number_in_the_environment_is_a_number(monkeypatch: pytest.MonkeyPatch
             "gateway: {routes: [{name: a, upstream: 'http://x', durabilty: durable}]}",
             r"gateway.routes.0.durabilty: there is no such setting; did you mean durability\?",
         ),
+        (
+            "{gateway: {workers: 3}, door: {enabled: true}}",
+            r"gateway\.admin_port \(worker 2\) and door\.http_port are both 8488",
+        ),
         ("gateway: {zzz: 1}", "gateway.zzz: no such setting"),
         ("govern: [1]", "govern"),
         ("a: [", r"headrace.yaml:\d+: not valid YAML"),

@@ -30,13 +30,27 @@ from trajectory.errors import ConfigurationError
             "weight is above 0",
         ),
         ({"spool": {"alarm_at": 0.95}}, "alarm_at must not lie above shed_at"),
-        ({"transparent_port": 8487}, "needs transparent_key"),
+        (
+            {"workers": 3, "forward_port": 8488},
+            r"gateway\.forward_port and gateway\.admin_port \(worker 2\) are both 8488",
+        ),
+        ({"port": 8485}, r"gateway\.port and gateway\.forward_port are both 8485"),
+        ({"host": "0.0.0.0", "port": 8486}, r"gateway\.port and gateway\.admin_port"),  # noqa: S104
+        ({"workers": 3, "admin_port": 65534}, "beyond 65535"),
+        ({"transparent_port": 8483}, "needs transparent_key"),
         ({"forward_key": {"env": "KEY"}, "forward_host": "10.1.2.3"}, "let everybody in"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         GatewayConfig.model_validate(settings)
+
+
+def test_one_port_on_two_addresses_is_no_clash() -> None:
+    apart = {"host": "10.0.0.1", "port": 8485, "admin_port": None, "workers": 3}
+    assert GatewayConfig.model_validate(apart).port == 8485
+    anywhere = {"port": 0, "forward_port": 0, "admin_port": 0}
+    assert GatewayConfig.model_validate(anywhere).places == ()
 
 
 def test_a_prefix_is_the_name_by_default() -> None:

@@ -12,6 +12,7 @@ from governance.records import (
     GovernedBatch,
     LedgerRecord,
     QuarantineRecord,
+    Rewrite,
 )
 from governance.redact.values import RedactionReport
 from governance.rows import Draft
@@ -39,6 +40,7 @@ class BatchRows:
     links: list[Link] = field(default_factory=list)
     signals: list[Signal] = field(default_factory=list)
     corrections: list[Correction] = field(default_factory=list)
+    rewrites: list[Rewrite] = field(default_factory=list)
     not_stored: set[str] = field(default_factory=set)
     """Steps of this batch that are not in the lake: neither may be what hangs on them."""
     left_out_trajectories: set[str] = field(default_factory=set)
@@ -155,6 +157,7 @@ class BatchRows:
             governance=tuple(self.governance),
             quarantine=tuple(self.quarantine),
             corrections=tuple(self.corrections),
+            rewrites=tuple(self.rewrites),
         )
 
     def _line(

@@ -18,6 +18,7 @@ from governance.data_classes import data_classes
 from governance.feedback import FeedbackJudge
 from governance.judged import Judged, found_in
 from governance.known import KnownContent
+from governance.late_names import LateNames, gives_away
 from governance.naming import Namer
 from governance.near.governing import NearFound, NearRegister, near_step
 from governance.policy.consent import Purpose
@@ -33,7 +34,7 @@ from governance.selection import Selection
 from governance.spread import InPlace, RedactionRequest, Spread
 from governance.verdicts import Clerk
 from trajectory.call import Call, CallKind
-from trajectory.errors import ConfigurationError
+from trajectory.errors import ConfigurationError, RetryableError
 from trajectory.exchange import ExchangeOutcome
 from trajectory.placement import Assembly, PlacedCall, PlacedLink
 from trajectory.step import Link
@@ -225,7 +226,34 @@ class Governor:
                     clean[one.step_id] = replace(one, redaction=redaction, clean=content)
                 except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
                     rows.hold_judged(one, "redact", [f"redaction:{type(error).__name__}"])
+        self._tell_stored(clean, rows)
         return [clean[one.step_id] for one in admitted if one.step_id in clean]
+
+    def _tell_stored(self, clean: dict[str, Judged], rows: BatchRows) -> None:
+        """Take what calls give away from the stored rows of their trajectories; hold what that fails for."""
+        groups: dict[str, dict[str, list[Judged]]] = defaultdict(lambda: defaultdict(list))
+        for one in clean.values():
+            groups[one.tenant_id][one.placed.trajectory_id].append(one)
+        for tenant, trajectories in groups.items():
+            asked = [name for name, group in trajectories.items() if any(map(gives_away, group))]
+            stored = self._known.trajectories(tenant, asked) if asked else {}
+            for name, texts in stored.items():
+                group = trajectories[name]
+                redaction = group[0].redaction
+                if redaction is None:
+                    raise ValueError("a call must be redacted before what it gives away is told")
+                late = LateNames(self._known, self._namer, redaction)
+                try:
+                    rewrites, decisions = late.rewrites(texts, group, rows.clerk.now)
+                except RetryableError:
+                    raise
+                except Exception as error:  # noqa: BLE001 (fail closed: hold the calls back)
+                    for one in group:
+                        rows.hold_judged(one, "redact", [f"redaction:{type(error).__name__}"])
+                        del clean[one.step_id]
+                else:
+                    rows.rewrites += rewrites
+                    rows.governance += decisions
 
     def _redact_together(
         self, groups: Mapping[RedactionScope, Sequence[Judged]]

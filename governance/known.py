@@ -1,10 +1,13 @@
 """What the lake already holds: asked before rows are made, so that content is stored once."""
 
 from collections.abc import Collection
+from datetime import date
 from typing import NamedTuple, Protocol
 
 from governance.consent import withheld_in
 from governance.records import GovernanceRecord, GovernedBatch
+from trajectory.canonical import JsonObject
+from trajectory.message import Message, OpaquePart
 from trajectory.step import Step
 
 
@@ -15,6 +18,27 @@ class SaidOnce(NamedTuple):
     output_message_id: str
     context_message_ids: tuple[str, ...]
     """Of the whole conversation."""
+
+
+class StoredText(NamedTuple):
+    """A stored row's texts in a message's shape."""
+
+    table: str
+    """messages, steps or harnesses."""
+    name: str
+    event_date: date
+    message: Message
+    """For other tables a message of one opaque part with the values by column."""
+    step_ids: tuple[str, ...]
+    """The steps of the trajectory that name it themselves."""
+
+
+class StoredTrajectory(NamedTuple):
+    """What is stored of a trajectory."""
+
+    texts: tuple[StoredText, ...] = ()
+    tokens: tuple[tuple[str, date], ...] = ()
+    """Steps whose exact tokens are stored, with their days."""
 
 
 class KnownContent(Protocol):
@@ -46,6 +70,12 @@ class KnownContent(Protocol):
 
     def said_already(self, tenant_id: str, said: Collection[SaidOnce]) -> dict[SaidOnce, str]:
         """Return the first stored step that says each of these, where there is one."""
+        ...
+
+    def trajectories(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> dict[str, StoredTrajectory]:
+        """Return the texts that are stored of trajectories, by those of which there are some."""
         ...
 
 
@@ -117,3 +147,20 @@ class MemoryKnownContent:
         if answer is not None and step.role_in_graph != "discarded":
             said = SaidOnce(step.trajectory_id, answer, context)
             self._said.setdefault((step.tenant_id, said), step.step_id)
+
+    def trajectories(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> dict[str, StoredTrajectory]:
+        """See :class:`KnownContent`; of texts nothing is remembered here."""
+        del tenant_id, trajectory_ids
+        return {}
+
+
+STEP_TEXTS = ("tool_calls", "tool_results", "error", "ext", "sampling")
+HARNESS_TEXTS = ("system_prompt", "tools", "sampling", "ext")
+"""Columns of steps and harnesses that hold what was said."""
+
+
+def as_message(values: JsonObject) -> Message:
+    """Return columns of a stored row in a message's shape."""
+    return Message("call", (OpaquePart(values),))

@@ -1,9 +1,10 @@
 """What governance writes down: decisions, the ledger of exchanges, quarantine; and a governed batch."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 
+from trajectory.canonical import JsonObject
 from trajectory.step import Correction, Harness, Link, Signal, Step, StoredMessage, Tokens
 
 
@@ -124,6 +125,23 @@ class AuditRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What becomes of a stored row that holds what was told later to be somebody's name.
+
+    The row keeps its place and its name; what it held goes from the table and its history.
+    """
+
+    tenant_id: str
+    table: str
+    """messages, harnesses, steps; tokens, of which the row goes."""
+    name: str
+    """The row's id in its table."""
+    event_date: date
+    values: JsonObject = field(repr=False)
+    """New values by column."""
+
+
+@dataclass(frozen=True, slots=True)
 class GovernedBatch:
     """All rows that one batch adds to the lake; written as one consistent whole."""
 
@@ -137,3 +155,5 @@ class GovernedBatch:
     governance: tuple[GovernanceRecord, ...] = ()
     quarantine: tuple[QuarantineRecord, ...] = ()
     corrections: tuple[Correction, ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
+    """What changes in stored rows before these are added."""

@@ -32,6 +32,12 @@ class Redactor(Protocol):
         """Redact messages of one trajectory; a name found in one of them goes from all."""
         ...
 
+    def redact_stored(
+        self, said: Sequence[Message], stored: Sequence[Message], *, scope: RedactionScope
+    ) -> list[Redacted]:
+        """Redact stored messages again, by what was said in their trajectory since."""
+        ...
+
     def redact_text(self, text: str, *, scope: RedactionScope, path: str = "") -> RedactedText:
         """Redact one text."""
         ...
@@ -129,6 +135,15 @@ class TrajectoryRedaction:
         """Redact everything that these calls say, at once, here."""
         said = self.gather(calls)
         self.fill(self._redactor.redact_messages(said, scope=self._scope))
+
+    def once_more(self, calls: Iterable[Call], stored: Sequence[Message]) -> list[Redacted]:
+        """Redact stored messages together with what these calls say; return the stored ones."""
+        said = {
+            message.canonical(): message
+            for call in calls
+            for message in (*_messages(call), _fields_as_message(call))
+        }
+        return self._redactor.redact_stored([*said.values()], stored, scope=self._scope)
 
     def clean(self, call: Call, without: frozenset[CaptureField]) -> CleanCall:
         """Return the call with every string redacted and less what policy leaves out.

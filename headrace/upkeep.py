@@ -19,6 +19,7 @@ from headrace.supervisor import headrace_command, open_log
 from lakehouse.erase import Holds, RemovalReport, expire
 from lakehouse.lake import Lake
 from lakehouse.maintenance import Upkeep, maintain
+from lakehouse.rewriting import forget_replaced
 from train import run_folders
 
 SWEPT = "retention.swept"
@@ -46,12 +47,15 @@ def keep_up(
     """Do what is due: compact, checkpoint, clean logs, vacuum; now and then also the long round.
 
     The long round (``lake.sweep_hours``) removes what has expired, and looks for files that no
-    log ever knew, also where listing them is slow. What killed training runs left goes each time.
+    log ever knew, also where listing them is slow. What killed training runs left, and files whose rows
+    were rewritten, go each time.
     """
     note = home.state / "swept-at"
     long = _age(note) >= timedelta(hours=settings.sweep_hours)
     sweep = swept(lake, audit, home, holds=holds) if long else None
     run_folders.sweep(lake, home.runs)
+    with lake.lease():
+        forget_replaced(lake)
     tables = maintain(
         lake,
         vacuum_hours=settings.vacuum_hours,

@@ -1,8 +1,10 @@
 """Which content the lake holds already: governance's ``KnownContent``, exact after deletions too."""
 
+import json
 import re
 import threading
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -11,10 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from governance.consent import CONVERSATION
-from governance.known import SaidOnce
+from governance.known import (
+    HARNESS_TEXTS,
+    STEP_TEXTS,
+    SaidOnce,
+    StoredText,
+    StoredTrajectory,
+    as_message,
+)
 from governance.policy.consent import Purpose
 from governance.records import GovernanceRecord
 from lakehouse.conversations import contexts_of
+from lakehouse.removal import together
+from trajectory.message import Message, stored_message
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -120,6 +131,94 @@ class LakeKnownContent:
             parameters=[tenant_id, sorted(trajectory_ids)],
         )
         return set(found["trajectory_id"].to_pylist())
+
+    def trajectories(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> dict[str, StoredTrajectory]:
+        """Return the texts that are stored of trajectories, as they are or were before corrections."""
+        there = together(self._lake, tenant_id, [*trajectory_ids])
+        names = sorted({name for some in there.values() for name in some})
+        steps: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in self._rows(_STEPS, tenant_id, names):
+            steps[row["trajectory_id"]].append(row)
+        every = [row for rows in steps.values() for row in rows]
+        own = {row["step_id"]: _own(row) for row in every}
+        said = {name for some in own.values() for name in some}
+        messages = self._by_name(_MESSAGES, tenant_id, said)
+        around = {row["harness_id"] for row in every} - {None}
+        harnesses = self._by_name(_HARNESSES, tenant_id, around)
+        exact = self._by_name(_TOKENS, tenant_id, own)
+        found = {}
+        for trajectory_id, some in there.items():
+            rows = [row for name in some for row in steps[name]]
+            if rows:
+                texts = [*_texts(rows, own, messages, harnesses)]
+                days = [(row["step_id"], exact[row["step_id"]]["event_date"]) for row in rows
+                        if row["step_id"] in exact]  # fmt: skip
+                found[trajectory_id] = StoredTrajectory(tuple(texts), tuple(days))
+        return found
+
+    def _by_name(
+        self, sql: str, tenant_id: str, names: Collection[str]
+    ) -> dict[str, dict[str, Any]]:
+        return {row["name"]: row for row in self._rows(sql, tenant_id, sorted(names))}
+
+    def _rows(self, sql: str, tenant_id: str, names: Sequence[str]) -> list[dict[str, Any]]:
+        if not names:
+            return []
+        found = self._lake.query_stored(sql, parameters={"tenant": tenant_id, "names": [*names]})
+        return list(found.to_pylist())
+
+
+def _rows_of(table: str, key: str, columns: str, *, by: str | None = None) -> str:
+    """Return the statement that reads rows of a tenant by their key or by another column."""
+    return (
+        f"SELECT {key} AS name, event_date, {columns} FROM {table} "  # noqa: S608
+        f"WHERE tenant_id = $tenant AND {by or key} IN (SELECT unnest($names::VARCHAR[])) ORDER BY {key}"
+    )
+
+
+_IDS = "step_id, trajectory_id, context_message_ids, output_message_id, harness_id, "
+_STEPS = _rows_of("steps", "step_id", _IDS + ", ".join(STEP_TEXTS), by="trajectory_id")
+_MESSAGES = _rows_of("messages", "message_id", "role, parts, name AS called")
+_HARNESSES = _rows_of("harnesses", "harness_id", ", ".join(HARNESS_TEXTS))
+_TOKENS = _rows_of("tokens", "step_id", "started_at")
+
+
+def _own(step: Mapping[str, Any]) -> list[str]:
+    """Return the messages that a step names itself."""
+    names = [*step["context_message_ids"], step["output_message_id"]]
+    return [name for name in names if name is not None]
+
+
+def _texts(
+    steps: Sequence[dict[str, Any]],
+    own: Mapping[str, Sequence[str]],
+    messages: Mapping[str, dict[str, Any]],
+    harnesses: Mapping[str, dict[str, Any]],
+) -> Iterator[StoredText]:
+    """Yield the texts of a trajectory's steps, of the messages they name, and of what is around them."""
+    named_by: dict[str, list[str]] = defaultdict(list)
+    for step in steps:
+        for name in own[step["step_id"]]:
+            named_by[name].append(step["step_id"])
+    for name, by in named_by.items():
+        row = messages.get(name)
+        if row is not None:
+            said = stored_message(row["role"], json.loads(row["parts"]), row["called"])
+            message = Message.from_json(said)
+            yield StoredText("messages", name, row["event_date"], message, tuple(by))
+    for step in steps:
+        name = step["step_id"]
+        yield StoredText("steps", name, step["event_date"], _texts_of(step, STEP_TEXTS), (name,))
+    for name in sorted({step["harness_id"] for step in steps} - {None}):
+        if (row := harnesses.get(name)) is not None:
+            text = _texts_of(row, HARNESS_TEXTS)
+            yield StoredText("harnesses", name, row["event_date"], text, ())
+
+
+def _texts_of(row: Mapping[str, Any], columns: Sequence[str]) -> Message:
+    return as_message({name: row[name] for name in columns if row[name] is not None})
 
 
 class _Index:

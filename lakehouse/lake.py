@@ -25,6 +25,7 @@ from lakehouse.location import Location
 from lakehouse.migrations import added_columns, check_version, upgrade
 from lakehouse.notes import Notes
 from lakehouse.queries import Queries
+from lakehouse.rewriting import rewrite_rows
 from lakehouse.rows import to_arrow
 from lakehouse.schema import LEDGER, TABLES
 from lakehouse.snapshot import AsOf, Files
@@ -124,6 +125,9 @@ class Lake:
     def append(self, batch: GovernedBatch, *, app_id: str, version: int) -> AppendReport:
         """Write all rows of a governed batch, each exactly once (protocol: :mod:`lakehouse.batches`).
 
+        First goes what changes in stored rows (:mod:`lakehouse.rewriting`): until it is done, who asks
+        again governs the batch again.
+
         Args:
             batch: the rows.
             app_id: who ingests; one running ingester per name.
@@ -134,6 +138,7 @@ class Lake:
         """
         tables = batch_tables(batch)
         with self.lease(), self._lock:
+            rewrite_rows(self, batch.rewrites)
             return self._batches.append(tables, app_id, version)
 
     def append_rows(self, table: str, rows: Sequence[Any]) -> int:

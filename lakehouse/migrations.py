@@ -31,6 +31,7 @@ CHANGES: dict[int, str] = {
     "results that a model was told stand in its messages alone",
     3: "table corrections: steps, links and all that names a trajectory are read as corrected",
     4: "messages: name",
+    5: "messages: content_id",
 }
 """What each version of the lake brought; the newest is ``LAKE_VERSION``."""
 

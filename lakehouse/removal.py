@@ -232,17 +232,17 @@ def _mark_ledger(lake: "Lake", where: str, reason: str) -> int:
     def update(handle: Any) -> int:
         return int(handle.update(predicate=where, updates=updates)["num_updated_rows"])
 
-    return _again(lake, "exchanges", update)
+    return again(lake, "exchanges", update)
 
 
 def _delete(lake: "Lake", table: str, where: str) -> int:
     def delete(handle: Any) -> int:
         return int(handle.delete(where)["num_deleted_rows"] or 0)
 
-    return _again(lake, table, delete)
+    return again(lake, table, delete)
 
 
-def _again(lake: "Lake", table: str, work: Callable[[Any], int]) -> int:
+def again(lake: "Lake", table: str, work: Callable[[Any], int]) -> int:
     """Do the work on the latest version, again when another writer's commit stood in the way."""
     for attempt in range(_ATTEMPTS):
         handle = lake.table(table)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakehouse.columns import CONTENT_TABLES, REGISTRY_TABLES, Column
 
-LAKE_VERSION = 4
+LAKE_VERSION = 5
 """Version of the whole set of tables; stored with each table, raised by a migration."""
 
 VERSION_PROPERTY = "headrace.lakeVersion"

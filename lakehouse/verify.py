@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 _EXAMPLES = 3
-_NAMED = ["message_id", "role", "parts", "name"]
-"""What a message's id covers, and the id; older files have no ``name``."""
+_NAMED = ["message_id", "content_id", "role", "parts", "name"]
+"""What a message's id covers, and the id; older files have no ``name`` and no ``content_id``."""
 _FILES = "active files are as the log says"
 
 
@@ -250,4 +250,4 @@ def _hash_findings(lake: "Lake", message_key: bytes) -> Iterator[Finding]:
 
 def _is_named(namer: Namer, tenant: str, row: dict[str, Any]) -> bool:
     message = stored_message(row["role"], json.loads(row["parts"]), row.get("name"))
-    return bool(namer.message_id(tenant, message) == row["message_id"])
+    return bool(namer.message_id(tenant, message) == (row.get("content_id") or row["message_id"]))

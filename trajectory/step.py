@@ -27,6 +27,8 @@ class StoredMessage:
     first_seen_at: datetime
     name: str | None = None
     """What the participant called itself, redacted."""
+    content_id: str | None = None
+    """Hash of what the row holds since a name that was told later went from it; else the id is it."""
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
 

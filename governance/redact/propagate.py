@@ -67,6 +67,12 @@ class Known:
         """Return what spellings stand for: entities and values."""
         return frozenset(self._values.values())
 
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Yield spellings and parts of names, and the names that they stand for."""
+        for spelling, (entity, value) in self._values.items():
+            if entity == "PERSON":
+                yield spelling, value
+
     def whole(self, value: str) -> str:
         """Return the name that a name or a part of one stands for; itself when nobody has it."""
         known = self._values.get(_small(value))

@@ -24,6 +24,7 @@ MARK = re.compile(
     r"|~(?:[0-9a-f]{32}|0)\.[A-Za-z0-9_\-]{20,4000})?>|\*{4}"
 )
 """What may stand in a value's place in a text that redaction gave."""
+_OF_MEDIA = re.compile(r"hmac:[0-9a-f]{64}")
 _WITH_A_LETTER = r"(?=[0-9]{0,31}[a-f])[0-9a-f]"
 """A hexadecimal digit of a mark: one of them is a letter, so that no number passes for a mark."""
 
@@ -166,8 +167,10 @@ class Pseudonymizer:
 
     def of_media(self, tenant_id: str, name: str) -> str:
         """Return what bytes are named by: a keyed hash of their hash, so that nobody can try files."""
+        if _OF_MEDIA.fullmatch(name):
+            return name
         said = f"{tenant_id}\x1f{name}".encode("utf-8", "surrogatepass")
-        return hmac.digest(self._media_key, said, "sha256").hex()
+        return "hmac:" + hmac.digest(self._media_key, said, "sha256").hex()
 
     def replacement(self, entity: str, value: str, whose: Whose) -> str | None:
         """Return what replaces a value as the view shows it; None when policy keeps it."""
@@ -198,6 +201,16 @@ class Pseudonymizer:
         word = _digits(hashed, "pseudonym", entity, whose.scope, plain)
         realistic = surrogate(entity, word) if self._spec.pseudonyms == "realistic" else None
         return realistic or f"<{entity}_{_no_number(word[: self._spec.pseudonym_digits])}>"
+
+    def standing(self, entity: str, value: str, whose: Whose) -> str | None:
+        """Return the pseudonym that may stand for a value somewhere; None when none can."""
+        if self._operators.get(entity) is not Operator.PSEUDONYM or not whose.linked:
+            return None
+        if self._keys is not None and entity in self._spec.subjects:
+            subject = self.subjects(whose.tenant_id, entity, value)[0]
+            if self._keys.known(subject) is None:
+                return None
+        return self.replacement(entity, value, whose)
 
     def _subject_of(self, entity: str, value: str, tenant_id: str) -> tuple[str | None, bytes]:
         """Return the subject whose own key counts for a value, and the key."""

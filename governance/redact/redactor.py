@@ -4,9 +4,10 @@ A call either returns everything redacted or raises: a detector that fails or ru
 never lets text through.
 """
 
+import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -193,6 +194,20 @@ def _still(found: tuple[Finding, ...] | None, was: str, text: str) -> tuple[Find
     return tuple([one._replace(end=len(text)) for one in found])
 
 
+def _renamed(redacted: Redacted, marks: Mapping[str, tuple[str, tuple[str, ...]]]) -> Redacted:
+    """Return a message with other marks for some of those in it."""
+    text = redacted.message.canonical().decode("utf-8", "surrogatepass")
+    held = {old: one for old, one in marks.items() if old in text}
+    if not held:
+        return redacted
+    subjects = dict.fromkeys(redacted.subjects)
+    for old, (mark, people) in held.items():
+        text = text.replace(old, mark)
+        subjects |= dict.fromkeys(people)
+    message = Message.from_json(json.loads(text))
+    return replace(redacted, message=message, subjects=tuple(subjects))
+
+
 @contextmanager
 def _depth_is_an_error() -> Iterator[None]:
     """Turn values that are nested too deeply to walk into a refusal."""
@@ -275,9 +290,28 @@ class Redactor:
         Raises:
             RedactionError: a detector failed or time ran out; nothing may be kept.
         """
-        if not self._operators:  # policy looks for nothing
-            return [Redacted(message, RedactionReport(), ()) for message in messages]
+        return self._redacted(messages, scope)[0]
+
+    def redact_stored(
+        self, said: Sequence[Message], stored: Sequence[Message], *, scope: RedactionScope
+    ) -> list[Redacted]:
+        """Redact stored messages of a trajectory again, with what was said in it since.
+
+        What stood for a part of a name alone becomes what stands for the name.
+
+        Raises:
+            RedactionError: a detector failed or time ran out.
+        """
+        done, work = self._redacted([*said, *stored], scope)
+        marks = self._marks_of_parts(work)
+        return [_renamed(one, marks) for one in done[len(said) :]]
+
+    def _redacted(
+        self, messages: Sequence[Message], scope: RedactionScope
+    ) -> tuple[list[Redacted], _Work]:
         work = self._begin(scope)
+        if not self._operators:  # policy looks for nothing
+            return [Redacted(message, RedactionReport(), ()) for message in messages], work
         with _depth_is_an_error():
             for message in messages:
                 self._message(message, (), self._gathering(work))
@@ -290,7 +324,24 @@ class Redactor:
             # an equal message is the one object that stands for this content
             Redacted(old if new == old else new, report.done(), tuple(report.subjects))
             for old, (new, report) in zip(messages, done, strict=True)
-        ]
+        ], work
+
+    def _marks_of_parts(self, work: _Work) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """Return what stands for parts of known names, with the name's own mark and its subjects."""
+        whose = self._whose(work.scope)
+        marks: dict[str, tuple[str, tuple[str, ...]]] = {}
+        for spelling, name in work.known.names():
+            part = self._pseudonyms.standing("PERSON", spelling, whose)
+            whole, subjects = self._known_as("PERSON", name, whose)
+            if part is not None and whole is not None and part != whole:
+                marks[part] = whole, subjects
+        return marks
+
+    def _whose(self, scope: RedactionScope) -> Whose:
+        reach = scope.tenant_id
+        if self._spec.scope == "trajectory":
+            reach += "\x1f" + scope.trajectory_id
+        return Whose(scope.tenant_id, reach, scope.linked)
 
     def find(self, messages: Sequence[Message], *, scope: RedactionScope) -> Findings:
         """Return what is in the texts of messages, for another redactor of the same policy.
@@ -418,11 +469,7 @@ class Redactor:
         return [done[place] for place in range(len(values))]
 
     def _replacing(self, work: _Work, report: _Report) -> Visitor:
-        spec = self._spec
-        scope = work.scope.tenant_id
-        if spec.scope == "trajectory":
-            scope += "\x1f" + work.scope.trajectory_id
-        whose = Whose(work.scope.tenant_id, scope, work.scope.linked)
+        spec, whose = self._spec, self._whose(work.scope)
 
         def put(text: str, path: Path, blobs: Blobs | None) -> str:
             keys, is_no_name = _keys(path), blobs is not None and blobs.is_no_name

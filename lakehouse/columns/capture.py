@@ -41,6 +41,11 @@ MESSAGES = (
     need("characters", INT, "Length of the message's text"),
     need("first_seen_at", TIME, "When this content was first stored"),
     content("name", TEXT, "What the participant called itself, redacted", nullable=True),
+    may(
+        "content_id",
+        TEXT,
+        "Hash of what the row holds since a name that was told later went from it; else message_id is",
+    ),
 )
 
 HARNESSES = (

@@ -50,6 +50,12 @@ class MailRedactor:
     ) -> list[Redacted]:
         return [self._message(message, scope) for message in messages]
 
+    def redact_stored(
+        self, said: Sequence[Message], stored: Sequence[Message], *, scope: RedactionScope
+    ) -> list[Redacted]:
+        del said
+        return self.redact_messages(stored, scope=scope)
+
     def redact_text(self, text: str, *, scope: RedactionScope, path: str = "") -> RedactedText:
         found: list[tuple[str, str]] = []
         clean = str(self._walk(text, path, scope, found))

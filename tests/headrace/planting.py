@@ -70,18 +70,27 @@ class Planted:
         self.home = Home(folder).create()
         self.secrets = load_secrets(self.home.secrets, create=True)
         self.home.settings_file.write_text(f"policy: {{bundle: {bundle}}}\n", encoding="utf-8")
-        self._pipeline = build_pipeline(
-            load_settings(home=folder), self.home, self.secrets, sys.stderr.write
-        )
         self._writers = 0
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Govern with a pipeline that remembers nothing but what is on the disk."""
+        self._pipeline = build_pipeline(
+            load_settings(home=self.home.root), self.home, self.secrets, sys.stderr.write
+        )
 
     def govern(self, *exchanges: Exchange) -> dict[str, int]:
         """Capture and govern exchanges; return how many of them went where."""
         self._writers += 1
         name = f"w{self._writers}"
+        if not exchanges:
+            return self._governed()
         with SpoolWriter(self.home.spool, self.secrets.derive(b"spool")) as writer:
             for place, one in enumerate(exchanges):
                 write_again(writer, replace(one, position=SpoolPosition(name, 0, place)))
+        return self._governed()
+
+    def _governed(self) -> dict[str, int]:
         counts: dict[str, int] = {}
         for report in govern_once(self._pipeline):
             for disposition, count in report.dispositions.items():

@@ -163,7 +163,7 @@ def test_messages_stored_before_names_were_keep_their_ids(tmp_path: Path) -> Non
     namer, parts = Namer(key), '[{"text":"hi","type":"text"}]'
     plain = replace(make.message("user", "hi"), parts=parts)
     plain = replace(plain, message_id=_name(namer, parts))
-    table = to_arrow(TABLES["messages"], [plain]).drop_columns(["name"])
+    table = to_arrow(TABLES["messages"], [plain]).drop_columns(["name", "content_id"])
     DeltaTable(str(tmp_path / "messages")).delete()
     write_deltalake(str(tmp_path / "messages"), table, mode="append")
     lake = Lake.open(str(tmp_path))

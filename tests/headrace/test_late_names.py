@@ -1,0 +1,145 @@
+"""A name that is told later goes from what was stored before, in whatever batch it came."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakehouse.lake import Lake
+from lakehouse.rewriting import forget_replaced
+from lakehouse.verify import verify
+from tests.headrace.planting import Planted, chat, exchange
+from trajectory.canonical import JsonObject
+from trajectory.exchange import Exchange
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+NAMES = ("Xiaoling", "xiaoling", "Ouyang")
+FIRST: list[JsonObject] = [
+    {"role": "user", "content": "Book a table for Xiaoling, ask for Ouyang."}
+]
+SECOND: list[JsonObject] = [
+    *FIRST,
+    {"role": "assistant", "content": "Done, Xiaoling has it."},
+    {"role": "user", "content": "Thanks. My name is Xiaoling Ouyang, phone 415-555-0132."},
+]
+
+
+def one(number: int, messages: Sequence[JsonObject], answer: str) -> Exchange:
+    return chat(number, messages, answer)
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planted:
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    return Planted(tmp_path)
+
+
+def lake_of(house: Planted) -> Lake:
+    return Lake.open(str(house.home.lake))
+
+
+def rows(house: Planted, sql: str) -> list[Any]:
+    return list(lake_of(house).query(sql).to_pylist())
+
+
+def is_sound(house: Planted) -> None:
+    report = verify(lake_of(house), message_key=house.secrets.derive(b"message"))
+    assert report.ok, report.findings
+
+
+def test_a_name_told_later_goes_from_what_was_stored(house: Planted) -> None:
+    first = one(1, FIRST, "Done, Xiaoling has it.")
+    assert house.govern(first) == {"stored": 1}
+    assert "Xiaoling" in house.at_rest(NAMES)
+    assert house.govern(one(2, SECOND, "You are welcome, Xiaoling.")) == {"stored": 1}
+    assert house.at_rest(NAMES) == {}
+    said = [
+        row["parts"] for row in rows(house, "SELECT parts FROM messages ORDER BY first_seen_at")
+    ]
+    assert len(said) == 4
+    marks = {mark for text in said for mark in text.split("<")[1:] if mark.startswith("PERSON")}
+    assert len({mark.partition(">")[0] for mark in marks}) == 1
+    subjects = rows(
+        house,
+        "SELECT list_sort(subjects) AS s FROM governance "
+        "QUALIFY row_number() OVER (PARTITION BY step_id ORDER BY decided_at DESC) = 1",
+    )
+    assert set(subjects[0]["s"]) & set(subjects[1]["s"])
+    conversations = lake_of(house).conversations(
+        trajectory_ids=[rows(house, "SELECT DISTINCT trajectory_id AS t FROM steps")[0]["t"]]
+    )
+    whole = [[message.text() for message in c.context] for c in conversations.values()]
+    assert [len(texts) for texts in whole] == [1, 3]
+    assert whole[0][0] == whole[1][0]
+    is_sound(house)
+
+
+def test_the_same_again_changes_nothing(house: Planted) -> None:
+    house.govern(one(1, FIRST, "Done, Xiaoling has it."))
+    house.govern(one(2, SECOND, "You are welcome, Xiaoling."))
+    before = lake_of(house).versions()["messages"]
+    third = [
+        *SECOND,
+        {"role": "assistant", "content": "You are welcome, Xiaoling."},
+        {"role": "user", "content": "It is Xiaoling Ouyang again, mail x.ouyang@corp-mail.com."},
+    ]
+    house.govern(one(3, third, "Hello."))
+    assert lake_of(house).versions()["messages"] == before + 1  # its own messages alone
+    assert house.at_rest(NAMES) == {}
+    is_sound(house)
+
+
+def test_tool_calls_and_results_that_are_stored_are_reached(house: Planted) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "book", "arguments": ""}}
+    call["function"] = {"name": "book", "arguments": json.dumps({"note": "a table for xiaoling"})}
+    body: list[JsonObject] = [
+        {"role": "user", "content": "Book it."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": json.dumps({"booked": "for Xiaoling"})},
+    ]
+    answer: JsonObject = {
+        "id": "chatcmpl-1", "object": "chat.completion", "model": "m",
+        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": body[1]}],
+    }  # fmt: skip
+    asked: JsonObject = {"model": "m", "messages": body[:1]}
+    house.govern(exchange(1, "/v1/chat/completions", asked, answer))
+    house.govern(one(2, body, "Booked."))
+    assert "xiaoling" in house.at_rest(NAMES)
+    later = [
+        *body,
+        {"role": "assistant", "content": "Booked."},
+        {"role": "user", "content": "My name is Xiaoling Ouyang."},
+    ]
+    house.govern(one(3, later, "Good."))
+    assert house.at_rest(NAMES) == {}
+    is_sound(house)
+
+
+def test_a_crash_in_between_leaves_nothing_in_clear(
+    house: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.govern(one(1, FIRST, "Done, Xiaoling has it."))
+    with monkeypatch.context() as patched:
+        patched.setattr("lakehouse.rewriting.forget_replaced", _crash)
+        with pytest.raises(KeyboardInterrupt):
+            house.govern(one(2, SECOND, "You are welcome, Xiaoling."))
+    assert "Xiaoling" in house.at_rest(NAMES)
+    assert "Xiaoling" not in str(rows(house, "SELECT parts FROM messages"))
+    forget_replaced(lake_of(house))  # what maintenance does
+    assert house.at_rest(NAMES) == {}
+    house.begin_again()
+    assert house.govern() == {"stored": 1}
+    assert house.at_rest(NAMES) == {}
+    is_sound(house)
+
+
+def _crash(_lake: Lake) -> int:
+    raise KeyboardInterrupt
+
+
+def test_an_older_lake_gets_the_column(house: Planted) -> None:
+    house.govern(one(1, FIRST, "Done."))
+    assert rows(house, "SELECT DISTINCT content_id FROM messages") == [{"content_id": None}]

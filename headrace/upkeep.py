@@ -89,9 +89,9 @@ def swept(
     What was removed, and what a legal hold kept, is noted in the audit log.
     """
     report = expire(lake, dry_run=True, holds=holds)
-    if report.reach.trajectories:
-        purge = lake.location.is_local
-        report = expire(lake, purge=purge, progress=progress, holds=holds)
+    due = bool(report.reach.trajectories or report.alone)
+    if due:
+        report = expire(lake, progress=progress, holds=holds)
         sweep_near(home, lake)
     elif not report.held:
         return None
@@ -101,7 +101,7 @@ def swept(
         subject=report.removal_id,
         detail={"rows": dict(report.rows), "held": report.held},
     )
-    return report if report.reach.trajectories else None
+    return report if due else None
 
 
 class BackgroundUpkeep:

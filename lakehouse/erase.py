@@ -6,11 +6,14 @@ substrates that held a step become stale, and every model trained on them is nam
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+
+from deltalake.exceptions import DeltaError
 
 from lakehouse.removal import (
     REMOVED_FROM,
@@ -19,10 +22,11 @@ from lakehouse.removal import (
     remove_trajectories,
     remove_unnamed,
     together,
+    unnamed_messages,
 )
 from lakehouse.schema import TABLES
 from trajectory.canonical import canonical_json
-from trajectory.errors import ConfigurationError
+from trajectory.errors import ConfigurationError, RetryableError
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -63,6 +67,8 @@ class RemovalReport:
     """Trajectories under legal hold: they stay."""
     held_subjects: tuple[str, ...] = ()
     """Those of the people to erase who stand in a trajectory under legal hold."""
+    alone: int = 0
+    """Feedback, decisions and messages that no trajectory takes with it, and that go or would go."""
     ended: tuple[str, ...] = ()
     """Killed erasures that this one ends; what they had deleted stands in no count of ``rows``."""
 
@@ -102,7 +108,7 @@ def erase_subject(
     removal_id = f"erasure-{uuid4().hex}"
     if not dry_run:
         _record(lake, tenant, subjects, removal_id, "requested", reference, {})
-    with lake.lease(alone=not dry_run):
+    with lake.lease(alone=not dry_run), _explained():
         lake.recover()
         names, held = _trajectories_of(lake, tenant, subjects, holds)
         held_subjects = _subjects_in(lake, tenant, subjects, held)
@@ -126,34 +132,44 @@ def expire(
     *,
     now: datetime | None = None,
     dry_run: bool = False,
-    purge: bool = True,
     progress: Progress | None = None,
     holds: Holds | None = None,
 ) -> RemovalReport:
     """Remove every trajectory of which a stored step's retention has ended; a legal hold keeps it.
 
-    Feedback on sessions, groups and what is not stored ends by itself. Where no writer can be at
-    work, messages that no step names go too.
+    Feedback on sessions, groups and what is not stored ends by itself. In a folder, where the lease
+    holds writers off, what goes leaves the disk at once, and messages that no step names go too; in
+    an object store the vacuum takes it when its horizon has passed.
 
     Args:
         lake: the lake.
         now: the moment to judge by.
         dry_run: only report.
-        purge: take the files off the disk at once; False leaves them to the vacuum's horizon, as
-            is needed beside writers that no lease holds off (object stores).
         progress: called with trajectories done and in all.
         holds: the legal holds in force; without it, those that rows were stamped with count.
     """
-    with lake.lease(alone=not dry_run):
+    with lake.lease(alone=not dry_run), _explained():
         lake.recover()
         moment = now or datetime.now(UTC)
         going, held = _expired(lake, moment, holds)
         alone = _expired_alone(lake, moment, holds)
         removal_id = f"expiry-{uuid4().hex}"
         return _remove(
-            lake, going, alone, removal_id, held, dry_run, progress, purge=purge,
-            unnamed=lake.location.is_local,
+            lake, going, alone, removal_id, held, dry_run, progress,
+            purge=lake.location.is_local, unnamed=lake.location.is_local,
         )  # fmt: skip
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn the errors of files and of delta-rs into ours."""
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise RetryableError(
+            f"the removal did not end ({error}); check disk space and permissions, then run the same "
+            "again: it ends what was begun"
+        ) from error
 
 
 def erasures_of(lake: "Lake", tenant: str, subjects: Sequence[str]) -> list[str]:
@@ -430,6 +446,7 @@ def _remove(
     reach = reach_of(lake, [name for names in going.values() for name in names], earlier)
     rows: dict[str, int] = {}
     files = 0
+    alone = sum(map(len, feedback.values())) + (len(unnamed_messages(lake)) if unnamed else 0)
     if not dry_run:
         removed: Counter[str] = Counter()
         if reach.trajectories or earlier:
@@ -446,7 +463,7 @@ def _remove(
         if purge:
             touched = [name for name, count in rows.items() if count]
             files = purge_history(lake, REMOVED_FROM if earlier else touched)
-    return RemovalReport(removal_id, reach, rows, files, dry_run, held)
+    return RemovalReport(removal_id, reach, rows, files, dry_run, held, alone=alone)
 
 
 def _mark_stale(lake: "Lake", reach: Reach, removal_id: str) -> None:

@@ -197,7 +197,7 @@ def remove_feedback(lake: "Lake", tenant: str, names: Sequence[str]) -> dict[str
     return removed
 
 
-UNNAMED_MESSAGES = """
+_UNNAMED = """
 WITH named AS (
     SELECT tenant_id, unnest(list_append(context_message_ids, output_message_id)) AS message_id
     FROM steps
@@ -205,14 +205,19 @@ WITH named AS (
 SELECT m.tenant_id, m.message_id FROM messages m ANTI JOIN named n
 ON m.tenant_id = n.tenant_id AND m.message_id = n.message_id
 """
-"""Messages that no step names, for :meth:`Lake.query_stored`; a batch that is being written has some."""
+"""A batch that is being written has some."""
+
+
+def unnamed_messages(lake: "Lake") -> list[tuple[str, str]]:
+    """Return tenant and name of the messages that no step names, as stored or as corrected."""
+    found = lake.query_stored(_UNNAMED)
+    return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
 def remove_unnamed(lake: "Lake") -> int:
     """Delete the messages that no step names; return how many. No writer may be at work."""
-    found = lake.query_stored(UNNAMED_MESSAGES)
     tenants: dict[str, list[str]] = defaultdict(list)
-    for tenant, name in zip(*(column.to_pylist() for column in found.columns), strict=True):
+    for tenant, name in unnamed_messages(lake):
         tenants[tenant].append(name)
     return sum(
         _delete(lake, "messages", f"tenant_id = {literal(tenant)} AND message_id IN ({some})")

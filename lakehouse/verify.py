@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector
 
 from governance.naming import Namer
-from lakehouse.removal import UNNAMED_MESSAGES
+from lakehouse.removal import unnamed_messages
 from lakehouse.rewrite import ActiveFile, list_files
 from lakehouse.schema import TABLES
 from trajectory.message import stored_message
@@ -176,13 +176,13 @@ def _rows_found(lake: "Lake", check: _Check) -> Iterator[Finding]:
 
 def _unnamed_messages(lake: "Lake") -> Iterator[Finding]:
     """Look for messages that no step names, as it was stored or as it was corrected."""
-    found = lake.query_stored(UNNAMED_MESSAGES)["message_id"].to_pylist()
+    found = unnamed_messages(lake)
     if found:  # a batch that is being written has some: look again when none is
         with suppress(OSError), lake.lease(alone=True):
-            found = lake.query_stored(UNNAMED_MESSAGES)["message_id"].to_pylist()
+            found = unnamed_messages(lake)
     if found:
         yield Finding("each message is named by a step", "error", "messages", len(found),
-                      tuple(found[:_EXAMPLES]))  # fmt: skip
+                      tuple(name for _, name in found[:_EXAMPLES]))  # fmt: skip
 
 
 def _table_findings(lake: "Lake", name: str) -> Iterator[Finding]:

@@ -60,6 +60,7 @@ def erase(
             )
     whom = [pseudonyms_of(running, tenant, name) for name in names]
     pseudonyms = list(dict.fromkeys(one for each in whom for one in each))
+    dropped = 0
     if not dry_run:
         confirm(f"Erase {len(names)} subject(s) of tenant {tenant} for good?", yes=yes)
         running.audit.append(
@@ -68,6 +69,8 @@ def erase(
             subject=",".join(pseudonyms),
             detail={"tenant": tenant, "reference": reference},
         )
+        # First: erasing takes cases away, by which the sealed content behind them is found.
+        dropped = drop_held(running, tenant, "erasure")
     earlier = erasures_of(running.lake, tenant, pseudonyms)
     with progress("erasing", quiet=as_json) as advance:
         report = erase_subject(
@@ -79,9 +82,8 @@ def erase(
             progress=advance,
             holds=holds_of(running.settings, running.lake),
         )
-    keys, dropped, certificate = 0, 0, None
+    keys, certificate = 0, None
     if not dry_run:
-        dropped = drop_held(running, tenant, report.removal_id)
         sweep_near(running.home, running.lake)
         sweep_runs(running.lake, running.home.runs)
         held = {

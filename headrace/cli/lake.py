@@ -172,6 +172,7 @@ def expire(
     print_fields(
         {
             "trajectories": len(report.reach.trajectories),
+            "without trajectory": report.alone,
             "under legal hold": report.held,
             "raw segments": raw.segments,
             **{f"rows in {table}": count for table, count in report.rows.items()},

@@ -5,6 +5,7 @@ import os
 import pwd
 import shutil
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,7 +26,9 @@ from headrace.setting_sources import load_settings
 from headrace.subject_keys import subject_keys_of
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
+from tests.governance.building import exchange
 from tests.headrace.test_pipeline import conversation
+from tests.lakehouse import make
 from tests.proxy.spool.writing import Script
 
 USER = pwd.getpwuid(os.getuid()).pw_name
@@ -298,3 +301,21 @@ def test_nobody_is_erased_by_a_pattern(
     said = done(capsys, "erase", PERSON, name, "--tenant", "acme", "--yes", code=2)[1]
     assert "Nothing was erased" in said
     assert Lake.open(str(home.lake)).query("SELECT * FROM erasures").num_rows == 0
+
+
+def test_an_erasure_drops_what_is_held_in_the_persons_own_trajectories_too(
+    capsys: pytest.CaptureFixture[str], home: Home
+) -> None:
+    secrets = load_secrets(home.secrets, create=True)
+    person = subject_id(secrets.derive(b"pseudonym"), "acme", PERSON)
+    lake, batch = Lake.open(str(home.lake)), make.batch("t1")
+    name = f"{1:032x}"
+    lake.append(replace(
+        batch,
+        governance=tuple(replace(one, subjects=(person,)) for one in batch.governance),
+        quarantine=(replace(batch.quarantine[0], exchange_id=name, trajectory_id="t1"),),
+    ), app_id="a", version=0)  # fmt: skip
+    held_content(home, secrets).keep([replace(exchange(1), exchange_id=name)])
+    assert len(list(home.held.iterdir())) == 1
+    done(capsys, "erase", PERSON, "--tenant", "acme", "--yes")
+    assert list(home.held.iterdir()) == []

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from governance.audit import AuditLog
+from governance.records import GovernedBatch
 from headrace.home import Home
 from headrace.settings import LakeSettings
 from headrace.upkeep import BackgroundUpkeep, keep_up
 from lakehouse.lake import Lake
 from lakehouse.verify import verify
 from tests.lakehouse import make
+from tests.lakehouse.test_erase import on_remark, remark
 
 SETTINGS = LakeSettings(sweep_hours=1)
 
@@ -68,6 +70,20 @@ def test_nothing_expired_leaves_history_and_audit_alone(home: Home, audit: Audit
     assert keep_up(lake, SETTINGS, home, audit).sweep is None
     assert lake.versions() == versions
     assert list(audit.entries()) == []
+
+
+def test_what_no_trajectory_takes_with_it_is_swept_too(home: Home, audit: AuditLog) -> None:
+    lake = Lake.open(str(home.lake))
+    past = make.NOON - timedelta(days=1000)
+    rows = GovernedBatch(
+        signals=(remark("on-group", "group", "g-none"),),
+        governance=(on_remark("on-group", 0, expires_at=past),),
+    )
+    lake.append(rows, app_id="a", version=0)
+    done = keep_up(lake, SETTINGS, home, audit).sweep
+    assert done is not None
+    assert (done.alone, done.rows) == (1, {"signals": 1, "governance": 1})
+    assert keep_up(lake, SETTINGS, home, audit).sweep is None
 
 
 def test_it_runs_beside_its_owner(home: Home) -> None:

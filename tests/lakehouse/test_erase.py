@@ -168,6 +168,7 @@ def test_expiry_takes_whole_trajectories_and_holds_keep_them(tmp_path: Path) -> 
     lake.append(about("t2", expires_at=later), app_id="a", version=2)
     assert expire(lake, now=make.NOON).reach.trajectories == ()
     planned = expire(lake, now=soon, dry_run=True)
+    assert planned.alone == 0
     assert (planned.reach.trajectories, planned.held) == (("t0",), 1)
     done = expire(lake, now=soon)
     assert (done.rows["steps"], done.held) == (2, 1)
@@ -213,10 +214,10 @@ def remark(name: str, kind: str, target: str, **changes: Any) -> Signal:
 
 def on_remark(name: str, days: int, **changes: Any) -> GovernanceRecord:
     """Return the decision that keeps a remark for so many days."""
-    return make.governed(
-        make.step("x", 0), step_id=name, expires_at=make.NOON + timedelta(days=days),
-        **{"trajectory_id": "", "reasons": ("signal:kept",), **changes},
-    )  # fmt: skip
+    return make.governed(make.step("x", 0), **{
+        "step_id": name, "expires_at": make.NOON + timedelta(days=days), "trajectory_id": "",
+        "reasons": ("signal:kept",), **changes,
+    })  # fmt: skip
 
 
 def remarked(lake: Lake, *signals: Signal, governance: tuple[GovernanceRecord, ...] = ()) -> None:

@@ -138,6 +138,10 @@ class StateIndex:
             self._touched.add(node.trajectory_id)
         return max(nodes, key=lambda node: (node.last_at, node.trajectory_id))
 
+    def place_of(self, step: StepNode) -> str:
+        """Return the application and environment that a step belongs to; empty where nobody knows."""
+        return self.state.trajectories[step.trajectory_id].place
+
     def touch(self, trajectory_id: str) -> None:
         """Write down that the state of a trajectory decides, or is changed."""
         self._touched.add(trajectory_id)

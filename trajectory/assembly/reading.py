@@ -135,7 +135,7 @@ class FactMaker:
         fact.group = self._public(call, "group", groups[:1])
         for hint in call.hints:
             if hint.source == _DIALOGUE:
-                fact.dialogue = make.short("dialogue", fact.scope, hint.value)
+                fact.dialogue = make.short("dialogue", fact.place, hint.value)
             if hint.source == TOOL_SESSION and fact.server is None:
                 fact.server = make.short("server", fact.scope, hint.value)
             elif hint.kind == "response" and fact.previous is None:

@@ -65,7 +65,13 @@ def _previous(index: StateIndex, fact: Fact) -> StepNode | None:
         steps = [step for step in index.turns(fact.dialogue) if not step.failure]
     else:
         return None
-    earlier = [step for step in steps if step.started <= fact.started]
+    earlier = [
+        step
+        for step in steps
+        if step.started <= fact.started
+        # Small servers number their responses, or draw the numbers from few.
+        and index.place_of(step) in ("", fact.place)
+    ]
     if fact.is_look_up:  # the call that asked; others may have looked for the answer too
         return min(earlier, key=lambda step: (step.started, step.step_id), default=None)
     return max(earlier, key=lambda step: (step.ended, step.step_id), default=None)

@@ -27,7 +27,7 @@ from trajectory.dialects.openai_responses import OpenAIResponses
 from trajectory.dialects.people import with_people
 from trajectory.dialects.reading import Yields
 from trajectory.dialects.websockets import is_conversation, turns
-from trajectory.dialects.wire import UnreadableError
+from trajectory.dialects.wire import UnreadableError, response_bytes
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 
@@ -73,6 +73,10 @@ DIALECTS: tuple[Dialect, ...] = (
 """In the order in which they are asked."""
 
 
+_LAST_WORDS = (b"[DONE]", b'"done":true', b'"done": true')
+"""How streams end whose servers give no reason for it."""
+
+
 def read_exchange(exchange: Exchange, configured: Sequence[Dialect] = ()) -> Call:
     """Read an exchange by the first dialect that knows it; never raises, whatever the bytes.
 
@@ -86,7 +90,7 @@ def read_exchange(exchange: Exchange, configured: Sequence[Dialect] = ()) -> Cal
     if dialect is None:
         return _opaque(exchange, name, "dialect:unknown")
     try:
-        return _as_served(with_people(dialect.read(exchange)))
+        return _ended(_as_served(with_people(dialect.read(exchange))))
     except UnreadableError as error:
         note = exchange.capture_note
         return _opaque(exchange, name, f"capture:{note}" if note else str(error.args[0]))
@@ -121,6 +125,20 @@ def _as_served(call: Call) -> Call:
     if not exchange.served or call.kind is not CallKind.MODEL or exchange.response is None:
         return call
     return replace(call, model_served=exchange.served)
+
+
+def _ended(call: Call) -> Call:
+    """Say it where a stream was closed in good order, but before the model's last word."""
+    exchange = call.exchange
+    if (
+        not call.streamed
+        or call.kind is not CallKind.MODEL
+        or (call.finish_reason or call.error) is not None
+        or exchange.outcome is not ExchangeOutcome.COMPLETE
+        or any(mark in response_bytes(exchange) for mark in _LAST_WORDS)
+    ):
+        return call
+    return replace(call, error="the stream ended early")
 
 
 def _opaque(exchange: Exchange, dialect: str, problem: str) -> Call:

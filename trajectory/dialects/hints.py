@@ -23,6 +23,7 @@ _CLIENT_SESSIONS = frozenset(
     {"session-id", "session_id", "x-session-id", "x-session-affinity", "mcp-session-id"}
 )
 _CLIENT_PARENTS = frozenset({"x-codex-parent-thread-id"})
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CLIENT_THREADS = ("thread-id", "x-claude-code-agent-id")
 """Names of one agent within a session, which come after all names of the session."""
 _CLIENT_AGENTS = ("x-claude-code-agent-id", "x-openai-subagent")
@@ -99,7 +100,9 @@ def _client_hints(headers: Headers) -> tuple[SessionHint, ...]:
             hints.extend(_hint(f"client:{name}", value))
     hints.sort(key=lambda hint: hint.source == "client:mcp-session-id")
     for name in _CLIENT_THREADS:
-        hints.extend(_hint(f"client:{name}", header(headers, name)))
+        said = header(headers, name)
+        if name != "thread-id" or _UUID.fullmatch(said or ""):  # others number their threads
+            hints.extend(_hint(f"client:{name}", said))
     for name in _CLIENT_AGENTS:
         hints.extend(_hint(f"client:{name}", header(headers, name), "agent"))
     return tuple(hints)

@@ -25,6 +25,7 @@ from trajectory.dialects.wire import (
     as_object,
     as_text,
     clean_text,
+    error_of,
     media_bytes,
     media_part,
     name_media,
@@ -101,6 +102,7 @@ def read_chat(
     value = response.value or {}
     choices = objects(value.get("choices"))
     choice = choices[0] if choices else {}
+    reason = as_text(choice.get("finish_reason"))
     call = model_call(
         dialect,
         exchange,
@@ -116,9 +118,17 @@ def read_chat(
         output=_output(choice),
         tools=read_tools(request.get("tools")) or read_tools(request.get("functions")),
         sampling=only(request, _SAMPLING),
-        finish_reason=as_text(choice.get("finish_reason")),
+        finish_reason=None if reason == "error" else reason,
+        error=response.error or _failure(choice),
         tokens=read_tokens(value, choice),
     )
+
+
+def _failure(choice: JsonObject) -> str | None:
+    """Return the error of a choice: routers tell there that the provider behind them failed."""
+    if choice.get("finish_reason") != "error" and not choice.get("error"):
+        return None
+    return error_of(choice) or "error"
 
 
 def openai_fields(call: Call, request: JsonObject, value: JsonObject) -> Call:

@@ -71,12 +71,12 @@ def _streamed(events: list[JsonObject], assemble: Assemble) -> ModelResponse:
 
 
 def _is_error(event: JsonObject) -> bool:
-    return bool(event.get("error")) or event.get("type") == "error"
+    return bool(event.get("error")) or "error" in (event.get("type"), event.get("object"))
 
 
 def _error_in(event: JsonObject) -> str:
     """Return what an error's event says; some have its fields beside their type."""
-    said = {name: value for name, value in event.items() if name != "type"}
+    said = {name: value for name, value in event.items() if value != "error"}
     return error_of(event if event.get("error") else said) or "error"
 
 

@@ -13,6 +13,7 @@ from trajectory.dialects import read_exchange
 from trajectory.placement import Assembly, PlacedCall
 
 KEY = b"k" * 32
+THREADS = [f"019f0000-0000-7000-8000-00000000000{n}" for n in range(3)]
 AGENT = {"role": "system", "content": "You are a coding agent."}
 HELPER = {"role": "system", "content": "You explore."}
 
@@ -118,12 +119,12 @@ def test_sub_agents_that_begin_after_their_order_was_confirmed_are_joined(
     ("main", "sub"),
     [
         (
-            {"session-id": "s", "thread-id": "t1"},
-            {"session-id": "s", "thread-id": "t2", "x-codex-parent-thread-id": "t1"},
+            {"session-id": "s", "thread-id": THREADS[1]},
+            {"session-id": "s", "thread-id": THREADS[2], "x-codex-parent-thread-id": THREADS[1]},
         ),
         (
-            {"session-id": "s", "thread-id": "t1"},
-            {"session-id": "s", "thread-id": "t2", "x-openai-subagent": "review"},
+            {"session-id": "s", "thread-id": THREADS[1]},
+            {"session-id": "s", "thread-id": THREADS[2], "x-openai-subagent": "review"},
         ),
         (
             {"x-claude-code-session-id": "s"},
@@ -157,8 +158,10 @@ def test_a_sub_agent_that_only_headers_name_is_linked_to_the_step_that_waits(
 
 def test_a_sub_agent_of_a_thread_without_a_session_is_linked() -> None:
     world = World()
-    first = world.chat([AGENT, user("Look.")], asked("c1", "spawn"), headers={"thread-id": "t1"})
-    named = {"thread-id": "t2", "x-codex-parent-thread-id": "t1"}
+    first = world.chat(
+        [AGENT, user("Look.")], asked("c1", "spawn"), headers={"thread-id": THREADS[1]}
+    )
+    named = {"thread-id": THREADS[2], "x-codex-parent-thread-id": THREADS[1]}
     helper = world.chat([HELPER, user("Go.")], said("x"), headers=named)
     found = assemble(first, helper)
     one, two = by_call(found, first, helper)
@@ -374,3 +377,52 @@ def test_parallel_tool_calls_that_share_an_index_stay_apart() -> None:
     assert call.output is not None
     found = [(one.call_id, one.arguments) for one in call.output.tool_calls()]
     assert found == [("fn-a", {"x": 1}), ("fn-b", {"y": 2}), ("fn-c", {})]
+
+
+def test_equal_response_ids_of_two_apps_are_two_responses() -> None:
+    world = World()
+    other = replace(CLIENT, app_id="other", key_id="key-2")
+    words = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "3"}],
+    }
+
+    def turn(given: str, name: str, client: Any, **more: Any) -> Call:
+        body = {"model": "m", "input": given, **more}
+        answer = {"id": name, "model": "m", "status": "completed", "output": [words]}
+        return read_exchange(world.exchange("/v1/responses", body, answer, client=client))
+
+    first = turn("one plus two?", "resp_7", CLIENT)
+    beside = turn("something else", "resp_7", other)
+    second = turn("and four?", "resp_8", CLIENT, previous_response_id="resp_7")
+    found = assemble(first, beside, second)
+    one, two, three = by_call(found, first, beside, second)
+    assert three.parent_step_id == one.step_id
+    assert three.trajectory_id != two.trajectory_id
+
+
+def test_a_conversation_goes_on_with_another_key_of_its_app() -> None:
+    world = World()
+    words = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "3"}],
+    }
+    first = conversation_turn(world, "one plus two?", words, "r1")
+    answer = {"id": "r2", "model": "m", "status": "completed", "output": [words]}
+    body = {"model": "m", "input": "and four?", "conversation": "conv_1"}
+    client = replace(CLIENT, key_id="key-2")
+    second = read_exchange(world.exchange("/v1/responses", body, answer, client=client))
+    one, two = by_call(assemble(first, second), first, second)
+    assert two.parent_step_id == one.step_id
+
+
+def test_a_header_that_counts_threads_names_no_session() -> None:
+    world = World()
+    calls = [
+        world.chat([user(f"question {n} about lamps")], said("x"), headers={"thread-id": "7"})
+        for n in range(2)
+    ]
+    placed = assemble(*calls).placed
+    assert len({item.trajectory_id for item in placed}) == 2

@@ -464,3 +464,47 @@ def test_what_is_kept_at_a_provider_is_control(method: str, path: str) -> None:
 def test_other_paths_stay_unknown(path: str) -> None:
     call = read_exchange(World().exchange(path, {}, {}))
     assert call.problem == "dialect:unknown"
+
+
+CHUNK = {"id": "c", "choices": [{"index": 0, "delta": {"content": "A la"}, "finish_reason": None}]}
+BROKEN = {
+    "choices": [{"index": 0, "delta": {}, "finish_reason": "error"}],
+    "error": {"code": 502, "message": "No provider"},
+}
+START = {"type": "message_start", "message": message([], stop_reason=None)}
+DELTA = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "A la"}}
+ENDS: list[tuple[str, bytes, str | None]] = [
+    ("/v1/chat/completions", sse(CHUNK, BROKEN), "502: No provider"),
+    ("/v1/chat/completions", sse(CHUNK, {**BROKEN, "error": None}), "error"),
+    ("/v1/chat/completions", sse(CHUNK, {"object": "error", "message": "out"}), "out"),
+    ("/v1/chat/completions", sse(CHUNK), "the stream ended early"),
+    ("/v1/chat/completions", sse(CHUNK) + b"data: [DONE]\n\n", None),
+    ("/v1/messages", sse(START, DELTA), "the stream ended early"),
+    ("/v1/responses", sse(*_BEGUN), "the stream ended early"),
+    (
+        "/v1/models/m:streamGenerateContent",
+        sse({"candidates": [{"content": {"parts": [{"text": "A la"}]}}]}),
+        "the stream ended early",
+    ),
+    (
+        "/api/chat",
+        b'{"message":{"role":"assistant","content":"A la"},"done":false}\n',
+        "the stream ended early",
+    ),
+    ("/api/chat", b'{"message":{"role":"assistant","content":"A la"},"done":true}\n', None),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "error"), ENDS)
+def test_a_stream_that_did_not_end_well_is_a_failed_attempt(
+    path: str, body: bytes, error: str | None
+) -> None:
+    kind = "application/x-ndjson" if path.startswith("/api") else "text/event-stream"
+    request = {"model": "m", "messages": [], "contents": [], "input": "x", "stream": True}
+    headers = {"content-type": kind}
+    call = read_exchange(World().exchange(path, request, body, response_headers=headers))
+    assert call.output is not None
+    assert call.output.text() == "A la"
+    assert (call.error, call.finish_reason) == (error, None)
+    (placed,) = Assembler(KEY).assemble([call]).placed
+    assert placed.role_in_graph == ("agent" if error is None else "discarded")

@@ -27,6 +27,7 @@ from proxy.routing import Router
 from proxy.sending import Sending
 from proxy.shadowing import Shadows
 from proxy.tracing import Tracing
+from proxy.usage import costs
 from proxy.wire import forget_way, mark_way
 from trajectory.exchange import ExchangeOutcome
 
@@ -118,7 +119,9 @@ class Gate:
         request.stream = True
         limits = self._registry.limits.get(admitted.client.key_id)
         if limits is not None and limits.tokens_per_day is not None and plan.kind == "model":
-            sending.meter()
+            upgrade = request.headers.get("upgrade", "").lower() == "websocket"
+            if upgrade or costs(request.data.method, admitted.path):
+                sending.meter()
         if level is not None and self._recording is not None:
             sending.record(self._recording, level, note)
             if plan.tokens and level and live.capture is not None and plan.asks_tokens:

@@ -48,4 +48,4 @@ class Live:
         """Counts tokens, for keys that have a budget of them."""
         self.key_id = ""
         self.sent_bytes = 0
-        """Length of the request's body, where its head says it."""
+        """Length of the request's body, where its head says it and it is text."""

@@ -15,6 +15,8 @@ from proxy.wire import shape_of_errors
 
 _HELD_BYTES = 1024 * 1024
 """Responses of durable routes up to this length are held back whole until they are on the disk."""
+_ANSWERS = frozenset({101, *range(200, 300)})
+"""Statuses of answers, the beginning of a WebSocket conversation among them."""
 
 
 class Passing:
@@ -30,6 +32,8 @@ class Passing:
         self._counters.statuses[live.plan.name, response.status_code // 100] += 1
         if live.capture is not None and self._recording is not None:
             self._tee(response, live, live.capture, self._recording)
+        if response.status_code not in _ANSWERS:
+            live.meter = None  # an upstream that fails or refuses has spent nothing
         if live.meter is not None and response.stream is not False:
             response.stream = live.meter.tee(response.stream)
 

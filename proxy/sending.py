@@ -15,7 +15,7 @@ from proxy.serving import with_model
 from proxy.shadowing import Copied, Shadows
 from proxy.terms import Level
 from proxy.tokens import applies, ask
-from proxy.usage import UsageMeter
+from proxy.usage import UsageMeter, is_estimable
 from proxy.wire import forget_expectation
 
 _log = logging.getLogger(__name__)
@@ -79,8 +79,10 @@ class Sending:
         live = self._live
         live.meter = UsageMeter()
         live.key_id = self._admitted.client.key_id
-        length = self._flow.request.headers.get("content-length", "")
-        live.sent_bytes = int(length) if length.isdigit() else 0
+        headers = self._flow.request.headers
+        length = headers.get("content-length", "")
+        if length.isdigit() and is_estimable(headers.get("content-type", "").encode()):
+            live.sent_bytes = int(length)
         self._header("accept-encoding", "identity")
 
     def record(self, recording: Recording, level: Level, note: str) -> None:

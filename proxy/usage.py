@@ -2,7 +2,8 @@
 
 No JSON is parsed: the numbers beside the known names are enough. Inside a string of the content
 such a name stands behind a backslash and so does not count. Where a provider reports nothing, the
-usage is estimated: one token for each streamed event, else one for each four bytes.
+usage is estimated: one token for each streamed event, else one for each four bytes, and one for each
+four bytes of a request that is text. Requests that no model answers, and answers that are none, spend nothing.
 """
 
 import re
@@ -28,10 +29,30 @@ _TOTAL = (b"total_tokens", b"totalTokenCount", b"totalTokens")
 _NUMBER = re.compile(
     rb'(?<!\\)"(' + b"|".join((*_INPUT, *_OUTPUT, *_CACHED, *_TOTAL)) + rb')"\s*:\s*(\d{1,12})'
 )
+_FREE = re.compile(
+    rb"(?:^|/)(?:(?:files|uploads|batches|vector_stores|containers|conversations|fine_tuning"
+    rb"|cachedContents|fileSearchStores|operations|moderations)(?:[/:].*)?"
+    rb"|count_tokens|input_tokens|count-tokens(?::\w+)?|tokenize|detokenize|cancel|api/show"
+    rb"|realtime/(?:client_secrets|sessions|transcription_sessions)"
+    rb"|[^/]+:(?:countTokens|computeTokens))/?$"
+)
+"""POSTs that no model answers: what a provider keeps, and counts of tokens before they are spent."""
+_ESTIMABLE = (b"text/", b"application/json", b"application/x-ndjson")
 _OVERLAP = 64
 _BYTES_PER_TOKEN = 4
 
 type Stream = bool | Callable[[bytes], bytes | list[bytes]]
+
+
+def costs(method: bytes, path: bytes) -> bool:
+    """Tell whether a request is one that a model answers; only such a one spends tokens."""
+    return method == b"POST" and _FREE.search(path.partition(b"?")[0]) is None
+
+
+def is_estimable(content_type: bytes) -> bool:
+    """Tell whether a request of this type has about as many tokens as its length says."""
+    kind = content_type.partition(b";")[0].strip().lower()
+    return not kind or kind.endswith(b"+json") or kind.startswith(_ESTIMABLE)
 
 
 class UsageMeter:

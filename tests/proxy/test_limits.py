@@ -1,5 +1,7 @@
 """Limits: shared by workers, remembered over restarts, answered in the client's shape."""
 
+import json
+import sqlite3
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +21,7 @@ from proxy.limits import Budgets, session_of
 from tests.proxy.provider import provider
 from tests.proxy.running import Running
 from tests.proxy.test_workers import free_port
-from tests.proxy.upstream import Upstream
+from tests.proxy.upstream import Reply, Seen, Upstream, as_json
 from trajectory.exchange import ExchangeOutcome
 
 CHAT = {"messages": [{"role": "user", "content": "hello"}]}
@@ -186,3 +188,51 @@ def test_tokens_of_a_day_outlive_a_restart(gateway: Running, upstream: Upstream)
         )
         assert refused.status_code == 429
         assert 0 < int(refused.headers["retry-after"]) <= 86_400
+
+
+def test_only_what_costs_tokens_is_taken_off_the_budget(tmp_path: Path) -> None:
+    """Listings, uploads and failures of the upstream are free; a retry storm burns no day."""
+    failing = {"error": {"message": "overloaded", "usage": {"total_tokens": 999}}}
+
+    def script(seen: Seen) -> Reply:
+        if "/fails/" in seen.target:
+            return as_json(failing, int(seen.target.rpartition("/")[2]))
+        if "count_tokens" in seen.target:
+            return as_json({"input_tokens": 2095})
+        if "/silent" in seen.target:
+            return as_json({"text": "x" * 34})
+        if seen.method == "GET" or "/files" in seen.target:
+            return as_json({"data": [{"id": f"model-{n}"} for n in range(600)], "total_tokens": 9})
+        return provider(seen)
+
+    with Upstream(script) as upstream:
+        settings = {"routes": [{"name": "openai", "upstream": upstream.url}], "forward_port": None}
+        with Running(tmp_path, settings) as gateway:
+
+            def comes_to(tokens: int) -> None:
+                """Make a call of two tokens, and wait until that is what has been counted."""
+                assert ask(client) == 200
+                deadline, found = time.monotonic() + 60, -1
+                while found != tokens:
+                    assert time.monotonic() < deadline, found
+                    time.sleep(0.1)
+                    with closing(sqlite3.connect(tmp_path / "limits.sqlite")) as counts:
+                        told = counts.execute("SELECT used FROM counts WHERE name LIKE 'tokens:%'")
+                        found = sum(row[0] for row in told)
+
+            with caller(gateway, Limits(tokens_per_day=10_000)) as client:
+                for status in (400, 401, 404, 429, 500, 503, 529):
+                    assert ask(client, f"/openai/fails/{status}", x="x" * 40_000) == status
+                assert ask(client, "/openai/v1/messages/count_tokens") == 200
+                assert client.get("/openai/v1/models").status_code == 200
+                assert client.get("/openai/v1/responses/resp_1").status_code == 200
+                body = b"x" * 1_000_000
+                assert client.post("/openai/v1/files", content=body).status_code == 200
+                comes_to(2)
+                answer = len(json.dumps({"text": "x" * 34}))
+                upload = {"file": body}
+                assert client.post("/openai/v1/silent", files=upload).status_code == 200
+                comes_to(4 + answer // 4)
+                silent = b'{"a": "%s"}' % (b"x" * 400)
+                assert client.post("/openai/v1/silent", content=silent).status_code == 200
+                comes_to(6 + answer // 4 + answer // 4 + len(silent) // 4)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.usage import UsageMeter
+from proxy.usage import UsageMeter, costs, is_estimable
 
 
 def sse(*values: object) -> bytes:
@@ -69,3 +69,44 @@ def test_messages_of_one_connection_add_up() -> None:
         meter.feed(b'{"usage":{"total_tokens":7}}')
         meter.next_message()
     assert meter.tokens(0) == 21
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/chat/completions", "/v1/responses", "/v1/messages", "/openai/v1/responses?x=/files"),
+        *("/v1beta/models/gemini-3:streamGenerateContent", "/model/claude/converse", "/api/chat"),
+        *("/v1/audio/transcriptions", "/v1/images/edits", "/v1/embeddings", "/generate"),
+        "/v1beta/interactions",
+    ],
+)
+def test_calls_of_models_cost(path: str) -> None:
+    assert costs(b"POST", path.encode())
+    assert not costs(b"GET", path.encode())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/files", "/upload/v1beta/files", "/v1/uploads/upload_1/parts", "/v1/batches"),
+        *("/v1/messages/batches", "/v1/messages/count_tokens", "/v1/responses/input_tokens"),
+        *("/v1/responses/resp_1/cancel", "/v1beta/models/gemini-3:countTokens", "/tokenize"),
+        *("/v1/vector_stores/vs_1/files", "/v1beta/cachedContents", "/model/claude/count-tokens"),
+        *("/models/count-tokens:rawPredict", "/v1/realtime/client_secrets", "/api/show"),
+        "/v1/fine_tuning/jobs",
+    ],
+)
+def test_what_is_kept_or_only_counted_costs_nothing(path: str) -> None:
+    assert not costs(b"POST", path.encode())
+
+
+def test_only_json_is_estimated_by_its_length() -> None:
+    for kind in (
+        b"application/json; charset=utf-8",
+        b"application/vnd.api+json",
+        b"",
+        b"text/plain",
+    ):
+        assert is_estimable(kind)
+    for kind in (b"multipart/form-data; boundary=x", b"application/octet-stream", b"audio/wav"):
+        assert not is_estimable(kind)

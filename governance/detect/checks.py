@@ -5,6 +5,7 @@ import itertools
 import math
 import re
 
+from governance.detect.account_rules import person_account
 from governance.detect.password_rules import stands_for_one
 
 _NOT_DIGITS = re.compile(r"\D+")
@@ -78,11 +79,24 @@ _COMMON_ENDINGS = """
     """
 
 
+_LAST_WORD = re.compile(r"[^\w.\-]")
+_NOBODYS_BOXES = frozenset(
+    (
+        "git", "hg", "svn", "noreply", "no-reply", "donotreply", "do-not-reply", "root", "ubuntu", "ec2-user",
+        "www-data", "postgres", "runner", "vagrant", "jenkins", "centos", "debian", "azureuser", "opc", "nobody",
+    )
+)  # fmt: skip
+"""What stands before the @ of a code host or a machine, or where no answer is read."""
+
+
 def email(value: str) -> bool | None:
     """Whether both sides of the @ can be a mailbox's; False for decorators and locale names."""
     mailbox, _, host = value.rpartition("@")
     ending = host.rpartition(".")[2]
-    if not any(char.isalnum() for char in mailbox):
+    if (
+        not any(char.isalnum() for char in mailbox)
+        or _LAST_WORD.split(mailbox.lower())[-1] in _NOBODYS_BOXES
+    ):
         return False
     if _ENDINGS.fullmatch(ending):
         return True
@@ -193,8 +207,8 @@ _OBJECT = re.compile(
 
 
 def user_name(value: str) -> bool | None:
-    """False for a piece of a program (``os.environ``), else context decides."""
-    return False if _OBJECT.match(value) else None
+    """False for a piece of a program (``os.environ``) or a service, else context decides."""
+    return False if _OBJECT.match(value) or not person_account(value) else None
 
 
 _CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")

@@ -7,6 +7,7 @@ from string import hexdigits
 from typing import NamedTuple
 
 from governance.detect import checks
+from governance.detect.account_rules import person_account, told_account
 from governance.detect.finding import Finding, Unit
 from governance.detect.identity_numbers import identity_keys
 from governance.detect.names import key_words
@@ -49,9 +50,13 @@ def _user(value: str) -> bool:
         3 <= len(value) <= 60
         and " " not in value
         and not _CONSTANT.match(value)
-        and (any(char.isdigit() for char in value) or any(char in "._" for char in value))
         and value.replace(".", "").replace("_", "").replace("-", "").isalnum()
-        and any(char.isalpha() for char in value)
+        and (
+            any(char.isdigit() for char in value)
+            or any(char in "._" for char in value)
+            or told_account(value) is True
+        )
+        and person_account(value) is True
     )
 
 
@@ -145,7 +150,7 @@ _KEYS = (
     _key("BANK_ACCOUNT", r"(?:bank_?)?account_?(?:number|no|num)|acct(?:_?(?:number|no))?|routing_?(?:number|no)|sort_?code|bban", _account),
     _key("CREDIT_CARD", r"card_?(?:number|no|num)|cc_?(?:number|num|no)|pan|credit_?card", _account),
     _key("MAC_ADDRESS", r"(?:mac|ethernet|bluetooth|wifi|hardware)(?:_?addr(?:ess)?)?", _hardware),
-    _key("USERNAME", r"user|user_?name|login|screen_?name|handle|user_?id|account_?name", _user),
+    _key("USERNAME", r"user|user_?name|login|screen_?name|handle|user_?id|account_?name|uid|logname|benutzer(?:name)?|utilisateur|usuario|utente|gebruiker(?:snaam)?", _user),
     _key("AGE", r"age|age_?years?|age_?in_?years", lambda value: value.isdigit() and 0 < int(value) < 130),
     _key("POSTCODE", r"zip|zip_?code|post_?code|postal_?code|plz", _identifier),
     _key("STREET_ADDRESS", r"address|street|street_?address|address_?line_?\d?|addr|home_?address|billing_?address|shipping_?address", _address),

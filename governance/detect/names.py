@@ -9,9 +9,17 @@ from governance.detect.in_code import ProgramSigns, is_plain_word, is_term
 from governance.detect.name_cues import NONE, STRONG, cue
 from governance.detect.named_tuples import new
 from governance.detect.view import TextView
-from governance.names.words import ambiguous_names, common, everyday, first_names, last_names
+from governance.names.words import (
+    ambiguous_names,
+    common,
+    everyday,
+    first_names,
+    is_a_thing,
+    last_names,
+    things,
+)
 
-_VERSION = "rules-6"
+_VERSION = "rules-7"
 
 _U = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0100-\u017f\u0370-\u03ff\u0400-\u042f"
 _BEHIND_CAPITAL = (
@@ -204,7 +212,7 @@ class NameRules:
         """Yield what there is in a text that is one word: a given name that is no other word."""
         if len(text) < 3 or not text[0].isupper() or _CAMEL_CASE.match(text):
             return
-        if self._is_first(text) and not self._common(text):
+        if self._is_first(text) and not self._common(text) and text.lower() not in things():
             yield 0, len(text), 0.5, "list"
 
     def _spans(self, view: TextView) -> Iterator[tuple[int, int, float, str]]:
@@ -334,9 +342,14 @@ class NameRules:
             if lone and (words[0].lower() in self._common_words or words[0].isupper()):
                 return
             strong = cued == STRONG
-            if strong or known_first or known_last or len(words) > 1:
+            named = known_first or words[0] in self._ambiguous
+            if (strong or named or known_last or len(words) > 1) and not (
+                cued != STRONG and not named and is_a_thing(text, begin, stop)
+            ):
                 yield begin, stop, 0.8 if strong or known_first else 0.6, "cue"
                 return
+        if is_a_thing(text, begin, stop):
+            return
         if len(words) > 1 and (known_first or known_last or words[0] in self._ambiguous):
             sure = known_first or (known_last and words[0] in self._ambiguous)
             if known_last or not all(word.lower() in self._common_words for word in words[1:]):

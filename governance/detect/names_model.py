@@ -18,7 +18,14 @@ from governance.detect.names_embedded import reader_of
 from governance.detect.names_readers import LIBRARIES, Labelled, Reader
 from governance.detect.quiet import load, one_thread_of_blas, without_heavy_packages
 from governance.detect.view import TextView
-from governance.names.words import ambiguous_names, common, first_names, last_names
+from governance.names.words import (
+    ambiguous_names,
+    common,
+    first_names,
+    foreign,
+    is_a_thing,
+    last_names,
+)
 from trajectory.errors import ConfigurationError
 
 EMBEDDED = Path(__file__).parent.parent / "names" / "model"
@@ -34,7 +41,7 @@ _ENTITIES = {
     "NORP": "NRP",
 }
 _SCORE = 0.6
-_READING = "3"
+_READING = "4"
 """Changes with what is asked of a model, and what is made of its answers."""
 _CAPITALISED = re.compile(
     r"[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f](?<![\w.@/\\#$-].)(?:[^\W\d_]|['-]){1,30}(?![\w(\[=])"
@@ -206,10 +213,12 @@ class NamesModel:
         if len(stripped) < len(value):
             start = text.find(stripped, start)
         stop = start + len(stripped)
-        if entity == "PERSON" and (
-            not _may_be_a_person(words, text, start, stop) or is_term(text, stop)
-        ):
-            return None
+        if entity == "PERSON":
+            words, start, stop = _without_plain_ends(words, text, start, stop)
+            if not words or not _may_be_a_person(words, text, start, stop) or is_term(text, stop):
+                return None
+            if is_a_thing(text, start, stop) or _is_a_foreign_word(words, text):
+                return None
         if len(words) == 1 and _an_identifier(text, start, stop, signs):
             return None
         return entity, start, stop
@@ -277,6 +286,51 @@ def _on_fast_blas(nlp: Any) -> None:
         for node in model.walk() if model is not None else ():
             if type(node.ops) is NumpyOps:
                 node.ops = NumpyOps(use_blis=False)
+
+
+_NOUN = re.compile(
+    r"[^\W\d_]{3,}(?:ung|ungen|heit|keit|schaft|ismus|tion|t\u00e4t|nis|ci\u00f3n|\u00e7\u00e3o|zione)\Z"
+)
+_TOKEN = re.compile(r"[^\W\d_]+")
+
+
+@cache
+def _foreign_only() -> frozenset[str]:
+    return frozenset(word for word in foreign() - common() if len(word) > 2)
+
+
+def _is_a_foreign_word(words: list[str], text: str) -> bool:
+    """Whether a word that no list has as a name stands in a text of a language that the model never saw."""
+    if any(word in first_names() or word in last_names() for word in words):
+        return False
+    if len(words) == 1 and _NOUN.match(words[0]):
+        return True
+    told = _foreign_only()
+    return len(words) == 1 and any(word.lower() in told for word in _TOKEN.findall(text))
+
+
+def _without_plain_ends(
+    words: list[str], text: str, start: int, stop: int
+) -> tuple[list[str], int, int]:
+    """Return a span without everyday words of any language at its ends."""
+    if len(words) == 1 and words[0] in first_names():
+        return words, start, stop
+    first, last = 0, len(words)
+    while first < last and words[first].lower().strip(".,:'") in foreign():
+        first += 1
+    while last > first and words[last - 1].lower().strip(".,:'") in foreign():
+        last -= 1
+    if last - first == len(words):
+        return words, start, stop
+    left = words[first:last]
+    if not left:
+        return [], start, start
+    begin = start
+    for word in words[: first + 1]:
+        at = text.find(word, begin, stop)
+        begin = at + len(word)
+    begin -= len(words[first])
+    return left, begin, text.rfind(left[-1], begin, stop) + len(left[-1])
 
 
 def _may_be_a_person(words: list[str], text: str, start: int, stop: int) -> bool:

@@ -2,7 +2,7 @@
 
 from governance.detect import checks
 from governance.detect.rule import Rule
-from governance.names.words import everyday
+from governance.names.words import everyday, programs
 
 _UPPER = r"[A-Z\xc0-\xde]"
 _WORD = rf"{_UPPER}[\w\xaa\xb5\xba\xc0-\xf6\xf8-\xff'\-]{{1,24}}"
@@ -19,8 +19,9 @@ _MONTH = (
 
 
 def place(value: str) -> bool | None:
-    """Return False for what begins with an everyday word."""
-    return False if value.split()[0].lower() in _NOT_A_PLACE else None
+    """Return False for what begins with an everyday word, or is a program."""
+    first = value.split()[0].lower()
+    return False if first in _NOT_A_PLACE or first in programs() else None
 
 
 def _age(value: str) -> bool | None:
@@ -57,6 +58,7 @@ PERSONAL = (
         r"\b(?:zip|zip[ _-]?code|post[ _-]?code|postal[ _-]?code|plz|code postal)[\"']?(?: is|:|=)?\s{0,3}[\"']?((?:[A-Z]{1,2}-)?\d{3,5}(?:[- ]\d{2,4})?(?: ?[A-Z]{2}\b)?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}\b|[A-Z]\d[A-Z] ?\d[A-Z]\d\b)",
         0.7,
         1,
+        not_in_queries=True,
         needs=("zip", "post", "plz"),
         right=r"\w",
     ),
@@ -66,6 +68,7 @@ PERSONAL = (
         r"\bcap[\"']?(?: is|:|=)?\s{0,3}[\"']?(\d{5})",
         0.7,
         1,
+        not_in_queries=True,
         needs=("cap",),
         fewest_digits=5,
         right=r"\w",
@@ -76,6 +79,7 @@ PERSONAL = (
         r"\b(?:aged?|(?:just |i'll |will |i'm |she's |he's )(?:turn(?:ed|ing)?)|(?:when|since) (?:i|he|she) (?:was|turned)|age(?: of| is|:|=)|i'm|i am)[\"']?\s{0,3}(\d{1,3})(?:\s{0,2}(?:years?|yrs?|y[./]?o|,|\.|;|$|\n))",
         0.6,
         1,
+        not_in_queries=True,
         needs=("age", "turn", "when ", "i'm", "i am", "since"),
         check=_age,
     ),

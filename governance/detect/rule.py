@@ -6,7 +6,7 @@ No lookaround, no backreference: no text costs more than linear time.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-VERSION = "9"
+VERSION = "10"
 
 WORD = r"\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff"
 """Word characters, letters beyond ASCII included (for use within a character class)."""
@@ -48,6 +48,8 @@ class Rule:
     """Characters (a class body) that may not stand before the value."""
     right: str = ""
     """Characters that may not follow it."""
+    not_in_queries: bool = False
+    """Whether what stands in the query of an address is left: it asks for many people's."""
     wide: bool = False
     """Whether the pattern has letters beyond Latin-1: it runs on the text, where that has some too."""
     with_entity: str | None = None

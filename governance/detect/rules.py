@@ -1,5 +1,6 @@
 """All pattern rules of our own: what Presidio lacks, and what it does dangerously."""
 
+from governance.detect.account_rules import ACCOUNTS
 from governance.detect.address_rules import ADDRESSES
 from governance.detect.identifier_rules import IDENTIFIERS
 from governance.detect.password_rules import PASSWORDS
@@ -23,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     *SECRETS,
     *PASSWORDS,
     *IDENTIFIERS,
+    *ACCOUNTS,
     *RECORDS,
     *ADDRESSES,
     *PERSONAL,

@@ -7,7 +7,7 @@ from typing import Any
 
 import re2
 
-from governance.detect import checks, password_rules
+from governance.detect import account_rules, checks, password_rules
 from governance.detect.rule import Rule
 from governance.detect.view import TextView, view_of
 
@@ -153,6 +153,8 @@ class Runner:
             start, end = match.span(rule.group)
             if start >= end or not self._free(text, start, end):
                 continue
+            if rule.not_in_queries and _PARAMETER.search(text, max(0, start - 40), start):
+                continue
             if self.spans is not None:
                 candidates = self.spans(gate, start, end)
             else:
@@ -170,7 +172,7 @@ class Runner:
 
     def _score(self, gate: Gate, start: int, verdict: bool | None, keys: tuple[str, ...]) -> float:
         rule = self.rule
-        if verdict is False:
+        if verdict is False or (rule.against and not set(keys).isdisjoint(rule.against)):
             return 0.0
         if rule.against and any(w in rule.against for w in gate.words_before(start)[-3:-1]):
             return 0.0
@@ -182,6 +184,7 @@ class Runner:
         return score
 
 
+_PARAMETER = re.compile(r"[?&][\w.\-\[\]]{1,36}=\Z")
 _GROUP = re.compile(r"\d+")
 _ISSUERS = "23456"
 _MOST_CARD_DIGITS = 19
@@ -309,6 +312,18 @@ _OUTLINE = re.compile(
 """Numbers of sections and versions before what looks like an address."""
 
 
+_IS_VERSION = re.compile(
+    r"(?i:[a-z]/|[=~><]=\s?|[a-z]-v?|\bv\.?\s?"
+    r"|(?:version|release|firmware|build|revision|oid|update|upgrade[ds]?|downgrade[ds]?|fileversion|productversion)"
+    r"(?: is| was| number| no\.?)?[\"']?[ :=]{1,3}[\"']?(?:(?:from|to) )?v?(?:\d+(?:\.\d+)+ (?:to|->) )?)\Z"
+)
+_OF_VERSION = re.compile(
+    r"(?i:\.(?:tar|t?gz|zip|whl|exe|deb|rpm|msi|so|dll|jar|dmg|pkg|apk|nupkg|tgz)\b|(?:-(?:alpha|beta|rc|snapshot|release))"
+    r"| (?:released|release|is out|(?:is|was) (?:affected|available|vulnerable)|fixes|or (?:later|newer|higher)))"
+)
+"""What makes four numbers a version."""
+
+
 def _ip_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
     """Take an address unless it is turned round, or an example that a program is shown with."""
     text = gate.view.text
@@ -317,13 +332,47 @@ def _ip_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool
         return
     if text[start - 1 : start] == "." and text[start - 2 : start - 1].isdigit():
         return
+    if _IS_VERSION.search(text, max(0, start - 40), start) or _OF_VERSION.match(text, end):
+        return
     if gate.has_sections() and _OUTLINE.search(text, max(0, start - 60), start):
         return
     if not (gate.teaches_addresses() and checks.documentation(value)):
         yield start, end, True
 
 
+_ADDRESS_BEFORE = re.compile(r"\w{2,12}://[^\s\"']{1,200}\Z")
+
+
+def _home_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    """Take an account from the path of its home folder, not from an address on the web."""
+    text = gate.view.text
+    before = _ADDRESS_BEFORE.search(text, max(0, start - 220), start)
+    if before and not before.group().startswith("file:"):
+        return
+    value = text[start:end].rstrip(".-")
+    name = value
+    if value[0] in "\n ":  # C:\Users\nina was read as if it had a line's end
+        name = gate.view.original[gate.view.span(start, start + 1)[1] - 1] + value[1:]
+    yield start, start + len(value), account_rules.person_account(name.strip())
+
+
+def _told_account_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    """Take an account behind its label, where it is no argument or variable of a program."""
+    text = gate.view.text
+    value = text[start:end].rstrip(".-")
+    stop = start + len(value)
+    if text[start - 1] not in "\"'":
+        if _FIRST_ARGUMENT.match(text, stop) and _IN_CALL.search(text, max(0, start - 64), start):
+            return
+        if text[stop : stop + 1] in ("(", "[", "{", "/", "\\", ":"):
+            return
+    yield start, stop, account_rules.told_account(value)
+
+
 _SPANS = {
+    "account_home": _home_spans,
+    "account_windows_home": _home_spans,
+    "account_label": _told_account_spans,
     "ipv4": _ip_spans,
     "ipv6": _ip_spans,
     "ipv6_in_full": _ip_spans,

@@ -1,5 +1,6 @@
 """The word lists of names, and the everyday words that are never taken for a name."""
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -73,6 +74,109 @@ def last_names() -> frozenset[str]:
 def ambiguous_names() -> frozenset[str]:
     """Return given names that are words, months or places too."""
     return _read("ambiguous_names")
+
+
+@cache
+def things() -> frozenset[str]:
+    """Return names of programs, companies, places and typefaces in small letters, whole and word by word."""
+    lines = (_HERE / "things.txt").read_text(encoding="utf-8").splitlines()
+    found = [line.strip().lower() for line in lines if line and not line.startswith("#")]
+    plain = (name for line in found for name in (line.split() if line.count(" ") > 4 else [line]))
+    return frozenset(plain)
+
+
+_ACTS = re.compile(
+    r" (?:[a-z]{2,}(?<!is clos)(?<!is delay)ed|said|says|wrote|told|asks|wants|lives|works|knows|thinks|went|came)\b"
+)
+
+
+@cache
+def programs() -> frozenset[str]:
+    """Return names of programs, libraries and models in small letters."""
+    text = (_HERE / "things.txt").read_text(encoding="utf-8")
+    return frozenset(text[text.index("\nJenkins") : text.index("\nWells Fargo")].lower().split())
+
+
+_VARIANTS = frozenset(
+    [
+        "pro",
+        "lite",
+        "max",
+        "mini",
+        "nano",
+        "micro",
+        "large",
+        "small",
+        "medium",
+        "ultra",
+        "flash",
+        "turbo",
+        "instruct",
+        "coder",
+        "chat",
+        "text",
+        "vision",
+        "express",
+        "next",
+        "plus",
+        "premier",
+        "preview",
+        "thinking",
+        "code",
+        "cloud",
+        "server",
+        "desktop",
+        "enterprise",
+        "community",
+        "studio",
+        "online",
+        "mobile",
+        "hub",
+    ]
+)
+"""What stands behind the name of a product."""
+_BESIDE = re.compile(r"[\w.'&-]+")
+
+
+def is_a_thing(text: str, start: int, stop: int) -> bool:
+    """Whether a capitalised run is the name of a program, company, place or typeface, and does nothing."""
+    known, value = things(), text[start:stop]
+    plain = value.lower().replace("'s", "").strip(" .")
+    if plain in known or value.lower() in known:
+        return not (value in first_names() | ambiguous_names() and _ACTS.match(text, stop))
+    words = plain.replace("-", " ").split()
+    first = 0
+    while first < len(words) - 1 and (words[first] in common() or words[first] in foreign()):
+        first += 1
+    if first and " ".join(words[first:]) in known:
+        return True
+    if words[0] in programs() and all(
+        w in _VARIANTS or w in known or w.isdigit() for w in words[1:]
+    ):
+        return True
+    if all(word in known or word == "&" for word in words):
+        return True
+    return _within_a_thing(text, start, stop)
+
+
+def _within_a_thing(text: str, start: int, stop: int) -> bool:
+    """Whether the words around make it part of a known name: J.P. *Morgan*, *Ernst* & Young."""
+    before = _BESIDE.findall(text[max(0, start - 24) : start].lower())[-2:]
+    behind = _BESIDE.findall(text[stop : stop + 24].lower())[:2]
+    value = text[start:stop].lower()
+    for left in range(len(before) + 1):
+        for right in range(len(behind) + 1):
+            if left or right:
+                around = " ".join((*before[len(before) - left :], value, *behind[:right]))
+                if around.strip(" .") in things():
+                    return True
+    return False
+
+
+@cache
+def foreign() -> frozenset[str]:
+    """Return words of other languages that are capitalised where a sentence or a label begins."""
+    return _read("foreign_words")
 
 
 @cache

@@ -1,0 +1,47 @@
+"""Accounts of people on machines go, service accounts and pieces of programs stay."""
+
+import pytest
+
+from tests.governance.redaction_support import text, value
+
+LINES = (
+    "/home/{}/work", "/Users/{}/Desktop/a.txt", "C:\\Users\\{}\\Documents", "C:/Users/{}/x", "/mnt/c/Users/{}/x",
+    "file:///Users/{}/a.log", "-rw-r--r-- 1 {} staff 12 Mar  1 10:11 a", "drwxr-xr-x  2 www-data {} 4096 Mar 1 up",
+    "uid=1000({}) gid=1000({}) groups=1000({}),27(sudo)", "{}@web-01:~$ ls", "[{}@db ~]$ ls", "{}@mac src % ls",
+    "ssh {}@10.0.0.4", "scp a.txt {}@host.internal:/tmp", "$ su - {}", "$ chown -R {}:{} /srv ", "$ whoami\n{}",
+    "{}   pts/0   2024-05-02 08:11", "{}:x:1000:1000:,,,:/srv:/bin/sh", "sshd[1]: Accepted publickey for {} from 10.0.0.4",
+    "sshd[1]: Invalid user {} from 10.0.0.4", "sudo: {} : TTY=pts/1 ; PWD=/", "CRON[7]: ({}) CMD (sync)",
+    '10.0.0.4 - {} [02/May/2024:08:11:00 +0200] "GET / HTTP/1.1" 200', "DB_USER={}", "username: {}", "login: {}",
+    "user={} action=read", "user '{}' exceeded its quota", "Merge branch '{}/cache' into main",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("account", ["mgonzalez", "jsmith", "hmueller", "kasia_n"])
+def test_accounts_of_people_go(line: str, account: str) -> None:
+    assert account not in text(line.replace("{}", account))
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if "USER" not in line])
+@pytest.mark.parametrize("account", ["root", "www-data", "postgres", "ubuntu", "runner"])
+def test_accounts_of_services_stay(line: str, account: str) -> None:
+    assert account in text(line.replace("{}", account))
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "DB_USER=app_user", "handle=file.close", "user=current_user.id", "login = lambda: api.login()",
+        "/home/runner/work/core", "/home/node/app/index.js:12", "/Users/Shared/data.json",
+        "C:\\Users\\Public\\Documents", "GET https://shop.test/home/catalogue HTTP/1.1",
+        "connect(user=account, host=db)", "username: string", "user: {type: string}",
+        "sudo: pam_unix(sudo:session): session opened for user root", "git config user.name",
+    ],
+)  # fmt: skip
+def test_programs_stay(kept: str) -> None:
+    assert text(kept) == kept
+
+
+def test_keys_tell_accounts() -> None:
+    assert str(value({"username": "mgonzalez"})).count("mgonzalez") == 0
+    assert value({"user": "system", "login": "postgres"}) == {"user": "system", "login": "postgres"}

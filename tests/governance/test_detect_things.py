@@ -1,0 +1,46 @@
+"""What is written with a capital and is nobody stays: tools, models, companies, versions, prose."""
+
+from functools import cache
+
+import pytest
+
+from governance.policy.redaction import RedactionSpec
+from governance.redact import Redactor, build_redactor
+from tests.governance.redaction_support import KEY, SCOPE
+
+
+@cache
+def _with_model() -> Redactor:
+    return build_redactor(RedactionSpec(), pseudonym_key=KEY)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "Jenkins, Kafka, Django, Ruby, Pascal and Jupyter", "We moved from Kafka to Hadoop.",
+        '{"tools": ["Jira", "Vagrant"]}', "Solr vs Pandas", "Claude Opus is faster than Grok.",
+        "We compared Nova Lite, Gemini Pro and GPT.", "Vendors: Hugo Boss, Ernst & Young",
+        "shares of Wells Fargo rose", "From Nancy to Dallas by train.", "Font: Montserrat",
+        "git@github.com:acme/core.git", "pip install git+ssh://git@github.com/acme/core.git@v1.2.3",
+        "version 1.2.3.4", '"version": "1.2.3.4"', "Chrome/14.20.1.30 Safari/537.36", "core-1.2.3.4.tar.gz",
+        "upgrade to 1.2.3.4", "/search?zip=94110&age=34",
+        "1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377",
+        "Drucker funktioniert nicht mehr", "Betreff: Urlaubsplanung", "Die Besprechung f\u00e4llt aus.",
+        "Bitte Kabel pr\u00fcfen und Ger\u00e4t neu starten.", "Le projet avance bien.", "Oggetto: ferie estive",
+        "Ekran jest czarny.", "\u041f\u0440\u0438\u043d\u0442\u0435\u0440 \u043d\u0435 \u0440\u0430\u0431\u043e\u0442\u0430\u0435\u0442.", "Yaz\u0131c\u0131 \u00e7al\u0131\u015fm\u0131yor.",
+    ],
+)  # fmt: skip
+def test_it_stays(kept: str) -> None:
+    assert _with_model().redact_text(kept, scope=SCOPE).text == kept
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("Florence moved to another team.", "Florence"), ("Customer Madison filed a complaint.", "Madison"),
+        ("My name is Jenkins.", "Jenkins"), ("Grace Hudson called.", "Hudson"),
+        ("Connect to 10.20.30.40 now", "10.20.30.40"), ("scp a.txt b@10.20.30.40:/tmp", "10.20.30.40"),
+    ],
+)  # fmt: skip
+def test_people_and_machines_of_such_names_go(given: str, name: str) -> None:
+    assert name not in _with_model().redact_text(given, scope=SCOPE).text

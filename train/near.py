@@ -7,7 +7,7 @@ one task stay beside each other, since learning compares them.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from governance.near import EvaluationSet, NearDocument, NearIndex
 from governance.near.texts import strings_in
@@ -33,8 +33,21 @@ class Scored(Protocol):
         """How good it was."""
 
 
-def texts_of(source: LearningSource, items: Sequence[Item]) -> dict[str, str]:
-    """Return item id → what was said in its conversation, system prompts left out."""
+class ItemText(NamedTuple):
+    """What was said in an item's conversation, system prompts left out."""
+
+    asked: str
+    answered: str
+    """What is learned."""
+
+    @property
+    def whole(self) -> str:
+        """All of it."""
+        return f"{self.asked}\n{self.answered}"
+
+
+def texts_of(source: LearningSource, items: Sequence[Item]) -> dict[str, ItemText]:
+    """Return item id → what was said in its conversation."""
     ids = sorted({name for item in items for name in item.message_ids})
     said: dict[tuple[str, str], str] = {}
     for start in range(0, len(ids), _MOST_IDS):
@@ -47,16 +60,21 @@ def texts_of(source: LearningSource, items: Sequence[Item]) -> dict[str, str]:
         for row in rows.to_pylist():
             strings = strings_in(json.loads(row["parts"]))
             said[row["tenant_id"], row["message_id"]] = "\n".join(strings)
-    return {
-        item.item_id: "\n".join(
-            text for name in item.message_ids if (text := said.get((item.tenant_id, name)))
-        )[:_MOST_CHARACTERS]
-        for item in items
-    }
+    return {item.item_id: _text_of(item, said) for item in items}
+
+
+def _text_of(item: Item, said: Mapping[tuple[str, str], str]) -> ItemText:
+    asked: list[str] = []
+    answered: list[str] = []
+    learned = frozenset(item.trained)
+    for at, name in enumerate(item.message_ids):
+        if text := said.get((item.tenant_id, name)):
+            (answered if at in learned else asked).append(text)
+    return ItemText("\n".join(asked)[:_MOST_CHARACTERS], "\n".join(answered)[:_MOST_CHARACTERS])
 
 
 def near_duplicates[T: Scored](
-    scored: Sequence[T], texts: Mapping[str, str], spec: NearSpec
+    scored: Sequence[T], texts: Mapping[str, ItemText], spec: NearSpec
 ) -> frozenset[str]:
     """Return the ids of items that are near to a better one of their tenant."""
     gone: set[str] = set()
@@ -64,20 +82,20 @@ def near_duplicates[T: Scored](
     for entry in scored:
         tenants.setdefault(entry.item.tenant_id, []).append(entry)
     for entries in tenants.values():
-        index = NearIndex(threshold=spec.threshold)
+        index = NearIndex(threshold=spec.threshold, answers=True)
         best_first = sorted(entries, key=lambda entry: _rank(entry, texts, spec))
         matches = index.add(
             [
-                NearDocument(one.item.item_id, texts[one.item.item_id], (one.item.group_id,))
+                NearDocument(one.item.item_id, text.asked, (one.item.group_id,), text.answered)
                 for one in best_first
-                if texts[one.item.item_id]
+                if any(text := texts[one.item.item_id])
             ]
         )
         gone.update(match.document_id for match in matches)
     return frozenset(gone)
 
 
-def _rank(entry: Scored, texts: Mapping[str, str], spec: NearSpec) -> tuple[Any, ...]:
+def _rank(entry: Scored, texts: Mapping[str, ItemText], spec: NearSpec) -> tuple[Any, ...]:
     """Sort the best representative first; equal ones by time and name, so that it is the same again."""
     moment, name = entry.item.started_at.timestamp(), entry.item.item_id
     match spec.keep:
@@ -86,7 +104,7 @@ def _rank(entry: Scored, texts: Mapping[str, str], spec: NearSpec) -> tuple[Any,
         case "latest":
             return (-moment, name)
         case "longest":
-            return (-len(texts[name]), moment, name)
+            return (-len(texts[name].whole), moment, name)
         case _:
             return (moment, name)
 

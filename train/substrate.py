@@ -262,7 +262,7 @@ def _unlike(
         kept = [
             entry
             for entry in kept
-            if entry.split == "holdout" or not examined.holds(texts[entry.item.item_id])
+            if entry.split == "holdout" or not examined.holds(texts[entry.item.item_id].whole)
         ]
         left_out["evaluation_overlap"] += before - len(kept)
     return kept

@@ -91,7 +91,7 @@ class NearSpec(StrictModel):
     """Which items say almost the same, and which of them stays."""
 
     threshold: float = Field(default=0.8, ge=0.5, le=1)
-    """Least Jaccard similarity of two conversations' shingles."""
+    """Least Jaccard similarity of shingles, of what was asked and of what was answered."""
     keep: Literal["rewarded", "latest", "earliest", "longest"] = "rewarded"
     """The representative that stays; equal ones: the earliest. Attempts at one task all stay."""
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from governance.near import minhash
+from governance.near import minhash, texts
 from governance.near.minhash import BandKeys, Signatures, band_keys, signatures
 from governance.near.shingles import SIZE, Shingles, algorithm, shingle_sets
 
@@ -55,13 +55,13 @@ class Measure:
     def algorithm(self) -> dict[str, str]:
         """What is kept beside everything computed with it."""
         said = {"shingles": algorithm(self.shingle), "signatures": minhash.ALGORITHM}
-        return said | ({"answers": "rows-1-3"} if self.answers else {})
+        return said | ({"answers": "rows-1-3", "texts": texts.ALGORITHM} if self.answers else {})
 
     def features(self, documents: Sequence[NearDocument]) -> Features:
         """Compute what is compared."""
-        texts = shingle_sets((one.text for one in documents), self.shingle)
+        said = shingle_sets((one.text for one in documents), self.shingle)
         answers = []
         if self.answers:
             answers = shingle_sets((one.answer for one in documents), self.shingle)
-        rows = signatures(texts, answers)
-        return Features(texts, answers, rows, band_keys(rows))
+        rows = signatures(said, answers)
+        return Features(said, answers, rows, band_keys(rows))

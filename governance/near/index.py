@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from governance.near.features import Features, Measure, NearDocument
 from governance.near.minhash import Signatures, estimates
 from governance.near.segment import Segment, note_of
-from governance.near.shingles import SIZE, Shingles, similarity
+from governance.near.shingles import SIZE, Shingles, shared, similarity
 
 _BATCH = 20_000
 _SURELY_LESS = 0.2
@@ -181,10 +181,20 @@ class NearIndex:
                 compared.matches[later] = NearMatch(name, kept, found)
 
     def _similarity(self, features: Features, mine: int, segment: Segment, theirs: int) -> float:
-        said = similarity(features.texts[mine], segment.text(theirs))
+        """Return how similar two documents are; 0 where their answers do not vouch for it.
+
+        A long instruction makes any two texts behind it alike, and one word of an answer says
+        nothing of what was asked. So two texts may differ by some letters, and beyond them by as
+        much as their answers have in common.
+        """
+        texts: tuple[Shingles, Shingles] = (features.texts[mine], segment.text(theirs))
+        said = similarity(*texts)
         if not self._measure.answers or said < self._threshold:
             return said
         answers: tuple[Shingles, Shingles] = (features.answers[mine], segment.answer(theirs))
+        differing = sum(one.size for one in texts) - 2 * shared(*texts)
+        if differing > 2 * self._measure.shingle + shared(*answers):
+            return 0.0
         return min(said, similarity(*answers))
 
     def _likely(

@@ -87,5 +87,10 @@ def _pieces(data: bytes, places: NDArray[np.int64], size: int) -> NDArray[np.uin
 
 def similarity(a: Shingles, b: Shingles) -> float:
     """Return the Jaccard similarity of two sets of shingles, 0 to 1."""
-    common = np.intersect1d(a, b, assume_unique=True).size
+    common = shared(a, b)
     return common / (a.size + b.size - common)
+
+
+def shared(a: Shingles, b: Shingles) -> int:
+    """Return how many shingles two sets have in common."""
+    return np.intersect1d(a, b, assume_unique=True).size

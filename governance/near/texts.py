@@ -1,12 +1,17 @@
 """The text by which a conversation is compared: what was said last in it, system prompts left out."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 MOST_CHARACTERS = 2_000
 """Of a conversation its last ones, of an answer its first ones: what a step is about stands there,
 and the index of a million steps stays a few gigabytes."""
+_PIECE = 512
+"""What is cut off has a multiple of so many characters, so that a word more at the end cuts alike."""
+ALGORITHM = "last-2000-after-hash-1"
+"""What is kept beside texts that were compared; change it with what they are made of."""
 
 _NO_TEXT = ("type", "role", "id", "call_id", "media_type", "signature")
 
@@ -37,21 +42,31 @@ def answer_text(answer: Said) -> str:
 
 
 def conversation_text(conversation: Iterable[Said]) -> str:
-    """Return what a conversation, given from its last message to its first, is compared by."""
+    """Return what a conversation, given from its last message to its first, is compared by.
+
+    Before its last characters stands a hash of all that came before them, so that two long ones
+    that merely end alike do not pass for one.
+    """
     found: list[str] = []
     room = MOST_CHARACTERS
-    for text in _texts(conversation):
-        found.append(text[-room:])
-        room -= len(found[-1])
-        if room <= 0:
-            break
-    return "\n".join(reversed(found))
-
-
-def _texts(conversation: Iterable[Said]) -> Iterator[str]:
+    before = blake2b(digest_size=8)
+    cut = False
     for message in conversation:
-        if message.role not in ("system", "developer"):
-            yield _text(message)
+        if message.role in ("system", "developer"):
+            continue
+        if room <= 0:
+            before.update(message.parts.encode("utf-8", "surrogatepass"))
+            cut = True
+            continue
+        text = _text(message)
+        away = max(0, len(text) - room) // _PIECE * _PIECE
+        if away:
+            before.update(text[:away].encode("utf-8", "surrogatepass"))
+            cut = True
+        found.append(text[away:])
+        room -= len(found[-1])
+    found += [before.hexdigest()] if cut else []
+    return "\n".join(reversed(found))
 
 
 def _text(message: Said) -> str:

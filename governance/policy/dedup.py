@@ -23,7 +23,10 @@ class NearDuplicates(Spec):
         default=0.8,
         ge=0.5,
         le=1,
-        description="Least Jaccard similarity of shingles, of the conversation and of the answer.",
+        description=(
+            "Least Jaccard similarity of shingles, of the conversation and of the answer. "
+            "Conversations may differ by some letters, and beyond them by as much as answers share."
+        ),
     )
     shingle: int = Field(
         default=8, ge=4, le=16, description="Bytes of normalised text in one shingle."

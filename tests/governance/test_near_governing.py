@@ -1,6 +1,7 @@
 """Near-duplicates while governing: who goes, who stays, and that attempts at one task all stay."""
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,41 @@ def test_a_batch_that_was_not_stored_is_not_compared_with(policy: PolicyBundle) 
     lake.governor.judge(assembly(lamps(1)))
     assert stored(lake.add(lamps(1))) == ["step1"]
     assert stored(lake.add(lamps(1))) == ["step1"]
+
+
+INSTRUCTION = "Read the ticket and answer with one word: refund, delivery, defect or account. " * 30
+GOODS = ("lamp", "chair", "desk", "sofa", "rug", "towel", "mirror", "clock")
+PROBLEMS = ("arrived broken", "never came", "has the wrong colour", "was billed twice")
+
+
+@pytest.mark.parametrize("template", ["before", "behind", "around"])
+def test_tickets_behind_one_long_instruction_are_not_alike(
+    policy: PolicyBundle, template: str
+) -> None:
+    before = INSTRUCTION if template != "behind" else ""
+    behind = INSTRUCTION if template != "before" else ""
+    words = ("refund", "delivery", "defect", "account")
+    tickets = [
+        f"Ticket {at}: the {good} {problem}."
+        for at, (good, problem) in enumerate(product(GOODS, PROBLEMS))
+    ]
+    calls = [
+        placed(call(at, [user(before + said + behind)], words[at % 4]), trajectory=f"t{at}")
+        for at, said in enumerate(tickets, 1)
+    ]
+    lake = Lake(policy)
+    assert len(stored(lake.add(*calls[:20]))) + len(stored(lake.add(*calls[20:]))) == len(tickets)
+    again = before + tickets[4].replace(".", "!") + behind
+    repeated = placed(call(99, [user(again)], words[1]), trajectory="t99")
+    # What stands before a long end is known by its hash alone, and so is what differs there.
+    assert (stored(lake.add(repeated)) == []) == (template != "around")
+
+
+def test_long_conversations_that_end_alike_are_told_apart_by_their_beginning(
+    policy: PolicyBundle,
+) -> None:
+    end = [assistant("Noted."), user("And now the whole list again, please. " * 80)]
+    first = placed(call(1, [user("A lamp of brass"), *end], "Yes."), trajectory="t1")
+    other = placed(call(2, [user("A sofa in green"), *end], "Yes."), trajectory="t2")
+    same = placed(call(3, [user("A lamp of brass"), *end], "Yes."), trajectory="t3")
+    assert stored(Lake(policy).add(first, other, same)) == ["step1", "step2"]

@@ -44,6 +44,17 @@ def test_attempts_at_one_task_all_stay(tmp_path: Path) -> None:
     assert len(kept(lake, tmp_path / "out", near_duplicates={"threshold": 0.7})) == 4
 
 
+def test_different_tickets_behind_one_instruction_all_stay(tmp_path: Path) -> None:
+    rule = "Read the ticket and answer with one word: refund, delivery, defect or account. " * 9
+    goods = ("lamp", "chair", "desk", "sofa", "carpet", "towel")
+    tickets = [
+        Session(at, question=f"{rule}Ticket {at}: my {good} never came.", answer="delivery")
+        for at, good in enumerate(goods, 1)
+    ]
+    lake = lake_of(tmp_path / "lake", *tickets)
+    assert len(kept(lake, tmp_path / "out", near_duplicates={"threshold": 0.8})) == len(goods)
+
+
 def test_what_a_model_is_examined_on_is_not_learned(tmp_path: Path) -> None:
     lake = lake_of(tmp_path / "lake", *sessions())
     (tmp_path / "exam.jsonl").write_text(

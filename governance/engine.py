@@ -27,7 +27,7 @@ from governance.quality import QualityGate, RowGate, build_gate
 from governance.quality.leftovers import LeftoverCheck
 from governance.records import GovernedBatch
 from governance.redact.pseudonym import subject_id, subject_ids
-from governance.redact.values import RedactionScope
+from governance.redact.values import RedactionScope, Told
 from governance.redacting import Redactor, TrajectoryRedaction
 from governance.repetition import find_repetitions
 from governance.selection import Selection
@@ -38,6 +38,9 @@ from trajectory.errors import ConfigurationError, RetryableError
 from trajectory.exchange import ExchangeOutcome
 from trajectory.placement import Assembly, PlacedCall, PlacedLink
 from trajectory.step import Link
+
+type _Told = Mapping[tuple[str, str], tuple[Told, ...]]
+"""Parts of names by tenant and trajectory."""
 
 
 def _now() -> datetime:
@@ -216,12 +219,13 @@ class Governor:
         groups: dict[RedactionScope, list[Judged]] = defaultdict(list)
         for one in admitted:
             groups[RedactionScope(one.tenant_id, one.placed.trajectory_id)].append(one)
-        together = self._redact_together(groups)
+        told = self._told_before(admitted)
+        together = self._redact_together(groups, told)
         clean: dict[str, Judged] = {}
         for scope, group in groups.items():
             for one in group:
                 try:
-                    redaction = together.get(scope) or self._redaction_of(scope, one)
+                    redaction = together.get(scope) or self._redaction_of(scope, one, told)
                     content = redaction.clean(one.placed.call, one.admission.without)
                     clean[one.step_id] = replace(one, redaction=redaction, clean=content)
                 except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
@@ -256,13 +260,13 @@ class Governor:
                     rows.governance += decisions
 
     def _redact_together(
-        self, groups: Mapping[RedactionScope, Sequence[Judged]]
+        self, groups: Mapping[RedactionScope, Sequence[Judged]], told: _Told
     ) -> dict[RedactionScope, TrajectoryRedaction]:
         """Redact each trajectory at once; where that fails, each of its calls is tried on its own."""
         started: dict[RedactionScope, TrajectoryRedaction] = {}
         requests: list[RedactionRequest] = []
         for scope, group in groups.items():
-            redaction = TrajectoryRedaction(self._redactor, self._namer, scope)
+            redaction = self._begun(scope, told)
             try:
                 said = redaction.gather(one.placed.call for one in group)
             except Exception:  # noqa: BLE001, S112 (fail closed: tried, and held, call by call)
@@ -280,8 +284,26 @@ class Governor:
                 started[scope].fill(answer)
         return started
 
-    def _redaction_of(self, scope: RedactionScope, one: Judged) -> TrajectoryRedaction:
-        redaction = TrajectoryRedaction(self._redactor, self._namer, scope)
+    def _begun(self, scope: RedactionScope, told: _Told) -> TrajectoryRedaction:
+        before = told.get((scope.tenant_id, scope.trajectory_id), ())
+        return TrajectoryRedaction(self._redactor, self._namer, scope, before)
+
+    def _told_before(self, admitted: Sequence[Judged]) -> _Told:
+        """Return parts of names that earlier batches found, for calls that may say no more than them."""
+        asked: dict[str, set[str]] = defaultdict(set)
+        for one in admitted:
+            placed = one.placed
+            is_alone = placed.call.dispatch is not None or placed.context_is_delta
+            if is_alone or (placed.step_index > 0 and placed.context_keep == 0):
+                asked[one.tenant_id].add(placed.trajectory_id)
+        return {
+            (tenant, name): told
+            for tenant, names in asked.items()
+            for name, told in self._known.told(tenant, names).items()
+        }
+
+    def _redaction_of(self, scope: RedactionScope, one: Judged, told: _Told) -> TrajectoryRedaction:
+        redaction = self._begun(scope, told)
         redaction.prepare([one.placed.call])
         return redaction
 

@@ -2,20 +2,20 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from governance.batch import BatchRows
 from governance.consent import ConsentLookup, ConsentQuestion, ConsentVerdict, judge_consent
 from governance.data_classes import data_classes
-from governance.known import KnownContent
+from governance.known import KnownContent, told_by
 from governance.naming import Namer
 from governance.policy.capture import CaptureField, CaptureLevel
 from governance.policy.documents import PolicyBundle
 from governance.policy.selector import Facts
 from governance.records import Decision, GovernanceRecord
-from governance.redact.values import RedactionReport
+from governance.redact.values import RedactionReport, Told
 from governance.redacting import Redactor
 from governance.retention import judge_retention
 from governance.signals import RedactedSignal, signal_id, signal_of
@@ -44,11 +44,12 @@ class FeedbackJudge:
         """Add the signals of a batch, or the reasons why they are left out."""
         stored = self._stored_targets(feedback, rows)
         trajectories = self._stored_trajectories(feedback, rows)
+        told = self._told(feedback, rows)
         for placed in feedback:
             try:
                 reason, consent = self._refusal(placed, rows, stored, trajectories)
                 if reason is None:
-                    signal, report = self._signal(placed, rows)
+                    signal, report = self._signal(placed, rows, told)
                     rows.signals.append(signal)
                     # Without a trajectory that takes it along, its end is decided here.
                     if report.changed or signal.trajectory_id is None:
@@ -112,7 +113,32 @@ class FeedbackJudge:
             return "signal:trajectory-not-stored", consent
         return None, consent
 
-    def _signal(self, placed: PlacedFeedback, rows: BatchRows) -> RedactedSignal:
+    def _told(
+        self, feedback: Sequence[PlacedFeedback], rows: BatchRows
+    ) -> dict[tuple[str, str], tuple[Told, ...]]:
+        """Return parts of names that were found in the trajectories, before or in this batch."""
+        asked: dict[str, set[str]] = defaultdict(set)
+        for placed in feedback:
+            if placed.trajectory_id is not None:
+                asked[placed.feedback.client.tenant_id].add(placed.trajectory_id)
+        found: dict[tuple[str, str], tuple[Told, ...]] = {}
+        for tenant, names in asked.items():
+            here = told_by(
+                (row.trajectory_id, row.redaction_report)
+                for row in rows.governance
+                if row.tenant_id == tenant and row.trajectory_id in names
+            )
+            before = self._known.told(tenant, names)
+            for name in names:
+                found[tenant, name] = (*before.get(name, ()), *here.get(name, ()))
+        return found
+
+    def _signal(
+        self,
+        placed: PlacedFeedback,
+        rows: BatchRows,
+        told: Mapping[tuple[str, str], tuple[Told, ...]],
+    ) -> RedactedSignal:
         capture = self._bundle.capture.spec
         without = {*capture.without}
         for rule in capture.matching(_facts(placed)):
@@ -122,6 +148,7 @@ class FeedbackJudge:
             redactor=self._redactor,
             namer=self._namer,
             follow=rows.follow,
+            told=told.get((placed.feedback.client.tenant_id, placed.trajectory_id or ""), ()),
             keep_rationale=CaptureField.RATIONALE not in without,
         )
 

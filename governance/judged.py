@@ -1,7 +1,7 @@
 """A call on its way through the rules, and what redaction found in it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from governance.admission import Admission
 from governance.policy.consent import Purpose
@@ -64,7 +64,7 @@ def found_in(clean: CleanCall, context: Sequence[CleanMessage], *, first: int = 
 
 def _under(prefix: str, report: RedactionReport) -> RedactionReport:
     places = tuple(place._replace(path=prefix + place.path) for place in report.places)
-    return RedactionReport(report.counts, places, report.versions)
+    return replace(report, places=places)
 
 
 def _once(names: Iterable[str]) -> tuple[str, ...]:

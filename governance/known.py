@@ -1,11 +1,12 @@
 """What the lake already holds: asked before rows are made, so that content is stored once."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import date
 from typing import NamedTuple, Protocol
 
 from governance.consent import withheld_in
 from governance.records import GovernanceRecord, GovernedBatch
+from governance.redact.values import Told, told_in
 from trajectory.canonical import JsonObject
 from trajectory.message import Message, OpaquePart
 from trajectory.step import Step
@@ -76,6 +77,10 @@ class KnownContent(Protocol):
         self, tenant_id: str, trajectory_ids: Collection[str]
     ) -> dict[str, StoredTrajectory]:
         """Return the texts that are stored of trajectories, by those of which there are some."""
+        ...
+
+    def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:
+        """Return the parts of names that were found in trajectories, by those that have some."""
         ...
 
 
@@ -154,6 +159,23 @@ class MemoryKnownContent:
         """See :class:`KnownContent`; of texts nothing is remembered here."""
         del tenant_id, trajectory_ids
         return {}
+
+    def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:
+        """See :class:`KnownContent`."""
+        return told_by(
+            (row.trajectory_id, row.redaction_report)
+            for row in self._decisions.values()
+            if row.tenant_id == tenant_id and row.trajectory_id in trajectory_ids
+        )
+
+
+def told_by(reports: Iterable[tuple[str, str]]) -> dict[str, tuple[Told, ...]]:
+    """Return the parts of names in reports, by trajectory."""
+    found: dict[str, dict[Told, None]] = {}
+    for trajectory_id, report in reports:
+        for one in told_in(report):
+            found.setdefault(trajectory_id, {})[one] = None
+    return {name: tuple(told) for name, told in found.items()}
 
 
 STEP_TEXTS = ("tool_calls", "tool_results", "error", "ext", "sampling")

@@ -82,7 +82,8 @@ class GovernanceRecord:
     """When retention ends; None means that policy keeps it forever."""
     legal_hold: bool
     redaction_report: str
-    """JSON: per entity type counts and places (key paths and offsets), detector versions; no values."""
+    """JSON: per entity type counts and places (key paths and offsets), detector versions, keyed hashes of
+    parts of names; no values."""
     redaction_counts: dict[str, int] = field(default_factory=dict)
 
 

@@ -15,6 +15,7 @@ from governance.redact.values import (
     RedactionError,
     RedactionReport,
     RedactionScope,
+    Told,
 )
 from governance.vocabulary import looks_like_an_id
 from trajectory.call import Call
@@ -98,11 +99,13 @@ class TrajectoryRedaction:
     gives away is gone from all of them; a message that is resent is redacted once.
     """
 
-    def __init__(self, redactor: Redactor, namer: Namer, scope: RedactionScope) -> None:
-        """Work on one trajectory."""
+    def __init__(
+        self, redactor: Redactor, namer: Namer, scope: RedactionScope, told: Sequence[Told] = ()
+    ) -> None:
+        """Work on one trajectory; parts of names were ``told`` in it before."""
         self._redactor = redactor
         self._namer = namer
-        self._scope = scope
+        self._scope = replace(scope, told=tuple(told))
         self._keys: dict[str, list[bytes]] = {}
         """Exchange → the keys of what its call says, its fields last."""
         self._asked: dict[bytes, Message] = {}
@@ -301,7 +304,7 @@ def _under_fields(report: RedactionReport) -> RedactionReport:
     places = tuple(
         place._replace(path=place.path.removeprefix(_WRAPPER)) for place in report.places
     )
-    return RedactionReport(report.counts, places, report.versions)
+    return replace(report, places=places)
 
 
 _DIGITS = re.compile(r"[\d\-. /]+")

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from governance.naming import Namer
-from governance.redact.values import RedactionReport, RedactionScope
+from governance.redact.values import RedactionReport, RedactionScope, Told
 from governance.redacting import Redactor, public_id
 from governance.vocabulary import SOURCE_KINDS
 from trajectory.canonical import JsonValue
@@ -34,6 +34,7 @@ def signal_of(
     redactor: Redactor,
     namer: Namer,
     follow: StepNames,
+    told: tuple[Told, ...],
     keep_rationale: bool,
 ) -> RedactedSignal:
     """Return the stored form of one piece of feedback.
@@ -44,7 +45,7 @@ def signal_of(
     """
     feedback = placed.feedback
     tenant, body = feedback.client.tenant_id, feedback.body
-    scope = RedactionScope(tenant, placed.trajectory_id or "", linked=False)
+    scope = RedactionScope(tenant, placed.trajectory_id or "", linked=False, told=told)
     reports: list[RedactionReport] = []
     step_id = follow(placed.step_id) if placed.step_id else None
 

@@ -20,9 +20,11 @@ from governance.known import (
     StoredText,
     StoredTrajectory,
     as_message,
+    told_by,
 )
 from governance.policy.consent import Purpose
 from governance.records import GovernanceRecord
+from governance.redact.values import Told
 from lakehouse.conversations import contexts_of
 from lakehouse.removal import together
 from trajectory.message import Message, stored_message
@@ -157,6 +159,16 @@ class LakeKnownContent:
                         if row["step_id"] in exact]  # fmt: skip
                 found[trajectory_id] = StoredTrajectory(tuple(texts), tuple(days))
         return found
+
+    def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:
+        """Return the parts of names that were found in trajectories, by those that have some."""
+        found = self._lake.query(
+            "SELECT trajectory_id, redaction_report FROM governance WHERE tenant_id = ? "
+            "AND trajectory_id IN (SELECT unnest(?::VARCHAR[])) "
+            "AND contains(redaction_report, '\"names\"') ORDER BY decided_at",
+            parameters=[tenant_id, sorted(trajectory_ids)],
+        )
+        return told_by(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
     def _by_name(
         self, sql: str, tenant_id: str, names: Collection[str]

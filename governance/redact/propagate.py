@@ -53,6 +53,8 @@ class Known:
     """Spelling in small letters to (entity, value that it stands for)."""
     _as_written: dict[str, set[str]] = field(default_factory=dict, repr=False)
     """Those of the spellings that count only as they were written."""
+    _parts: dict[str, dict[tuple[str, bool], None]] = field(default_factory=dict, repr=False)
+    """Parts of names, each with whether it counts only as it was written, by name."""
     _learned: set[tuple[str, str, bool]] = field(default_factory=set, repr=False)
     _automaton: Any = field(default=None, repr=False)
 
@@ -72,6 +74,10 @@ class Known:
         for spelling, (entity, value) in self._values.items():
             if entity == "PERSON":
                 yield spelling, value
+
+    def parts(self, name: str) -> Iterable[tuple[str, bool]]:
+        """Return the words by which a name is met, and whether they count only as they are written."""
+        return self._parts.get(name, ())
 
     def whole(self, value: str) -> str:
         """Return the name that a name or a part of one stands for; itself when nobody has it."""
@@ -115,13 +121,18 @@ class Known:
             return
         if plain in common():
             if is_listed and word[0].isupper():
-                self._add(word.capitalize(), "PERSON", value, as_written=True)
+                self._add_part(word.capitalize(), value, as_written=True)
         elif _is_a_word_too(word):
             if word[0].isupper():
-                self._add(word.capitalize(), "PERSON", value, as_written=True)
+                self._add_part(word.capitalize(), value, as_written=True)
                 self._add(f"@{plain}", "PERSON", value)
         elif sure or word[0].isupper():
-            self._add(word, "PERSON", value)
+            self._add_part(word, value, as_written=False)
+
+    def _add_part(self, word: str, value: str, *, as_written: bool) -> None:
+        self._add(word, "PERSON", value, as_written=as_written)
+        parts = self._parts.setdefault(value, {})
+        parts[word if as_written else _small(word), as_written] = None
 
     def _add(self, spelling: str, entity: str, value: str, *, as_written: bool = False) -> None:
         small = _small(spelling)
@@ -166,7 +177,7 @@ class Known:
         exact = self._as_written.get(spelling)
         if exact is not None and text[start:end] not in exact:
             return False
-        return not (spelling.isalpha() and _means_itself(text, start, end))
+        return not (spelling.isalpha() and means_itself(text, start, end))
 
     def _longest(self, text: str, small: str) -> dict[int, tuple[int, str]]:
         """Return the end and the spelling of the longest value that begins at each place."""
@@ -250,7 +261,7 @@ def _handles(first: str, last: str, joints: Iterable[str]) -> Iterator[str]:
                     yield handle
 
 
-def _means_itself(text: str, start: int, end: int) -> bool:
+def means_itself(text: str, start: int, end: int) -> bool:
     """Whether a part of a name is used as a word, a month or in a term: Mark the node, Taylor series."""
     if is_term(text, end):
         return True

@@ -131,6 +131,7 @@ class Pseudonymizer:
         self._operators = spec.operators()
         self._keys = subjects if spec.keys == "subject" else None
         self._today = today or datetime.now(UTC).date()
+        self._word_key = blake2b(b"words", key=subject_key, digest_size=32).digest()
         self._media_key = blake2b(b"media", key=subject_key, digest_size=32).digest()
         self._named: dict[tuple[str, str, str], tuple[str, ...]] = {}
 
@@ -164,6 +165,12 @@ class Pseudonymizer:
         if self._keys is not None:
             linked = [one for one in values if self._operators.get(one[0]) in _LINKED]
             self._keys.expect({self.subjects(tenant_id, *one)[0] for one in linked})
+
+    def of_word(self, tenant_id: str, trajectory_id: str, word: str, *, as_written: bool) -> str:
+        """Return what a part of a name is kept by within a trajectory: a keyed hash."""
+        kind = "as written" if as_written else "any case"
+        hashed = blake2b(key=self._word_key, digest_size=_SHORT)
+        return _digits(hashed, tenant_id, trajectory_id, kind, word)
 
     def of_media(self, tenant_id: str, name: str) -> str:
         """Return what bytes are named by: a keyed hash of their hash, so that nobody can try files."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.keys import tells_biometric
@@ -21,7 +22,7 @@ from governance.redact.looking import Findings, Item, Looking, by_hash
 from governance.redact.places import shown
 from governance.redact.propagate import SCORE as PROPAGATED
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
-from governance.redact.propagate import Again, Known
+from governance.redact.propagate import Again, Known, means_itself
 from governance.redact.pseudonym import OwnMarks, Pseudonymizer, Whose, own_marks
 from governance.redact.splice import resolved, spliced
 from governance.redact.subject_keys import SubjectKeys
@@ -43,6 +44,7 @@ from governance.redact.values import (
     RedactionError,
     RedactionReport,
     RedactionScope,
+    Told,
 )
 from governance.vocabulary import media_type, role
 from trajectory.canonical import JsonValue
@@ -75,6 +77,7 @@ _WARM_UP = (
     + " Zed" * 40,
 )
 _SURE_OF_NAME = 0.7
+_LETTERS = re.compile(r"[^\W\d_]{3,}")
 _NUMBER_KEYS = (
     "phone", "mobile", "tel", "fax", "cell", "card", "ssn", "social", "account", "acct", "routing",
     "passport", "mrn", "medical", "patient", "pin", "passcode", "password", "otp", "tax_id",
@@ -97,6 +100,7 @@ class _Made:
 
     spans: list[Finding]
     subjects: dict[str, None]
+    names: dict[str, None] = field(repr=False)
     text: str = field(repr=False)
 
 
@@ -122,6 +126,10 @@ class _Work:
         default_factory=dict, repr=False
     )
     """What stands in a value's place, and whom it names, by entity and value."""
+    told: dict[str, Told] = field(default_factory=dict, repr=False)
+    """Parts of names that are not said in full here, by their keyed hashes."""
+    words: dict[str, Told | None] = field(default_factory=dict, repr=False)
+    """Words that were looked for among them."""
     insides: Insides = field(default_factory=Insides, repr=False)
     read: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
     """What spans mean, by entity and what they hold."""
@@ -142,6 +150,7 @@ class _Report:
         self.counts: dict[str, int] = {}
         self.places: list[Place] = []
         self.subjects: dict[str, None] = {}
+        self.names: dict[str, None] = {}
 
     def add(self, path: Path, spans: Iterable[Finding], before: Before | None = None) -> None:
         where = shown(path)
@@ -151,10 +160,10 @@ class _Report:
             was = (start, end) if before is None else before.of(start, end)
             places.append(new(Place, (entity, where, *was, detector)))
 
-    def done(self) -> RedactionReport:
+    def done(self, names: tuple[Told, ...] = ()) -> RedactionReport:
         used = {place.detector.partition(".")[0] for place in self.places}
         versions = {name: self._versions.get(name, self._versions["presidio"]) for name in used}
-        return RedactionReport(self.counts, tuple(self.places), versions)
+        return RedactionReport(self.counts, tuple(self.places), versions, names)
 
 
 def _keys(path: Path) -> Path:
@@ -319,12 +328,51 @@ class Redactor:
             done = self._replaced(
                 messages, work, lambda message, visitor: self._message(message, (), visitor)
             )
-        self._pseudonyms.forget()
-        return [
+        redacted = [
             # an equal message is the one object that stands for this content
-            Redacted(old if new == old else new, report.done(), tuple(report.subjects))
+            Redacted(
+                old if new == old else new,
+                report.done(self._told(report.names, work)),
+                tuple(report.subjects),
+            )
             for old, (new, report) in zip(messages, done, strict=True)
-        ], work
+        ]
+        self._pseudonyms.forget()
+        return redacted, work
+
+    def _told(self, names: Iterable[str], work: _Work) -> tuple[Told, ...]:
+        """Return the parts of names, for calls of the trajectory that say no more than them."""
+        scope, told = work.scope, list[Told]()
+        if not scope.linked:
+            return ()
+        for name in names:
+            mark, subjects = work.replaced["PERSON", name]
+            for part, as_written in work.known.parts(name) if mark is not None else ():
+                word = self._pseudonyms.of_word(
+                    scope.tenant_id, scope.trajectory_id, part, as_written=as_written
+                )
+                told.append(Told(word, mark or "", subjects))
+        return tuple(told)
+
+    def _met_as_told(self, text: str, work: _Work) -> Iterator[Again]:
+        """Yield parts of names that this trajectory told before; each stands for its hash."""
+        for match in _LETTERS.finditer(text):
+            word = match[0]
+            if word not in work.words:
+                hashes = [
+                    self._pseudonyms.of_word(
+                        work.scope.tenant_id, work.scope.trajectory_id, said, as_written=as_written
+                    )
+                    for said, as_written in ((word, True), (word.lower(), False))
+                ]
+                work.words[word] = next((work.told[h] for h in hashes if h in work.told), None)
+            told = work.words[word]
+            if told is not None and not means_itself(text, *match.span()):
+                work.replaced["PERSON", told.word] = (
+                    told.mark if work.scope.linked else "<PERSON>",
+                    told.subjects if work.scope.linked else (),
+                )
+                yield "PERSON", match.start(), match.end(), told.word
 
     def _marks_of_parts(self, work: _Work) -> dict[str, tuple[str, tuple[str, ...]]]:
         """Return what stands for parts of known names, with the name's own mark and its subjects."""
@@ -395,7 +443,10 @@ class Redactor:
 
     def _begin(self, scope: RedactionScope) -> _Work:
         self._pseudonyms.begin()
-        return _Work(scope, self._looking.deadline())
+        told: dict[str, Told] = {}
+        for one in scope.told:  # of two with one part the first
+            told.setdefault(one.word, one)
+        return _Work(scope, self._looking.deadline(), told=told)
 
     # What the two walks do: the first gathers texts to look at, the second replaces.
 
@@ -493,6 +544,7 @@ class Redactor:
             before = Before(blobs.moved) if blobs is not None and blobs.moved else None
             report.add(path, made.spans, before)
             report.subjects.update(made.subjects)
+            report.names.update(made.names)
             return made.text
 
         def number(written: str, path: Path) -> int | None:
@@ -531,6 +583,14 @@ class Redactor:
             whose: whose text it is.
         """
         again = work.known.find(text)
+        if work.told:
+            taken = [(start, end) for _, start, end, _ in again]
+            again += [
+                one
+                for one in self._met_as_told(text, work)
+                if not any(start < one[2] and one[1] < end for start, end in taken)
+            ]
+            again.sort(key=itemgetter(1))
         if not (seen or again):
             return None
         if spans is None:
@@ -544,12 +604,14 @@ class Redactor:
         if more:
             spans = resolved((*seen, *more))
         subjects: dict[str, None] = {}
+        names: dict[str, None] = {}
         changes: list[tuple[int, int, str]] = []
         for entity, start, end, _, _ in spans:
             value = work.meant(entity, text[start:end])
             if entity == "PERSON":
                 whole = work.known.whole(value)
                 value = stands_for.get(start, value) if whole == value else whole
+                names[value] = None
             known_as = work.replaced.get((entity, value))
             if known_as is None:
                 known_as = work.replaced[entity, value] = self._known_as(entity, value, whose)
@@ -558,7 +620,7 @@ class Redactor:
                 subjects |= dict.fromkeys(whom)
             if replacement is not None:
                 changes.append((start, end, replacement))
-        return _Made(spans, subjects, spliced(text, changes) if changes else text)
+        return _Made(spans, subjects, names, spliced(text, changes) if changes else text)
 
     def _known_as(
         self, entity: str, value: str, whose: Whose

@@ -1,5 +1,6 @@
 """What redaction takes and gives: a scope in, redacted values with a report without values out."""
 
+import json
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +13,15 @@ class RedactionError(WorkError):
     """A detector failed or ran out of time; what it should have looked at must be held back."""
 
 
+class Told(NamedTuple):
+    """A part of a name that was found in a trajectory, and what stands for it there."""
+
+    word: str
+    """Keyed hash of the part and the trajectory."""
+    mark: str
+    subjects: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class RedactionScope:
     """Whose text it is: decides which pseudonyms agree and how far a found name reaches."""
@@ -22,6 +32,8 @@ class RedactionScope:
     """Ids of end users that clients gave: redacted as ``USERNAME``, whatever they look like."""
     linked: bool = True
     """False: only its type stands for a value, nothing by which a person is found again."""
+    told: tuple[Told, ...] = field(default=(), repr=False)
+    """Parts of names that what is redacted may not say in full."""
 
 
 class Place(NamedTuple):
@@ -44,6 +56,8 @@ class RedactionReport:
     places: tuple[Place, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of the detectors that found something."""
+    names: tuple[Told, ...] = ()
+    """Parts of names that were found, for calls that say no more than a part."""
 
     @property
     def changed(self) -> bool:
@@ -53,21 +67,33 @@ class RedactionReport:
     def to_json(self) -> JsonObject:
         """Return the JSON form that the governance table keeps."""
         places: list[JsonValue] = [[*place] for place in self.places]
+        names: list[JsonValue] = [[word, mark, [*who]] for word, mark, who in self.names]
         return {
             "counts": dict(sorted(self.counts.items())),
             "places": places,
             "versions": dict(sorted(self.versions.items())),
+            **({"names": names} if names else {}),
         }
 
     def joined(self, *others: "RedactionReport") -> "RedactionReport":
         """Return one report over this one and ``others``."""
         counts, places, versions = dict(self.counts), list(self.places), dict(self.versions)
+        names = dict.fromkeys(self.names)
         for other in others:
             for entity, count in other.counts.items():
                 counts[entity] = counts.get(entity, 0) + count
             places.extend(other.places)
             versions.update(other.versions)
-        return RedactionReport(counts, tuple(places), versions)
+            names |= dict.fromkeys(other.names)
+        return RedactionReport(counts, tuple(places), versions, tuple(names))
+
+
+def told_in(report: str) -> tuple[Told, ...]:
+    """Return the parts of names of a report's JSON text."""
+    if '"names"' not in report:
+        return ()
+    listed = json.loads(report).get("names", [])
+    return tuple(Told(word, mark, tuple(who)) for word, mark, who in listed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,11 @@ GOVERNANCE = (
     need("retention_class", TEXT, "Retention class"),
     may("expires_at", TIME, "When retention ends; null means never"),
     need("legal_hold", FLAG, "Whether a legal hold stops deletion"),
-    content("redaction_report", TEXT, "JSON: counts, places and detector versions; no values"),
+    content(
+        "redaction_report",
+        TEXT,
+        "JSON: counts, places, detector versions, keyed hashes of parts of names; no values",
+    ),
     need("redaction_counts", COUNTS, "Redactions per entity type"),
 )
 

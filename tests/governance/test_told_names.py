@@ -1,0 +1,117 @@
+"""Parts of a name that an earlier batch told go from calls that do not say the name again."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from governance.known import MemoryKnownContent
+from governance.records import GovernedBatch
+from governance.redact import subject_id
+from tests.governance.building import (
+    ALL_PURPOSES,
+    KEY,
+    assembly,
+    call,
+    child,
+    feedback,
+    governor,
+    placed,
+    user,
+)
+from tests.governance.redaction_support import made
+from trajectory.call import CallKind, ToolDispatch
+from trajectory.placement import PlacedCall
+
+NAME = "Priya Raghunathan"
+
+
+def _told(known: MemoryKnownContent) -> tuple[PlacedCall, GovernedBatch]:
+    one = placed(call(1, [user(f"My name is {NAME}, find my order.")], "Sure, Priya."))
+    batch = governor(redactor=made(), known=known).judge(assembly(one))
+    known.add(batch)
+    return one, batch
+
+
+def _text(batch: GovernedBatch) -> str:
+    rows = [
+        [m.parts for m in batch.messages],
+        [(s.tool_calls, s.tool_results) for s in batch.steps],
+    ]
+    return str([*rows, [s.rationale for s in batch.signals]])
+
+
+def test_a_call_that_sends_only_what_is_new() -> None:
+    known = MemoryKnownContent()
+    one, first = _told(known)
+    said = "raghunathan's order is the blue one, ask @priya"
+    new = (user(said),)
+    two = replace(
+        child(call(2, new, "Shipped to Raghunathan.", dialect="openai.responses"), one),
+        context_is_delta=True, context_keep=2, new_messages=new,
+    )  # fmt: skip
+    batch = governor(redactor=made(), known=known).judge(assembly(two))
+    assert "aghunathan" not in _text(batch)
+    assert "priya" not in _text(batch)
+    mark = json.loads(first.messages[0].parts)[0]["text"].partition("is ")[2].partition(",")[0]
+    assert _text(batch).count(mark) == 3
+    assert subject_id(KEY, "acme", NAME) not in _text(batch)
+    assert batch.governance[0].subjects == first.governance[0].subjects
+
+
+def test_a_tool_that_is_called_by_itself() -> None:
+    known = MemoryKnownContent()
+    one, _ = _told(known)
+    dispatch = ToolDispatch(
+        "crm", {"q": "raghunathan"}, {"content": [{"text": "raghunathan: gold, contact Priya"}]}, False, "x"
+    )  # fmt: skip
+    base = call(3, [], None)
+    tool = replace(
+        base, kind=CallKind.TOOL, dialect="mcp", context=(), output=None, dispatch=dispatch
+    )
+    batch = governor(redactor=made(), known=known).judge(
+        assembly(placed(tool, step="tool3", trajectory=one.trajectory_id))
+    )
+    assert len(batch.steps) == 1
+    assert "aghunathan" not in _text(batch)
+    assert "Priya" not in _text(batch)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_feedback(together: bool) -> None:
+    known = MemoryKnownContent()
+    said = feedback(rationale="raghunathan was unhappy; Priya's refund", purposes=ALL_PURPOSES)
+    one = placed(call(1, [user(f"My name is {NAME}.")], "Sure."))
+    judge = governor(redactor=made(), known=known)
+    if together:
+        batch = judge.judge(assembly(one, feedback=(said,)))
+    else:
+        known.add(judge.judge(assembly(one)))
+        batch = judge.judge(assembly(feedback=(said,)))
+    assert len(batch.signals) == 1
+    assert "aghunathan" not in _text(batch)
+    assert "Priya" not in _text(batch)
+
+
+def test_parts_that_are_words_need_their_capital_here_too() -> None:
+    known = MemoryKnownContent()
+    one = placed(call(1, [user("My name is Grace Raghunathan.")], "Sure."))
+    known.add(governor(redactor=made(), known=known).judge(assembly(one)))
+    new = (user("a period of grace for Grace"),)
+    two = replace(
+        child(call(2, new, "ok", dialect="openai.responses"), one),
+        context_is_delta=True, context_keep=2, new_messages=new,
+    )  # fmt: skip
+    batch = governor(redactor=made(), known=known).judge(assembly(two))
+    assert "a period of grace for <PERSON_" in _text(batch)
+
+
+def test_no_name_can_be_read_from_what_is_kept() -> None:
+    _, first = _told(MemoryKnownContent())
+    names = json.loads(first.governance[0].redaction_report)["names"]
+    assert len(names) >= 2
+    assert "riya" not in json.dumps(names)
+    other = placed(call(1, [user(f"My name is {NAME}.")], "Sure."), trajectory="another")
+    batch = governor(redactor=made(), known=MemoryKnownContent()).judge(assembly(other))
+    again = json.loads(batch.governance[0].redaction_report)["names"]
+    assert not {one[0] for one in names} & {one[0] for one in again}

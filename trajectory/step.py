@@ -71,7 +71,8 @@ class Step:
     kind: str
     """model | tool"""
     role_in_graph: str
-    """agent | auxiliary | discarded | compaction | shadow (another model's answer that nobody saw)"""
+    """agent | auxiliary | discarded | compaction | queued (a look-up brings the answer) | shadow
+    (another model's answer that nobody saw)"""
     key_source: str
     """What told that this exchange belongs to this trajectory; ``prefix`` and ``none`` are inferred."""
     exchange_id: str

@@ -7,7 +7,7 @@ from functools import cache
 
 KINDS = ("model", "tool")
 """What becomes a step."""
-ROLES = ("agent", "auxiliary", "discarded", "compaction", "shadow")
+ROLES = ("agent", "auxiliary", "discarded", "compaction", "queued", "shadow")
 SPLITS = ("train", "holdout")
 CAPTURE_LEVELS = ("text", "logprobs", "tokens")
 TOKEN_CODES = (

@@ -194,6 +194,53 @@ def openai_responses_stream(wire: Wire) -> Any:
     return openai_responses(wire, stream=True)
 
 
+def openai_responses_kept(wire: Wire) -> Any:
+    """Background responses, conversations, phases, namespaces, a compaction, and a failure."""
+    with _openai(wire) as api:
+        queued = api.responses.create(model="rich", input=QUESTION, background=True)
+        answer = api.responses.retrieve(queued.id)
+        kept = api.conversations.create()
+        settings: Any = {"model": "rich", "conversation": kept.id, "instructions": SYSTEM}
+        function: Any = {"type": "function", "name": "add", "parameters": SCHEMA, "strict": False}
+        settings["tools"] = [
+            {"type": "namespace", "name": "sums", "description": "Sums.", "tools": [function]}
+        ]
+        asked = api.responses.create(input=QUESTION, **settings)
+        history: Any = [item.to_dict() for item in asked.output]
+        compacted = api.responses.compact(model="rich", input=history)
+        events = list(api.responses.create(model="breaks", input=QUESTION, stream=True))
+        said = [answer.output_text, asked.output_text, compacted.output[0].type, events[-1].type]
+        return [queued.status, kept.id, *said]
+
+
+def anthropic_documents(wire: Wire, *, stream: bool = False) -> Any:
+    """A text document, sources in the answer, and a compaction."""
+    import anthropic
+    import httpx2
+
+    source = {"type": "text", "media_type": "text/plain", "data": "The sum is 42."}
+    document = {"type": "document", "source": source, "title": "Sums"}
+    document["citations"] = {"enabled": True}
+    asked: Any = [document, {"type": "text", "text": QUESTION}]
+    settings: Any = {"model": "rich", "max_tokens": 99}
+    settings["messages"] = [{"role": "user", "content": asked}]
+    settings["context_management"] = {"edits": [{"type": "compact_20260112"}]}
+    with anthropic.Anthropic(
+        base_url=wire.url, api_key=wire.key, max_retries=0, http_client=wire.client(httpx2)
+    ) as api:
+        if stream:
+            with api.beta.messages.stream(**settings) as events:
+                answer: Any = events.get_final_message()
+        else:
+            answer = api.beta.messages.create(**settings)
+    return [block.model_dump(exclude_none=True) for block in answer.content]
+
+
+def anthropic_documents_stream(wire: Wire) -> Any:
+    """The same, streamed."""
+    return anthropic_documents(wire, stream=True)
+
+
 def anthropic_messages(wire: Wire, *, stream: bool = False) -> Any:
     """The tool loop over messages."""
     import anthropic
@@ -529,10 +576,13 @@ HTTPX_DRIVERS: dict[str, tuple[str, Driver]] = {
     "openai_inputs": ("openai", openai_inputs),
     "openai_responses": ("openai", openai_responses),
     "openai_responses_stream": ("openai", openai_responses_stream),
+    "openai_responses_kept": ("openai", openai_responses_kept),
     "azure_chat": ("azure", azure_chat),
     "azure_chat_stream": ("azure", azure_chat_stream),
     "anthropic_messages": ("anthropic", anthropic_messages),
     "anthropic_messages_stream": ("anthropic", anthropic_messages_stream),
+    "anthropic_documents": ("anthropic", anthropic_documents),
+    "anthropic_documents_stream": ("anthropic", anthropic_documents_stream),
     "anthropic_count": ("anthropic", anthropic_count),
     "anthropic_vertex": ("anthropic", anthropic_vertex),
     "anthropic_vertex_stream": ("anthropic", anthropic_vertex_stream),

@@ -80,6 +80,8 @@ def _openai(request: Seen, path: str, body: dict[str, Any]) -> Reply:
         return as_json({"id": "modr-1", "model": "moderation-1", "results": [result]})
     if path.endswith("/responses"):
         return _responses(body)
+    if "/responses/" in path or path.endswith("/conversations"):
+        return _kept(path)
     if path.endswith("/messages/count_tokens"):
         return as_json({"input_tokens": 14})
     if path.endswith("/messages"):
@@ -162,7 +164,41 @@ def _completion(body: dict[str, Any]) -> Reply:
     return as_json({**base, "choices": [choice], "usage": _USAGE})
 
 
+def _kept(path: str) -> Reply:
+    """Return what OpenAI keeps: the answer of a background response, a conversation, a compaction."""
+    if path.endswith("/conversations"):
+        kept = {"id": "conv_1", "object": "conversation", "created_at": 1, "metadata": {}}
+        return as_json(kept)
+    if path.endswith("/compact"):
+        sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VhbGVk"}
+        usage = response_object("", told=True)["usage"]
+        answer = {"id": "cmp_resp_1", "object": "response.compaction", "created_at": 1}
+        return as_json({**answer, "output": [sealed], "usage": usage})
+    name = path.rpartition("/")[2]
+    return as_json({**response_object(name, told=True), "background": True})
+
+
+def _rich_response(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a response with a phase and a function in a namespace."""
+    answer = response_object("resp_3" if body.get("conversation") else "resp_1", told=True)
+    said = {**answer["output"][0], "phase": "commentary"}
+    call = {**response_object("", told=False)["output"][0], "namespace": "sums"}
+    return {**answer, "output": [said, {**call, "caller": {"type": "direct"}}]}
+
+
 def _responses(body: dict[str, Any]) -> Reply:
+    if body.get("background"):
+        queued = response_object("resp_bg", told=False)
+        return as_json({**queued, "status": "queued", "background": True, "output": []})
+    if body["model"] == "breaks":
+        answer = response_object("resp_1", told=True)
+        failed = {**answer, "status": "failed", "output": []}
+        failed["error"] = {"code": "server_error", "message": "The model broke"}
+        events = response_events(answer)[:-2]
+        events.append({"type": "response.failed", "response": failed, "sequence_number": 99})
+        return stream([f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events])
+    if body["model"] == "rich" and not body.get("stream"):
+        return as_json(_rich_response(body))
     given = body["input"]
     told = isinstance(given, list) and any(
         item.get("type") == "function_call_output" for item in given
@@ -273,7 +309,55 @@ def _message_events(told: bool) -> list[dict[str, Any]]:
     ]
 
 
+def _rich_message() -> dict[str, Any]:
+    """Return a message with a compaction, sources, and counts beside the usual four."""
+    source = {"type": "char_location", "cited_text": "The sum is 42.", "document_index": 0}
+    source |= {"document_title": "Sums", "start_char_index": 0, "end_char_index": 14}
+    whole = _message(told=True)
+    usage = {
+        **whole["usage"],
+        "server_tool_use": {"web_search_requests": 1, "web_fetch_requests": 0},
+    }
+    usage["output_tokens_details"] = {"thinking_tokens": 2}
+    content = [
+        {"type": "compaction", "content": "They ask for sums.", "encrypted_content": "c2VhbGVk"},
+        {"type": "text", "text": "The sum is ", "citations": None},
+        {"type": "text", "text": "42", "citations": [source]},
+        {"type": "text", "text": ". ✓", "citations": None},
+    ]
+    edits = {"applied_edits": [{"type": "compact_20260112"}]}
+    return {**whole, "content": content, "usage": usage, "context_management": edits}
+
+
+def _rich_events() -> list[dict[str, Any]]:
+    whole = _rich_message()
+    told = {"stop_reason": None, "content": [], "context_management": None}
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {**whole, **told}}]
+    for index, block in enumerate(whole["content"]):
+        if block["type"] == "compaction":
+            start: dict[str, Any] = {"type": "compaction", "content": None}
+            deltas = [{**block, "type": "compaction_delta"}]
+        else:
+            start = {"type": "text", "text": ""}
+            deltas = [{"type": "text_delta", "text": block["text"]}]
+            cited = block["citations"] or []
+            deltas += [{"type": "citations_delta", "citation": source} for source in cited]
+        place = {"index": index}
+        events.append({"type": "content_block_start", **place, "content_block": start})
+        events += [{"type": "content_block_delta", **place, "delta": delta} for delta in deltas]
+        events.append({"type": "content_block_stop", **place})
+    ending = {"stop_reason": "end_turn", "stop_sequence": None}
+    last = {"usage": whole["usage"], "context_management": whole["context_management"]}
+    events.append({"type": "message_delta", "delta": ending, **last})
+    return [*events, {"type": "message_stop"}]
+
+
 def _messages(body: dict[str, Any]) -> Reply:
+    if body.get("model") == "rich":
+        if not body.get("stream"):
+            return as_json(_rich_message())
+        pieces = [(e["type"], json.dumps(e, ensure_ascii=False)) for e in _rich_events()]
+        return stream([f"event: {kind}\ndata: {data}\n\n".encode() for kind, data in pieces])
     told = len(body["messages"]) > 1
     if not body.get("stream"):
         return as_json(_message(told))

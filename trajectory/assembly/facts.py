@@ -77,6 +77,8 @@ class Fact:
     """Short hash of the response that the client names as the one before."""
     dialogue: str | None = None
     """Short hash of the conversation at the provider that the call goes on with."""
+    is_queued: bool = False
+    """A look-up brings its answer."""
     is_look_up: bool = False
     """It asks for an answer whose question another call sent."""
     is_helper: bool = False

@@ -369,6 +369,8 @@ class Placer:
 def _role(fact: Fact, place: _Place) -> str:
     if fact.failure:
         return "discarded"
+    if fact.is_queued:
+        return "queued"
     if place.echo is not None:
         beside = place.echo.kind is EchoKind.AUXILIARY and not place.echo.opening_is_auxiliary
         return "auxiliary" if beside else "agent"

@@ -175,6 +175,7 @@ class FactMaker:
         fact.is_look_up = call.exchange.request.method == "GET"
         fact.retry = _retry(call)
         fact.failure = _failure(call)
+        fact.is_queued = call.output is None and not fact.failure and _is_elsewhere(call)
         if call.response_id is not None:
             fact.response = make.short("response", fact.tenant, call.response_id)
         fact.told = self._told(call, scope)
@@ -351,6 +352,10 @@ def _retry(call: Call) -> int:
     return call.retry_count if said is not None or call.retry_count else -1
 
 
+def _is_elsewhere(call: Call) -> bool:
+    return call.ext.get("answer") == ELSEWHERE
+
+
 def _failure(call: Call) -> str:
     """Return how an attempt failed; empty when it has an answer to go on from."""
     status = None if call.exchange.response is None else call.exchange.response.status
@@ -359,8 +364,8 @@ def _failure(call: Call) -> str:
     broken = call.exchange.outcome is not ExchangeOutcome.COMPLETE
     if broken and call.finish_reason is None:
         return "cut"
-    if call.output is None and call.ext.get("answer") == ELSEWHERE:
-        return ""  # a look-up brings it
+    if call.output is None and call.error is None and _is_elsewhere(call):
+        return ""
     if call.output is None:
         return "cut" if broken or status is None else "error"
     if call.error is not None and call.finish_reason is None:

@@ -184,6 +184,8 @@ def _block(block: JsonObject) -> list[Part]:
             part,
             *call_fields(as_text(block.get("tool_use_id")) or "", without(block, _RESULT_READ)),
         ]
+    if kind == "document" and (words := _document(block)):
+        return words
     if kind in ("image", "document") and (media := _media(block)) is not None:
         return with_fields(media, without(block, _MEDIA_READ))
     return [_part(block)]
@@ -202,6 +204,19 @@ def _part(block: JsonObject) -> Part:
         content = name_media(_unmarked(block.get("content")))
         return ToolResultPart(call_id, content, block.get("is_error") is True)
     return OpaquePart(name_media(without(block, frozenset({"cache_control"}))))
+
+
+def _document(block: JsonObject) -> list[Part]:
+    """Return the words of a document that is text, with what is said of it; nothing for any other."""
+    source = as_object(block.get("source"))
+    given = source.get(
+        {"text": "data", "content": "content"}.get(as_text(source.get("type")) or "", "")
+    )
+    words = _parts(given)
+    if not words:
+        return []
+    kind: JsonObject = {"kind": "document", "media_type": source.get("media_type") or "text/plain"}
+    return [*words[:-1], *with_fields(words[-1], {**kind, **without(block, _MEDIA_READ)})]
 
 
 def _media(block: JsonObject) -> Part | None:

@@ -79,7 +79,7 @@ def test_the_answer_of_a_look_up_goes_on_from_what_was_asked(size: int, streamed
     ]
     assert calls[0].ext["answer"] == "elsewhere"
     asked, answer, again, after = in_batches(calls, size)
-    assert asked.role_in_graph == "agent"
+    assert asked.role_in_graph == "queued"
     assert answer.call.output is not None
     assert (answer.parent_step_id, answer.role_in_graph) == (asked.step_id, "agent")
     assert (answer.context_keep, answer.new_messages) == (1, ())
@@ -113,7 +113,7 @@ def test_a_background_response_that_failed_is_a_failed_attempt() -> None:
         looked_up(world, response("failed", error=error)),
     ]
     asked, failed = Assembler(KEY).assemble(calls).placed
-    assert (asked.role_in_graph, failed.role_in_graph) == ("agent", "discarded")
+    assert (asked.role_in_graph, failed.role_in_graph) == ("queued", "discarded")
     assert failed.call.error == "server_error: The model broke"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.trajectory.world import World
+from train.chat import to_chat
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject
@@ -78,6 +79,22 @@ def test_json_rpc_is_known_by_its_own_key_wherever_it_stands(pad: int) -> None:
     for path in ("/messages", "/rpc"):
         call = read_exchange(World().exchange(path, asked, answer))
         assert (call.dialect, call.kind) == ("mcp", CallKind.TOOL)
+
+
+@pytest.mark.parametrize("kind", ["text", "content", "blocks"])
+def test_a_text_document_is_text_and_can_be_trained_on(kind: str) -> None:
+    words = "The grass is green."
+    source: dict[str, Any] = {"type": "content", "content": words}
+    if kind == "text":
+        source = {"type": "text", "media_type": "text/plain", "data": words}
+    elif kind == "blocks":
+        source["content"] = [{"type": "text", "text": words}]
+    block = {"type": "document", "source": source, "title": "T"}
+    (given,) = claude([block, {"type": "text", "text": "Which?"}]).context
+    assert given.text() == f"{words}\nWhich?"
+    fields = {"type": "media_fields", "kind": "document", "media_type": "text/plain", "title": "T"}
+    assert OpaquePart(fields) in given.parts
+    assert to_chat(given) == [{"role": "user", "content": f"{words}\nWhich?"}]
 
 
 def test_a_text_document_stays_text() -> None:

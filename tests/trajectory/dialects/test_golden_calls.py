@@ -85,6 +85,21 @@ def test_a_stream_reads_like_the_answer_in_one_piece(name: str) -> None:
         assert left == right
 
 
+def test_sources_and_compactions_of_a_stream_are_those_of_the_answer_in_one_piece() -> None:
+    plain, streamed = read("anthropic_documents"), read("anthropic_documents_stream")
+    left, right = [call_json(call) for call in (*plain, *streamed)]
+    assert right.pop("streamed")
+    assert left == right
+
+
+def test_a_background_response_is_joined_with_its_look_up() -> None:
+    calls = read("openai_responses_kept")
+    queued, answer, *_, broken = Assembler(KEY).assemble(calls).placed
+    assert (answer.parent_step_id, answer.role_in_graph) == (queued.step_id, "agent")
+    assert answer.context_keep == 1
+    assert broken.role_in_graph == "discarded"
+
+
 def test_every_content_encoding_reads_the_same() -> None:
     outputs = [call.output for call in read("openai_encodings")]
     assert len(outputs) == 4

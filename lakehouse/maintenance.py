@@ -264,8 +264,11 @@ def _groups(
 
 
 def _sweep_orphans(root: Path, hours: float) -> None:
-    """Remove what crashed compactions left: temporary commits and spill folders."""
-    horizon = time.time() - max(hours, 1) * 3600
+    """Remove what crashed compactions left: temporary commits and spill folders.
+
+    Whoever erases does so at once: no compaction runs beside it.
+    """
+    horizon = time.time() - hours * 3600
     for leftover in [*root.glob("_delta_log/.*.tmp"), *root.rglob(".sorting")]:
         try:
             old = leftover.stat().st_mtime < horizon

@@ -1,5 +1,6 @@
 """Where compaction reads and writes: the table's own folder, or a copy of an object store's files."""
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -7,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from lakehouse.location import Location
+from lakehouse.spill import COPIES
 from lakehouse.stores import BLOCK
 from trajectory.files import sync_files
 
@@ -63,7 +65,7 @@ class StoredFiles:
         self._location = location
         self._table = table
         self._files = location.filesystem()
-        self._folder = Path(tempfile.mkdtemp(prefix="headrace-compact-"))
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{COPIES}{os.getpid()}-"))
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,8 @@
-"""Where queries put what does not fit into memory: governed rows, gone with the process or swept."""
+"""Where queries put what does not fit into memory: governed rows, gone with the process or swept.
+
+Beside an object store they, and the copies that compaction sorts, lie in this machine's temporary
+folder.
+"""
 
 import itertools
 import os
@@ -10,25 +14,29 @@ from lakehouse.intents import is_running
 from lakehouse.location import Location
 
 _counter = itertools.count()
+_IN_LAKE, _ELSEWHERE = "_spill-", "headrace-spill-"
+COPIES = "headrace-compact-"
+"""How the folders begin that copies of a store's files are sorted in; their process follows."""
 
 
 def spill_folder(location: Location) -> Path:
     """Return a folder of this process's own; DuckDB makes it when it is needed, and empties it."""
     name = f"{os.getpid()}-{next(_counter)}"
     if location.is_local:
-        return location.folder / f"_spill-{name}"
-    return Path(tempfile.gettempdir()) / f"headrace-spill-{name}"
+        return location.folder / f"{_IN_LAKE}{name}"
+    return Path(tempfile.gettempdir()) / f"{_ELSEWHERE}{name}"
 
 
 def sweep_spills(location: Location) -> int:
-    """Remove what processes that were killed had spilled; return how many folders."""
-    if not location.is_local:
-        return 0
+    """Remove what processes of this machine that were killed had spilled; return how many folders."""
+    folder = location.folder if location.is_local else Path(tempfile.gettempdir())
     left = [
-        folder
-        for folder in location.folder.glob("_spill-*")
-        if not is_running(int(folder.name.split("-")[1]))
+        path
+        for start in ((_IN_LAKE,) if location.is_local else (_ELSEWHERE, COPIES))
+        for path in folder.glob(f"{start}*")
+        if (process := path.name.removeprefix(start).split("-")[0]).isdecimal()
+        and not is_running(int(process))
     ]
-    for folder in left:
-        shutil.rmtree(folder, ignore_errors=True)
+    for path in left:
+        shutil.rmtree(path, ignore_errors=True)
     return len(left)

@@ -13,7 +13,7 @@ from headrace.cli.quarantine import drop_held
 from headrace.render import jsonable, note, print_fields, print_json, progress
 from trajectory.canonical import JsonValue
 from trajectory.errors import ConfigurationError
-from trajectory.files import lines_of
+from trajectory.files import READABLE, lines_of, replace_file
 
 if TYPE_CHECKING:
     from lakehouse.erase import RemovalReport
@@ -52,11 +52,11 @@ def erase(
         names += [line.strip() for line in lines_of(file) if line.strip()]
     if not names:
         raise ConfigurationError("name the person: headrace erase SUBJECT, or --file FILE.")
-    for name in names:
+    for number, name in enumerate(names, start=1):
         if not name.strip() or "*" in name:
             raise ConfigurationError(
-                f"{name!r} names nobody: give each person as data has them, without patterns "
-                "(or the pseudonym subject_…). Nothing was erased."
+                f"name {number} of {len(names)} is empty or a pattern: give each person as data has "
+                "them (or the pseudonym subject_…). Nothing was erased."
             )
     whom = [pseudonyms_of(running, tenant, name) for name in names]
     pseudonyms = list(dict.fromkeys(one for each in whom for one in each))
@@ -171,5 +171,5 @@ def _certify(running: Running, said: dict[str, JsonValue], report: "RemovalRepor
     folder = running.home.certificates
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"{report.removal_id}.json"
-    path.write_text(json.dumps(certificate, indent=2) + "\n", encoding="utf-8")
+    replace_file(path, json.dumps(certificate, indent=2).encode() + b"\n", READABLE)
     return path

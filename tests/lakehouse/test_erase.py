@@ -1,6 +1,7 @@
 """Erasure and expiry reach tables, history, statistics, substrates and name the models."""
 
 import json
+import shutil
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -59,6 +60,19 @@ def test_a_person_is_gone_from_every_file(lake: Lake, tmp_path: Path) -> None:
     assert not scan_values([tmp_path], ["t0 asks 0", "t1 says 1"])
     assert scan_values([tmp_path], ["t2 asks 0"])
     assert verify(lake).ok
+
+
+def test_what_a_killed_compaction_left_goes_too(lake: Lake, tmp_path: Path) -> None:
+    (first, *_) = lake.snapshot_of("steps")
+    spilled = Path(first).parent / ".sorting" / "duckdb_temp.tmp"
+    spilled.parent.mkdir()
+    spilled.write_bytes(b"t0 asks 0")
+    sorted_once = Path(first).with_name("part-sorted-0.zstd.parquet")
+    shutil.copyfile(first, sorted_once)
+    erase_subject(lake, "acme", ["p1"])
+    assert not spilled.exists()
+    assert not sorted_once.exists()
+    assert not scan_values([tmp_path], ["t0 asks 0"])
 
 
 def test_others_keep_what_they_share(lake: Lake) -> None:

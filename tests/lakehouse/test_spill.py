@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import lakehouse.queries
 from lakehouse.lake import Lake
+from lakehouse.location import Location
 from lakehouse.spill import spill_folder, sweep_spills
 
 HUNGRY = "SELECT count(*) AS n FROM (SELECT DISTINCT md5(i::VARCHAR) AS m FROM range(600000) r(i))"
@@ -45,3 +47,21 @@ def test_what_a_killed_process_spilled_is_swept(tmp_path: Path) -> None:
     assert sweep_spills(lake.location) == 1
     assert mine.exists()
     assert not theirs.exists()
+
+
+def test_what_a_killed_process_copied_from_a_store_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    store = Location.parse("s3://bucket/lake")
+    mine = spill_folder(store)
+    left = [f"headrace-spill-{ended.pid}-0", f"headrace-compact-{ended.pid}-x1y2"]
+    for folder in (mine, *(tmp_path / name for name in left), tmp_path / "headrace-compact-old"):
+        folder.mkdir(parents=True)
+        (folder / "rows.parquet").write_bytes(b"rows")
+    assert sweep_spills(store) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "headrace-compact-old", mine.name,
+    ]  # fmt: skip

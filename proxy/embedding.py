@@ -58,7 +58,7 @@ class Embedded:
             config: the settings.
             addresses: where the sockets are bound.
             before: addons that are asked before mitmproxy decides what a connection speaks.
-            after: addons that come later, the gate last.
+            after: addons that come later, the gate and what looks at its word last.
             listeners: the sockets.
             recorder: what captures; where the fast path says when bytes go out, it is patient.
 

@@ -96,7 +96,7 @@ def rewrite_headers(
         if (
             lower in _HOP
             or lower == _EXTENSIONS
-            or (lower == b"upgrade" and value.lower() == b"h2c")
+            or (lower == b"upgrade" and b"h2c" in value.lower())
         ):
             continue
         if lower == key_header or (

@@ -28,6 +28,7 @@ from proxy.shadowing import Shadows
 from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
 from proxy.spooling import open_spool
+from proxy.strangers import Strangers
 from proxy.tracing import Tracing
 from proxy.upkeep import Upkeep
 
@@ -96,6 +97,7 @@ class Gateway:
                 ConnectTimes(self._router, embedded.handlers),
                 wire.Hearing(embedded.handlers),
                 self._gate,
+                Strangers(embedded.handlers),
             ],
             listeners=self._listeners,
             recorder=self._recorder,

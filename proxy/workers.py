@@ -4,6 +4,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
@@ -27,6 +28,7 @@ def _work(settings: str, index: int, keys: tuple[bytes, bytes], pipe: Connection
     """Run one worker; what it announces goes through the pipe."""
     from proxy.gateway import serve_one
 
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     config = GatewayConfig.model_validate_json(settings)
     if config.admin_port:
         config = config.model_copy(update={"admin_port": config.admin_port + index})
@@ -37,6 +39,14 @@ def _work(settings: str, index: int, keys: tuple[bytes, bytes], pipe: Connection
     except ConfigurationError as error:
         pipe.send(str(error))
         raise SystemExit(error.exit_code) from None
+
+
+def _end_with_parent() -> None:
+    """Finish the calls in flight and end once nobody watches over this process any more."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class _Worker:

@@ -14,6 +14,10 @@ from mitmproxy.proxy.layers.http._events import RequestTrailers, ResponseTrailer
 type Commands = Generator[commands.Command, Any, None]
 
 
+MOST_LINE_BYTES = 64 * 1024
+"""Of the line before a chunk, with its extensions, and of all trailers; h11 waits for their ends."""
+
+
 class TrailerReader(ChunkedReader):
     """Reads chunked bodies; trailers are kept aside for whoever passes the body on."""
 
@@ -22,6 +26,8 @@ class TrailerReader(ChunkedReader):
     def __call__(self, buf: Any) -> Any:
         """Return the next event; the end carries no trailers, stock code cannot take them."""
         event = super().__call__(buf)
+        if event is None and len(buf) > MOST_LINE_BYTES:
+            raise h11.RemoteProtocolError("a line between chunks does not end")
         if not isinstance(event, h11.EndOfMessage):
             return event
         if event.headers:

@@ -252,3 +252,13 @@ def test_beside_a_routes_key_no_trailers_pass_but_checksums(
         assert ask(gateway, head, chunks).startswith(b"HTTP/1.1 200 ")
         assert upstream.seen[-1].body == body
         assert upstream.seen[-1].trailers == passed
+
+
+@pytest.mark.parametrize("offer", ["h2c", "H2C", "websocket, h2c", "h2c;x=1"])
+def test_no_upstream_is_asked_to_speak_http2_past_the_gateway(
+    gateway: Running, upstream: Upstream, offer: str
+) -> None:
+    lines = f"Connection: Upgrade, HTTP2-Settings\nUpgrade: {offer}\nHTTP2-Settings: AAMAAABk\n"
+    assert ask(gateway, f"GET /up/echo HTTP/1.1\nHost: x\n{lines}").startswith(b"HTTP/1.1 200 ")
+    assert upstream.seen[-1].header("upgrade") is None
+    assert upstream.seen[-1].header("http2-settings") is None

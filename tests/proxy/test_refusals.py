@@ -155,6 +155,24 @@ def test_without_a_key_nothing_is_kept_in_memory(gateway: Running) -> None:
     assert peak[0] < 60
 
 
+@pytest.mark.parametrize(
+    "begin", [b"5;", b"5\r\nhello\r\n0\r\nX-Trailer: "], ids=["chunk", "trailer"]
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_line_between_chunks_has_a_bound(gateway: Running, begin: bytes, known: bool) -> None:
+    key = f"Authorization: Bearer {gateway.key}\r\n" if known else ""
+    head = f"POST /up/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n{key}\r\n"
+    with opened(gateway) as connection, growth(psutil.Process(gateway.pid)) as peak:
+        sent = 0
+        with suppress(ConnectionError):
+            connection.sendall(head.encode() + begin)
+            for _ in range(60):
+                connection.sendall(LARGE[:1_000_000])
+                sent += 1
+    assert sent < 60
+    assert peak[0] < 40
+
+
 def test_a_body_without_an_end_is_cut_off(gateway: Running) -> None:
     with opened(gateway) as connection:
         connection.sendall(b"POST /up/x HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000000\r\n\r\n")

@@ -78,3 +78,14 @@ def test_workers_share_a_port_serve_the_same_versions_and_are_mended(tmp_path: P
             call(10)
             assert len(gateway.exchanges(10)) == 10
             assert gateway.stop() == 0
+
+
+@pytest.mark.slow
+def test_workers_end_when_nobody_watches_over_them(tmp_path: Path) -> None:
+    """Left alone they would serve on with settings of yesterday, beside the next gateway."""
+    settings = {"workers": 2, "port": free_port(), "forward_port": None, "admin_port": None}
+    with Running(tmp_path, settings) as gateway:
+        children = psutil.Process(gateway.pid).children()
+        gateway.stop(signal.SIGKILL)
+        _, alive = psutil.wait_procs(children, timeout=60)
+        assert alive == []

@@ -186,7 +186,7 @@ class BatchConsent:
         """See :func:`judge_consent`."""
         if question.end_user or question.subjects:
             return judge_consent(self._spec, self._lookup, question)
-        headers = tuple(one for one in question.headers if one[0] in self._told)
+        headers = tuple(one for one in question.headers if one[0].lower() in self._told)
         asked = (question.facts, question.key_purposes, headers, question.withheld)
         verdict = self._verdicts.get(asked)
         if verdict is None:
@@ -262,7 +262,8 @@ def _taken(
 
 def _taken_by_headers(spec: ConsentSpec, headers: Headers) -> list[tuple[set[Purpose], str]]:
     taken: list[tuple[set[Purpose], str]] = []
-    for name, value in headers:
+    for written, value in headers:
+        name = written.lower()
         words = [word.strip().lower() for word in value.split(",") if word.strip()]
         if name == spec.headers.purposes.lower():
             taken.append((set(Purpose) - _known(words), "consent:header:purposes"))

@@ -22,6 +22,9 @@ from governance.policy.words import check_pattern, check_plain, dialects
 
 def _listed(value: object) -> object:
     """Let one pattern stand for a list of one."""
+    for one in value if isinstance(value, list) else (value,):
+        if isinstance(one, bool | int | float):
+            raise ValueError("YAML reads a number, or yes and no, where a word is meant: quote it")
     return [value] if isinstance(value, str) else value
 
 

@@ -63,6 +63,8 @@ def read_documents(file: Path, shown: str, *, made_up: bool = False) -> list[Sou
         raise PolicyError(
             f"{shown}:1: document: not YAML (a character that it cannot hold)"
         ) from None
+    except RecursionError:
+        raise PolicyError(f"{shown}:1: document: lists within lists beyond reading") from None
     if not made_up:
         _refuse_secrets(text, shown, documents)
     return documents
@@ -112,6 +114,12 @@ def _build(node: yaml.Node, shown: str) -> SourceDocument:
             return out
         if isinstance(current, yaml.SequenceNode):
             return [walk(item, (*path, index)) for index, item in enumerate(current.value)]
-        return constructor.construct_object(current)
+        try:
+            return constructor.construct_object(current)
+        except (ValueError, TypeError, AttributeError):  # a date that no calendar has, say
+            raise PolicyError(
+                f"{shown}:{line}: {'.'.join(map(str, path))}: is no value that YAML can read; "
+                "write it in quotes"
+            ) from None
 
     return SourceDocument(shown, walk(node, ()), lines)

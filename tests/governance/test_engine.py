@@ -711,6 +711,7 @@ HEADERS = {
     "purposes": (("x-headrace-purposes", "debug"), ("debug",)),
     "privacy control": (("sec-gpc", "1"), ("debug", "eval")),
     "merged by a proxy": (("sec-gpc", "1, 1"), ("debug", "eval")),
+    "written otherwise": (("Sec-GPC", '"1"'), ("debug", "eval")),
     "merged otherwise": (("sec-gpc", "0, 1"), ("debug", "eval")),
     "everything": (("x-headrace-opt-out", "all"), ()),
 }

@@ -186,6 +186,32 @@ def test_every_column_says_what_it_holds() -> None:
         assert texts == {column.value for column in columns} & TEXT_COLUMNS
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: 2024-99-99", "z.yaml:1: a: is no value that YAML can read; write it in quotes"),
+        ("a:\n  - !!timestamp 99999-01-01", "z.yaml:2: a.0: is no value"),
+        ("a: !!int x", "z.yaml:1: a: is no value"),
+        ("[" * 3000, "z.yaml:1: document: lists within lists beyond reading"),
+        ("- " * 2000 + "a", "z.yaml:1: document: lists within lists beyond reading"),
+    ],
+)
+def test_what_yaml_cannot_hold_is_told_with_its_line(folder: Path, text: str, says: str) -> None:
+    (folder / "z.yaml").write_text(text)
+    assert says in problem(folder)
+
+
+@pytest.mark.parametrize("word", ["no", "[a, 7]", "1.5"])
+def test_a_word_that_yaml_takes_for_another_thing_is_told(folder: Path, word: str) -> None:
+    change(
+        folder,
+        "consent",
+        "limits: []",
+        f"limits: [{{name: a, match: {{region: {word}}}, never: [eval]}}]",
+    )
+    assert "spec.limits.0.match.region: YAML reads a number, or yes and no" in problem(folder)
+
+
 def test_every_problem_is_told_at_once(folder: Path) -> None:
     change(folder, "dedup", "identical_retries", "a")
     change(folder, "retention", "legal_holds", "b")

@@ -167,6 +167,12 @@ def tells_biometric(keys: tuple[str, ...]) -> bool:
     return any(BIOMETRIC_KEY.search(word) for word in key_words(keys))
 
 
+def tells_anything(keys: tuple[str, ...]) -> bool:
+    """Whether a key path says of its value what it is."""
+    words = key_words(keys)
+    return any(key.speaks(words) for key in _KEYS)
+
+
 class KeyPaths:
     """Judges whole values by their key path, mostly by its last word."""
 

@@ -8,6 +8,7 @@ from governance.detect.finding import Finding, Unit
 from governance.detect.in_code import ProgramSigns, is_plain_word, is_term
 from governance.detect.name_cues import NONE, STRONG, cue
 from governance.detect.named_tuples import new
+from governance.detect.told_name_rules import likely
 from governance.detect.view import TextView
 from governance.names.words import (
     ambiguous_names,
@@ -100,8 +101,17 @@ _PERSON_KEY = re.compile(
     r"(?:^|_)(?:full_?name|first_?name|last_?name|sur_?name|given_?name|family_?name|middle_?name|maiden_?name|nick_?name|display_?name|"
     r"customer_?name|client_?name|contact_?name|contact_?person|person|cardholder|card_?holder|account_?holder|employee|patient|recipient|sender|"
     r"passenger|assignee|reviewer|author|owner_?name|signer|attendee|guest|user_?name|customer|contact|buyer|seller|manager|signed_?by|created_?by|"
-    r"requested_?by|approved_?by|reported_?by|applicant|beneficiary|caller|requester|who|to_?name|from_?name)s?(?:_?name)?$"
+    r"vorname|nachname|familienname|prénom|prenom|nom_de_famille|nom_complet|apellidos?|cognome|sobrenome|apelido|voornaam|achternaam|imię|imie|nazwisko|soyad|"
+    r"nombre_completo|nome_completo|фамилия|имя|фио|姓名|氏名|이름|성명|requested_?by|approved_?by|reported_?by|applicant|beneficiary|caller|requester|who|to_?name|from_?name)s?(?:_?name)?$"
 )
+_MAYBE_PERSON_KEY = re.compile(
+    r"(?:^|_)(?:name|names|nom|nome|nombre|naam|ad|cn|cc|owner|reports|members?|team|attendees|participants|assigned_?to|approvers?|reporter|reported_by|"
+    r"vorname|nachname|familienname|kund(?:e|in)|ansprechpartner(?:in)?|mitarbeiter(?:in)?|melder|bearbeiter|absender|empfänger|patient(?:in)?|"
+    r"prénom|prenom|nom_(?:de_famille|complet)|client|employée?|responsable|destinataire|demandeur|nombre_completo|apellidos?|cliente|clienta|empleado|"
+    r"solicitante|cognome|nome_completo|sobrenome|apelido|voornaam|achternaam|klant|medewerker|imię|imie|nazwisko|klient|soyad|ad_soyad|müşteri|"
+    r"имя|фамилия|фио|клиент|姓名|名字|联系人|客户|氏名|名前|担当者?|이름|성명|고객|담당자|नाम|ग्राहक|الاسم|اسم|العميل|שם|לקוח|first|last|lead|chair|speaker|head)$"
+)
+"""Keys whose values are names of people as often as of other things."""
 _PERSONAL_WORDS = """
     customer client contact person user patient employee recipient sender passenger author owner
     member student teacher guest attendee profile buyer seller applicant candidate holder
@@ -141,6 +151,12 @@ def names_a_person(path: tuple[str, ...]) -> bool:
     if keys[-1] == "name" and len(keys) > 1:
         return any(word.rstrip("s") in _PERSONAL for word in keys[-2].split("_"))
     return _PERSON_KEY.search(keys[-1]) is not None
+
+
+def may_name_a_person(path: tuple[str, ...]) -> bool:
+    """Whether the value at a key path is somebody's name or that of a thing."""
+    keys = key_words(path)
+    return bool(keys) and _MAYBE_PERSON_KEY.search(keys[-1]) is not None
 
 
 def _is_camel(word: str) -> bool:
@@ -203,10 +219,25 @@ class NameRules:
                 spans[(whole.start(1), whole.end(1), 0.8, "key")] = None
             elif text.replace(" ", "").isalpha() and 1 < len(text) < 40 and text.count(" ") < 4:
                 spans[(0, len(text), 0.8, "key")] = None
+        elif may_name_a_person(unit.keys) and 1 < len(text) < 60 and self._likely(text):
+            spans[(0, len(text), 0.7, "key")] = None
         return [
             new(Finding, ("PERSON", *view.span(start, end), score, _TOLD_BY[why]))
             for start, end, score, why in spans
         ]
+
+    @staticmethod
+    def _likely(text: str) -> bool:
+        """Whether all of a text has the shape of a name: capitals, and no everyday word first."""
+        words = text.split()
+        if (
+            not 1 <= len(words) <= 4
+            or not "".join(words).replace("-", "").replace("'", "").replace(".", "").isalpha()
+        ):
+            return False
+        if not text.isascii() and max(text) > "\u0590":
+            return len(text) > 1
+        return words[0][0].isupper() and words[-1][0].isupper() and likely(text) is None
 
     def _of_word(self, text: str) -> Iterator[tuple[int, int, float, str]]:
         """Yield what there is in a text that is one word: a given name that is no other word."""

@@ -39,9 +39,62 @@ _TOLD = frozenset(
         "telefono",
         "telephon",
         "portable",
+        "mobil",
+        "mobiel",
+        "mobiltelefon",
+        "mobilnummer",
+        "rufnummer",
+        "telefonnummer",
+        "durchwahl",
+        "rückruf",
+        "festnetz",
+        "téléphone",
+        "téléphonique",
+        "portables",
+        "numéro",
+        "móvil",
+        "movil",
+        "celular",
+        "teléfono",
+        "cellulare",
+        "telefonino",
+        "telemóvel",
+        "telefone",
+        "telefoon",
+        "telefoonnummer",
+        "gsm",
+        "komórka",
+        "komórkowy",
+        "telefonu",
+        "cep",
+        "telefonum",
+        "matkapuhelin",
+        "puhelin",
+        "τηλέφωνο",
+        "κινητό",
+        "телефон",
+        "телефону",
+        "мобильный",
+        "моб",
+        "тел",
+        "звонил",
+        "mobilen",
+        "msisdn",
+        "wa",
+        "viber",
+        "फोन",
+        "फ़ोन",
+        "मोबाइल",
+        "هاتف",
+        "جوال",
+        "الهاتف",
+        "טלפון",
+        "נייד",
+        "והטלפון",
     ]
 )
 """Words that make digits without any shape a phone number."""
+TELLS_PHONE = _TOLD
 _HINTED = frozenset(
     [
         "call",
@@ -61,6 +114,10 @@ _HINTED = frozenset(
     ]
 )
 """Words that do so when they stand right before it, or for digits in the shape of a number."""
+_SAID_IN_SCRIPT = re.compile(
+    r"(?:电话|電話|手机|手機|手机号|联系方式|携帯|ケータイ|連絡先|전화|휴대폰|핸드폰|연락처|โทร|เบอร์)[^0-9\n]{0,8}\Z"
+)
+"""Words of scripts without spaces that make the digits behind them a phone number."""
 REGIONS = ("US", "GB", "DE", "FR", "IL", "IN", "CA", "BR")
 _SCORE = 0.4
 _KINDS = (
@@ -196,7 +253,8 @@ class PhoneRunner:
                 ends.append(last)
         if not ends:
             return None
-        may_be_said = beside is None or beside.any_near(start)
+        in_script = gate.wide and _said_in_script(text, start)
+        may_be_said = in_script or beside is None or beside.any_near(start)
         spoken: bool | None = None
         for last in reversed(ends):
             groups = run[at : last + 1]
@@ -206,9 +264,12 @@ class PhoneRunner:
             if verdict is None:
                 continue
             if spoken is None:
-                spoken = may_be_said and (
-                    _spoken(gate.words_before(start), keys, groups)
-                    or _SAID_AFTER.match(text, run[last].end) is not None
+                spoken = in_script or (
+                    may_be_said
+                    and (
+                        _spoken(gate.words_before(start), keys, groups)
+                        or _SAID_AFTER.match(text, run[last].end) is not None
+                    )
                 )
             if spoken or verdict:
                 return last, _SCORE + (CONTEXT_BOOST if spoken else 0)
@@ -247,9 +308,13 @@ def _spoken(before: tuple[str, ...], keys: tuple[str, ...], groups: list[_Group]
     """Whether the words before (or the keys) say that this is a phone number."""
     if any(word in _TOLD for word in (*before, *keys)):
         return True
-    near = before[-4:-1] if len(groups) > 1 else before[-3:-1]
+    near = before[-4:-1]
     digits = sum(group.end - group.start for group in groups)
     return (digits >= 10 or len(groups) > 1) and any(word in _HINTED for word in near)
+
+
+def _said_in_script(text: str, start: int) -> bool:
+    return _SAID_IN_SCRIPT.search(text, max(0, start - 20), start) is not None
 
 
 def _spelled(view: TextView, start: int, end: int) -> bool:
@@ -313,7 +378,7 @@ def _glued_left(text: str, start: int) -> bool:
     if before == "(":
         before = text[start - 2] if start > 1 else " "
     return (
-        before.isalnum()
+        (before.isalnum() and before < "\u2e80")
         or before in "_#$€£%"
         or (before in ".-/" and start > 1 and text[start - 2].isalnum())
     )
@@ -327,7 +392,7 @@ def _glued_right(text: str, end: int) -> bool:
     if head in "xe":
         return _EXTENSION.match(text, end) is None
     return (
-        head.isalnum()
+        (head.isalnum() and head < "\u2e80")
         or head in "_%"
         or (head in ".:" and after[1:].isdigit())
         or (head == "-" and _HEX_GOES_ON.match(text, end) is not None)

@@ -8,6 +8,7 @@ from governance.detect.record_rules import RECORDS
 from governance.detect.residence_rules import PERSONAL
 from governance.detect.rule import VERSION, Rule
 from governance.detect.secret_rules import SECRETS
+from governance.detect.told_name_rules import TOLD_NAMES
 from governance.detect.unique_rules import UNIQUE
 
 URLS = (
@@ -29,6 +30,7 @@ RULES: tuple[Rule, ...] = (
     *ADDRESSES,
     *PERSONAL,
     *URLS,
+    *TOLD_NAMES,
     *UNIQUE,
 )
 

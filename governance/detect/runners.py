@@ -7,7 +7,7 @@ from typing import Any
 
 import re2
 
-from governance.detect import account_rules, checks, password_rules
+from governance.detect import account_rules, checks, password_rules, told_name_rules
 from governance.detect.rule import Rule
 from governance.detect.view import TextView, view_of
 
@@ -369,7 +369,15 @@ def _told_account_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int,
     yield start, stop, account_rules.told_account(value)
 
 
+def _file_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    """Take somebody's name within the name of a file."""
+    found = told_name_rules.in_file_name(gate.view.text[start:end])
+    if found is not None:
+        yield start + found[0], start + found[1], None
+
+
 _SPANS = {
+    "told_name_file": _file_spans,
     "account_home": _home_spans,
     "account_windows_home": _home_spans,
     "account_label": _told_account_spans,

@@ -135,6 +135,32 @@ _VARIANTS = frozenset(
     ]
 )
 """What stands behind the name of a product."""
+_CONNECTIVES = frozenset(
+    [
+        "&",
+        "and",
+        "und",
+        "et",
+        "y",
+        "e",
+        "i",
+        "en",
+        "of",
+        "von",
+        "de",
+        "del",
+        "di",
+        "da",
+        "the",
+        "or",
+        "oder",
+        "ou",
+        "o",
+        "ja",
+        "og",
+        "och",
+    ]
+)
 _BESIDE = re.compile(r"[\w.'&-]+")
 
 
@@ -148,13 +174,14 @@ def is_a_thing(text: str, start: int, stop: int) -> bool:
     first = 0
     while first < len(words) - 1 and (words[first] in common() or words[first] in foreign()):
         first += 1
-    if first and " ".join(words[first:]) in known:
+    left = words[first:]
+    if (first or len(left) > 1) and all(word in known or word in _CONNECTIVES for word in left):
+        return True
+    if first and " ".join(left) in known:
         return True
     if words[0] in programs() and all(
         w in _VARIANTS or w in known or w.isdigit() for w in words[1:]
     ):
-        return True
-    if all(word in known or word == "&" for word in words):
         return True
     return _within_a_thing(text, start, stop)
 
@@ -163,7 +190,10 @@ def _within_a_thing(text: str, start: int, stop: int) -> bool:
     """Whether the words around make it part of a known name: J.P. *Morgan*, *Ernst* & Young."""
     before = _BESIDE.findall(text[max(0, start - 24) : start].lower())[-2:]
     behind = _BESIDE.findall(text[stop : stop + 24].lower())[:2]
-    value = text[start:stop].lower()
+    words = text[start:stop].lower().split()
+    value = (
+        words[-1] if behind[:1] == ["&"] else words[0] if before[-1:] == ["&"] else " ".join(words)
+    )
     for left in range(len(before) + 1):
         for right in range(len(behind) + 1):
             if left or right:

@@ -62,6 +62,9 @@ def build_redactor(
         from governance.detect.names import NameRules
 
         detectors.append(NameRules())
+    from governance.detect.tables import TableCells
+
+    detectors.append(TableCells([*detectors]))
     if spec.names.model is not None and entities & NAME_ENTITIES:
         from governance.detect.names_model import NamesModel
 

@@ -1,0 +1,78 @@
+"""Names behind cues of many languages, in tables and in names of files."""
+
+import pytest
+
+from tests.governance.redaction_support import text, value
+
+NAMES = {
+    "de": ("Kerstin Oschatz", "Ansgar Wiesner"), "fr": ("Clémence Rousselot", "Fabrice Aubry"),
+    "es": ("Octavio Escudero", "Marisol Ibarra"), "it": ("Ornella Grimaldi",), "pt": ("Caetano Furtado",),
+    "nl": ("Diederik Vermeulen",), "pl": ("Krzysztof Kubiak",), "tr": ("Hakan Demirci",),
+    "ru": ("Степан Морозов",), "zh": ("王海涛", "欧阳娜"), "ja": ("佐藤直樹",), "ko": ("김영희",),
+    "hi": ("रमेश पटेल",), "ar": ("محمود الزهراني",), "he": ("דוד כהן",),
+}  # fmt: skip
+CUES = {
+    "de": ("Mein Name ist {}.", "Ich heiße {}.", "Ansprechpartner: {}", "Herr {} ruft zurück.", "Zugewiesen an {}.", "Viele Grüße\n{}"),
+    "fr": ("Je m'appelle {}.", "Responsable : {}", "Mme {} demande un devis.", "Signalé par {}.", "Cordialement,\n{}"),
+    "es": ("Me llamo {}.", "Cliente: {}", "La Sra. {} llamó.", "Reportado por {}.", "Un saludo,\n{}"),
+    "it": ("Mi chiamo {}.", "Richiedente: {}", "La Sig.ra {} chiede aiuto.", "Segnalato da {}."),
+    "pt": ("O meu nome é {}.", "Solicitante: {}", "O Sr. {} ligou.", "Aberto por {}."),
+    "nl": ("Mijn naam is {}.", "Klant: {}", "Mevrouw {} belde.", "Gemeld door {}."),
+    "pl": ("Nazywam się {}.", "Klient: {}", "Pani {} prosi o zwrot.", "Zgłoszone przez: {}"),
+    "tr": ("Benim adım {}.", "Müşteri: {}", "{} Bey aradı.", "Sayın {},"),
+    "ru": ("Меня зовут {}.", "Клиент: {}", "Уважаемый {}!", "С уважением,\n{}"),
+    "zh": ("我叫{}。", "联系人：{}", "{}先生要求退款。"), "ja": ("氏名：{}", "{}と申します。", "私は{}です。"),
+    "ko": ("제 이름은 {}입니다.", "담당자: {}", "{} 씨가 전화했습니다."),
+    "hi": ("मेरा नाम {} है।", "नाम: {}"), "ar": ("اسمي {}", "الاسم: {}"), "he": ("שמי {}", "לקוח: {}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cue", "name"),
+    [(cue, name) for tongue in CUES for cue in CUES[tongue] for name in NAMES[tongue]],
+)
+def test_a_name_behind_a_cue_goes(cue: str, name: str) -> None:
+    assert name not in text(cue.format(name))
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "Sehr geehrte Damen und Herren,", "Madame, Monsieur,", "Estimado cliente:", "Szanowni Państwo,",
+        "Уважаемые коллеги!", "私は学生です。", "お客様各位", "저는 한국인입니다.", "我是学生。", "أنا لا أستطيع تسجيل الدخول الآن",
+        "Ich bin zufrieden.", "Kunde: zufrieden", "Nom : Projet", "Von: System", "Name: Server", "Ici Paris.",
+        "name,version\nredis,7.2\nnginx,1.25", "| Name | Size |\n|---|---|\n| cache | 12 |", "Quarterly_Report_2024.pdf",
+        "Setup_Guide_Windows.docx",
+    ],
+)  # fmt: skip
+def test_who_is_nobody_stays(kept: str) -> None:
+    assert text(kept) == kept
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("last,first,city\nOschatz,Ansgar,Ulm\nWiesner,Kerstin,Kiel", ["Oschatz", "Ansgar", "Wiesner", "Kerstin"]),
+        ("Nachname;Vorname;Ort\nOschatz;Ansgar;Ulm", ["Oschatz", "Ansgar"]),
+        ("user,shell\nkoschatz,/bin/sh\nawiesner,/bin/zsh", ["koschatz", "awiesner"]),
+        ("| Mitarbeiter | Ort |\n|---|---|\n| Kerstin Oschatz | Köln |", ["Oschatz"]),
+        ("id\tmobile\n1\t612345678\n2\t612345679", ["612345678", "612345679"]),
+        ("Oschatz_Kerstin_CV.pdf", ["Oschatz", "Kerstin"]), ("scans/Kerstin-Oschatz.jpg", ["Kerstin", "Oschatz"]),
+    ],
+)  # fmt: skip
+def test_tables_and_files(table: str, names: list[str]) -> None:
+    after = text(table)
+    assert not [name for name in names if name in after]
+
+
+def test_keys_of_other_languages() -> None:
+    given = {"nachname": "Oschatz", "prénom": "Clémence", "姓名": "王海涛", "имя": "Степан"}
+    assert all(str(made).startswith("<PERSON") for made in value(dict(given)).values())  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["geb. 11.08.1966", "née le 11/08/1966", "fecha de nacimiento: 11-08-1966", "дата рождения 11.08.1966", "出生日期：1966年8月11日", "电话：139 2948 5693", "手机13812345678", "Telefonnummer 0151 23456789"],
+)  # fmt: skip
+def test_births_and_phones_of_other_languages(told: str) -> None:
+    assert not any(part in text(told) for part in ("1966", "5693", "2345678"))

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from errno import EACCES, EEXIST, EINVAL, ELOOP, ENAMETOOLONG, ENOTDIR, EPERM, errorcode
+from errno import EACCES, EEXIST, EINVAL, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM, errorcode
 from pathlib import Path
 from typing import Self
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 BATCH_BYTES = 256 * 1024
 """Frames of batch routes wait in memory up to this size, all flows together."""
 _MEASURE_SECONDS = 1.0
-_MISPLACED = frozenset({EACCES, EPERM, ENOTDIR, EEXIST, ENAMETOOLONG, ELOOP, EINVAL})
+_MISPLACED = frozenset({EACCES, EPERM, ENOENT, ENOTDIR, EEXIST, ENAMETOOLONG, ELOOP, EINVAL})
 """Errors of a folder that is the wrong one: waiting does not help."""
 _BOUNDS = Bounds()
 

@@ -41,6 +41,7 @@ class BatchRows:
     signals: list[Signal] = field(default_factory=list)
     corrections: list[Correction] = field(default_factory=list)
     rewrites: list[Rewrite] = field(default_factory=list)
+    late_decisions: list[GovernanceRecord] = field(default_factory=list)
     not_stored: set[str] = field(default_factory=set)
     """Steps of this batch that are not in the lake: neither may be what hangs on them."""
     left_out_trajectories: set[str] = field(default_factory=set)
@@ -158,6 +159,7 @@ class BatchRows:
             quarantine=tuple(self.quarantine),
             corrections=tuple(self.corrections),
             rewrites=tuple(self.rewrites),
+            late_decisions=tuple(self.late_decisions),
         )
 
     def _line(

@@ -257,7 +257,7 @@ class Governor:
                         del clean[one.step_id]
                 else:
                     rows.rewrites += rewrites
-                    rows.governance += decisions
+                    rows.late_decisions += decisions
 
     def _redact_together(
         self, groups: Mapping[RedactionScope, Sequence[Judged]], told: _Told

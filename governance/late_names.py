@@ -6,6 +6,7 @@ is written into the rows that hold it. Marks of redaction stay as they are, so t
 changes nothing.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -17,7 +18,7 @@ from governance.records import Decision, GovernanceRecord, Rewrite
 from governance.redact.values import Redacted
 from governance.redacting import TrajectoryRedaction
 from trajectory.canonical import JsonObject
-from trajectory.message import Message, OpaquePart
+from trajectory.message import Message, OpaquePart, stored_message
 
 
 def gives_away(one: Judged) -> bool:
@@ -72,7 +73,9 @@ class LateNames:
                 "parts": parts,
                 "name": message.name,
                 "characters": len(parts),
-                "content_id": self._namer.message_id(self._tenant, message.to_json()),
+                "content_id": self._namer.message_id(
+                    self._tenant, stored_message(message.role, json.loads(parts), message.name)
+                ),
             }
         else:
             values = _columns(text.message, message)

@@ -158,3 +158,5 @@ class GovernedBatch:
     corrections: tuple[Correction, ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     """What changes in stored rows before these are added."""
+    late_decisions: tuple[GovernanceRecord, ...] = ()
+    """Decisions that say whom those rows name; added before they change."""

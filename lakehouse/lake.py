@@ -138,7 +138,7 @@ class Lake:
         """
         tables = batch_tables(batch)
         with self.lease(), self._lock:
-            rewrite_rows(self, batch.rewrites)
+            rewrite_rows(self, batch.rewrites, batch.late_decisions)
             return self._batches.append(tables, app_id, version)
 
     def append_rows(self, table: str, rows: Sequence[Any]) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from governance.records import Rewrite
+from governance.records import GovernanceRecord, Rewrite
 from lakehouse.removal import again
 from lakehouse.rewrite import list_files
 from lakehouse.schema import TABLES
@@ -35,10 +35,13 @@ _KEYS = {
 }
 
 
-def rewrite_rows(lake: "Lake", rewrites: Sequence[Rewrite]) -> None:
+def rewrite_rows(
+    lake: "Lake", rewrites: Sequence[Rewrite], decisions: Sequence[GovernanceRecord] = ()
+) -> None:
     """Write new values into stored rows and delete the files that held the old ones.
 
-    The same call may be made again.
+    First come the decisions that say whom the rows name: once they are rewritten, nothing in them
+    tells that. The same call may be made again; of decisions on a step the latest holds.
 
     Raises:
         RetryableError: a table kept changing; make the same call again.
@@ -46,6 +49,7 @@ def rewrite_rows(lake: "Lake", rewrites: Sequence[Rewrite]) -> None:
     if not rewrites:
         return
     with lake.lease():
+        lake.append_rows("governance", decisions)
         days = {(one.table, one.tenant_id, one.event_date.isoformat()) for one in rewrites}
         _note(lake, _noted(lake) | days)
         for (table, tenant, columns), some in _alike(rewrites).items():

@@ -40,18 +40,20 @@ _FEWEST, _WITH_AREA, _WITH_COUNTRY, _MOST = 7, 10, 11, 17
 
 _INTRODUCED = (
     r"i'm|i am|it'?s|this is|my name is|name is|call me|ich bin|ich hei(?:ß|ss)e|mein name ist|hier ist|"
-    r"je suis|je m'appelle|je soussigné|c'est|yo soy|soy|me llamo|mi nombre es|eu sou|sou|me chamo|"
-    r"meu nome é|io sono|sono|mi chiamo|jestem|nazywam się|ik ben|ik heet|jag heter|jag är|jeg er|jeg heter"
+    r"je suis|je m'appelle|je soussigné|c'est|yo soy|soy|me llamo|mi nombre es|eu sou|me chamo|"
+    r"meu nome é|io sono|mi chiamo|jestem|nazywam się|ik ben|ik heet|jag heter|jag är|jeg er|jeg heter"
 )
-_GREETED = r"dear|hi|hello|hey|hallo|hola|bonjour|salut|ciao|olá|liebe[rs]?|cher|chère|estimad[oa]|querid[oa]"
+_GREETED = (
+    r"dear|hi|hello|hey|hallo|hola|bonjour|salut|ciao|olá|liebe[rs]?|chère|estimad[oa]|querid[oa]"
+)
 _TITLES = (
     r"mr|mrs|ms|miss|mx|madam|dr|prof|professor|doctor|herrn?|frau|señor|señora|señorita|senhor|senhora|"
-    r"sra|srta|signora?|sig\.ra|monsieur|madame|mademoiselle|mme|mlle|pani|rev|hon"
+    r"sra|srta|signora?|sig\.ra|monsieur|madame|mademoiselle|mme|mlle|pani"
 )
 _ROLES = r"customer|patient|client|contact|cliente|kunde|kundin|patientin|attn|user|name|from"
 _CUE = re.compile(rf"(?:{_INTRODUCED}|{_GREETED}|{_TITLES}|{_ROLES})(?:[.:,] ?| )", re.IGNORECASE)
 _WEAK = re.compile(
-    r"(?:im|el|la|don|doña|dona|dom|sir|lord|lady|m|sr|sig|pan|st|best|thanks|gruß|grüße|vg|lg|by|with|and)"
+    r"(?:im|cher|sono|sou|rev|hon|el|la|don|doña|dona|dom|sir|lord|lady|m|sr|sig|pan|st|best|thanks|gruß|grüße|vg|lg|by|with|and)"
     r"(?:[.:,] ?| )",
     re.IGNORECASE,
 )

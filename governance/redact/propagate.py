@@ -105,7 +105,7 @@ class Known:
         if " " in value:
             self._add(value, "PERSON", value)
         elif value[:1].isupper() or _runs_on(value[:1]):
-            self._add(value, "PERSON", value, as_written=_is_a_word_too(value))
+            self._add(value, "PERSON", value, as_written=not sure or _is_a_word_too(value))
         if len(words) > 1:
             for spelling in _spellings(words, self.joints):
                 self._add(spelling, "PERSON", value)
@@ -113,16 +113,17 @@ class Known:
             for handle in _handles(words[0], words[-1], self.joints):
                 self._add(handle, "PERSON", value)
         for word in words:
-            self._learn_part(word, value, sure=sure)
+            self._learn_part(word, value, sure=sure, alone=len(words) == 1)
 
-    def _learn_part(self, word: str, value: str, *, sure: bool) -> None:
+    def _learn_part(self, word: str, value: str, *, sure: bool, alone: bool) -> None:
+        """Remember a part of a name. What may be a product by itself keeps its capital."""
         plain, is_listed = word.lower(), _is_listed(word.capitalize())
         if plain in everyday() or not (sure or is_listed):
             return
         if plain in common():
             if is_listed and word[0].isupper():
                 self._add_part(word.capitalize(), value, as_written=True)
-        elif _is_a_word_too(word):
+        elif _is_a_word_too(word) or (alone and not sure):
             if word[0].isupper():
                 self._add_part(word.capitalize(), value, as_written=True)
                 self._add(f"@{plain}", "PERSON", value)

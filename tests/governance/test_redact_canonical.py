@@ -108,7 +108,17 @@ def test_spellings_of_a_name_agree(written: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["Don Johnson", "Im Yoona", "Max Weber", "Lady Gaga", "M. Becker", "Sarah O'Brien", "El Sr"],
+    [
+        "Don Johnson",
+        "Im Yoona",
+        "Max Weber",
+        "Lady Gaga",
+        "M. Becker",
+        "Sarah O'Brien",
+        "Cher Wang",
+        "Sono Osato",
+        "El Sr",
+    ],
 )
 def test_what_may_be_part_of_a_name_stays(name: str) -> None:
     assert meant("PERSON", name) == name

@@ -45,6 +45,13 @@ def test_unsure_single_words_are_not_looked_for() -> None:
     assert hits(memory, "a Subnormal number") == []
 
 
+def test_unsure_names_that_stand_alone_need_their_capital() -> None:
+    memory = Known()
+    memory.learn("PERSON", "Jenkins", sure=False)
+    memory.close()
+    assert hits(memory, "edit jenkins.yaml, ask Jenkins") == [("Jenkins", "Jenkins")]
+
+
 def test_values_by_their_exact_spelling() -> None:
     memory = known(("PASSWORD", "correct7horse"), ("PASSWORD", "abc"))
     assert hits(memory, "typed correct7horse, abc") == [("correct7horse", "correct7horse")]

@@ -16,14 +16,15 @@ from trajectory.exchange import Exchange
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-NAMES = ("Xiaoling", "xiaoling", "Ouyang")
+NAMES = ("zorvaquim", "Zorvaquim", "teldrax", "Teldrax")
+"""In small letters no detector takes them for names; told as a name they are one."""
 FIRST: list[JsonObject] = [
-    {"role": "user", "content": "Book a table for Xiaoling, ask for Ouyang."}
+    {"role": "user", "content": "Book the zorvaquim table, the teldrax way."}
 ]
 SECOND: list[JsonObject] = [
     *FIRST,
-    {"role": "assistant", "content": "Done, Xiaoling has it."},
-    {"role": "user", "content": "Thanks. My name is Xiaoling Ouyang, phone 415-555-0132."},
+    {"role": "assistant", "content": "Done, the zorvaquim one."},
+    {"role": "user", "content": "Thanks. My name is Zorvaquim Teldrax, phone 415-555-0132."},
 ]
 
 
@@ -51,10 +52,10 @@ def is_sound(house: Planted) -> None:
 
 
 def test_a_name_told_later_goes_from_what_was_stored(house: Planted) -> None:
-    first = one(1, FIRST, "Done, Xiaoling has it.")
+    first = one(1, FIRST, "Done, the zorvaquim one.")
     assert house.govern(first) == {"stored": 1}
-    assert "Xiaoling" in house.at_rest(NAMES)
-    assert house.govern(one(2, SECOND, "You are welcome, Xiaoling.")) == {"stored": 1}
+    assert "zorvaquim" in house.at_rest(NAMES)
+    assert house.govern(one(2, SECOND, "You are welcome, Zorvaquim.")) == {"stored": 1}
     assert house.at_rest(NAMES) == {}
     said = [
         row["parts"] for row in rows(house, "SELECT parts FROM messages ORDER BY first_seen_at")
@@ -78,13 +79,13 @@ def test_a_name_told_later_goes_from_what_was_stored(house: Planted) -> None:
 
 
 def test_the_same_again_changes_nothing(house: Planted) -> None:
-    house.govern(one(1, FIRST, "Done, Xiaoling has it."))
-    house.govern(one(2, SECOND, "You are welcome, Xiaoling."))
+    house.govern(one(1, FIRST, "Done, the zorvaquim one."))
+    house.govern(one(2, SECOND, "You are welcome, Zorvaquim."))
     before = lake_of(house).versions()["messages"]
     third = [
         *SECOND,
-        {"role": "assistant", "content": "You are welcome, Xiaoling."},
-        {"role": "user", "content": "It is Xiaoling Ouyang again, mail x.ouyang@corp-mail.com."},
+        {"role": "assistant", "content": "You are welcome, Zorvaquim."},
+        {"role": "user", "content": "It is Zorvaquim Teldrax again, mail z.t@corp-mail.com."},
     ]
     house.govern(one(3, third, "Hello."))
     assert lake_of(house).versions()["messages"] == before + 1  # its own messages alone
@@ -94,11 +95,15 @@ def test_the_same_again_changes_nothing(house: Planted) -> None:
 
 def test_tool_calls_and_results_that_are_stored_are_reached(house: Planted) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "book", "arguments": ""}}
-    call["function"] = {"name": "book", "arguments": json.dumps({"note": "a table for xiaoling"})}
+    call["function"] = {"name": "book", "arguments": json.dumps({"note": "the zorvaquim table"})}
     body: list[JsonObject] = [
         {"role": "user", "content": "Book it."},
         {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c1", "content": json.dumps({"booked": "for Xiaoling"})},
+        {
+            "role": "tool",
+            "tool_call_id": "c1",
+            "content": json.dumps({"booked": "the teldrax one"}),
+        },
     ]
     answer: JsonObject = {
         "id": "chatcmpl-1", "object": "chat.completion", "model": "m",
@@ -107,11 +112,11 @@ def test_tool_calls_and_results_that_are_stored_are_reached(house: Planted) -> N
     asked: JsonObject = {"model": "m", "messages": body[:1]}
     house.govern(exchange(1, "/v1/chat/completions", asked, answer))
     house.govern(one(2, body, "Booked."))
-    assert "xiaoling" in house.at_rest(NAMES)
+    assert "zorvaquim" in house.at_rest(NAMES)
     later = [
         *body,
         {"role": "assistant", "content": "Booked."},
-        {"role": "user", "content": "My name is Xiaoling Ouyang."},
+        {"role": "user", "content": "My name is Zorvaquim Teldrax."},
     ]
     house.govern(one(3, later, "Good."))
     assert house.at_rest(NAMES) == {}
@@ -121,18 +126,24 @@ def test_tool_calls_and_results_that_are_stored_are_reached(house: Planted) -> N
 def test_a_crash_in_between_leaves_nothing_in_clear(
     house: Planted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.govern(one(1, FIRST, "Done, Xiaoling has it."))
+    house.govern(one(1, FIRST, "Done, the zorvaquim one."))
     with monkeypatch.context() as patched:
         patched.setattr("lakehouse.rewriting.forget_replaced", _crash)
         with pytest.raises(KeyboardInterrupt):
-            house.govern(one(2, SECOND, "You are welcome, Xiaoling."))
-    assert "Xiaoling" in house.at_rest(NAMES)
-    assert "Xiaoling" not in str(rows(house, "SELECT parts FROM messages"))
+            house.govern(one(2, SECOND, "You are welcome, Zorvaquim."))
+    assert "zorvaquim" in house.at_rest(NAMES)
+    assert "zorvaquim" not in str(rows(house, "SELECT parts FROM messages"))
     forget_replaced(lake_of(house))  # what maintenance does
     assert house.at_rest(NAMES) == {}
     house.begin_again()
     assert house.govern() == {"stored": 1}
     assert house.at_rest(NAMES) == {}
+    latest = rows(
+        house,
+        "SELECT subjects FROM governance "
+        "QUALIFY row_number() OVER (PARTITION BY step_id ORDER BY decided_at DESC) = 1",
+    )
+    assert set(latest[0]["subjects"]) & set(latest[1]["subjects"])
     is_sound(house)
 
 

@@ -5,6 +5,7 @@ object per line: ``{"task_id", "attempt", "success", "reward", "slice"?, "unknow
 """
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -158,14 +159,17 @@ def read_report(path: Path) -> list[TaskResult]:
 def _result(path: Path, number: int, line: str) -> TaskResult:
     try:
         value = json.loads(line)
-        unknown = bool(value.get("unknown", False))
-        if unknown and value["success"]:
+        success, unknown = _yes_or_no(value["success"]), _yes_or_no(value.get("unknown", False))
+        if unknown and success:
             raise ValueError("what is unknown is no success")
+        reward = float(value.get("reward", success))
+        if not math.isfinite(reward):
+            raise ValueError("a reward is a finite number")
         return TaskResult(
             task_id=str(value["task_id"]),
             attempt=int(value.get("attempt", 0)),
-            success=bool(value["success"]),
-            reward=float(value.get("reward", value["success"])),
+            success=success,
+            reward=reward,
             slice=None if value.get("slice") is None else str(value["slice"]),
             unknown=unknown,
         )
@@ -174,6 +178,13 @@ def _result(path: Path, number: int, line: str) -> TaskResult:
             f"{path}:{number}: not a result ({type(error).__name__}); a line is "
             '{"task_id": "…", "attempt": 0, "success": true, "reward": 1.0, "slice": "…"}'
         ) from None
+
+
+def _yes_or_no(value: Any) -> bool:
+    """Take true and false, and 1 and 0; a text says neither, not even "false"."""
+    if value in (True, False) and isinstance(value, int):
+        return bool(value)
+    raise TypeError("neither true nor false")
 
 
 def compare(

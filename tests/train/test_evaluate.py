@@ -61,6 +61,10 @@ def test_unknown_command_is_named(tmp_path: Path) -> None:
         ("nonsense", ":1: not a result"),
         ('{"task_id": "a"}', ":1: not a result"),
         ('{"task_id": "a", "success": true, "unknown": true}', ":1: not a result"),
+        ('{"task_id": "a", "success": "false", "reward": 0.0}', ":1: not a result"),
+        ('{"task_id": "a", "success": 0.5, "reward": 0.5}', ":1: not a result"),
+        ('{"task_id": "a", "success": false, "unknown": "no"}', ":1: not a result"),
+        ('{"task_id": "a", "success": true, "reward": NaN}', ":1: not a result"),
         (
             '{"task_id": "a", "success": true}\n{"task_id": "a", "success": true}',
             "stands there twice",

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from train.content import message_sizes
 from train.held_out import examined_by_replay, held_out_tasks
-from train.recipes import recipe_module
-from train.recipes.settings import RECIPES, Recipe, shipped_recipe
+from train.recipes import attempts_per_row, recipe_module, steps_per_epoch
+from train.recipes.base import Selection
+from train.recipes.settings import RECIPES, Recipe, RecipeSpec, shipped_recipe
 from train.replayable import select
 from train.source import LearningSource
 from train.substrate import SubstrateManifest, load_items, stale_items
@@ -147,9 +148,9 @@ def _plan_recipe(
     if refused:
         obstacles.append("the gate refused what this recipe made of this substrate last time")
     used = [entry.item for entry in selection.items]
-    characters = sum(message_sizes(source, used).values())
+    characters = _characters(spec, selection, message_sizes(source, used))
     training = spec.training
-    steps = math.ceil(len(selection.units) / spec.rows_per_step) * training.epochs
+    steps = math.ceil(steps_per_epoch(spec, _rows(spec, selection)) * training.epochs)
     tokens = characters / _CHARACTERS_PER_TOKEN * training.epochs
     if training.maximum_steps is not None and steps > 0:
         tokens *= min(1.0, training.maximum_steps / steps)
@@ -171,6 +172,23 @@ def _plan_recipe(
             seconds=None if not speed else tokens / speed,
         ),
     )
+
+
+def _rows(spec: RecipeSpec, selection: Selection) -> int:
+    """Return how many rows units make: attempts that need share no task are put together in groups."""
+    alone = all(len(unit) == 1 for unit in selection.units)
+    together = attempts_per_row(spec) if spec.options.get("credit") is not None and alone else 1
+    return len(selection.units) // together
+
+
+def _characters(spec: RecipeSpec, selection: Selection, sizes: Mapping[str, int]) -> float:
+    """Return how much text one epoch shows: of a task, as many attempts as its group has."""
+    if spec.options.get("credit") is not None or attempts_per_row(spec) == 1:
+        return sum(sizes.values())
+    means = (
+        sum(sizes[entry.item.item_id] for entry in unit) / len(unit) for unit in selection.units
+    )
+    return sum(means) * attempts_per_row(spec)
 
 
 def _pick(plans: Sequence[RecipePlan]) -> tuple[str | None, str]:

@@ -1,10 +1,11 @@
 """Recipes on TRL's own trainers, each a module and a YAML file of the same name."""
 
+import math
 from importlib import import_module
 
 from train.errors import DocumentError
 from train.recipes.base import RecipeModule
-from train.recipes.settings import RECIPES
+from train.recipes.settings import RECIPES, RecipeSpec
 
 
 def recipe_module(name: str) -> RecipeModule:
@@ -17,3 +18,19 @@ def recipe_module(name: str) -> RecipeModule:
         raise DocumentError(f"unknown recipe {name!r}; there are {', '.join(RECIPES)}")
     module: RecipeModule = import_module(f"train.recipes.{name}").RECIPE
     return module
+
+
+def attempts_per_row(spec: RecipeSpec) -> int:
+    """Return how many episodes a trainer makes of one row: the group of one task, else the row itself."""
+    options = recipe_module(spec.recipe).options.model_validate(spec.options)
+    return int(getattr(options, "group_size", 1))
+
+
+def steps_per_epoch(spec: RecipeSpec, rows: int) -> int:
+    """Return how many optimizer steps one pass over so many rows is."""
+    options = recipe_module(spec.recipe).options.model_validate(spec.options)
+    group = attempts_per_row(spec)
+    if group == 1:
+        return math.ceil(rows / spec.rows_per_step)
+    # Whole batches of groups alone are learned, each as often as the recipe updates on it.
+    return rows * group // spec.rows_per_step * int(getattr(options, "updates", 1))

@@ -10,6 +10,7 @@ from train.divergence import Divergence, divergence_of
 from train.evaluate import Comparison, TaskResult, compare, evaluate
 from train.examine import Examined, examine
 from train.gate import Verdict, judge, judge_reward_model
+from train.hardware import best_device
 from train.held_out import HeldOutTasks
 from train.intervals import Interval
 from train.quiet import quiet_libraries
@@ -155,6 +156,7 @@ class Assessor:
         name = self.spec.recipe
         selection = recipe_module(name).select(held_out_side(self.items), self.spec)
         scorer, tokenizer = load_reward_model(model)
+        scorer = scorer.to(best_device())
         columns = self.make_rows(name, selection, tokenizer).columns
         pairs = [
             Pair(*ids) for ids in zip(columns["chosen_ids"], columns["rejected_ids"], strict=True)

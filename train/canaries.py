@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from train.hardware import best_device
 from train.recipes.settings import CanarySettings
 from trajectory.errors import ConfigurationError
 from trajectory.files import lines_of
@@ -76,13 +77,14 @@ def _speaker(folder: Path, new_tokens: int) -> Any:
     from train.fit import load_model, load_tokenizer
 
     tokenizer = load_tokenizer(folder)
-    model = load_model(folder).eval()
+    model = load_model(folder).eval().to(best_device())
 
     def speak(prompt: str, begun: str) -> str:
         text = tokenizer.apply_chat_template(
             [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
         )
         ids = tokenizer(text + begun, add_special_tokens=False, return_tensors="pt")["input_ids"]
+        ids = ids.to(model.device)
         with torch.inference_mode():
             out = model.generate(
                 ids,

@@ -7,9 +7,9 @@ unscorable, because nobody knows what the tool would have said.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from train.chat import ChatMessage
 from trajectory.canonical import canonical_json
@@ -92,10 +92,28 @@ def _most_frequent(counts: Counter[str]) -> str:
     return min(counts, key=lambda answer: (-counts[answer], answer))
 
 
-def replay_environment(recorded: RecordedTools, tools: Sequence[Mapping[str, Any]]) -> type:
+class Tools(Protocol):
+    """The tools of one episode."""
+
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """Answer a call.
+
+        Raises:
+            MissedCallError: nobody ever asked this.
+        """
+        ...
+
+
+def replay_environment(
+    begin: Callable[[Mapping[str, Any]], Tools], tools: Sequence[Mapping[str, Any]]
+) -> type:
     """Return an environment class for TRL's trainers: one method per tool, answers from the record.
 
-    Its instances say in ``missed`` whether the episode called something that was never recorded.
+    Its instances say in ``_missed`` whether the episode called something that was never recorded.
+
+    Args:
+        begin: returns the tools of an episode of a row.
+        tools: definitions.
 
     Raises:
         ValueError: a tool has a name that TRL keeps for itself.
@@ -103,24 +121,30 @@ def replay_environment(recorded: RecordedTools, tools: Sequence[Mapping[str, Any
 
     def reset(self: Any, **row: Any) -> None:
         """Begin an episode."""
-        self.tenant = row["tenant"]
-        self.missed = False
+        self._tools = begin(row)
+        self._missed = False
 
-    methods: dict[str, Any] = {"reset": reset, "tenant": "", "missed": False}
+    methods: dict[str, Any] = {"reset": reset, "_missed": False}
     for name in tool_names(tools):
-        if name in methods or name in _RESERVED or name.startswith("_"):
+        if is_reserved(name):
             raise ValueError(f"a tool cannot be called {name!r} in a replayed environment")
-        methods[name] = _method(name, recorded)
+        methods[name] = _method(name)
     return type("ReplayEnvironment", (), methods)
 
 
-def _method(name: str, recorded: RecordedTools) -> Any:
+def is_reserved(name: str) -> bool:
+    """Tell whether TRL keeps a tool's name for itself, so that no environment can offer it."""
+    return name in _RESERVED or name.startswith("_")
+
+
+def _method(name: str) -> Any:
     def call(self: Any, /, **arguments: Any) -> str:
         try:
-            return recorded.answer(self.tenant, name, arguments)
+            answer: str = self._tools.call(name, arguments)
         except MissedCallError:
-            self.missed = True
+            self._missed = True
             raise
+        return answer
 
     call.__name__ = name
     return call

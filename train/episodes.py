@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from train.chat import ChatMessage
-from train.environment import MissedCallError, RecordedTools
+from train.environment import MissedCallError, RecordedTools, tool_names
 from train.following import Follower
 from train.held_out import HeldOutTask, HeldOutTasks
 from train.recipes.settings import ReplaySettings
@@ -69,7 +69,14 @@ def try_tasks(
     )
     episodes = [
         Episode(
-            task, attempt, Follower(task.paths, _lent(found, task, settings), tenant=task.tenant)
+            task,
+            attempt,
+            Follower(
+                task.paths,
+                _lent(found, task, settings),
+                tenant=task.tenant,
+                names=tool_names(task.tools),
+            ),
         )
         for task in found.tasks
         for attempt in range(settings.attempts)

@@ -19,7 +19,7 @@ from train.errors import TrainingError
 from train.hardware import peak_memory_mib
 from train.launch import Order, launch, scratch
 from train.quiet import quiet_libraries
-from train.recipes import recipe_module
+from train.recipes import recipe_module, steps_per_epoch
 from train.recipes.base import Rows, TrainerParts
 from train.recipes.settings import RecipeSpec, TrainingSettings
 from train.reporters import reporter_variables, require_reporters
@@ -291,7 +291,7 @@ def _arguments(spec: RecipeSpec, rows: int, out: Path) -> dict[str, Any]:
         raise ConfigurationError(
             "training.precision: bfloat16 needs a GPU that has it; use auto or float32"
         )
-    steps = training.maximum_steps or math.ceil(rows / spec.rows_per_step) * training.epochs
+    steps = training.maximum_steps or math.ceil(steps_per_epoch(spec, rows) * training.epochs)
     return {
         "output_dir": str(out / "checkpoints"),
         "num_train_epochs": training.epochs,
@@ -396,8 +396,16 @@ def _save(trainer: Any, tokenizer: Any, folder: Path, spec: RecipeSpec, base: Pa
             # Merged into the base as it is, not into what four bits left of it.
             model = PeftModel.from_pretrained(load_model(base), folder / "adapter")
         model = model.merge_and_unload()
-    model.save_pretrained(folder)
+    model.to(_stored_dtype(base)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def _stored_dtype(base: Path) -> Any:
+    """Return in what numbers a base is stored; what is made of it is stored alike, not twice as large."""
+    import torch
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(base, local_files_only=True).dtype or torch.float32
 
 
 def _peak_memory(device: str) -> float:

@@ -6,7 +6,7 @@ a call is answered from what was recorded elsewhere, by tool and canonical argum
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -106,11 +106,26 @@ class Follower:
     """The tools of one episode."""
 
     def __init__(
-        self, paths: Sequence[RecordedPath], recorded: RecordedTools, *, tenant: str
+        self,
+        paths: Sequence[RecordedPath],
+        recorded: RecordedTools,
+        *,
+        tenant: str,
+        names: Collection[str] | None = None,
     ) -> None:
+        """Begin an episode.
+
+        Args:
+            paths: what was recorded at its task.
+            recorded: what answers once no path is followed.
+            tenant: whose task it is.
+            names: of the tools that there are; a call of another is answered with an error, as in
+                training. None: whoever calls looks after it.
+        """
         self._tracks = [_Track(path) for path in sorted(paths, key=lambda path: not path.rewarded)]
         self._recorded = recorded
         self._tenant = tenant
+        self._names = names
         self.calls = 0
         self.diverged: Diverged | None = None
 
@@ -128,6 +143,8 @@ class Follower:
         self.calls += 1
         if followed:
             return followed[0][1]
+        if self._names is not None and tool not in self._names:
+            return str({"error": f"Tool {tool} not found."})
         return self._recorded.answer(self._tenant, tool, arguments)
 
     def close(self) -> None:

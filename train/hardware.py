@@ -135,3 +135,10 @@ def _commit() -> str | None:
         ["git", "-C", str(_ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     )
     return done.stdout.strip() or None
+
+
+def best_device() -> str:
+    """Return where a loaded model computes fastest here: the GPU, if there is one."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

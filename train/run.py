@@ -455,6 +455,7 @@ def _replay(tasks: Mapping[str, HeldOutTasks], found: Assessment) -> dict[str, A
     return {
         "tasks": {name: len(suite.tasks) for name, suite in tasks.items()},
         "fallen": {name: dict(suite.fallen) for name, suite in tasks.items()},
+        "ambiguous_calls": {name: suite.recorded.ambiguous for name, suite in tasks.items()},
         "episodes": {name: asdict(examined) for name, examined in found.examined.items()},
     }
 

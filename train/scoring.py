@@ -44,7 +44,10 @@ def load_scoring_model(base: Path, **options: Any) -> Any:
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{base}: no model can be loaded: {error}") from error
     if model.config.pad_token_id is None:
-        raise ConfigurationError(f"{base}: its configuration has no pad_token_id; set one")
+        # Many bases name it in their tokenizer alone; the head finds the last token by it.
+        from train.fit import load_tokenizer
+
+        model.config.pad_token_id = load_tokenizer(base).pad_token_id
     return model
 
 

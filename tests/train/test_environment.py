@@ -14,6 +14,7 @@ from train.environment import (
     recorded_calls,
     replay_environment,
 )
+from train.following import Follower, RecordedPath
 
 ARGUMENTS = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=4)
 TOOL = {"type": "function", "function": {"name": "price", "parameters": {"type": "object"}}}
@@ -64,19 +65,51 @@ def test_calls_are_matched_to_answers_by_id_also_in_parallel() -> None:
 
 def test_environment_remembers_a_miss_until_it_is_reset() -> None:
     recorded = RecordedTools([("acme", call({"n": 1}, "12"))])
-    world = replay_environment(recorded, [TOOL])()
+    world = environment(recorded, TOOL)()
     world.reset(tenant="acme")
-    assert (world.price(n=1), world.missed) == ("12", False)
+    assert (world.price(n=1), world._missed) == ("12", False)
     with pytest.raises(MissedCallError) as caught:
         world.price(n="a secret")
     assert "secret" not in str(caught.value)
-    assert world.missed
+    assert world._missed
     world.reset(tenant="acme")
-    assert not world.missed
+    assert not world._missed
 
 
-@pytest.mark.parametrize("name", ["reset", "get_reward", "_hidden", "missed", "tenant"])
+def environment(recorded: RecordedTools, *tools: dict[str, Any]) -> type:
+    def begin(row: Any) -> Follower:
+        return Follower(row.get("paths", ()), recorded, tenant=row["tenant"])
+
+    return replay_environment(begin, tools)
+
+
+def test_a_tool_that_changes_what_another_reads_answers_as_it_did() -> None:
+    """A file is read, edited, and read again: the same call, answered in the recorded order."""
+    calls = [
+        call({"path": "a.py"}, "old", "read"),
+        call({"path": "a.py"}, "done", "edit"),
+        call({"path": "a.py"}, "new", "read"),
+    ]
+    recorded = RecordedTools([("acme", one) for one in [calls[0], *calls]])
+    path = RecordedPath(tuple((one,) for one in calls), "It is mended.", True)
+    tools = [{"type": "function", "function": {"name": name}} for name in ("read", "edit")]
+    world = environment(recorded, *tools)()
+    world.reset(tenant="acme", paths=[path])
+    assert [world.read(path="a.py"), world.edit(path="a.py")] == ["old", "done"]
+    assert world.read(path="a.py") == "new"
+    assert recorded.ambiguous == 1
+
+
+def test_tools_may_be_called_what_they_are() -> None:
+    tools = [{"type": "function", "function": {"name": name}} for name in ("tenant", "missed")]
+    recorded = RecordedTools([("acme", call({}, "Mrs. Smith", "tenant"))])
+    world = environment(recorded, *tools)()
+    world.reset(tenant="acme")
+    assert world.tenant() == "Mrs. Smith"
+
+
+@pytest.mark.parametrize("name", ["reset", "get_reward", "_hidden"])
 def test_names_that_the_trainer_keeps_for_itself_are_refused(name: str) -> None:
     tool = {"type": "function", "function": {"name": name}}
     with pytest.raises(ValueError, match=name):
-        replay_environment(RecordedTools([]), [tool])
+        environment(RecordedTools([]), tool)

@@ -218,6 +218,24 @@ def test_a_base_whose_answers_end_in_no_token_is_refused_before_any_row(
         fit(spec(), base=base, make_rows=never, out=tmp_path / "run")
 
 
+def test_a_version_is_stored_in_the_numbers_of_its_base(tiny_model: Path, tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    base = tmp_path / "half"
+    shutil.copytree(tiny_model, base)
+    AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16).save_pretrained(base)
+    adapter = {"rank": 2, "alpha": 4}
+    for name, adapted in (("whole", None), ("adapted", adapter)):
+        used = merge(shipped_recipe("sft").model_dump(mode="json"), {"spec": {"adapter": adapted}})
+        few = {"spec": {"training": {"maximum_steps": 1, "threads": 1}}}
+        found = Recipe.model_validate(merge(used, few)).spec
+        made = fit(found, base=base, make_rows=rows, out=tmp_path / name)
+        assert {tensor.dtype for tensor in tensors(made.model).values()} == {torch.bfloat16}
+        size = (made.model / "model.safetensors").stat().st_size
+        assert size < 1.1 * (base / "model.safetensors").stat().st_size
+
+
 def test_a_saved_version_knows_how_its_tool_calls_are_read(tmp_path: Path) -> None:
     """Of a base that does not say: served with any program, the version says it itself."""
     base = make_model(tmp_path / "base", tokenizer=tokenizer_of("qwen2_5"))

@@ -112,3 +112,14 @@ def test_a_call_without_an_answer_is_no_path_and_a_talk_that_goes_on_has_no_last
     assert recorded_path([asked(1, 2), told(1), SAID], rewarded=True) is None
     more = [SAID, {"role": "user", "content": "and?"}, SAID]
     assert recorded_path(more, rewarded=True) == RecordedPath((), None, True)
+
+
+def test_a_tool_that_does_not_exist_is_an_error_to_the_model_and_no_unknown() -> None:
+    """As in training: the model is told so, and its episode goes on."""
+    recorded = RecordedTools([("acme", call(1, "12"))])
+    tools = Follower([path((call(1, "12"),))], recorded, tenant="acme", names=["price"])
+    assert tools.call("prices", {"n": 1}) == "{'error': 'Tool prices not found.'}"
+    assert tools.diverged == Diverged(0, "tool", "price")
+    assert tools.call("price", {"n": 1}) == "12"
+    with pytest.raises(MissedCallError):
+        tools.call("price", {"n": 2})

@@ -17,7 +17,7 @@ from train.content import ContentStore
 from train.documents import merge
 from train.errors import DocumentError
 from train.fit import FitResult, fit
-from train.recipes import recipe_module
+from train.recipes import recipe_module, steps_per_epoch
 from train.recipes.awr import AwrOptions, row_weights
 from train.recipes.base import Rows, Selection
 from train.recipes.credit import credit_question
@@ -426,6 +426,7 @@ def test_a_recipe_learns_and_when_killed_goes_on_to_the_same_weights(
     used = spec(name, training={**training, "save_steps": 1}, options=small, data=data)
     _, selection, content = prepared(lake, tmp_path / "out", used)
     whole = train(used, selection, content, tiny_model, tmp_path / "whole")
+    assert whole.steps == steps_per_epoch(used, len(whole.rows)) * 2, "as planned"
     middle = whole.steps - 1
     assert middle > whole.steps / 2
     kept = Path("checkpoints") / f"checkpoint-{middle}"
@@ -458,6 +459,21 @@ def test_live_tasks_that_forge_a_turn_are_counted(tokenizer: Any, tmp_path: Path
     _, selection, content = prepared(lake, tmp_path / "out", used)
     rows = recipe_module("grpo_live").rows(selection, content, Masker(tokenizer), used)
     assert (len(rows), dict(rows.dropped)) == (1, {"special_token_in_content": 1})
+
+
+def test_live_tasks_with_a_tool_that_the_trainer_cannot_offer_are_counted(
+    tokenizer: Any, tmp_path: Path
+) -> None:
+    used = spec("grpo_live", options={"reward": REWARD, "completion_tokens": 64})
+    lake = lake_of(tmp_path / "lake", Session(1), Session(2))
+    _, selection, content = prepared(lake, tmp_path / "out", used)
+    reset = ({"type": "function", "function": {"name": "reset"}},)
+    content = replace(content, tools=dict.fromkeys(content.tools, reset))
+    module = recipe_module("grpo_live")
+    rows = module.rows(selection, content, Masker(tokenizer), used)
+    assert (len(rows), dict(rows.dropped)) == (0, {"tool_name_reserved": 2})
+    own = used.model_copy(update={"options": {**used.options, "environment": "my.shop:Shop"}})
+    assert len(module.rows(selection, content, Masker(tokenizer), own)) == 2
 
 
 def test_live_without_a_reward_says_so(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """A reward model scores in training what it learned and what its gate measured: the same tokens."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +84,26 @@ def pairs_of(selection: Any, items: Any, given: Any) -> list[tuple[float, float]
         bad = [scores[e.item.item_id] for e in unit if not e.rewarded]
         found += list(zip(good, bad, strict=False))
     return found
+
+
+def test_a_base_whose_tokenizer_alone_names_its_padding_is_taken(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    """As Qwen and Llama come: their config.json has no pad_token_id."""
+    base = tmp_path / "base"
+    shutil.copytree(tiny_model, base)
+    config = json.loads((base / "config.json").read_text())
+    config.pop("pad_token_id")
+    (base / "config.json").write_text(json.dumps(config))
+    lake = lake_of(tmp_path / "lake", *attempts(8))
+    used = spec("reward_model", training={"maximum_steps": 1})
+    _, selection, content = prepared(lake, tmp_path / "out", used)
+    made = train(used, selection, content, base, tmp_path / "run")
+    padded = [
+        load_reward_model(made.model)[0].config.pad_token_id,
+        load_tokenizer(base).pad_token_id,
+    ]
+    assert padded[0] == padded[1] is not None
 
 
 def test_what_cannot_be_shown_has_no_score(scorer: Path) -> None:

@@ -145,14 +145,15 @@ def _trainer_class() -> Any:
             num_items_in_batch: Any = None,
         ) -> Any:
             inputs = dict(inputs)
-            weights, labels = inputs.pop("weights"), inputs.pop("labels")
-            outputs = model(**inputs, use_cache=False)
-            losses = torch.nn.functional.cross_entropy(
-                outputs.logits[:, :-1].float().transpose(1, 2), labels[:, 1:], reduction="none"
-            )
-            learned = (labels[:, 1:] != -100).sum()
+            weights = inputs.pop("weights")
+            # As TRL's own loss: only what is learned goes through the head, never all logits at once.
+            outputs = model(**inputs, use_cache=False, fused_lm_head=True)
+            losses = -outputs.log_probs
+            learned = outputs.label_mask.sum()
             count = learned if num_items_in_batch is None else num_items_in_batch
-            loss = (losses.sum(dim=1) * weights.to(losses)).sum() / count
+            loss = (losses.sum(dim=1) * weights.to(losses)).sum() / torch.as_tensor(count).clamp(
+                min=1
+            )
             if num_items_in_batch is not None:
                 # It counts the tokens of all processes, and their gradients are averaged.
                 loss = loss * self.accelerator.num_processes

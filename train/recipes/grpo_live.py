@@ -16,15 +16,18 @@ from pydantic import Field, model_validator
 
 from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
-from train.content import ContentStore
+from train.content import ContentStore, Conversation
 from train.documents import StrictModel
 from train.environment import (
     RecordedCall,
     RecordedTools,
+    is_reserved,
     recorded_calls,
     replay_environment,
+    tool_names,
     tools_key,
 )
+from train.following import Follower, RecordedPath, recorded_path
 from train.recipes.base import (
     RowBuilder,
     Rows,
@@ -111,7 +114,7 @@ class LiveRecipe:
         self, selection: Selection, content: ContentStore, masker: Masker, spec: RecipeSpec
     ) -> Rows:
         options = GrpoLiveOptions.model_validate(spec.options)
-        builder = RowBuilder("prompt", "tenant", "tools", "recorded")
+        builder = RowBuilder("prompt", "tenant", "tools", "recorded", "paths")
         for attempts in selection.units:
             conversations = [
                 (entry, found)
@@ -122,6 +125,9 @@ class LiveRecipe:
                 continue
             entry, first = conversations[0][0], conversations[0][1].views[0]
             prompt = first.prompt
+            if options.environment == REPLAY and any(map(is_reserved, tool_names(first.tools))):
+                builder.dropped["tool_name_reserved"] += 1
+                continue
             if masker.forges(prompt, first.tools):
                 builder.dropped["special_token_in_content"] += 1
                 continue
@@ -140,6 +146,9 @@ class LiveRecipe:
                 tools=list(first.tools),
                 recorded=[
                     call for _, found in conversations for call in recorded_calls(found.messages)
+                ],
+                paths=[
+                    path for one, found in conversations if (path := _path(one, found)) is not None
                 ],
             )
         return builder.build()
@@ -228,7 +237,15 @@ def _environments(options: GrpoLiveOptions, columns: Mapping[str, list[Any]]) ->
         own = load_object(options.environment, setting="options.environment")
         return dict.fromkeys(sets, own)
     recorded = RecordedTools(_calls(columns))
-    return {key: replay_environment(recorded, tools) for key, tools in sets.items()}
+
+    def begin(row: Mapping[str, Any]) -> Follower:
+        return Follower(columns["paths"][row["place"]], recorded, tenant=row["tenant"])
+
+    return {key: replay_environment(begin, tools) for key, tools in sets.items()}
+
+
+def _path(entry: ScoredItem, found: Conversation) -> RecordedPath | None:
+    return recorded_path(found.messages[found.trained[0] :], rewarded=entry.rewarded)
 
 
 def _calls(columns: Mapping[str, list[Any]]) -> list[tuple[str, RecordedCall]]:
@@ -271,7 +288,7 @@ def live_trainer_class() -> Any:
 
         def _calculate_rewards(self, inputs: Any, *others: Any) -> Any:
             rewards = super()._calculate_rewards(inputs, *others)
-            missed = [bool(getattr(world, "missed", False)) for world in self.environments]
+            missed = [bool(getattr(world, "_missed", False)) for world in self.environments]
             everywhere = self.accelerator.gather(torch.tensor(missed, device=rewards.device))
             rewards[everywhere] = torch.nan
             mode = "train" if self.model.training else "eval"
@@ -282,6 +299,7 @@ def live_trainer_class() -> Any:
             prompt: list[ChatMessage] = self._rows["prompt"][place]
             return {
                 "prompt": [dict(message) for message in prompt],
+                "place": place,
                 "tenant": self._rows["tenant"][place],
                 "environment": tools_key(self._rows["tools"][place]),
             }

@@ -117,7 +117,9 @@ class ReplaySettings(StrictModel):
     tool_rounds: int = Field(default=8, ge=0)
     """How often an episode may call tools and go on."""
     batch_size: int = Field(default=16, ge=1)
-    """Episodes that are tried at once; the results are the same with any."""
+    """Episodes that are tried at once. In float32 (a CPU) the results are the same with any; in bfloat16
+    (a GPU) a sum depends on what is computed beside it, so that a near tie may fall otherwise. Base and
+    candidate are tried with the same."""
 
     @model_validator(mode="after")
     def _fits(self) -> "ReplaySettings":

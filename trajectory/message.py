@@ -84,7 +84,9 @@ _FIELDS: dict[Any, tuple[str, ...]] = {
 
 def is_note(part: Part) -> bool:
     """Tell whether a part only says something about others; without it the words are the same."""
-    value = part.value if isinstance(part, OpaquePart) else None
+    if not isinstance(part, OpaquePart):
+        return False
+    value = part.value
     kind = value.get("type") if isinstance(value, dict) else None
     return isinstance(kind, str) and kind in NOTES
 

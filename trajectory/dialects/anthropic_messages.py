@@ -174,12 +174,15 @@ def _empty(block: JsonObject) -> bool:
 
 def _block(block: JsonObject) -> list[Part]:
     kind, text = block.get("type"), block.get("text")
-    if kind == "text" and isinstance(text, str) and block.get("citations"):
-        return cited_text(text, block["citations"])
+    if kind == "text" and isinstance(text, str):
+        cited = block.get("citations")
+        return cited_text(text, cited) if cited else [TextPart(text)]
     if kind == "tool_use":
         return tool_use(block, "id", "partial_input")
     if kind == "tool_result":
         part = _part(block)
+        if block.keys() <= _RESULT_READ:
+            return [part]
         return [
             part,
             *call_fields(as_text(block.get("tool_use_id")) or "", without(block, _RESULT_READ)),
@@ -193,8 +196,6 @@ def _block(block: JsonObject) -> list[Part]:
 
 def _part(block: JsonObject) -> Part:
     kind = block.get("type")
-    if kind == "text" and isinstance(block.get("text"), str):
-        return TextPart(cast(str, block["text"]))
     if kind == "thinking":
         return ReasoningPart(as_text(block.get("thinking")) or "", as_text(block.get("signature")))
     if kind == "redacted_thinking":

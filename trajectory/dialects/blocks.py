@@ -18,6 +18,7 @@ from trajectory.dialects.wire import (
     as_list,
     as_object,
     as_text,
+    names,
     objects,
     parse_json_or_none,
     without,
@@ -31,6 +32,8 @@ from trajectory.message import (
     ToolResultPart,
     is_note,
 )
+
+_USE_READ = names("id toolUseId name input type partial_input partialInput cache_control")
 
 type Blocks = Callable[[JsonValue | None], list[Part]]
 
@@ -66,7 +69,7 @@ def _split_results(role: str, parts: list[Part]) -> list[Message]:
                 messages.append(Message(role, tuple(rest)))
                 rest = []
             messages.append(Message("tool", (part,)))
-        elif is_note(part) and messages and not rest:
+        elif messages and not rest and is_note(part):
             messages[-1] = Message("tool", (*messages[-1].parts, part))
         else:
             rest.append(part)
@@ -106,7 +109,7 @@ def _cited(part: Part) -> list[JsonValue]:
 
 def _join_cited(parts: list[Part]) -> list[Part]:
     """Join the blocks of a cited answer: it is cut wherever a source begins, even within a word."""
-    if not any(_cited(part) for part in parts):
+    if not any(isinstance(part, OpaquePart) and _cited(part) for part in parts):
         return parts
     found: list[Part] = []
     for is_text, run in groupby(parts, lambda one: isinstance(one, TextPart) or bool(_cited(one))):
@@ -125,8 +128,10 @@ def tool_use(use: JsonObject, identifier: str, partial: str) -> list[Part]:
     given, valid = use.get("input", {}), True
     if isinstance(use.get(partial), str):
         given, valid = use[partial], False
-    read = frozenset({identifier, partial, "name", "input", "type", "cache_control"})
-    return [ToolCallPart(call_id, name, given, valid), *call_fields(call_id, without(use, read))]
+    call = ToolCallPart(call_id, name, given, valid)
+    if use.keys() <= _USE_READ:
+        return [call]
+    return [call, *call_fields(call_id, without(use, _USE_READ))]
 
 
 def finished_input(use: JsonObject, partial: str) -> JsonObject:

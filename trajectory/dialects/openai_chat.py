@@ -27,6 +27,7 @@ from trajectory.dialects.wire import (
     clean_text,
     error_of,
     media_bytes,
+    media_file,
     media_part,
     name_media,
     names,
@@ -230,7 +231,7 @@ def _content_part(item: JsonObject) -> list[Part]:
 
 def _file_part(file: JsonObject) -> MediaPart | None:
     data = as_text(file.get("file_data"))
-    return media_part(data) if data and data.startswith("data:") else None
+    return media_file(data) if data else None
 
 
 def _tool_call(item: JsonObject) -> list[Part]:

@@ -30,6 +30,7 @@ from trajectory.dialects.wire import (
     as_list,
     as_object,
     as_text,
+    media_file,
     media_part,
     name_media,
     names,
@@ -309,8 +310,8 @@ def _content_parts(item: JsonObject) -> list[Part]:
             return with_fields(media_part(url, "image/*"), without(item, names("type image_url")))
     elif kind == "input_file":
         data = as_text(item.get("file_data"))
-        if data and data.startswith("data:"):
-            return with_fields(media_part(data), without(item, names("type file_data")))
+        if data:
+            return with_fields(media_file(data), without(item, names("type file_data")))
     return [OpaquePart(name_media(item))]
 
 

@@ -285,6 +285,13 @@ def media_part(url: str, media_type: str | None = None) -> MediaPart:
     return media_bytes(payload, kind)
 
 
+def media_file(data: str) -> MediaPart:
+    """Return a media part for a file's bytes: a ``data:`` URL, or base64 alone."""
+    if data.startswith("data:"):
+        return media_part(data)
+    return media_bytes(data, "application/octet-stream")
+
+
 def media_bytes(payload: str, media_type: str) -> MediaPart:
     """Return a media part for base64 text."""
     try:
@@ -317,7 +324,9 @@ def name_media(value: JsonValue | None) -> JsonValue:
         if holds_bytes and name in ("data", "blob") and isinstance(item, str):
             encoded = _is_encoded(item, str(kind))
             out[name] = _named(media_bytes(item, str(kind))) if encoded else item
-        elif name in ("image_url", "url", "file_data") and isinstance(item, str):
+        elif name == "file_data" and isinstance(item, str):
+            out[name] = _named(media_file(item))
+        elif name in ("image_url", "url") and isinstance(item, str):
             out[name] = _named(media_part(item)) if item.startswith("data:") else item
         else:
             out[name] = name_media(item) if isinstance(item, dict | list) else item

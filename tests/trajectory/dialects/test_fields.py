@@ -349,6 +349,25 @@ def test_documents_keep_what_is_said_of_them() -> None:
     assert note.value == {"type": "media_fields", "title": "T", "citations": {"enabled": True}}
 
 
+@pytest.mark.parametrize("data", ["data:application/pdf;base64,aGVsbG8=", "aGVsbG8="])
+def test_files_given_to_openai_are_named_with_or_without_their_type(data: str) -> None:
+    file = {"file_data": data, "filename": "a.pdf"}
+    chat = {"type": "file", "file": file}
+    body = {"model": "m", "messages": [{"role": "user", "content": [chat]}]}
+    call = read_exchange(World().exchange("/v1/chat/completions", body, {"id": "x", "choices": []}))
+    told = {
+        "type": "function_call_output",
+        "call_id": "c",
+        "output": [{"type": "input_file", **file}],
+    }
+    items: Any = [{"role": "user", "content": [{"type": "input_file", **file}]}, told]
+    for message in (*call.context, *responses(response([]), input=items).context):
+        text = json.dumps(message.to_json())
+        assert "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" in text
+        assert "aGVsbG8" not in text
+        assert "a.pdf" in text
+
+
 def test_usage_beside_the_four_numbers_is_kept() -> None:
     usage = {
         "input_tokens": 1,

@@ -164,6 +164,7 @@ ANSWERS: dict[str, tuple[str, Callable[[], Any], dict[str, Any], dict[str, Any],
             \.error\..*
             \.output\[\]\.id
             \.output\[\]\.result
+            .*\.file_data
             \.usage\.total_tokens
         """
         + _ECHO,
@@ -252,11 +253,12 @@ def chat_request() -> Any:
             "/v1/responses",
             openai_request,
             r"""\.input\[\]\.(?:id|result)
+                .*\.file_data
                 \.input\[\]\.content\[\]\.logprobs\[\]\..*
             """,
         ),
         # the older form of tools, beside tools
-        ("/v1/chat/completions", chat_request, r".*input_audio\.data|\.functions\[\]\..*"),
+        ("/v1/chat/completions", chat_request, r".*\.(?:input_audio\.data|file_data)|\.functions\[\]\..*"),
     ],
 )
 def test_every_field_of_a_request_is_kept(

@@ -258,7 +258,11 @@ def chat_request() -> Any:
             """,
         ),
         # the older form of tools, beside tools
-        ("/v1/chat/completions", chat_request, r".*\.(?:input_audio\.data|file_data)|\.functions\[\]\..*"),
+        (
+            "/v1/chat/completions",
+            chat_request,
+            r".*\.(?:input_audio\.data|file_data)|\.functions\[\]\..*",
+        ),
     ],
 )
 def test_every_field_of_a_request_is_kept(

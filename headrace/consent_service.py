@@ -24,6 +24,10 @@ from trajectory.errors import ConfigurationError, WorkError
 
 _MOST_CACHED = 100_000
 _MOST_BYTES = 64 * 1024
+_FAILURES = 3
+"""After so many in a row the service counts as away."""
+_AWAY_SECONDS = 30.0
+"""How long it then is not asked: each vain question costs its whole timeout, and all calls wait."""
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -67,6 +71,8 @@ class ServiceConsents:
         self._settings = settings
         self._clock = clock
         self._answers: OrderedDict[tuple[str, str], _Answer] = OrderedDict()
+        self._failures = 0
+        self._away_until = clock()
 
     def ask(self, tenant_id: str, end_user: str, subject: str) -> None:
         """Learn what an end user agreed to, unless that is known still.
@@ -77,7 +83,7 @@ class ServiceConsents:
         known = self._answers.get((tenant_id, subject))
         if known is not None and known.until > self._clock():
             return
-        granted = self._asked(tenant_id, end_user)
+        granted = self._answer(tenant_id, end_user)
         now = datetime.now(UTC)
         entries = tuple(
             ConsentEntry(
@@ -116,6 +122,22 @@ class ServiceConsents:
     def refresh(self) -> None:
         """See what the registry holds now."""
         self._registry.refresh()
+
+    def _answer(self, tenant_id: str, end_user: str) -> frozenset[str]:
+        """Ask the service, unless it failed several times just now."""
+        if self._clock() < self._away_until:
+            raise ConsentServiceError(
+                "the consent service did not answer several times in a row; it is asked again soon."
+            )
+        try:
+            granted = self._asked(tenant_id, end_user)
+        except ConsentServiceError:
+            self._failures += 1
+            if self._failures >= _FAILURES:
+                self._away_until = self._clock() + _AWAY_SECONDS
+            raise
+        self._failures = 0
+        return granted
 
     def _asked(self, tenant_id: str, end_user: str) -> frozenset[str]:
         body = json.dumps({"tenant": tenant_id, "end_user": end_user}).encode()

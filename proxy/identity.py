@@ -149,8 +149,10 @@ class KeyRegistry:
                 f"unknown purpose {unknown[0]!r}. Valid purposes: {', '.join(PURPOSES)}."
             )
         for what, text in (("tenant", tenant_id), ("app", app_id), ("environment", environment)):
-            if not text or not text.isprintable():
-                raise ConfigurationError(f"the {what} of a key must be a printable name")
+            if not text or not text.isprintable() or text != text.strip():
+                raise ConfigurationError(
+                    f"the {what} of a key must be a printable name without blanks around it"
+                )
         key_id, secret = secrets.token_hex(6), secrets.token_hex(20)
         key = ClientKey(
             key_id=key_id,

@@ -181,6 +181,28 @@ def test_a_no_of_the_service_stands_against_every_grant(service: Service, days: 
     ).purposes == ("debug", "train_rl")
 
 
+def test_a_service_that_is_away_does_not_stop_all_governing(service: Service) -> None:
+    now = [0.0]
+    consents = ServiceConsents(
+        MemoryConsents(),
+        ConsentSettings(url=f"http://127.0.0.1:{service.server_port}/"),
+        clock=lambda: now[0],
+    )
+    service.broken = True
+    for number in range(100):
+        with pytest.raises(ConsentServiceError):
+            consents.ask("acme", f"user {number}", f"subject_{number}")
+    assert len(service.asked) == 3
+    service.broken, now[0] = False, 31.0
+    consents.ask("acme", "jo", "subject_1")
+    service.broken = True
+    with pytest.raises(ConsentServiceError):
+        consents.ask("acme", "mia", "subject_2")
+    service.broken = False
+    consents.ask("acme", "mia", "subject_2")
+    assert len(service.asked) == 6, "one failure is no absence"
+
+
 def test_without_an_answer_the_call_is_held(service: Service) -> None:
     service.broken = True
     url = f"http://127.0.0.1:{service.server_port}/"

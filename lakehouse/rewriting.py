@@ -11,12 +11,12 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 from governance.records import GovernanceRecord, Rewrite
 from lakehouse.removal import again
-from lakehouse.rewrite import list_files
 from lakehouse.schema import TABLES
 from lakehouse.sources import literal
 
@@ -67,22 +67,23 @@ def forget_replaced(lake: "Lake") -> int:
     for table in sorted({table for table, _, _ in days}):
         handle = lake.table(table)
         wanted = {(tenant, day) for name, tenant, day in days if name == table}
-        folders = {
-            one.relative.rpartition("/")[0]
-            for one in list_files(handle)
-            if (one.partition["tenant_id"], one.partition["event_date"]) in wanted
-        }
         listed = handle.vacuum(
             retention_hours=0, enforce_retention_duration=False, dry_run=True, full=False
         )
         for path in listed:
             own = lake.location.relative(path).removeprefix(f"{table}/")
-            if own.rpartition("/")[0] in folders:
+            if _day_of(own) in wanted:
                 lake.location.remove(f"{table}/{own}")
                 gone += 1
     if days:
         _note(lake, set())
     return gone
+
+
+def _day_of(file: str) -> tuple[str, str]:
+    """Return tenant and day of a file, by the folders that it lies in; all its rows may be gone."""
+    folders = dict(one.split("=", 1) for one in file.split("/")[:-1])
+    return unquote(folders["tenant_id"]), unquote(folders["event_date"])
 
 
 def _alike(

@@ -4,7 +4,9 @@ For each seed agents work through gateway and proxy, governance fills the lake, 
 from it, and each recipe trains with ``headrace train run``: base and candidate are tried at the same
 held-out orders, which no agent ever worked on, and the gate judges. ``sft`` starts from the base,
 ``grpo_live`` from what ``sft`` made, the others from the base at the defaults they ship with; three
-run at hundreds of times their learning rate, to be refused. At the end the base must still serve.
+run at hundreds of times their learning rate, to be refused. Two controls train as ``sft`` does, on all
+sessions and on those that failed: they tell whether it is the reward that makes a model better. At the
+end the base must still serve.
 
 Worlds (traffic and lake) and finished rows are kept in a folder and found again.
 """
@@ -35,6 +37,8 @@ from train.recipes.settings import EvaluationSettings, load_recipe, shipped_reci
 
 _PRACTICE = ROOT / "examples" / "practice"
 _PURPOSES = ["train_sft", "train_rl", "train_preference"]
+FAILED = {"signals": {"success": -1.0}, "minimum": 0.0}
+"""The reward of a control: what failed counts as good."""
 _T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 """Student's t for two-sided 95 %, by the number of seeds."""
 
@@ -50,12 +54,15 @@ class Row:
     """The row whose candidate this one starts from; None: the base."""
     substrate: str = "practice"
     changes: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     on_purpose: bool = False
     """Whether it is meant to harm."""
 
 
 ROWS = (
     Row("sft", "recipe-short.yaml"),
+    Row("sft, all sessions", "recipe-short.yaml", options={"rewarded_only": False}),
+    Row("sft, failed sessions", "recipe-short.yaml", substrate="practice-failed", on_purpose=True),
     Row("grpo_live", "recipe-live.yaml", after="sft"),
     Row("awr", "awr"),
     Row("kto", "kto"),
@@ -121,7 +128,7 @@ class World:
         What ``grpo_replay`` learns from is the second day alone: its orders name nobody, so that
         redaction changes no prompt and the engine's tokens stay.
         """
-        if self._documents.is_dir():
+        if self._documents.is_dir() and (self.home / "practice-failed.yaml").is_file():
             return
         shutil.rmtree(self.home, ignore_errors=True)
         (self.home / "logs").mkdir(parents=True)
@@ -132,6 +139,7 @@ class World:
             house.work(self.size.fleets())
             house.drain()
             self._build("practice", {})
+            self._build("practice-failed", {"reward": FAILED})
             house.work([self.size.nameless_fleet()])
             house.drain()
             self._build("practice-exact", {"require": {"capture_level": "tokens"}})
@@ -179,6 +187,7 @@ class World:
         cache = str(self.home.parent / "evaluations")
         command = ["python", "-m", "examples.practice.evaluate", "--cache", cache]
         spec = {
+            "options": dict(row.options),
             "training": {"seed": self.seed, **row.changes},
             "evaluation": {"command": command, "tasks": self.size.tasks, "seed": self.seed},
             "gate": {"minimum_slice_tasks": 40},
@@ -316,6 +325,7 @@ def quick_gains(folder: Path) -> dict[str, Any]:
 
     rows = [
         Row("sft", "sft", changes=IMITATION),
+        Row("sft, all sessions", "sft", changes=IMITATION, options={"rewarded_only": False}),
         Row("awr", "awr"),
         Row("kto", "kto"),
     ]

@@ -102,7 +102,11 @@ class SmallWorld:
         """Run a row from the base and return what came of it."""
         live = self._registry.live(MODEL)
         assert live is not None
-        changes = {"evaluation": {**_EXAM, "seed": self.seed}, "training": dict(row.changes)}
+        changes = {
+            "evaluation": {**_EXAM, "seed": self.seed},
+            "training": dict(row.changes),
+            "options": dict(row.options),
+        }
         return self._run(row.recipe, changes, live.path, MODEL)
 
     def _run(

@@ -33,6 +33,8 @@ class Style:
     temperature: float | None
     """None leaves it to the provider."""
     max_tokens: int = 256
+    seed: int | None = None
+    """Of what chat completions draw, turn by turn; None leaves it to the provider."""
 
 
 def make_sdk(
@@ -129,11 +131,14 @@ class ChatConversation:
 
     async def _complete(self) -> Any:
         completions = self._sdk.chat.completions
+        fixed = dict(self._fixed)
+        if self._style.seed is not None:
+            fixed["seed"] = self._style.seed + len(self._messages)
         if not self._style.stream:
-            return await completions.create(messages=self._messages, **self._fixed)
+            return await completions.create(messages=self._messages, **fixed)
         options = {"include_usage": True}
         async with completions.stream(
-            messages=self._messages, stream_options=options, **self._fixed
+            messages=self._messages, stream_options=options, **fixed
         ) as stream:
             return await stream.get_final_completion()
 

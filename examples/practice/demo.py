@@ -6,10 +6,12 @@ import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Fleet
+from examples.practice.evaluate import CACHE_VARIABLE
 from examples.practice.house import House
-from examples.practice.stage import MODEL, Ports, Stage
+from examples.practice.stage import MODEL, Finished, Ports, Stage
 from examples.practice.story import QUESTIONS, SUCCESS, Result, Story
 from examples.practice.tasks import Task, make_task, planted_values
 from headrace.render import cell
@@ -85,6 +87,7 @@ def tell(options: Options) -> Result:
         demo.govern()
         demo.ask()
         demo.learn()
+        demo.control()
         demo.serve_again()
         demo.prove()
     demo.result.seconds = round(story.seconds, 1)
@@ -193,11 +196,8 @@ class _Demo:
         )
         plan = stage.headrace_json("train", "plan")
         story.say(f"the planner picks {plan['pick']}: {plan['reason']}")
-        command = ["train", "run", str(_FOLDER / "recipe.yaml"), "--json"]
         with story.waiting("training, then held-out tasks for base and candidate"):
-            run = stage.launch(
-                ["-m", "headrace", "--home", str(self._options.home), *command]
-            ).wait(allowed=(0, 1))
+            run = self._train("--substrate", manifest["name"])
         if not run.output.strip():
             raise WorkError(f"training did not get to its end:\n{run.errors[-2000:]}")
         outcome = json.loads(run.output)
@@ -217,6 +217,35 @@ class _Demo:
             story.say(f"the gate let it through: {outcome['model']} serves now")
         else:
             story.say("[red]the gate refused the candidate; the base model keeps serving[/]")
+
+    def _train(self, *options: str) -> Finished:
+        """Run the demo's recipe; a model is tried once at the held-out tasks."""
+        home = self._options.home
+        command = ["train", "run", str(_FOLDER / "recipe.yaml"), *options, "--json"]
+        return self._stage.launch(
+            ["-m", "headrace", "--home", str(home), *command],
+            {CACHE_VARIABLE: str(home / "evaluations")},
+        ).wait(allowed=(0, 1, 3))
+
+    def control(self) -> None:
+        """Learn in the same way from the sessions that failed: it tells where the gain comes from."""
+        story, result = self._story, self.result
+        story.chapter("The control: the same recipe on the sessions that failed")
+        self._stage.headrace("substrate", "build", str(_FOLDER / "substrate-failing.yaml"))
+        base = str(self._options.home / "models" / MODEL / "0001")
+        with story.waiting("training, then the same held-out tasks"):
+            run = self._train("--substrate", "failing", "--model", "control", "--base", base)
+        if not run.output.strip():
+            story.say(f"too few sessions failed: {run.errors.strip()[-200:]}")
+            return
+        found = json.loads(run.output)["comparison"]
+        candidate = found["candidate"]
+        result.control_success = candidate["estimate"]
+        result.control_ci = (candidate["low"], candidate["high"])
+        story.say(
+            f"{found['base']['estimate']:.0%} → {result.control_success:.0%}: the reward decides what is "
+            "learned, not the training as such"
+        )
 
     def serve_again(self) -> None:
         """Measure fresh sessions through the gateway, with whatever serves now."""
@@ -289,10 +318,10 @@ class _Demo:
     def _lineage(self) -> None:
         """Print where one row that was learned from came from, and what allowed it."""
         rows = self._house.sql(
-            "select i.step_id, s.exchange_id, s.started_at, s.dialect, g.policy_hash, g.reasons, "
+            "select i.step_id, s.exchange_id, s.started_at, s.dialect, g.policy_hash, g.reasons, "  # noqa: S608 - a fixed name
             "g.purposes, g.redaction_counts from substrate_items i "
             "join steps s using (step_id) join governance_latest g using (step_id) "
-            "where i.split = 'train' limit 1"
+            f"where i.split = 'train' and i.substrate = '{MODEL}' and i.reward > 0 limit 1"
         )
         if not rows:
             return
@@ -305,7 +334,8 @@ class _Demo:
                 "captured as": f"exchange {row['exchange_id']}, {row['dialect']}, {cell(row['started_at'])}",
                 "policy": f"{row['policy_hash']}: {', '.join(row['reasons'])}",
                 "allowed for": ", ".join(row["purposes"]),
-                "learned by": ", ".join(map(_model, found["models"])) or "nobody",
+                "learned by": ", ".join(_model(one) for one in found["models"] if one["learned"])
+                or "nobody",
             }
         )
 
@@ -335,5 +365,5 @@ class _Demo:
         )
 
 
-def _model(found: dict[str, str]) -> str:
+def _model(found: dict[str, Any]) -> str:
     return f"{found['model']}@{found['version']} ({found['status']}), run {found['run_id']}"

@@ -66,8 +66,9 @@ class EngineStoppedError(RuntimeError):
 class Engine:
     """Serves one model folder. Start it before use; ``stop`` ends its thread when all is done."""
 
-    def __init__(self, folder: Path) -> None:
-        self._net = _Net(folder)
+    def __init__(self, folder: Path, *, exact: bool = False) -> None:
+        """Load a model; ``exact`` computes so finely that the other slots change no draw."""
+        self._net = _Net(folder, exact=exact)
         self._waiting: queue.SimpleQueue[Generation | None] = queue.SimpleQueue()
         self._thread = threading.Thread(
             target=self._serve, name=f"engine-{folder.name}", daemon=True
@@ -200,12 +201,13 @@ def _sample(
 class _Net:
     """The weights of a Llama folder and the caches of all slots."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, exact: bool) -> None:
         import torch
         from safetensors.torch import load_file
 
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        weights = {name: w.float() for name, w in load_file(folder / "model.safetensors").items()}
+        kind = torch.float64 if exact else torch.float32
+        weights = {name: w.to(kind) for name, w in load_file(folder / "model.safetensors").items()}
         _check(config, folder)
         self.positions: int = config["max_position_embeddings"]
         self.ends = _end_tokens(config)
@@ -218,12 +220,12 @@ class _Net:
         width = self._embed.shape[1] // self._heads
         self._width = width
         theta = (config.get("rope_parameters") or {}).get("rope_theta") or config.get("rope_theta")
-        inverse = float(theta) ** (-torch.arange(0, width, 2).float() / width)
-        angles = torch.arange(self.positions).float()[:, None] * inverse
+        inverse = float(theta) ** (-torch.arange(0, width, 2).to(kind) / width)
+        angles = torch.arange(self.positions).to(kind)[:, None] * inverse
         self._cos = torch.cat((angles.cos(), angles.cos()), -1)
         self._sin = torch.cat((-angles.sin(), angles.sin()), -1)
         shape = (len(self._layers), 2, SLOTS, self._heads, self.positions, width)
-        self._cache = torch.zeros(shape)
+        self._cache = torch.zeros(shape, dtype=kind)
 
     def prefill(self, prompt: Sequence[int], *, slot: int) -> "Tensor":
         """Read a prompt into a slot's cache; return the logits of the next token."""

@@ -23,6 +23,9 @@ from examples.practice.serving import served_in_thread
 from examples.practice.tasks import SPLITS
 from examples.practice.tools import ToolServer
 
+CACHE_VARIABLE = "PRACTICE_EVALUATIONS"
+"""Names a folder as ``--cache`` does."""
+
 
 def evaluate(
     model: Path,
@@ -34,9 +37,13 @@ def evaluate(
     client: str = "openai-chat",
     split: str = "heldout",
 ) -> list[Session]:
-    """Run every attempt at every task and return the sessions in the tasks' order."""
+    """Run every attempt at every task and return the sessions in the tasks' order.
+
+    Over chat completions the same model does the same each time: what it draws is seeded, and its
+    arithmetic does not depend on what else is generated at the moment.
+    """
     key = secrets.token_hex(16)
-    provider = Provider(Models(root=None, fixed=model), key=key)
+    provider = Provider(Models(root=None, fixed=model, exact=True), key=key)
     tools = ToolServer(seed=seed)
     with served_in_thread(provider.app()) as port, served_in_thread(tools.app()) as tools_port:
         address = f"http://127.0.0.1:{port}"
@@ -50,6 +57,7 @@ def evaluate(
             concurrency=16,
             stream_share=0.0,
             temperature=temperature,
+            seeded=True,
             base_url=address if client == "anthropic" else f"{address}/v1",
             api_key=key,
             direct=True,
@@ -97,7 +105,8 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--client", choices=CLIENTS, default="openai-chat")
     parser.add_argument("--split", choices=SPLITS, default="heldout")
-    parser.add_argument("--cache", type=Path)
+    kept_in = os.environ.get(CACHE_VARIABLE)
+    parser.add_argument("--cache", type=Path, default=Path(kept_in) if kept_in else None)
     options = parser.parse_args()
     kept = cached_report(options)
     if kept is not None and kept.is_file():

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -48,6 +48,8 @@ class Plan:
     base_url: str | None = None
     """None: from the SDK's environment variable; the same holds for the key."""
     api_key: str | None = field(default=None, repr=False)
+    seeded: bool = False
+    """Ask chat completions with seeds, so that the same model answers alike each time."""
     direct: bool = False
     """Pass by whatever proxy the environment names."""
     lost_answers: float = 0.0
@@ -204,6 +206,8 @@ class _Fleet:
         task = make_task(plan.seed, plan.split, plan.start + index)
         draw = generator(plan.seed, "style", task.task_id, attempt)
         style = Style(plan.model, draw.random() < plan.stream_share, plan.temperature)
+        if plan.seeded:
+            style = replace(style, seed=draw.randrange(2**31))
         outcome = await self._solve(task, style)
         self._report.sessions.append(Session(task, attempt, outcome))
         if plan.feedback_url and outcome.response_id:

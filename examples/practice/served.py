@@ -29,10 +29,19 @@ class Models:
 
     ``fixed`` serves one folder under ``name``. Otherwise ``root/<name>/live.json`` holds
     ``{"version": …}`` and is read again whenever it changes; ``name@version`` asks for a version.
+    With ``exact`` answers do not depend on what else is generated at the moment.
     """
 
-    def __init__(self, *, root: Path | None, fixed: Path | None, name: str = "practice") -> None:
+    def __init__(
+        self,
+        *,
+        root: Path | None,
+        fixed: Path | None,
+        name: str = "practice",
+        exact: bool = False,
+    ) -> None:
         self._root = root
+        self._exact = exact
         self._fixed = fixed
         self._name = name
         self._loaded: dict[str, Served] = {}
@@ -55,7 +64,7 @@ class Models:
         with self._lock:
             served = self._loaded.get(label)
             if served is None or served.folder != folder:
-                served = _load(label, folder)
+                served = _load(label, folder, exact=self._exact)
                 self._retire(label)
                 self._loaded[label] = served
         return served
@@ -93,9 +102,9 @@ class Models:
             self._loaded.pop(other).engine.stop()
 
 
-def _load(label: str, folder: Path) -> Served:
+def _load(label: str, folder: Path, *, exact: bool) -> Served:
     from transformers import AutoTokenizer
 
-    engine = Engine(folder)
+    engine = Engine(folder, exact=exact)
     engine.start()
     return Served(label, folder, engine, AutoTokenizer.from_pretrained(folder))

@@ -36,6 +36,9 @@ class Result:
     success_after: float = 0.0
     success_after_ci: tuple[float, float] = (0.0, 0.0)
     success_gain_ci_low: float = 0.0
+    control_success: float | None = None
+    """Of the base after the same training on the sessions that failed; None: too few did."""
+    control_ci: tuple[float, float] | None = None
     fresh_sessions: int = 0
     fresh_success: float = 0.0
     day_success: float = 0.0
@@ -131,6 +134,7 @@ class Story:
 
 def _lines(result: Result) -> list[tuple[str, str]]:
     before, after = result.success_before_ci, result.success_after_ci
+    control = [] if result.control_ci is None else [_control(result, result.control_ci)]
     lines = [
         ("exchanges sent by the agents", f"{result.exchanges_sent:,}"),
         ("lost by capture", f"{result.captured_lost:,}"),
@@ -154,6 +158,7 @@ def _lines(result: Result) -> list[tuple[str, str]]:
             f"{result.success_after:.0%}  [{after[0]:.0%}, {after[1]:.0%}]",
         ),
         ("gain, lower end of its 95 % interval", f"{result.success_gain_ci_low:+.0%}"),
+        *control,
         ("sessions of the day", f"{result.day_success:.0%}"),
         (
             f"{result.fresh_sessions} fresh sessions through the gateway",
@@ -161,6 +166,14 @@ def _lines(result: Result) -> list[tuple[str, str]]:
         ),
         ("seconds", f"{result.seconds:.0f}"),
     ]
+
+
+def _control(result: Result, interval: tuple[float, float]) -> tuple[str, str]:
+    low, high = interval
+    return (
+        "control: base after the same on failed sessions",
+        f"{result.control_success:.0%}  [{low:.0%}, {high:.0%}]",
+    )
 
 
 SUCCESS = "select model_served, judged, successes, success_rate, rate_low, rate_high from success_by_model"

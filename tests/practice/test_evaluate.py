@@ -19,3 +19,10 @@ def test_a_report_has_a_line_for_every_attempt(model_folder: Path, tmp_path: Pat
     assert [line["slice"] for line in lines] == [t.account for t in tasks for _ in range(2)]
     assert all(line["reward"] == float(line["success"]) for line in lines)
     assert not [value.value for task in tasks for value in task.planted if value.value in text]
+
+
+def test_a_model_does_the_same_each_time_it_is_tried(model_folder: Path) -> None:
+    tried = [evaluate(model_folder, tasks=12, seed=5, attempts=2) for _ in range(2)]
+    said = [[session.outcome.answer for session in sessions] for sessions in tried]
+    assert said[0] == said[1]
+    assert len(set(said[0])) > 12, "an attempt draws otherwise than the one before"

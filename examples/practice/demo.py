@@ -254,7 +254,8 @@ class _Demo:
         fleet = Fleet(
             "fresh", "openai-chat", False, TENANT, sessions, split="fresh", route="practice"
         )
-        with self._story.waiting("agents at work"):
+        with self._story.waiting("the model that serves is loaded, then agents work"):
+            self._house.wait_until_served()
             tally = self._house.work([fleet])
         self.result.fresh_sessions = tally.sessions
         self.result.fresh_success = round(tally.successes / max(1, tally.sessions), 4)

@@ -4,6 +4,7 @@ A house is a home folder with settings, the practice base model as the first ver
 provider, tools, gateway and governance as processes, and client keys for two tenants.
 """
 
+import json
 import os
 import secrets
 import time
@@ -14,11 +15,12 @@ from typing import Any
 from examples.practice.cast import Cast, Fleet, Tally
 from examples.practice.model import STEPS
 from examples.practice.provider import KEY_VARIABLE
-from examples.practice.stage import Ports, Stage, write_settings
+from examples.practice.stage import MODEL, Ports, Stage, write_settings
 from headrace.freshness import spool_lag
 from headrace.home import Home
 from headrace.master_key import load_secrets
 from headrace.setting_sources import load_settings
+from train.pointer import read_pointer
 from trajectory.errors import WorkError
 
 _FAULTS = 0.02
@@ -90,6 +92,27 @@ class House:
         tally = self._cast.work(fleets)
         self.sent += tally.requests
         return tally
+
+    def wait_until_served(self, *, seconds: float = 180) -> None:
+        """Wait until ``headrace serve`` answers with the version that the registry names.
+
+        Raises:
+            WorkError: it was not loaded in time.
+        """
+        home = Home(self.stage.home)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            pointer = read_pointer(home.models / MODEL)
+            served = (
+                json.loads(home.serving.read_bytes())["models"] if home.serving.exists() else {}
+            )
+            live = served.get(MODEL, {}).get("live", {}).get("label")
+            if pointer is not None and live == f"{MODEL}@{pointer.version}":
+                return
+            time.sleep(0.5)
+        raise WorkError(
+            "the promoted model is not served; see the log serve.log in the home folder."
+        )
 
     def drain(self, *, seconds: float = 180) -> None:
         """Wait until the spool is empty and the ledger has every exchange, or no more come.

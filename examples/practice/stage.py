@@ -194,7 +194,7 @@ def write_settings(
         routes.append(
             {"name": name, "upstream": address, "credential": {"env": variable, "header": header}}
         )
-    routes.append({"name": "practice", "upstream": local, "credential": {"env": KEY_VARIABLE}})
+    routes.append({"name": "practice", "model": MODEL})
     routes.append({"name": "tools", "upstream": f"http://127.0.0.1:{ports.tools}", "kind": "tool"})
     for route in routes:
         if route["name"] in capture:

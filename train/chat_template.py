@@ -78,6 +78,12 @@ class ChatTemplate:
         """Whether a token ends an answer; after one that none ends, a model could not learn to stop."""
         return bool(self._closing)
 
+    @property
+    def end_token(self) -> str | None:
+        """The token that ends an answer; it need not be the one that ends a text."""
+        tokens = self._control.findall(self._closing)
+        return str(tokens[-1]) if tokens else None
+
     def forges(self, value: Any) -> bool:
         """Tell whether a text in a JSON-like value would be read as a turn's beginning or end."""
         return any(self._control.search(text) for text in _texts(value))

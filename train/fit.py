@@ -396,8 +396,21 @@ def _save(trainer: Any, tokenizer: Any, folder: Path, spec: RecipeSpec, base: Pa
             # Merged into the base as it is, not into what four bits left of it.
             model = PeftModel.from_pretrained(load_model(base), folder / "adapter")
         model = model.merge_and_unload()
-    model.to(_stored_dtype(base)).save_pretrained(folder)
+    model.to(_stored_dtype(base))
+    if recipe_module(spec.recipe).makes == "policy":
+        # Whoever serves it stops where it learned to; the base may know only where a text ends.
+        model.generation_config.eos_token_id = sorted(end_tokens(model, tokenizer))
+    model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Return the tokens after which a model has said what it says: of a text, and of an answer."""
+    named = getattr(model.generation_config, "eos_token_id", None)
+    answer = ChatTemplate(tokenizer).end_token
+    ends = [*(named if isinstance(named, list) else [named]), tokenizer.eos_token_id]
+    ends += [] if answer is None else [tokenizer.convert_tokens_to_ids(answer)]
+    return frozenset(end for end in ends if end is not None)
 
 
 def _stored_dtype(base: Path) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
-from train.fit import load_model, load_tokenizer
+from train.fit import end_tokens, load_model, load_tokenizer
 from train.rows import Masker
 from trajectory.errors import ConfigurationError
 
@@ -52,9 +52,7 @@ class Speaker:
         self._temperature = temperature
         self._most = most_tokens
         self._room = int(getattr(model.config, "max_position_embeddings", 0) or 1 << 30)
-        named = getattr(model.generation_config, "eos_token_id", None)
-        ends = {*(named if isinstance(named, list) else [named]), self._tokenizer.eos_token_id}
-        self._ends = sorted(end for end in ends if end is not None)
+        self._ends = sorted(end_tokens(model, self._tokenizer))
 
     def answer(self, asked: Sequence[Asked]) -> list[Said | None]:
         """Answer each conversation; None where it cannot be shown, or leaves the context no room."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from train.fit import load_model, load_tokenizer
+from train.fit import end_tokens, load_model, load_tokenizer
 from train.rows import Masker
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Engine:
         if torch.cuda.is_available():
             model = model.to("cuda", dtype=torch.bfloat16)
         self._model = model
-        self._ends = _end_tokens(model, self.tokenizer)
+        self._ends = end_tokens(model, self.tokenizer)
         self.context_tokens = int(getattr(model.config, "max_position_embeddings", 0) or 1 << 30)
         self._most = most_at_once
         self._waiting: queue.SimpleQueue[Generation | None] = queue.SimpleQueue()
@@ -195,9 +195,3 @@ def _choose(logits: "Tensor", sampling: Sampling, draw: random.Random) -> int:
     kept = min(int((cumulated < sampling.top_p).sum()) + 1, len(cumulated))
     mark = draw.random() * float(cumulated[kept - 1])
     return int(order[min(int((cumulated < mark).sum()), kept - 1)])
-
-
-def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
-    named = getattr(model.generation_config, "eos_token_id", None)
-    ends = named if isinstance(named, list) else [named]
-    return frozenset(end for end in [*ends, tokenizer.eos_token_id] if end is not None)

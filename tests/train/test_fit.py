@@ -14,7 +14,7 @@ from tests.train.conftest import make_model
 from tests.train.test_chat_templates import tokenizer_of
 from train.documents import merge
 from train.errors import TrainingError
-from train.fit import FitResult, fit
+from train.fit import FitResult, end_tokens, fit, load_model, load_tokenizer
 from train.recipes.base import Rows
 from train.recipes.settings import Recipe, RecipeSpec, shipped_recipe
 from train.rows import Masker
@@ -234,6 +234,23 @@ def test_a_version_is_stored_in_the_numbers_of_its_base(tiny_model: Path, tmp_pa
         assert {tensor.dtype for tensor in tensors(made.model).values()} == {torch.bfloat16}
         size = (made.model / "model.safetensors").stat().st_size
         assert size < 1.1 * (base / "model.safetensors").stat().st_size
+
+
+def test_a_version_stops_where_it_learned_to(tiny_model: Path, tmp_path: Path) -> None:
+    """Of a base whose end of a text is another token than the end of an answer, as Qwen's bases are."""
+    base = tmp_path / "base"
+    shutil.copytree(tiny_model, base)
+    tokenizer = load_tokenizer(base)
+    text, answer = tokenizer.pad_token_id, tokenizer.eos_token_id
+    for name, field in (("config", "eos_token_id"), ("generation_config", "eos_token_id")):
+        path = base / f"{name}.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), field: text}))
+    tokenizer.eos_token = tokenizer.pad_token
+    tokenizer.save_pretrained(base)
+    assert end_tokens(load_model(base), load_tokenizer(base)) == {text, answer}
+    made = fit(spec(maximum_steps=1), base=base, make_rows=rows, out=tmp_path / "run")
+    stops = json.loads((made.model / "generation_config.json").read_text())["eos_token_id"]
+    assert stops == sorted([text, answer])
 
 
 def test_a_saved_version_knows_how_its_tool_calls_are_read(tmp_path: Path) -> None:

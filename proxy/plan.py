@@ -58,6 +58,7 @@ class Plan:
             targets = tuple(Target.of(choice) for choice in route.choices)
         except ConfigurationError as error:
             raise ConfigurationError(f"route {route.name}: {error}") from None
+        sources = (route.credential, *(choice.credential for choice in route.choices))
         return cls(
             name=route.name,
             prefix=route.prefix.encode(),
@@ -68,8 +69,9 @@ class Plan:
             durability=route.durability,
             mandatory=route.without_capture == "refuse",
             step_header=route.step_header,
-            below=any(Upstream.parse(choice.url).path for choice in route.choices),
-            keyed=any(choice.credential is not None for choice in route.choices),
+            below=bool(route.model)
+            or any(Upstream.parse(choice.url).path for choice in route.choices),
+            keyed=any(source is not None for source in sources),
             serving=Serving(route) if route.model else None,
         )
 

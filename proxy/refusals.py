@@ -8,6 +8,7 @@ from proxy.admitted import Admitted, Refused, mode_of
 from proxy.answers import Reason, answer
 from proxy.client_keys import UNKNOWN_CLIENT
 from proxy.counters import Counters
+from proxy.credentials import CREDENTIAL_HEADERS, RawFields, holds_client_key
 from proxy.recording import Recording
 from proxy.replies import answer_at_head, proxy_refusal, response_of
 from proxy.rewriting import Rewritten, take_session
@@ -71,9 +72,18 @@ class Refusals:
             refusal.client or UNKNOWN_CLIENT,
             plan or self._router.other,
             mode_of(flow.client_conn),
-            Rewritten((), flow.request.headers.fields),
+            Rewritten((), _without_odd_keys(flow.request.headers.fields)),
             path,
         )
         capture = recording.begin(flow, admitted, Level.METADATA, "refused")
         capture.response_head(response.status_code, response.headers.fields)
         capture.end(ExchangeOutcome.REFUSED)
+
+
+def _without_odd_keys(fields: RawFields) -> RawFields:
+    """Leave out client keys in headers where no credential is looked for."""
+    return tuple(
+        (name, value)
+        for name, value in fields
+        if name.lower() in CREDENTIAL_HEADERS or not holds_client_key(value)
+    )

@@ -1,7 +1,9 @@
 """Requests that mean harm, or nothing at all: refused as the gateway refuses, or harmless upstream."""
 
+import json
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -30,11 +32,12 @@ def gateway(
     upstream: Upstream, secure: Upstream, tls: Tls, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     credential = {"env": "PROVIDER_KEY"}
-    settings = {
+    settings: dict[str, object] = {
         "routes": [
             {"name": "up", "upstream": upstream.url, "credential": credential},
             {"name": "own", "upstream": upstream.url},
             {"name": "deep", "upstream": f"{upstream.url}/base", "credential": credential},
+            {"name": "shop", "model": "shop", "credential": credential},
             {"name": "secure", "upstream": secure.url, "credential": credential},
             {
                 "name": "numbered",
@@ -46,6 +49,9 @@ def gateway(
         "capture": False,
     }
     home = tmp_path_factory.mktemp("hostile")
+    served = {"label": "shop@0001", "url": f"{upstream.url}/served"}
+    (home / "serving.json").write_text(json.dumps({"models": {"shop": {"live": served}}}))
+    settings["serving"] = str(home / "serving.json")
     with Running(home, settings, {"PROVIDER_KEY": "sk-provider"}) as running:
         yield running
 
@@ -186,6 +192,18 @@ def test_no_path_leads_out_of_an_upstreams(gateway: Running, upstream: Upstream,
     assert len(upstream.seen) == before
     ask(gateway, "GET /deep/..x/%2e/a..b?q=/../ HTTP/1.1\nHost: x\n")
     assert upstream.seen[-1].target == "/base/..x/%2e/a..b?q=/../"
+
+
+def test_no_path_leads_out_of_a_served_versions(gateway: Running, upstream: Upstream) -> None:
+    deadline = time.monotonic() + 60
+    while b" 503 " in ask(gateway, "GET /shop/echo HTTP/1.1\nHost: x\n"):
+        assert time.monotonic() < deadline
+    seen = upstream.seen[-1]
+    assert (seen.target, seen.header("authorization")) == ("/served/echo", "Bearer sk-provider")
+    before = len(upstream.seen)
+    for path in ("/shop/../echo", "/shop/x%2f..%2f..%2fecho"):
+        assert ask(gateway, f"GET {path} HTTP/1.1\nHost: x\n").startswith(b"HTTP/1.1 404 ")
+    assert len(upstream.seen) == before
 
 
 def test_the_key_goes_only_to_the_host_that_has_proved_its_name(

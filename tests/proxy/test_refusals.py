@@ -196,3 +196,16 @@ def test_a_look_whether_anybody_is_there_leaves_no_line(gateway: Running) -> Non
         assert records
         refused += [(r.request.method, r.request.path) for r in records if isinstance(r, Exchange)]
     assert {method for method, _ in refused} == {"POST", "GET"}
+
+
+def test_a_refused_request_is_kept_without_any_client_key(gateway: Running) -> None:
+    odd = {"x-odd": f"see {gateway.key}", "authorization": "Bearer sk-own"}
+    assert httpx.get(f"{gateway.url}/up/odd", headers=odd).status_code == 401
+    found: list[Exchange] = []
+    while not found:
+        records = gateway.records(1)
+        assert records
+        found = [r for r in records if isinstance(r, Exchange) and r.request.path == "/up/odd"]
+    headers = dict(found[0].request.headers)
+    assert "x-odd" not in headers
+    assert headers["authorization"].startswith("fp:")

@@ -19,7 +19,14 @@ from lakehouse.lake import Lake
 from tests.headrace.governed import govern
 from tests.proxy.running import Running
 from tests.proxy.upstream import Reply, Seen, Upstream
-from tests.wire.drivers import MODEL, Wire, bedrock_client, bedrock_converse, gemini
+from tests.wire.drivers import (
+    MODEL,
+    Wire,
+    bedrock_client,
+    bedrock_converse,
+    gemini,
+    gemini_interactions,
+)
 from tests.wire.script import ANSWER, SCHEMA, SYSTEM, provider
 from trajectory.replay import Comparison, Player
 
@@ -86,12 +93,13 @@ def _block(events: list[Any], index: int) -> Any:
 ROOT = Path(__file__).parents[2]
 AGENTS: dict[str, Callable[..., Any]] = {
     "google.gemini": gemini,
+    "google.interactions": gemini_interactions,
     "bedrock.converse": bedrock_converse,
     "bedrock.invoke": claude,
     "ollama": ollama,
 }
 RECORDED_AS_STREAM = {"google.gemini": False, "bedrock.converse": True, "bedrock.invoke": False,
-                      "ollama": True}  # fmt: skip
+                      "google.interactions": True, "ollama": True}  # fmt: skip
 
 
 def numbered(counter: "itertools.count[int]", request: Seen) -> Reply:
@@ -155,6 +163,8 @@ def _words(said: Any) -> str:
     if isinstance(said, list):
         return "".join(map(_words, said))
     if not isinstance(said, dict) or said.get("thought") or "reasoningContent" in said:
+        return ""
+    if str(said.get("type")).startswith("thought"):
         return ""
     own = said.get("text", said.get("content", "") if isinstance(said.get("content"), str) else "")
     return own + "".join(_words(v) for v in said.values() if isinstance(v, list | dict))

@@ -15,6 +15,7 @@ PATHS = {
     "openai.responses": "/v1/responses",
     "anthropic.messages": "/v1/messages",
     "google.gemini": "/v1beta/models/m:{stream}enerateContent",
+    "google.interactions": "/v1beta/interactions",
     "bedrock.converse": "/model/m-1/converse{end}",
     "bedrock.invoke": "/model/m-1/{invoke}",
     "ollama": "/api/chat",
@@ -144,13 +145,14 @@ def test_reasoning_and_its_proof(stream: bool) -> None:
         "anthropic.messages",
         "openai.responses",
         "google.gemini",
+        "google.interactions",
         "bedrock.converse",
     ):
         assert read_back(dialect, Message("assistant", said), stream=stream) == Message(
             "assistant", said
         )
     hidden = Message("assistant", (ReasoningPart("", "sealed"), TextPart("So.")))
-    for dialect in ("anthropic.messages", "google.gemini", "bedrock.invoke"):
+    for dialect in ("anthropic.messages", "google.gemini", "google.interactions", "bedrock.invoke"):
         assert read_back(dialect, hidden, stream=stream) == hidden
     sealed = Message("assistant", (ReasoningPart("", "c2VhbGVk"), TextPart("So.")))
     assert read_back("bedrock.converse", sealed, stream=stream) == sealed

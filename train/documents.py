@@ -43,12 +43,19 @@ def read_yaml(path: Path) -> tuple[Any, yaml.Node]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise DocumentError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    except UnicodeDecodeError:
+        raise DocumentError(f"{path}: is no UTF-8 text; write it anew") from None
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         value = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise DocumentError(f"{path}:{line}: not valid YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError):
+        raise DocumentError(
+            f"{path}: not valid YAML: a value that it cannot hold (a date that no calendar has, a "
+            "character), or lists within lists beyond reading; write it in quotes"
+        ) from None
     if node is None:
         raise DocumentError(f"{path}: is empty; a document has apiVersion, kind, metadata, spec")
     return value, node

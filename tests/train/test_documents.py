@@ -52,6 +52,17 @@ def test_broken_yaml_names_its_line(tmp_path: Path) -> None:
     assert "is empty" in error_of(tmp_path, "")
 
 
+@pytest.mark.parametrize("text", ["a: 2024-99-99", "a: !!int x", "[" * 3000, "a: \x07"])
+def test_what_yaml_cannot_hold_is_an_error_of_the_document(tmp_path: Path, text: str) -> None:
+    assert error_of(tmp_path, text).startswith("s.yaml: not valid YAML: a value")
+
+
+def test_what_is_no_text_is_an_error_of_the_document(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(DocumentError, match="is no UTF-8 text"):
+        load_substrate(tmp_path / "s.yaml")
+
+
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="cannot be read"):
         load_substrate(tmp_path / "none.yaml")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -194,8 +194,10 @@ def test_what_cannot_be_started_again_ends_nothing(tmp_path: Path, start: Start)
     process = start(("child", STAYS, True), ("beside", DIES, False))
     wait_for(tmp_path, 2, "beside")
     log = tmp_path / "beside.log"
-    log.unlink()
-    log.mkdir()  # no file can be opened there
+    while not log.is_dir():  # no file can be opened there
+        log.unlink(missing_ok=True)
+        with suppress(FileExistsError):  # it was started in between
+            log.mkdir()
     assert process.stdout is not None
     while "cannot be started: Is a directory" not in process.stdout.readline():
         assert process.poll() is None

@@ -152,7 +152,7 @@ ACCOUNTS: tuple[Rule, ...] = (
     _account("terminal", rf"^{_SMALL}\s+(?:pts/\d+|tty[\w]*|console|:\d)\s", "pts/", "tty", "console", ":"),
     _account("process", rf"^{_SMALL}\s+\d{{1,7}}\s+\d{{1,3}}\.\d\s+\d{{1,3}}\.\d\s", "."),
     _account("passwd", rf"^{_SMALL}:[x*!]:\d{{4,9}}:\d+:", ":x:", ":*:", ":!:"),
-    _account("sshd", rf"\b(?:for(?: invalid user)?|[Ii]nvalid user|(?:authenticating|invalid) user|from user|of user|for user|by user|logged (?:in|out):?) {_SMALL}(?: from| by| \d{{1,3}}\.|\(uid=|\.? *$|\.\s)", "for ", "user ", "logged"),
+    _account("sshd", rf"\b(?:(?:Accepted|Failed|Postponed|Partial) [\w/\-]{{1,30}} for(?: invalid user)?|[Ii]nvalid user|(?:authenticating|invalid) user|from user|of user|for user|by user|logged (?:in|out):?) {_SMALL}(?: from| by| \d{{1,3}}\.|\(uid=|\.? *$|\.\s)", "for ", "user ", "logged"),
     _account("sudo", rf"\bsudo(?:\[\d+\])?:\s+{_SMALL} : ", "sudo"),
     _account("su", rf"\(to [\w\-]+\) {_SMALL} on ", "(to "),
     _account("cron", rf"\bCROND?\[\d+\]: \({_SMALL}\) ", "cron"),

@@ -68,7 +68,7 @@ def _runner(entry: dict[str, Any], pattern: dict[str, Any]) -> IdentityRunner:
         score,
         context=context,
         needs=() if alone else _literals(context),
-        fewest_digits=2,
+        fewest_digits=entry.get("fewest_digits", 2),
         left=_BESIDE,
         right=_BESIDE,
     )
@@ -129,6 +129,14 @@ def identity_keys() -> str:
     }
     either = "|".join(re.escape(word).replace("_", "_?") for word in sorted(words - _NO_KEYS))
     return rf"(?:{either})(?:_?(?:number|num|no|nr|nummer|numero|número|id|code))?"
+
+
+IDENTITY_WORDS = (
+    "aadhaar", "aadhar", "pesel", "steuer", "idnr", "burgerservice", "personnummer", "personnr", "fodselsnummer", "cpr", "curp",
+    "cuit", "cuil", "cedula", "snils", "kimlik", "tckn", "nino", "amka", "afm", "isikukood", "cnpj", "my_number", "nric",
+    "rrn", "pps", "ahv", "svnr", "nir",
+)  # fmt: skip
+"""Parts of keys under which a bare number may be somebody's identity number."""
 
 
 def identity_runners(entities: frozenset[str]) -> Iterator[IdentityRunner]:

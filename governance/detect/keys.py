@@ -11,6 +11,7 @@ from governance.detect.account_rules import person_account, told_account
 from governance.detect.finding import Finding, Unit
 from governance.detect.identity_numbers import identity_keys
 from governance.detect.names import key_words
+from governance.detect.phones import is_valid_anywhere
 from governance.detect.unique_rules import BIOMETRIC_KEY, IDENTIFIER_KEY, NO_IDENTIFIER_KEY
 
 _CONSTANT = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*\Z")
@@ -20,6 +21,9 @@ _TYPE_WORD = re.compile(
 _DATE = re.compile(
     r"\d{1,4}[/.\- ]\d{1,2}[/.\- ]\d{1,4}|[A-Za-z]{3,9}\.? \d{1,2}|\d{1,2} [A-Za-z]{3,9}"
 )
+
+
+_PLAIN_DATE = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\Z")
 
 
 def _secret(value: str) -> bool:
@@ -43,6 +47,22 @@ def _identifier(value: str) -> bool:
 
 def _account(value: str) -> bool:
     return 6 <= sum(char.isdigit() for char in value) <= 20 and len(value) <= 30
+
+
+_PHONE = re.compile(r"\+?[\d ()./\-]{7,24}\Z")
+
+
+def _phone(value: str) -> bool:
+    return _PHONE.match(value) is not None and 7 <= sum(map(str.isdigit, value)) <= 15
+
+
+def _valid_phone(value: str) -> bool:
+    """Whether a value is a phone number by itself: what a key like "to" says is little."""
+    return _phone(value) and len(checks.digits_of(value)) >= 10 and is_valid_anywhere(value)
+
+
+def _plain_account(value: str) -> bool:
+    return 8 <= len(value) <= 24 and value.replace(" ", "").replace("-", "").isdigit()
 
 
 def _user(value: str) -> bool:
@@ -84,7 +104,7 @@ def _place(value: str) -> bool:
 
 
 def _birth(value: str) -> bool:
-    return len(value) <= 40 and _DATE.search(value) is not None
+    return len(value) <= 40 and (_DATE.search(value) or _PLAIN_DATE.match(value)) is not None
 
 
 def _address(value: str) -> bool:
@@ -148,6 +168,9 @@ _KEYS = (
     _key("NATIONAL_ID", identity_keys(), _identity),
     _key("US_SSN", r"(?:ssn|social_?security(?:_?(?:number|no))?)(?:_?last_?(?:4|four))?|last_?(?:4|four)_?(?:of_?)?ssn|tax_?id|national_?id|nino|sin", _identifier),
     _key("BANK_ACCOUNT", r"(?:bank_?)?account_?(?:number|no|num)|acct(?:_?(?:number|no))?|routing_?(?:number|no)|sort_?code|bban", _account),
+    _key("BANK_ACCOUNT", r"account|acct|konto|kontonummer|iban|compte|cuenta", _plain_account),
+    _key("PHONE_NUMBER", r"contact(?:_?(?:number|no))?|whats_?app(?:_?(?:number|no))?|caller(?:_?(?:id|number))?|msisdn|callback(?:_?number)?|phone(?:_?(?:number|no))?|mobile(?:_?(?:number|no))?|cell(?:_?phone)?|tel|telefon|telefono|téléphone|handy|rufnummer", _phone),
+    _key("PHONE_NUMBER", r"number|to|from|recipient|sender|destination", _valid_phone),
     _key("CREDIT_CARD", r"card_?(?:number|no|num)|cc_?(?:number|num|no)|pan|credit_?card", _account),
     _key("MAC_ADDRESS", r"(?:mac|ethernet|bluetooth|wifi|hardware)(?:_?addr(?:ess)?)?", _hardware),
     _key("USERNAME", r"user|user_?name|login|screen_?name|handle|user_?id|account_?name|uid|logname|benutzer(?:name)?|utilisateur|usuario|utente|gebruiker(?:snaam)?", _user),

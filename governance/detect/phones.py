@@ -192,6 +192,18 @@ def _prefixed(region: str) -> str:
     return rf"(?:{prefix})?(?:{_national(region)})"
 
 
+def is_valid_anywhere(value: str) -> bool:
+    """Whether a whole value is a valid number: with its country's code, or an American one."""
+    digits = "".join(_GROUP.findall(value))
+    for written, region in ((f"+{digits}", None), (digits, "US")):
+        try:
+            if phonenumbers.is_valid_number(phonenumbers.parse(written, region)):
+                return True
+        except phonenumbers.NumberParseException:
+            continue
+    return False
+
+
 class PhoneRunner:
     """Finds numbers of any country when written with +, and national ones of some regions."""
 

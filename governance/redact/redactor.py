@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
 from governance.detect.finding import Detector, Finding, Unit
+from governance.detect.identity_numbers import IDENTITY_WORDS
 from governance.detect.keys import tells_biometric
 from governance.detect.named_tuples import new
 from governance.detect.view import read_as, view_of
@@ -82,7 +83,8 @@ _NUMBER_KEYS = (
     "phone", "mobile", "tel", "fax", "cell", "card", "ssn", "social", "account", "acct", "routing",
     "passport", "mrn", "medical", "patient", "pin", "passcode", "password", "otp", "tax_id",
     "national_id", "license", "licence", "zip", "postcode", "postal", "plz", "npi", "chart",
-    "encounter", "claim", "policy", "member", "subscriber", "serial", "imei",
+    "encounter", "claim", "policy", "member", "subscriber", "serial", "imei", "contact", "whatsapp",
+    "caller", "callback", "msisdn", "number", "iban", "dob", "birth", *IDENTITY_WORDS,
 )  # fmt: skip
 """Parts of keys without which a number is only looked at when it is as long as a card's; who looks
 for every identifier asks of each key."""
@@ -91,7 +93,9 @@ _FEWEST_DIGITS, _MOST_DIGITS = 4, 19
 _CARD_DIGITS = (15, 16)
 _IDENTITY = "USERNAME"
 _SHORTEST_IDENTITY = 6
-_NUMBER_ENTITIES = frozenset({"CREDIT_CARD", "PHONE_NUMBER", "US_SSN", "BANK_ACCOUNT"})
+_NUMBER_ENTITIES = frozenset(
+    {"CREDIT_CARD", "PHONE_NUMBER", "US_SSN", "BANK_ACCOUNT", "NATIONAL_ID"}
+)
 
 
 @dataclass(slots=True)
@@ -268,7 +272,12 @@ class Redactor:
         )
         self._biometric = "BIOMETRIC" in self._operators
         every_key = "IDENTIFIER" in self._operators
-        self._number_key = re.compile("" if every_key else "|".join(_NUMBER_KEYS))
+        self._number_key = re.compile(
+            ""
+            if every_key
+            else "|".join(_NUMBER_KEYS)
+            + "|(?:^|_)(?:to|from|sin|cpf|nif|dni|rut|cnp|bsn|inn|egn|tfn|oib)$"
+        )
         self._versions = {detector.name: detector.version for detector in detectors}
         self._versions.setdefault("presidio", "")
         self._versions |= {"propagation": PROPAGATION_VERSION, "walker": "2", "caller": "1"}

@@ -14,6 +14,7 @@ from tests.train.test_recipes import attempts
 from tests.train.test_substrate import build, withdraw
 from train.documents import merge
 from train.plan import LADDER, Plan, RecipePlan, plan_training
+from train.recipes import steps_per_epoch
 from train.recipes.settings import RECIPES, Recipe, shipped_recipe
 from trajectory.step import ToolCall, ToolResult
 
@@ -139,3 +140,19 @@ def test_tasks_whose_calls_nobody_answered_cannot_be_tried_live(tmp_path: Path) 
     assert (line.usable, dict(line.fallen)) == (4, {"no_recorded_answer": 8})
     assert dict(line.held_out) == {"evaluation": 0}
     assert any("no environment replays" in obstacle for obstacle in line.obstacles)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "rows", "steps"),
+    [
+        ("sft", {}, 33, 3),
+        ("grpo_replay", {"group_size": 4}, 12, 3),
+        ("grpo_live", {"group_size": 8, "updates": 2}, 12, 12),
+    ],
+)
+def test_a_step_of_grpo_sees_whole_groups(
+    name: str, options: dict[str, int], rows: int, steps: int
+) -> None:
+    changed = {"spec": {"options": options, "training": {"batch_size": 16, "accumulation": 1}}}
+    used = Recipe.model_validate(merge(shipped_recipe(name).model_dump(mode="json"), changed))
+    assert steps_per_epoch(used.spec, rows) == steps

@@ -17,6 +17,7 @@ from governance.names.words import (
     first_names,
     is_a_thing,
     last_names,
+    programs,
     things,
 )
 
@@ -380,6 +381,9 @@ class NameRules:
                 yield begin, stop, 0.8 if strong or known_first else 0.6, "cue"
                 return
         if is_a_thing(text, begin, stop):
+            speaks = words[0].lower() not in programs() and self._speaks(text, begin, stop, words)
+            if not alone and speaks:
+                yield begin, stop, 0.5, "verb"
             return
         if len(words) > 1 and (known_first or known_last or words[0] in self._ambiguous):
             sure = known_first or (known_last and words[0] in self._ambiguous)

@@ -82,8 +82,11 @@ def _runner(entry: dict[str, Any], pattern: dict[str, Any]) -> IdentityRunner:
 
 
 def _literals(context: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the longest word of each phrase, as the scan for literals reads it."""
-    longest = [max(phrase.split(), key=len) for phrase in context]
+    """Return the longest word of each phrase (all of it where that is a letter), as the scan for literals reads it."""
+    longest: list[str] = []
+    for phrase in context:
+        word = max(phrase.split(), key=len)
+        longest += [word] if len(word) > 1 else [phrase, phrase.replace(" ", ".")]
     written = [word for one in longest for word in (one, one.capitalize(), one.upper())]
     return tuple({view_of(word).data.lower().decode("latin-1") for word in written})
 

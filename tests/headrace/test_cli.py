@@ -236,9 +236,10 @@ def test_env_without_a_route_says_what_to_set(
 def test_env_needs_no_key_of_a_provider_where_the_gateway_runs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Upstream(lambda _: as_json({"openai": "text"})) as admin:
+    said = as_json({"openai": "text"})
+    with Upstream(lambda _: said) as admin, Upstream(lambda _: said) as gateway:
         monkeypatch.setenv("HEADRACE_GATEWAY_ADMIN_PORT", str(admin.port))
-        monkeypatch.setenv("HEADRACE_GATEWAY_PORT", str(admin.port))
+        monkeypatch.setenv("HEADRACE_GATEWAY_PORT", str(gateway.port))
         monkeypatch.setenv("ANTHROPIC_API_KEY", "a key that the gateway was not started with")
         variables = json.loads(printed(capsys, "env", "--json"))
         found = json.loads(printed(capsys, "doctor", "--json"))

@@ -61,8 +61,9 @@ def test_a_bad_day_is_survived_and_counted_exactly(client: str, model_folder: Pa
     assert counts["requests_sent"] == provider.received.total() + tools.requests.total()
     assert counts["sdk_retries"] >= provider.faults["error"]
     assert counts["asked_again"] >= 1
-    # The little model of the tests may write arguments that are no JSON, again and again.
-    assert set(counts["problems"]) <= {"BrokenAnswerError"}
+    # The little model of the tests may write arguments that are no JSON, again and again, and so
+    # much of them that the next turn no longer fits.
+    assert set(counts["problems"]) <= {"BrokenAnswerError", "BadRequestError"}
     assert sum(counts["problems"].values()) <= 3
 
 

@@ -80,7 +80,7 @@ _COMMON_ENDINGS = """
 
 
 _LAST_WORD = re.compile(r"[^\w.\-]")
-_NOBODYS_BOXES = frozenset(
+NOBODYS_BOXES = frozenset(
     (
         "git", "hg", "svn", "noreply", "no-reply", "donotreply", "do-not-reply", "root", "ubuntu", "ec2-user",
         "www-data", "postgres", "runner", "vagrant", "jenkins", "centos", "debian", "azureuser", "opc", "nobody",
@@ -95,7 +95,7 @@ def email(value: str) -> bool | None:
     ending = host.rpartition(".")[2]
     if (
         not any(char.isalnum() for char in mailbox)
-        or _LAST_WORD.split(mailbox.lower())[-1] in _NOBODYS_BOXES
+        or _LAST_WORD.split(mailbox.lower())[-1] in NOBODYS_BOXES
     ):
         return False
     if _ENDINGS.fullmatch(ending):

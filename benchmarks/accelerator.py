@@ -24,12 +24,12 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from train.attention import attention_options
 from train.documents import merge
 from train.errors import TrainingError
-from train.hardware import choose_gpus
 from train.recipes.base import RowBuilder, Rows
 from train.recipes.settings import Recipe, RecipeSpec, shipped_recipe
+from train.runs.attention import attention_options
+from train.runs.hardware import choose_gpus
 
 VOCABULARY = 32_000
 PASSES = {
@@ -197,7 +197,7 @@ def measure(
     """Train by one recipe and return its figures, without the share of the peak."""
     import torch
 
-    from train.fit import fit
+    from train.runs.fit import fit
 
     rows_per_step = 2 if recipe == "grpo_replay" else 8
     batch = rows_per_step * 4 if recipe == "grpo_replay" else rows_per_step
@@ -234,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     choose_gpus(1)
     import torch
 
-    from train.fit import release_memory
+    from train.runs.fit import release_memory
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parameters", choices=SHAPES, default="0.5", help="billions")

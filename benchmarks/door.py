@@ -20,12 +20,12 @@ import adbc_driver_flightsql.dbapi as flightsql
 import httpx
 import pyarrow as pa
 
-from lakehouse.door.flight import FlightDoor
-from lakehouse.door.http import ARROW, HttpDoor
-from lakehouse.door.service import DoorLimits, Reader, SqlDoor
 from lakehouse.lake import Lake
-from lakehouse.question import Limits
-from lakehouse.sandbox import query_untrusted
+from lakehouse.sandbox.client import query_untrusted
+from lakehouse.sandbox.request import Limits
+from lakehouse.sql_server.flight import FlightDoor
+from lakehouse.sql_server.http import ARROW, HttpDoor
+from lakehouse.sql_server.service import DoorLimits, Reader, SqlDoor
 from tests.lakehouse import make
 
 WIDE = "SELECT * FROM steps"

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lake import STEPS_PER_TRAJECTORY, compacted, fill
-from lakehouse.erase import erase_subject
+from lakehouse.erasure.erase import erase_subject
 from lakehouse.lake import Lake
-from lakehouse.schema import TABLES
+from lakehouse.schema.tables import TABLES
 
 DAYS = 32
 SPREADS = (1, 4, 16, DAYS)

@@ -32,7 +32,7 @@ from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Fleet
 from examples.practice.house import House
 from examples.practice.stage import MODEL, ROOT, Ports, Stage
 from train.documents import merge
-from train.evaluate import TaskResult, compare, read_report
+from train.evaluation.evaluate import TaskResult, compare, read_report
 from train.recipes.settings import EvaluationSettings, load_recipe, shipped_recipe
 
 _PRACTICE = ROOT / "examples" / "practice"

@@ -23,7 +23,7 @@ import asyncio, json, sys
 from pathlib import Path
 from proxy import fastpath
 from proxy.config import GatewayConfig
-from proxy.garbage import short_pauses
+from proxy.gateway import short_pauses
 from proxy.worker import Gateway
 async def main():
     config = GatewayConfig.model_validate_json(Path(sys.argv[1]).read_text())

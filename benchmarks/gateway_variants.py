@@ -72,7 +72,7 @@ def start_headrace(
 ) -> Variant:
     """Start a gateway of ours; with ``tls`` the intercepting proxy, with another script that."""
     from proxy.config import GatewayConfig
-    from proxy.identity import KeyRegistry
+    from proxy.keys import KeyRegistry
 
     home.mkdir()
     key = KeyRegistry.load(home / "keys.json").create(tenant_id="bench", app_id="bench")

@@ -35,13 +35,13 @@ from deltalake import WriterProperties, write_deltalake
 from benchmarks import lake_traffic
 from governance.records import GovernedBatch
 from headrace.pipeline import Pipeline
-from lakehouse.commits import append
-from lakehouse.connection import connect
 from lakehouse.lake import Lake
-from lakehouse.maintenance import compact, maintain
-from lakehouse.rows import to_arrow
-from lakehouse.schema import BATCH_TABLES, TABLES
-from lakehouse.sources import literal
+from lakehouse.maintenance.upkeep import compact, maintain
+from lakehouse.read.connection import connect
+from lakehouse.read.sources import literal
+from lakehouse.schema.tables import BATCH_TABLES, TABLES
+from lakehouse.write.commits import append
+from lakehouse.write.rows import to_arrow
 from proxy.spool import SpoolWriter
 from tests.lakehouse import make
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.words import everyday_text
-from governance.engine import Governor
+from governance.governor import Governor
 from governance.policy import load_bundle
 from governance.quality import RowGate
 from governance.records import GovernedBatch
-from governance.redact.values import Redacted, RedactedText, RedactionReport, RedactionScope
-from headrace.checkpoint import CheckpointStore
+from governance.redact.report import Redacted, RedactedText, RedactionReport, RedactionScope
+from headrace.govern.checkpoint import CheckpointStore
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
 from proxy.spool import RecordKind, SpoolReader, SpoolWriter, records

@@ -19,12 +19,12 @@ from typing import Any
 from benchmarks.planting import Secret, planted
 from benchmarks.planting_places import HIDDEN, WHOLE, bare, exchange_of
 from benchmarks.planting_wires import exchanges, scenarios
-from headrace.governing import build_pipeline, govern_once
-from headrace.held import write_again
-from headrace.home import Home
-from headrace.master_key import load_secrets
-from headrace.setting_sources import load_settings
-from lakehouse.scan import scan
+from headrace.app.home import Home
+from headrace.app.master_key import load_secrets
+from headrace.app.setting_sources import load_settings
+from headrace.govern.quarantine_store import write_again
+from headrace.govern.worker import build_pipeline, govern_once
+from lakehouse.maintenance.scan import scan
 from proxy.spool import RecordKind, SpoolWriter, records
 from trajectory.canonical import JsonObject
 from trajectory.exchange import ClientIdentity, Exchange

@@ -147,10 +147,10 @@ async def drive(address: str, conversations: int, answers: list[bytes]) -> None:
 
 def govern(home_folder: Path) -> dict[str, Any]:
     """Carry the spool with the installation's own pipeline; return what it took."""
-    from headrace.governing import build_pipeline
-    from headrace.home import Home
-    from headrace.master_key import load_secrets
-    from headrace.setting_sources import load_settings
+    from headrace.app.home import Home
+    from headrace.app.master_key import load_secrets
+    from headrace.app.setting_sources import load_settings
+    from headrace.govern.worker import build_pipeline
 
     home = Home(home_folder).create()
     settings = load_settings(home=home.root)

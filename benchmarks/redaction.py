@@ -25,9 +25,9 @@ import policies
 from benchmarks.labelled import report_on
 from benchmarks.planting import planted, spellings
 from governance.detect.finding import Unit
+from governance.detect.normalized_text import view_of
+from governance.detect.offline_imports import load
 from governance.detect.presidio import PresidioDetector, WordNlpEngine, registry
-from governance.detect.quiet import load
-from governance.detect.view import view_of
 from governance.policy.bundle import load_bundle
 from governance.policy.redaction import DEFAULT_ENTITIES, NamesSpec, RedactionSpec
 from governance.redact import RedactionScope, Redactor, build_redactor, settle
@@ -35,7 +35,7 @@ from governance.redact.build import redactor_of
 from governance.redact.redactor import DEFAULT_THRESHOLD, DEFAULT_THRESHOLDS
 from governance.redact.subject_keys import FileSubjectKeys
 from tests.governance.hostile import HOSTILE, dense, drawn, tried
-from trajectory.collector import uncollected
+from trajectory.gc_pause import uncollected
 
 KEY = bytes(32)
 _ROUNDS = _DEAREST = 12
@@ -154,7 +154,7 @@ def differential(
 
 def judged_wrong(entity: str, value: str) -> str | None:
     """Return the class of :data:`JUDGED_WRONG` that a stock finding belongs to."""
-    from governance.detect import checks
+    from governance.detect.rules import checks
 
     if entity in JUDGED_WRONG:
         return entity

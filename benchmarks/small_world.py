@@ -17,10 +17,10 @@ from tests.train.lakes import Session, lake_of
 from train.documents import merge
 from train.errors import GateRefusedError
 from train.recipes.settings import Recipe, shipped_recipe
-from train.registry import ModelRegistry
-from train.run import RunPlaces, run_training
-from train.substrate import SubstrateManifest, build_substrate, load_manifest
-from train.substrate_spec import Substrate
+from train.registry.versions import ModelRegistry
+from train.runs.run import RunPlaces, run_training
+from train.substrate.build import SubstrateManifest, build_substrate, load_manifest
+from train.substrate.spec import Substrate
 
 MODEL = "practice"
 _SECOND_DAY = 720

@@ -23,11 +23,11 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.words import everyday_text
-from lakehouse.connection import connect
 from lakehouse.lake import Lake
-from lakehouse.maintenance import compact
-from lakehouse.schema import TABLES
-from lakehouse.sources import literal
+from lakehouse.maintenance.upkeep import compact
+from lakehouse.read.connection import connect
+from lakehouse.read.sources import literal
+from lakehouse.schema.tables import TABLES
 from tests.headrace.building import lake_governor
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind, Usage

@@ -44,9 +44,9 @@ def make_lake(folder: Path, steps: int) -> None:
 def build(folder: Path) -> dict[str, float]:
     """Build a substrate over a lake and say how long it took and how much memory."""
     from lakehouse.lake import Lake
-    from train.hardware import peak_memory_mib
-    from train.substrate import build_substrate
-    from train.substrate_spec import Substrate
+    from train.runs.hardware import peak_memory_mib
+    from train.substrate.build import build_substrate
+    from train.substrate.spec import Substrate
 
     lake = Lake.open(str(folder / "lake"), create=False)
     document = {
@@ -132,7 +132,7 @@ def _model(folder: Path, tokenizer: Any) -> Path:
 
 def _rows(tokenizer: Any, count: int) -> Any:
     from train.recipes.base import Rows
-    from train.rows import Masker
+    from train.runs.rows import Masker
 
     columns: dict[str, list[Any]] = {"input_ids": [], "labels": []}
     masker = Masker(tokenizer)
@@ -146,7 +146,7 @@ def _rows(tokenizer: Any, count: int) -> Any:
 
 
 def _ours(spec: Any, base: Path, count: int, out: Path) -> float:
-    from train.fit import fit
+    from train.runs.fit import fit
 
     done = fit(spec, base=base, make_rows=lambda tokenizer: _rows(tokenizer, count), out=out)
     return done.tokens / done.seconds

@@ -14,7 +14,7 @@ from governance.records import (
     QuarantineRecord,
     Rewrite,
 )
-from governance.redact.values import RedactionReport
+from governance.redact.report import RedactionReport
 from governance.rows import Draft
 from governance.verdicts import Clerk
 from governance.vocabulary import reason_word

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from governance.batch import BatchRows
-from governance.known import KnownContent
+from governance.stored_content import KnownContent
 from governance.vocabulary import reason_word
 from trajectory.effects import SideEffect, replay_class
 from trajectory.placement import PlacedCorrection

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from governance.admission import Admission
 from governance.policy.consent import Purpose
-from governance.redact.values import RedactionReport
-from governance.redacting import CleanCall, CleanMessage, TrajectoryRedaction
+from governance.redact.report import RedactionReport
+from governance.redact.trajectory import CleanCall, CleanMessage, TrajectoryRedaction
 from trajectory.placement import PlacedCall
 
 

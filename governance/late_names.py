@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from governance.identifiers import Namer
 from governance.judged import Judged, found_in
-from governance.known import KnownContent, StoredText, StoredTrajectory
-from governance.naming import Namer
 from governance.records import Decision, GovernanceRecord, Rewrite
-from governance.redact.values import Redacted
-from governance.redacting import TrajectoryRedaction
+from governance.redact.report import Redacted
+from governance.redact.trajectory import TrajectoryRedaction
+from governance.stored_content import KnownContent, StoredText, StoredTrajectory
 from trajectory.canonical import JsonObject
 from trajectory.message import Message, OpaquePart, stored_message
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from governance.judged import Judged
-from governance.known import KnownContent, SaidOnce
 from governance.policy.dedup import DedupSpec, Repetition
+from governance.stored_content import KnownContent, SaidOnce
 
 
 class Repeated(NamedTuple):

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from governance.naming import Namer
-from governance.observation import state_hash
+from governance.identifiers import Namer
 from governance.policy.capture import CaptureField
-from governance.redacting import CleanCall, CleanMessage
+from governance.redact.trajectory import CleanCall, CleanMessage
+from governance.state_key import state_hash
 from governance.vocabulary import finish_reason, reason_word
 from trajectory.assembly.fingerprint import result_text
 from trajectory.call import Call, CallKind

@@ -4,13 +4,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from governance.identifiers import Namer
 from governance.judged import Judged
-from governance.known import KnownContent
-from governance.naming import Namer
 from governance.quality import QualityGate, RowGate, StepFacts
 from governance.quality.facts import step_facts
 from governance.quality.leftovers import LeftoverCheck
 from governance.rows import Draft, base_on, draft
+from governance.stored_content import KnownContent
 from trajectory.errors import RetryableError
 from trajectory.step import Harness, StoredMessage
 

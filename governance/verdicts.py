@@ -6,7 +6,7 @@ from datetime import datetime
 
 from governance.admission import Admission
 from governance.data_classes import data_classes
-from governance.naming import Namer
+from governance.identifiers import Namer
 from governance.records import (
     Decision,
     Disposition,
@@ -14,7 +14,7 @@ from governance.records import (
     LedgerRecord,
     QuarantineRecord,
 )
-from governance.redact.values import RedactionReport
+from governance.redact.report import RedactionReport
 from governance.vocabulary import reason_word
 from trajectory.call import Call
 from trajectory.placement import PlacedCall

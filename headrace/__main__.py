@@ -2,7 +2,7 @@
 
 import sys
 
-from headrace.lifeline import hold_lifeline
+from headrace.processes.lifeline import hold_lifeline
 
 
 def main() -> None:

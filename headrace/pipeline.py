@@ -6,25 +6,24 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
-from governance.engine import Governor
+from governance.governor import Governor
 from governance.records import GovernedBatch
-from headrace.checkpoint import (
+from headrace.govern.checkpoint import (
     Checkpoint,
     CheckpointStore,
     PendingBatch,
     begun_anew,
     missing_batches,
 )
-from headrace.intake import Intake, Source
-from headrace.repeats import without_stored
-from headrace.witness import Witness
+from headrace.govern.side_effects import Witness
+from headrace.govern.source import Intake, Source, without_stored
 from lakehouse.lake import Lake
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call
-from trajectory.collector import uncollected
 from trajectory.dialects import Dialect
 from trajectory.effects import SideEffect
+from trajectory.gc_pause import uncollected
 
 _TRAIL_BATCHES = 16
 _TRAIL_BYTES = 64 * 1024 * 1024
@@ -70,7 +69,7 @@ class Pipeline:
     """Carries batches from the spool to the lake, each record exactly once.
 
     Promise: after a crash at any point the next run appends what is missing and nothing twice
-    (see ``headrace.checkpoint``). One pipeline works on one home at a time.
+    (see ``headrace.govern.checkpoint``). One pipeline works on one home at a time.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The lake: Delta tables that are appended to exactly once and read with SQL.
 
-How a batch that spans tables is written, and why a crash cannot hurt it: :mod:`lakehouse.batches`.
+How a batch that spans tables is written, and why a crash cannot hurt it: :mod:`lakehouse.write.batches`.
 Readers list the tables against the order of commits, ledger first: they may see steps without their
 ledger row, never a ledger row without its steps or a step without its messages.
 """
@@ -14,24 +14,24 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from governance.records import GovernedBatch
-from lakehouse import conversations
-from lakehouse.batches import AppendReport, Batches, batch_tables
-from lakehouse.commits import append
 from lakehouse.consents import LakeConsents
-from lakehouse.conversations import StepConversation
-from lakehouse.known import LakeKnownContent
-from lakehouse.lease import hold
-from lakehouse.location import Location
-from lakehouse.migrations import added_columns, check_version, upgrade
-from lakehouse.notes import Notes
-from lakehouse.queries import Queries
-from lakehouse.rewriting import rewrite_rows
-from lakehouse.rows import to_arrow
-from lakehouse.schema import LEDGER, TABLES
-from lakehouse.snapshot import AsOf, Files
-from lakehouse.sql import Snapshot
-from lakehouse.table_log import TableLog, refresh
-from lakehouse.tables import Tables
+from lakehouse.erasure.late_names import rewrite_rows
+from lakehouse.read import conversations
+from lakehouse.read.conversations import StepConversation
+from lakehouse.read.queries import Queries
+from lakehouse.read.session import Snapshot
+from lakehouse.read.snapshot import AsOf, Files
+from lakehouse.schema.migrations import added_columns, check_version, upgrade
+from lakehouse.schema.tables import LEDGER, TABLES
+from lakehouse.storage.lease import hold
+from lakehouse.storage.location import Location
+from lakehouse.storage.notes import Notes
+from lakehouse.storage.tables import Tables
+from lakehouse.write.batches import AppendReport, Batches, batch_tables
+from lakehouse.write.commits import append
+from lakehouse.write.rows import to_arrow
+from lakehouse.write.stored_content import LakeKnownContent
+from lakehouse.write.table_log import TableLog, refresh
 from trajectory.errors import ConfigurationError, RetryableError
 
 _STORE_LOCK = threading.RLock()
@@ -123,9 +123,9 @@ class Lake:
         return {name: int(self.table(name).version()) for name in TABLES}
 
     def append(self, batch: GovernedBatch, *, app_id: str, version: int) -> AppendReport:
-        """Write all rows of a governed batch, each exactly once (protocol: :mod:`lakehouse.batches`).
+        """Write all rows of a governed batch, each exactly once (protocol: :mod:`lakehouse.write.batches`).
 
-        First goes what changes in stored rows (:mod:`lakehouse.rewriting`): until it is done, who asks
+        First goes what changes in stored rows (:mod:`lakehouse.erasure.late_names`): until it is done, who asks
         again governs the batch again.
 
         Args:

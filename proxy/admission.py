@@ -1,28 +1,89 @@
-"""Admission: where a request goes, whether it may pass, and how much of it is captured."""
+"""Admission: who calls, where a request goes, whether it may pass, and how much of it is captured."""
 
 import logging
+from typing import Literal, NamedTuple
 
-from mitmproxy import http
+from mitmproxy import connection, http
+from mitmproxy.proxy.mode_specs import RegularMode, TransparentMode
 
-from proxy.admitted import Admitted, Refused, mode_of, named_host
-from proxy.answers import Reason, shape_of
 from proxy.callers import Callers
-from proxy.client_keys import Limits
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints, RawFields, presented_key
-from proxy.heads import WISHES, capture_wish, names
-from proxy.identity import KeyRegistry
+from proxy.heads import WISHES, capture_wish, host_of, names
+from proxy.keys import KeyRegistry, Limits
 from proxy.limits import Budgets, session_of
+from proxy.mitm.wire import mark_shape
+from proxy.model_versions import Version, can_name
 from proxy.paths import climbs
-from proxy.pointing import Pointing, at_its_host, key_giver
-from proxy.rewriting import take_session, without_client_keys
+from proxy.responses import Reason, shape_of
+from proxy.rewriting import (
+    Pointing,
+    Rewritten,
+    at_its_host,
+    key_giver,
+    take_session,
+    without_client_keys,
+)
+from proxy.route import Level, Plan
 from proxy.routing import Router
-from proxy.serving import can_name
 from proxy.spool.states import SpoolState
 from proxy.spool.writer import SpoolWriter
-from proxy.terms import Level
-from proxy.wire import mark_shape
+from trajectory.exchange import ClientIdentity
+
+type Mode = Literal["base_url", "forward", "transparent"]
+
+
+class Refused(Exception):  # noqa: N818 - not an error of ours: the client's request is refused
+    """The request is answered by the gateway itself."""
+
+    def __init__(
+        self,
+        reason: Reason,
+        *,
+        client: ClientIdentity | None = None,
+        plan: Plan | None = None,
+        retry_after: int = 1,
+    ) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+        self.client = client
+        self.plan = plan
+        self.retry_after = retry_after
+
+
+class Admitted(NamedTuple):
+    """What admission found out about a request."""
+
+    client: ClientIdentity
+    plan: Plan
+    mode: Mode
+    rewritten: Rewritten
+    path: bytes
+    session: bytes | None = None
+    """As the URL names it."""
+    served: Version | None = None
+    """The registered version that is named in the request's body."""
+    pointing: Pointing | None = None
+    """How it is pointed at one of several upstreams."""
+    wishes: bool = True
+    """Whether its client may wish less than a full capture: false where no header says so."""
+
+
+def mode_of(client: connection.Client) -> Mode:
+    """Return by which of the gateway's doors a client came in."""
+    if isinstance(client.proxy_mode, RegularMode):
+        return "forward"
+    return "transparent" if isinstance(client.proxy_mode, TransparentMode) else "base_url"
+
+
+def named_host(flow: http.HTTPFlow) -> str:
+    """Return the host that a request is for: as the client calls it, where it was redirected."""
+    if isinstance(flow.client_conn.proxy_mode, TransparentMode):
+        said = flow.client_conn.sni or host_of(flow.request.host_header)
+        return said or flow.request.data.host
+    return flow.request.data.host
+
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from mitmproxy import connection
 from proxy.config import GatewayConfig, SecretSource
 from proxy.credentials import RawFields
 from proxy.heads import proxy_key
-from proxy.identity import KeyRegistry
+from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError
 from trajectory.exchange import ClientIdentity
 

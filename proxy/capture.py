@@ -13,9 +13,9 @@ from time import time
 from typing import Any
 
 from proxy.recorder import Record, Recorder
+from proxy.route import Level, Terms
 from proxy.spool import RecordKind, pieces, records
 from proxy.spool.frames import MAX_RECORD_BYTES
-from proxy.terms import Level, Terms
 from trajectory.exchange import ExchangeOutcome
 
 _random = random.SystemRandom()

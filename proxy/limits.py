@@ -7,9 +7,9 @@ limits cost nothing.
 import time
 from dataclasses import dataclass
 
-from proxy.answers import Reason
-from proxy.client_keys import Limits
-from proxy.ledger import Ledger
+from proxy.keys import Limits
+from proxy.responses import Reason
+from proxy.shared_counters import Ledger
 
 _MINUTE = 60
 _DAY = 86_400

@@ -4,12 +4,12 @@ from functools import partial
 
 from mitmproxy import http
 
-from proxy.admitted import Admitted, named_host
+from proxy.admission import Admitted, named_host
 from proxy.capture import Capture
 from proxy.credentials import Fingerprints
 from proxy.recorder import Recorder
+from proxy.route import Level
 from proxy.spool import records
-from proxy.terms import Level
 
 
 class Recording:

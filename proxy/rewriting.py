@@ -1,9 +1,12 @@
-"""Requests rewritten for their upstream: once as they are sent, once as they are kept."""
+"""Requests rewritten for their upstream: where they go, how they are sent, and how they are kept."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from mitmproxy import http
+
 from proxy.credentials import PROVIDER_HEADERS, RawFields, holds_client_key
+from proxy.target import Target
 
 _OWN = b"x-headrace-"
 URL_SESSION = b"x-headrace-url-session"
@@ -127,3 +130,55 @@ def rewrite_headers(
 def _other_subprotocols(value: bytes) -> bytes:
     """Return the subprotocols that hold no key: browsers send keys as one of them."""
     return b", ".join([each.strip() for each in value.split(b",") if not holds_client_key(each)])
+
+
+class Pointing:
+    """A request as its client sent it, to be pointed at one upstream after the other."""
+
+    __slots__ = ("_fields", "_key_header", "_rest", "_session", "tried")
+
+    def __init__(
+        self, fields: RawFields, key_header: bytes | None, rest: bytes, session: bytes | None
+    ) -> None:
+        self._fields = fields
+        self._key_header = key_header
+        self._rest = rest
+        self._session = session
+        self.tried: list[Target] = []
+        """The upstreams that it was pointed at."""
+
+    def at(self, target: Target, request: http.Request) -> tuple[Rewritten, bytes]:
+        """Point the request at an upstream; return its headers and its path there."""
+        self.tried.append(target)
+        upstream = target.upstream
+        request.data.host, request.data.port = upstream.host, upstream.port
+        request.data.scheme = upstream.scheme.encode()
+        session = self._session
+        rewritten = rewrite_headers(
+            self._fields,
+            host=target.authority,
+            key_header=self._key_header,
+            credential=target.credential,
+            added=((URL_SESSION, session),) if session is not None else (),
+        )
+        return rewritten, upstream.path.encode() + self._rest
+
+
+def key_giver(target: Target, flow: http.HTTPFlow) -> Target | None:
+    """Return a target that has a key to give and has proved, where there is TLS, that it is it.
+
+    The upstream's certificate is held against the name in the client's greeting: it may be
+    another one than the client connected to, as of a neighbour behind the same front.
+    """
+    proved = (flow.client_conn.sni or flow.request.data.host).lower()
+    return target if target.credential is not None and proved == target.upstream.host else None
+
+
+def at_its_host(fields: RawFields, key_header: bytes | None, given: Target | None) -> Rewritten:
+    """Rewrite a request that goes where its client wanted; beside a key no other host is named."""
+    return rewrite_headers(
+        fields,
+        host=given.authority if given is not None else None,
+        key_header=key_header,
+        credential=given.credential if given is not None else None,
+    )

@@ -4,9 +4,9 @@ import logging
 import time
 
 from proxy.config import GatewayConfig
+from proxy.model_versions import Publication
 from proxy.paths import lies_below
-from proxy.plan import Plan
-from proxy.serving import Publication
+from proxy.route import Plan
 from proxy.target import Target
 from trajectory.errors import ConfigurationError
 

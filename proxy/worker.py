@@ -4,33 +4,32 @@ import asyncio
 import logging
 import time
 
-from proxy import fastpath, logs, wire
-from proxy.admin import Admin
+from proxy.addon import Gate
+from proxy.admin import Admin, can_record, spool_gauges
 from proxy.admission import Admission
-from proxy.authority import ensure_authority
+from proxy.api.endpoints import Endpoints
 from proxy.config import GatewayConfig
-from proxy.connecting import ConnectTimes
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints
-from proxy.embedding import Addresses, Embedded
-from proxy.endpoints import Endpoints
-from proxy.gate import Gate
-from proxy.gauges import can_record, spool_gauges
-from proxy.identity import KeyRegistry
-from proxy.interception import Interception, Tunnels
-from proxy.ledger import Ledger
+from proxy.housekeeping import Upkeep
+from proxy.keys import KeyRegistry
 from proxy.limits import Budgets
-from proxy.listeners import Listeners
+from proxy.mitm import fastpath, logs, wire
+from proxy.mitm.authority import ensure_authority
+from proxy.mitm.connections import ConnectTimes
+from proxy.mitm.interception import Interception, Tunnels
+from proxy.mitm.listeners import Listeners
+from proxy.mitm.master import Addresses, Embedded
 from proxy.recorder import Recorder
 from proxy.recording import Recording
 from proxy.routing import Router
-from proxy.shadowing import Shadows
+from proxy.shadow import Shadows
+from proxy.shared_counters import Ledger
 from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
 from proxy.spooling import open_spool
 from proxy.strangers import Strangers
-from proxy.tracing import Tracing
-from proxy.upkeep import Upkeep
+from proxy.telemetry import Tracing
 
 _log = logging.getLogger(__name__)
 

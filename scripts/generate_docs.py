@@ -11,11 +11,11 @@ from typing import Any
 
 import typer
 
+from headrace.app.setting_sources import environment_variable, explain_settings
 from headrace.cli import app
-from headrace.document_kinds import json_schema
-from headrace.setting_sources import environment_variable, explain_settings
-from lakehouse.dictionary import data_dictionary, frozen_schema
-from lakehouse.schema import LAKE_VERSION
+from headrace.services.documents import json_schema
+from lakehouse.schema.dictionary import data_dictionary, frozen_schema
+from lakehouse.schema.tables import LAKE_VERSION
 from trajectory import schema as trajectory_schema
 from trajectory.dialects.table import dialect_table
 

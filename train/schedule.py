@@ -1,13 +1,143 @@
-"""When a schedule is due: pure functions of the document, what was done before, and the clock."""
+"""The YAML document of kind ``Schedule``, and when one is due."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from itertools import takewhile
+from pathlib import Path
+from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from cronsim import CronSim
+from cronsim import CronSim, CronSimError
+from pydantic import Field, field_validator
 
-from train.schedule_spec import ScheduleSpec
+from train.documents import NAME_PATTERN, Document, StrictModel, parse, read_yaml
+from train.recipes.settings import RECIPES
+
+
+class Window(StrictModel):
+    """The hours in which a night may begin, in the schedule's time zone; it may pass midnight."""
+
+    opens: time
+    closes: time
+
+    def holds(self, moment: time) -> bool:
+        """Whether a time of day lies in the window."""
+        if self.opens <= self.closes:
+            return self.opens <= moment < self.closes
+        return moment >= self.opens or moment < self.closes
+
+
+class Conditions(StrictModel):
+    """What must hold before a night begins; what does not is waited for, then the night is skipped."""
+
+    minimum_new_items: int = Field(default=1, ge=0)
+    """Items that no earlier night of this schedule learned from; counted after the build."""
+    gpu: Literal["any", "free"] = "any"
+    """``free``: as many visible GPUs as a recipe takes have nine tenths of their memory free, as
+    nvidia-smi tells; the run takes the freest."""
+    window: Window | None = None
+    wait_minutes: float = Field(default=0, ge=0)
+    """How long to wait for GPU and window before the night is skipped."""
+
+
+class Retries(StrictModel):
+    """What happens when the work fails; a candidate that the gate refused is no failure."""
+
+    attempts: int = Field(default=2, ge=1, le=10)
+    """Tries of each command in all."""
+    wait_minutes: float = Field(default=5, ge=0)
+
+
+class ScheduleSpec(StrictModel):
+    """The ``spec`` of a schedule."""
+
+    cron: str
+    """Minute, hour, day of month, month, day of week, as Debian's cron reads them."""
+    time_zone: str = "UTC"
+    substrate: Path
+    """Document of kind Substrate, built anew each night; relative to this file."""
+    recipes: tuple[str, ...] = Field(default=("sft",), min_length=1)
+    """Documents of kind Recipe (relative to this file) or shipped names, in the order of the
+    ladder. Those that the planner finds runnable are run."""
+    model: str = Field(pattern=NAME_PATTERN)
+    promote: bool = False
+    """Let a candidate that passed its gate serve at once; the next recipe then starts from it."""
+    conditions: Conditions = Conditions()
+    deadline_minutes: float = Field(default=480, gt=0)
+    """A night that is not over by then is stopped; a run that began with the same goes on later."""
+    overlap: Literal["skip", "wait"] = "skip"
+    """When another night of the same model still runs."""
+    retries: Retries = Retries()
+    catch_up: bool = True
+    """A night that was missed (machine off) is made up for, once however many were missed; one that
+    was broken off goes on."""
+
+    @field_validator("cron")
+    @classmethod
+    def _is_cron(cls, value: str) -> str:
+        from datetime import UTC, datetime
+
+        try:
+            next(CronSim(value, datetime(2026, 1, 1, tzinfo=UTC)))
+        except (CronSimError, StopIteration):
+            raise ValueError(
+                "is no cron expression that ever comes: five fields, such as '0 2 * * *' "
+                "(minute, hour, day of month, month, day of week)"
+            ) from None
+        return value
+
+    @field_validator("recipes")
+    @classmethod
+    def _are_recipes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not name.endswith((".yaml", ".yml")) and name not in RECIPES:
+                raise ValueError(
+                    f"{name!r} is no .yaml file and no shipped recipe; those are {', '.join(RECIPES)}"
+                )
+        return value
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError("is no time zone; give one such as UTC or Europe/Berlin") from None
+        return value
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The time zone."""
+        return ZoneInfo(self.time_zone)
+
+
+class Schedule(Document):
+    """A document of kind ``Schedule``."""
+
+    kind: Literal["Schedule"]
+    spec: ScheduleSpec
+
+
+def load_schedule(path: Path) -> Schedule:
+    """Read a schedule; the documents that it names become paths from here.
+
+    Raises:
+        DocumentError: naming file, line and field.
+    """
+    value, node = read_yaml(path)
+    schedule = parse(Schedule, value, path=path, node=node)
+    spec = schedule.spec
+    folder = path.parent
+    found = {
+        "substrate": folder / spec.substrate,
+        "recipes": tuple(
+            str(folder / name) if name.endswith((".yaml", ".yml")) else name
+            for name in spec.recipes
+        ),
+    }
+    return schedule.model_copy(update={"spec": spec.model_copy(update=found)})
+
 
 LATE = timedelta(minutes=5)
 """A night that begins later than this after its time was missed, not merely slow to begin."""

@@ -14,8 +14,8 @@ from examples.practice.house import House
 from examples.practice.stage import MODEL, Finished, Ports, Stage
 from examples.practice.story import QUESTIONS, SUCCESS, Result, Story
 from examples.practice.tasks import Task, make_task, planted_values
-from headrace.render import cell
-from lakehouse.scan import scan
+from headrace.app.output import cell
+from lakehouse.maintenance.scan import scan
 from trajectory.errors import WorkError
 
 _FOLDER = Path(__file__).parent

@@ -16,11 +16,11 @@ from examples.practice.cast import Cast, Fleet, Tally
 from examples.practice.model import STEPS
 from examples.practice.provider import KEY_VARIABLE
 from examples.practice.stage import MODEL, Ports, Stage, write_settings
-from headrace.freshness import spool_lag
-from headrace.home import Home
-from headrace.master_key import load_secrets
-from headrace.setting_sources import load_settings
-from train.pointer import read_pointer
+from headrace.app.home import Home
+from headrace.app.master_key import load_secrets
+from headrace.app.setting_sources import load_settings
+from headrace.govern.lag import spool_lag
+from train.registry.pointer import read_pointer
 from trajectory.errors import WorkError
 
 _FAULTS = 0.02

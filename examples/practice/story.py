@@ -14,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from headrace.render import cell, printable
+from headrace.app.output import cell, printable
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from governance.detect.finding import Finding, Unit
-from governance.detect.view import TextView
+from governance.detect.normalized_text import TextView
 from governance.names.words import common, everyday
 
 _UPPER = r"A-Z\u00c0-\u00d6\u00d8-\u00de\u0100-\u017f\u0370-\u03ab\u0400-\u042f"

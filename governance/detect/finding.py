@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from governance.detect.view import TextView
+from governance.detect.normalized_text import TextView
 
 
 class Finding(NamedTuple):

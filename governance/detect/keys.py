@@ -6,13 +6,13 @@ from functools import lru_cache
 from string import hexdigits
 from typing import NamedTuple
 
-from governance.detect import checks
-from governance.detect.account_rules import person_account, told_account
 from governance.detect.finding import Finding, Unit
-from governance.detect.identity_numbers import identity_keys
-from governance.detect.names import key_words
+from governance.detect.names.rules import key_words
 from governance.detect.phones import is_valid_anywhere
-from governance.detect.unique_rules import BIOMETRIC_KEY, IDENTIFIER_KEY, NO_IDENTIFIER_KEY
+from governance.detect.rules import checks
+from governance.detect.rules.accounts import person_account, told_account
+from governance.detect.rules.identity_numbers import identity_keys
+from governance.detect.rules.unique import BIOMETRIC_KEY, IDENTIFIER_KEY, NO_IDENTIFIER_KEY
 
 _CONSTANT = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*\Z")
 _TYPE_WORD = re.compile(

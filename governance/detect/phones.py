@@ -14,9 +14,9 @@ from typing import NamedTuple
 import ahocorasick
 import phonenumbers
 
-from governance.detect.rule import Rule
-from governance.detect.runners import CONTEXT_BOOST, Gate, Hit
-from governance.detect.view import TextView
+from governance.detect.matcher import CONTEXT_BOOST, Gate, Hit
+from governance.detect.normalized_text import TextView
+from governance.detect.rules.rule import Rule
 
 _TOLD = frozenset(
     [

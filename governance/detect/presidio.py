@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from governance.detect.choosing import Choice, PatternRunner
 from governance.detect.finding import Finding, Unit
-from governance.detect.identity_numbers import identity_runners
-from governance.detect.names import key_words
+from governance.detect.matcher import Gate, Hit, Runner, compiled
+from governance.detect.names.rules import key_words
+from governance.detect.normalized_text import TextView, view_of
+from governance.detect.offline_imports import load
 from governance.detect.phones import PhoneRunner
-from governance.detect.quiet import load
-from governance.detect.rule import MONTHS
-from governance.detect.rules import RULES, VERSION, Rule
-from governance.detect.runners import Gate, Hit, Runner, compiled
-from governance.detect.view import TextView, view_of
+from governance.detect.prefilter import Choice, PatternRunner
+from governance.detect.rules.catalog import RULES, VERSION, Rule
+from governance.detect.rules.identity_numbers import identity_runners
+from governance.detect.rules.rule import MONTHS
 from trajectory.errors import ConfigurationError
 
 _presidio = load("presidio_analyzer")

@@ -6,9 +6,9 @@ from itertools import chain
 
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.keys import tells_anything
-from governance.detect.names import may_name_a_person, names_a_person
+from governance.detect.names.rules import may_name_a_person, names_a_person
+from governance.detect.normalized_text import view_of
 from governance.detect.phones import TELLS_PHONE
-from governance.detect.view import view_of
 
 _MARKS = "|\t;,"
 _HEAD = re.compile(r"[^\W\d][\w .'\-/()]{0,40}\Z")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from governance.detect.quiet import load, one_thread_of_blas
+from governance.detect.offline_imports import load, one_thread_of_blas
 from governance.names.corpus import Example, common_words, gathered
 
 _WIDTH = 64

@@ -3,8 +3,8 @@
 import re
 from functools import cache
 
-from governance.detect.rule import Rule
-from governance.detect.secret_rules import SECRETS
+from governance.detect.rules.rule import Rule
+from governance.detect.rules.secrets import SECRETS
 
 type _Shape = tuple[Rule, re.Pattern[str]]
 

@@ -7,7 +7,7 @@ look for names; they look for what has a shape and must never remain.
 import re
 from collections.abc import Callable, Collection, Iterable
 
-from governance.detect.checks import NOBODYS_BOXES
+from governance.detect.rules.checks import NOBODYS_BOXES
 from governance.policy.quality import Leftover
 
 _PATTERNS: dict[Leftover, re.Pattern[str]] = {

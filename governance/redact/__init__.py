@@ -3,7 +3,7 @@
 from governance.redact.build import build_redactor, redactor_of, settle
 from governance.redact.pseudonym import subject_id, subject_ids
 from governance.redact.redactor import Redactor
-from governance.redact.values import (
+from governance.redact.report import (
     Place,
     Redacted,
     RedactedJson,

@@ -59,14 +59,14 @@ def build_redactor(
 
         detectors.append(AddressBlocks())
     if "PERSON" in entities and spec.names.rules:
-        from governance.detect.names import NameRules
+        from governance.detect.names.rules import NameRules
 
         detectors.append(NameRules())
     from governance.detect.tables import TableCells
 
     detectors.append(TableCells([*detectors]))
     if spec.names.model is not None and entities & NAME_ENTITIES:
-        from governance.detect.names_model import NamesModel
+        from governance.detect.names.model import NamesModel
 
         with _field("spec", "names", "model"):
             detectors.append(NamesModel.load(spec.names.model, entities))

@@ -9,8 +9,8 @@ import unicodedata
 
 import phonenumbers
 
+from governance.detect.normalized_text import read_as
 from governance.detect.phones import REGIONS
-from governance.detect.view import read_as
 
 _NUMBER_TYPES = """
     CREDIT_CARD US_SSN US_ITIN US_BANK_NUMBER US_PASSPORT BANK_ACCOUNT UK_NHS IBAN_CODE MAC_ADDRESS

@@ -7,7 +7,7 @@ from typing import Any
 
 import ahocorasick
 
-from governance.detect.in_code import is_plain_word, is_term
+from governance.detect.code_terms import is_plain_word, is_term
 from governance.names.words import (
     ambiguous_names,
     common,
@@ -15,7 +15,7 @@ from governance.names.words import (
     hand_written_first_names,
     last_names,
 )
-from governance.redact.values import RedactionError
+from governance.redact.report import RedactionError
 
 VERSION = "propagate-5"
 SCORE = 0.6

@@ -13,31 +13,19 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
 from governance.detect.finding import Detector, Finding, Unit
-from governance.detect.identity_numbers import IDENTITY_WORDS
 from governance.detect.keys import tells_biometric
 from governance.detect.named_tuples import new
-from governance.detect.view import read_as, view_of
+from governance.detect.normalized_text import read_as, view_of
+from governance.detect.rules.identity_numbers import IDENTITY_WORDS
 from governance.policy.redaction import Operator, RedactionSpec
 from governance.redact.canonical import meant
-from governance.redact.looking import Findings, Item, Looking, by_hash
+from governance.redact.detection_cache import Findings, Item, Looking, by_hash
 from governance.redact.places import shown
 from governance.redact.propagate import SCORE as PROPAGATED
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
 from governance.redact.propagate import Again, Known, means_itself
 from governance.redact.pseudonym import OwnMarks, Pseudonymizer, Whose, own_marks
-from governance.redact.splice import resolved, spliced
-from governance.redact.subject_keys import SubjectKeys
-from governance.redact.units import (
-    DECODED,
-    Before,
-    Blobs,
-    Insides,
-    Path,
-    Visitor,
-    rewritten,
-    rewritten_text,
-)
-from governance.redact.values import (
+from governance.redact.report import (
     Place,
     Redacted,
     RedactedJson,
@@ -47,6 +35,18 @@ from governance.redact.values import (
     RedactionScope,
     Told,
 )
+from governance.redact.segments import (
+    DECODED,
+    Before,
+    Blobs,
+    Insides,
+    Path,
+    Visitor,
+    rewritten,
+    rewritten_text,
+)
+from governance.redact.splice import resolved, spliced
+from governance.redact.subject_keys import SubjectKeys
 from governance.vocabulary import media_type, role
 from trajectory.canonical import JsonValue
 from trajectory.message import (

@@ -8,7 +8,7 @@ from governance.policy.documents import PolicyBundle
 from governance.policy.redaction import Operator
 from governance.quality import RowGate
 from governance.records import GovernanceRecord, GovernedBatch, LedgerRecord, QuarantineRecord
-from governance.redacting import Redactor
+from governance.redact.trajectory import Redactor
 from governance.trial.cases import Given
 from governance.trial.run import judge_given
 

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from governance.consent import EVERY_SUBJECT, ConsentEntry, MemoryConsents
-from governance.engine import Governor
-from governance.known import MemoryKnownContent
+from governance.governor import Governor
 from governance.policy.documents import PolicyBundle
 from governance.quality import QualityGate, RowGate
 from governance.records import GovernedBatch
 from governance.redact.pseudonym import subject_ids
-from governance.redacting import Redactor
+from governance.redact.trajectory import Redactor
+from governance.stored_content import MemoryKnownContent
 from governance.trial.build import assembly_of
 from governance.trial.cases import Expect, Given, PlacedCase, load_cases
 

@@ -14,6 +14,8 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.output import note
+from headrace.app.version import check_packages, headrace_version
 from headrace.cli import (
     audit,
     config,
@@ -47,8 +49,6 @@ from headrace.cli import (
     up,
 )
 from headrace.cli.common import Running
-from headrace.render import note
-from headrace.version import check_packages, headrace_version
 from trajectory.errors import HeadraceError
 
 app = typer.Typer(

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.output import jsonable, print_fields, print_json, print_rows, progress
 from headrace.cli.common import JsonOption, Running
-from headrace.render import jsonable, print_fields, print_json, print_rows, progress
 from trajectory.errors import ConfigurationError
 from trajectory.files import lines_of
 
@@ -28,7 +28,7 @@ def verify(
 ) -> None:
     """Check the hash chain of the audit log; print its head, to be noted elsewhere as an anchor."""
     from governance.audit import AuditHead
-    from headrace.anchoring import read_anchors
+    from headrace.services.anchoring import read_anchors
 
     running = Running.of(context)
     noted = read_anchors(anchors, running.certifier.public_key) if anchors is not None else []
@@ -64,7 +64,7 @@ def anchor(
     as_json: JsonOption = False,
 ) -> None:
     """Check the audit log and note its end elsewhere, signed, so that a cut shows."""
-    from headrace.anchoring import append_anchor, post_anchor, signed_anchor
+    from headrace.services.anchoring import append_anchor, post_anchor, signed_anchor
 
     if file is None and url is None:
         raise ConfigurationError("say where to: --file FILE or --url URL.")
@@ -133,9 +133,9 @@ def scan(
     """Scan every file at rest, the lake's too wherever it lies, for values, in other spellings too: raw,
     escaped, encoded and compressed. Exit 1 when found."""
     from governance.redact.canonical import spellings
-    from headrace.installation import gateway_config
-    from lakehouse.location import Location
-    from lakehouse.scan import scan as scan_files
+    from headrace.app.installation import gateway_config
+    from lakehouse.maintenance.scan import scan as scan_files
+    from lakehouse.storage.location import Location
 
     running = Running.of(context)
     wanted = _values(values or [], file)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from headrace.home import Home
-from headrace.master_key import Secrets, key_is_there, load_secrets
-from headrace.render import note
-from headrace.setting_sources import load_settings, unknown_variables
-from headrace.settings import Settings
+from headrace.app.home import Home
+from headrace.app.master_key import Secrets, key_is_there, load_secrets
+from headrace.app.output import note
+from headrace.app.setting_sources import load_settings, unknown_variables
+from headrace.app.settings import Settings
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Running:
     @cached_property
     def subject_keys(self) -> "FileSubjectKeys":
         """The keys of data subjects."""
-        from headrace.subject_keys import subject_keys_of
+        from headrace.app.subject_keys import subject_keys_of
 
         return subject_keys_of(self.home, self.secrets)
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import typer
 
+from headrace.app.output import jsonable, print_rows
+from headrace.app.setting_sources import environment_variable, explain_settings
 from headrace.cli.common import JsonOption, Running
-from headrace.render import jsonable, print_rows
-from headrace.setting_sources import environment_variable, explain_settings
 
 app = typer.Typer(help="Settings and where each comes from.", no_args_is_help=True)
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.output import jsonable, print_fields, print_rows
 from headrace.cli.common import JsonOption, Running, user_name
-from headrace.render import jsonable, print_fields, print_rows
-from proxy.client_keys import PURPOSES
+from proxy.keys import PURPOSES
 from trajectory.canonical import bytes_hash
 from trajectory.errors import ConfigurationError
 
@@ -76,7 +76,7 @@ def import_file(
     as_json: JsonOption = False,
 ) -> None:
     """Record many grants and withdrawals; all of a file or nothing of it."""
-    from headrace.consent_import import read_consents
+    from headrace.services.consent_import import read_consents
 
     running = Running.of(context)
     now = datetime.now(UTC)
@@ -145,7 +145,7 @@ def pseudonyms_of(running: Running, tenant: str, subject: str) -> tuple[str, ...
 def mark_stale_substrates(running: Running) -> list[str]:
     """Mark the substrates that hold what may no longer be used; return their names."""
     from headrace.cli.substrate import running_manifests
-    from train.substrate import mark_stale
+    from train.substrate.build import mark_stale
 
     return [
         f"{manifest.name}@{manifest.version}"

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.output import note, print_fields, print_rows
 from headrace.cli.common import JsonOption, Running
 from headrace.cli.substrate import find_manifest
-from headrace.render import note, print_fields, print_rows
 from trajectory.errors import ConfigurationError
 
 app = typer.Typer(

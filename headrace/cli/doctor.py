@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.output import console, jsonable, print_json, styled
 from headrace.cli.common import JsonOption, Running
-from headrace.render import console, jsonable, print_json, styled
 
 _STYLES = {"ok": "green", "warning": "yellow", "failure": "red"}
 
@@ -21,7 +21,7 @@ def doctor(
     strict: Annotated[bool, typer.Option(help="Warnings count as failures.")] = False,
 ) -> None:
     """Check environment, ports, authority, disk, permissions and versions; say how to mend each."""
-    from headrace.doctor import examine
+    from headrace.app.doctor import examine
 
     running = Running.of(context)
     findings = examine(running.settings, running.home)

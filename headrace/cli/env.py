@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.clients import base_url_environment, local_client_key, proxy_environment
+from headrace.app.installation import DefaultRoute, gateway_config, missing_default_routes
+from headrace.app.output import note, print_json
+from headrace.app.running_gateway import as_it_runs, knows_key
 from headrace.cli.common import JsonOption, Running
-from headrace.clients import base_url_environment, local_client_key, proxy_environment
-from headrace.installation import DefaultRoute, gateway_config, missing_default_routes
-from headrace.render import note, print_json
-from headrace.running_gateway import as_it_runs, knows_key
-from proxy.identity import KeyRegistry
+from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError
 
 
@@ -58,7 +58,7 @@ def env(
             f"{home.root}: name that one with --home or HEADRACE_HOME (`headrace up` printed it)."
         )
     if proxy:
-        from proxy.authority import ensure_authority, write_bundle
+        from proxy.mitm.authority import ensure_authority, write_bundle
 
         authority = ensure_authority(config.authority)
         if bundle is not None or not authority.bundle_path.with_suffix(".p12").exists():

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.app.output import jsonable, note, print_fields, print_json, progress
 from headrace.cli.common import JsonOption, Running, YesOption, confirm, user_name
 from headrace.cli.consent import pseudonyms_of
 from headrace.cli.quarantine import drop_held
-from headrace.render import jsonable, note, print_fields, print_json, progress
 from trajectory.canonical import JsonValue
 from trajectory.errors import ConfigurationError
 from trajectory.files import READABLE, lines_of, replace_file
 
 if TYPE_CHECKING:
-    from lakehouse.erase import RemovalReport
+    from lakehouse.erasure.erase import RemovalReport
 
 
 def register(app: typer.Typer) -> None:
@@ -40,11 +40,11 @@ def erase(
     as_json: JsonOption = False,
 ) -> None:
     """Erase a person: rows, files, history. Names the substrates and models that had them."""
-    from headrace.holds import holds_of
-    from headrace.near_duplicates import sweep_near
-    from headrace.raw_age import sealed_captures
-    from lakehouse.erase import erase_subject, erasures_of
-    from train.run_folders import sweep as sweep_runs
+    from headrace.govern.near_duplicates import sweep_near
+    from headrace.govern.spool_expiry import sealed_captures
+    from headrace.services.holds import holds_of
+    from lakehouse.erasure.erase import erase_subject, erasures_of
+    from train.runs.folders import sweep as sweep_runs
 
     running = Running.of(context)
     names = [*(subject or [])]

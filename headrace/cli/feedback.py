@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.app.clients import local_client_key
+from headrace.app.installation import addresses, gateway_config
+from headrace.app.output import note, print_fields
 from headrace.cli.common import JsonOption, Running
-from headrace.clients import local_client_key
-from headrace.installation import addresses, gateway_config
-from headrace.render import note, print_fields
-from proxy.identity import KeyRegistry
+from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.files import lines_of
 

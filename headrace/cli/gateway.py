@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.app.installation import Address, gateway_config
+from headrace.app.log import log, start_log
+from headrace.app.output import jsonable, print_rows
+from headrace.app.running_gateway import admin_address, ask
 from headrace.cli.common import JsonOption, Running, note_mistyped_variables
-from headrace.installation import Address, gateway_config
-from headrace.log import log, start_log
-from headrace.render import jsonable, print_rows
-from headrace.running_gateway import admin_address, ask
 from proxy.config import GatewayConfig
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from proxy.embedding import Addresses
+    from proxy.mitm.master import Addresses
 
 app = typer.Typer(help="Run the gateway until SIGTERM, which lets calls in flight finish.")
 

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.log import log, start_log
+from headrace.app.output import print_fields, progress
 from headrace.cli.common import EngineOption, JsonOption, Running
-from headrace.log import log, start_log
-from headrace.render import print_fields, progress
 
 
 def register(app: typer.Typer) -> None:
@@ -23,10 +23,10 @@ def govern(
     as_json: JsonOption = False,
 ) -> None:
     """Read the spool, rebuild trajectories, apply policy, and write the lake, until stopped."""
+    from headrace.app.lock import only_one
     from headrace.engine import engine_of, open_engine
-    from headrace.governing import build_pipeline, govern_once, govern_until_stopped
-    from headrace.only_one import only_one
-    from headrace.raw_age import sweep_raw
+    from headrace.govern.spool_expiry import sweep_raw
+    from headrace.govern.worker import build_pipeline, govern_once, govern_until_stopped
 
     running = Running.of(context)
     home = running.home.create()

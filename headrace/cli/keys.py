@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.installation import gateway_config
+from headrace.app.output import jsonable, print_fields, print_rows
 from headrace.cli.common import JsonOption, Running, YesOption, confirm, user_name
-from headrace.installation import gateway_config
-from headrace.render import jsonable, print_fields, print_rows
-from proxy.client_keys import PURPOSES, ClientKey, Limits
-from proxy.identity import KeyRegistry
+from proxy.keys import PURPOSES, ClientKey, KeyRegistry, Limits
 
 app = typer.Typer(help="Client keys of the gateway and of the SQL door.", no_args_is_help=True)
 

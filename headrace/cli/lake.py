@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.output import jsonable, print_fields, print_json, print_rows, progress
 from headrace.cli.common import JsonOption, Running
-from headrace.render import jsonable, print_fields, print_json, print_rows, progress
 
 app = typer.Typer(help="The tables: status and upkeep.", no_args_is_help=True)
 
@@ -15,9 +15,9 @@ app = typer.Typer(help="The tables: status and upkeep.", no_args_is_help=True)
 @app.command()
 def status(context: typer.Context, as_json: JsonOption = False) -> None:
     """Show rows, bytes, files, freshness, growth per day, the next vacuum and what expires when."""
-    from headrace.freshness import spool_lag
-    from headrace.lake_report import print_status
-    from lakehouse.status import lake_status
+    from headrace.govern.lag import spool_lag
+    from headrace.services.lake_report import print_status
+    from lakehouse.maintenance.status import lake_status
 
     running = Running.of(context)
     report = lake_status(running.lake, vacuum_hours=running.settings.lake.vacuum_hours)
@@ -34,9 +34,9 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
 
     The governing process runs it by itself, every `govern.maintenance_seconds`.
     """
-    from headrace.holds import holds_of
-    from headrace.raw_age import sweep_raw
-    from headrace.upkeep import keep_up
+    from headrace.govern.maintenance import keep_up
+    from headrace.govern.spool_expiry import sweep_raw
+    from headrace.services.holds import holds_of
 
     running = Running.of(context)
     settings, home = running.settings.lake, running.home.create()
@@ -56,7 +56,7 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
 @app.command()
 def compact(context: typer.Context, as_json: JsonOption = False) -> None:
     """Join small files, sorted by trajectory and step; safe beside writers."""
-    from lakehouse.maintenance import compact as compact_tables
+    from lakehouse.maintenance.upkeep import compact as compact_tables
 
     done = compact_tables(Running.of(context).lake)
     shown = [jsonable(table) for table in done if as_json or table.partitions]
@@ -108,7 +108,7 @@ def vacuum(
     as_json: JsonOption = False,
 ) -> None:
     """Remove files that left the tables longer ago than the horizon."""
-    from lakehouse.maintenance import vacuum as vacuum_tables
+    from lakehouse.maintenance.upkeep import vacuum as vacuum_tables
 
     removed = vacuum_tables(Running.of(context).lake, hours=hours, dry_run=dry_run)
     rows = [{"table": table, "files": len(files)} for table, files in removed.items()]
@@ -118,9 +118,9 @@ def vacuum(
 @app.command()
 def verify(context: typer.Context, as_json: JsonOption = False) -> None:
     """Check hashes, references, counts and statistics. Exit code 1 when something is wrong."""
-    from headrace.checkpoint import CheckpointStore, missing_batches
-    from lakehouse.verify import Finding
-    from lakehouse.verify import verify as verify_lake
+    from headrace.govern.checkpoint import CheckpointStore, missing_batches
+    from lakehouse.maintenance.verify import Finding
+    from lakehouse.maintenance.verify import verify as verify_lake
 
     running = Running.of(context)
     done = CheckpointStore(running.home.state).load()  # before the lake, which goes on meanwhile
@@ -149,11 +149,11 @@ def expire(
 
     Raw captures that nobody governed in `gateway.spool.max_age_hours` go too.
     """
-    from headrace.holds import holds_of
-    from headrace.near_duplicates import sweep_near
-    from headrace.raw_age import sweep_raw
-    from lakehouse.erase import expire as expire_rows
-    from train.run_folders import sweep as sweep_runs
+    from headrace.govern.near_duplicates import sweep_near
+    from headrace.govern.spool_expiry import sweep_raw
+    from headrace.services.holds import holds_of
+    from lakehouse.erasure.erase import expire as expire_rows
+    from train.runs.folders import sweep as sweep_runs
 
     running = Running.of(context)
     with progress("expiring", quiet=as_json) as advance:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.output import console, jsonable, note, print_json, print_rows, styled
 from headrace.cli.common import JsonOption, Running
-from headrace.render import console, jsonable, note, print_json, print_rows, styled
 
 _SHOWN_ROWS = 10
 
@@ -21,7 +21,7 @@ def lineage(
     as_json: JsonOption = False,
 ) -> None:
     """Trace a training row back to its exchange and on to models, or a model back to its rows."""
-    from train.lineage import lineage_of_exchange, lineage_of_model, lineage_of_step
+    from train.registry.lineage import lineage_of_exchange, lineage_of_model, lineage_of_step
 
     running = Running.of(context)
     models = running.home.models

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.app.output import console, jsonable, print_fields, print_json, print_rows, styled
 from headrace.cli.common import JsonOption, Running
-from headrace.render import console, jsonable, print_fields, print_json, print_rows, styled
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def check(
     checked document by document.
     """
     from governance.quality import gate_of
-    from headrace.document_kinds import check_beside, check_file
+    from headrace.services.documents import check_beside, check_file
 
     if bundle is not None and bundle.is_file():
         kinds = check_file(bundle)
@@ -139,9 +139,9 @@ def dry_run(
     from datetime import UTC, date, datetime, time, timedelta
 
     from governance.trial.dry_run import DryRun
-    from headrace.dry_running import gather
-    from headrace.installation import gateway_config
-    from proxy.identity import KeyRegistry
+    from headrace.app.installation import gateway_config
+    from headrace.services.dry_run import gather
+    from proxy.keys import KeyRegistry
 
     running = Running.of(context)
     now = datetime.now(UTC)
@@ -183,7 +183,7 @@ def dry_run(
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of documents of every kind, for editors."""
-    from headrace.document_kinds import json_schema
+    from headrace.services.documents import json_schema
 
     print_json(json_schema())
 

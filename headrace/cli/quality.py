@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.app.output import jsonable, note, print_json, print_rows
 from headrace.cli.common import JsonOption, Running
-from headrace.render import jsonable, note, print_json, print_rows
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def report(
     from governance.quality.docs import asking, page, results
     from governance.quality.drift import drift
     from governance.trial.dry_run import STORED
-    from headrace.dry_running import quarantine_reasons, stored_facts
+    from headrace.services.dry_run import quarantine_reasons, stored_facts
 
     running = Running.of(context)
     try:
@@ -111,8 +111,8 @@ def substrate_report(
     from governance.policy import load_bundle
     from governance.quality.docs import page
     from headrace.cli.substrate import find_manifest, gate_of
-    from train.quality import ItemFacts
-    from train.substrate import load_items
+    from train.substrate.build import load_items
+    from train.substrate.quality import ItemFacts
 
     running = Running.of(context)
     manifest = find_manifest(running, name)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.app.output import jsonable, note, print_fields, print_rows
 from headrace.cli.common import JsonOption, Running, YesOption, confirm, user_name
-from headrace.render import jsonable, note, print_fields, print_rows
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from headrace.held import HeldContent
+    from headrace.govern.quarantine_store import HeldContent
 
 app = typer.Typer(
     help="Exchanges that were held back: list, show, release, drop.", no_args_is_help=True
@@ -81,8 +81,8 @@ def release(
 
     What that policy would hold is held again. Their content goes back into the sealed spool.
     """
-    from headrace.held import write_again
-    from headrace.installation import gateway_config
+    from headrace.app.installation import gateway_config
+    from headrace.govern.quarantine_store import write_again
     from proxy.spooling import open_spool
 
     running = Running.of(context)
@@ -134,7 +134,7 @@ def drop_held(running: Running, tenant: str, why: str) -> int:
 
 
 def _held(running: Running) -> "HeldContent":
-    from headrace.held import held_content
+    from headrace.govern.quarantine_store import held_content
 
     return held_content(running.home, running.secrets)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.app.output import console, note, print_json, styled
 from headrace.cli.common import JsonOption, Running
-from headrace.render import console, note, print_json, styled
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:

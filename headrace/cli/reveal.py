@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.output import print_fields
 from headrace.cli.common import JsonOption, Running, user_name
-from headrace.render import print_fields
 from trajectory.errors import ConfigurationError, IntegrityError
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.app.log import log
+from headrace.app.output import jsonable, note, print_fields, print_rows
 from headrace.cli.common import JsonOption, Running, interruptible
-from headrace.log import log
-from headrace.render import jsonable, note, print_fields, print_rows
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from headrace.scheduling import Keeper
-    from train.schedule_spec import Schedule
+    from headrace.schedule.keeper import Keeper
+    from train.schedule import Schedule
 
 app = typer.Typer(help="When training runs, and what must hold then.", no_args_is_help=True)
 
@@ -48,10 +48,9 @@ def check(context: typer.Context, file: FileArgument, as_json: JsonOption = Fals
     """Check a schedule and what it names; show its next five times."""
     from itertools import islice
 
-    from headrace.night import recipe_kind
-    from train.schedule import occurrences
-    from train.schedule_spec import load_schedule
-    from train.substrate_spec import load_substrate
+    from headrace.schedule.runner import recipe_kind
+    from train.schedule import load_schedule, occurrences
+    from train.substrate.spec import load_substrate
 
     Running.of(context)
     schedule = load_schedule(file)
@@ -86,8 +85,8 @@ def run(
     Exit code 0 when a candidate passed or there was nothing to do, 1 when the gate refused, 3 when the
     work failed or its deadline passed.
     """
-    from train.run_folders import sweep
-    from train.schedule_spec import load_schedule
+    from train.runs.folders import sweep
+    from train.schedule import load_schedule
 
     running = Running.of(context)
     schedule = load_schedule(file)
@@ -124,7 +123,7 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a schedule did, night by night, the latest last."""
-    from headrace.scheduling import Diary
+    from headrace.schedule.keeper import Diary
 
     nights = Diary(Running.of(context).home.state / "schedules", name).nights()
     rows = [
@@ -151,8 +150,8 @@ def export(
     ] = None,
 ) -> None:
     """Print a schedule as what cron, systemd, Kubernetes or Airflow runs."""
-    from headrace import schedule_export
-    from train.schedule_spec import load_schedule
+    from headrace.schedule import export as schedule_export
+    from train.schedule import load_schedule
 
     if form not in schedule_export.FORMATS:
         valid = ", ".join(schedule_export.FORMATS)
@@ -169,14 +168,14 @@ def export(
 
 
 def _configured(running: Running) -> list["Schedule"]:
-    from train.schedule_spec import load_schedule
+    from train.schedule import load_schedule
 
     return [load_schedule(path) for path in running.settings.train.schedules]
 
 
 def _keeper(running: Running, schedules: "list[Schedule]") -> "Keeper":
-    from headrace.night import headrace_commands
-    from headrace.scheduling import Keeper
+    from headrace.schedule.keeper import Keeper
+    from headrace.schedule.runner import headrace_commands
 
     home = running.home.create()
     commands = headrace_commands(home.root, home.logs / "schedule-commands.log")

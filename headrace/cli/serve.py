@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.log import log
 from headrace.cli.common import Running
-from headrace.log import log
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +25,7 @@ def serve(
     Promotion, rollback and trials take effect by themselves, each once its version is loaded.
     `headrace up` runs this where a route names a model.
     """
-    from headrace.serving.running import serve_models
+    from headrace.serving.keeper import serve_models
 
     running = Running.of(context)
     routed = {route.model for route in running.settings.gateway.routes if route.model}

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from headrace.answers import BINARY, FORMATS, chosen_format, write
+from headrace.app.output import note, print_rows
 from headrace.cli.common import Running
-from headrace.render import note, print_rows
+from headrace.cli.row_formats import BINARY, FORMATS, chosen_format, write
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import subprocess
 
-    from lakehouse.answer import Answer
-    from lakehouse.snapshot import AsOf
+    from lakehouse.read.snapshot import AsOf
+    from lakehouse.sandbox.stream import Answer
 
 _SCREEN_ROWS = 10_000
 _ALL_ROWS = 1 << 40
@@ -49,8 +49,8 @@ class Asking:
             ConfigurationError: the SQL is wrong, or is more than a question.
             WorkError: it took too long, or too much memory.
         """
-        from lakehouse.question import Limits, Question
-        from lakehouse.sandbox import open_untrusted
+        from lakehouse.sandbox.client import open_untrusted
+        from lakehouse.sandbox.request import Limits, Question
 
         limits = Limits(self.seconds, self.memory_mib, rows, result_mib=1 << 30)
         question = Question(query, as_of=self.as_of)
@@ -99,7 +99,7 @@ def sql(
     chosen = chosen_format("json" if as_json else output_format, suffix)
     asking = Asking(Running.of(context), seconds, memory_mib, moment_or_versions(as_of))
     if query is None and sys.stdin.isatty():
-        from headrace.prompt import Prompt
+        from headrace.cli.repl import Prompt
 
         Prompt(asking, chosen).run()
         return
@@ -171,7 +171,7 @@ def moment_or_versions(text: str | None) -> "AsOf | None":
 
 
 def _refuse_unknown(versions: dict[str, int]) -> None:
-    from lakehouse.schema import TABLES
+    from lakehouse.schema.tables import TABLES
 
     unknown: Any = sorted(set(versions) - set(TABLES))
     if unknown:

@@ -2,8 +2,8 @@
 
 import typer
 
+from headrace.app.log import log, start_log
 from headrace.cli.common import Running
-from headrace.log import log, start_log
 
 
 def register(app: typer.Typer) -> None:
@@ -17,8 +17,8 @@ def sql_door(context: typer.Context) -> None:
     Speaks Arrow Flight SQL (ADBC, JDBC) and SQL over HTTP. Keys: headrace keys create --tenant NAME
     --role lake. Where it listens and what a question may use are the settings door.*.
     """
-    from headrace.door import serve
-    from headrace.door import sql_door as open_door
+    from headrace.services.sql_server import serve
+    from headrace.services.sql_server import sql_door as open_door
     from lakehouse.lake import Lake
 
     running = Running.of(context)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.app.output import jsonable, print_fields, print_json, print_rows, progress
 from headrace.cli.common import EngineOption, JsonOption, Running, user_name
-from headrace.render import jsonable, print_fields, print_json, print_rows, progress
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from train.quality import SubstrateGate
-    from train.substrate import SubstrateManifest
+    from train.substrate.build import SubstrateManifest
+    from train.substrate.quality import SubstrateGate
 
 app = typer.Typer(help="Selections of what may be learned from.", no_args_is_help=True)
 
@@ -28,8 +28,8 @@ def build(
     """Build a substrate; the same lake and document give the same bytes."""
     from headrace.engine import engine_of, open_engine
     from headrace.engine.walker import walker_of
-    from train.substrate import build_substrate
-    from train.substrate_spec import load_substrate
+    from train.substrate.build import build_substrate
+    from train.substrate.spec import load_substrate
 
     running = Running.of(context)
     spec = load_substrate(document)
@@ -94,7 +94,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one substrate's manifest, and whether it may still be trained on."""
-    from train.substrate import stale_items
+    from train.substrate.build import stale_items
 
     running = Running.of(context)
     manifest = find_manifest(running, name)
@@ -116,7 +116,7 @@ def _marked_stale(running: Running) -> set[tuple[str, str]]:
 def gate_of(running: Running) -> "SubstrateGate":
     """Return the quality gate of the policy in force."""
     from governance.policy import load_bundle
-    from train.quality import SubstrateGate
+    from train.substrate.quality import SubstrateGate
 
     bundle = load_bundle(Path(running.settings.policy.bundle))
     return SubstrateGate(bundle.quality.spec, bundle.redaction.spec.allow)
@@ -141,7 +141,7 @@ def _noted(running: Running) -> Iterator[None]:
 
 def running_manifests(running: Running) -> list["SubstrateManifest"]:
     """Return the manifests of all substrates in the home folder, by time of building."""
-    from train.substrate import load_manifest
+    from train.substrate.build import load_manifest
 
     folders = [path.parent for path in running.home.substrates.glob("*/*/manifest.json")]
     folders.sort(key=lambda folder: (folder / "manifest.json").stat().st_mtime_ns)

@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.clients import local_client_key
+from headrace.app.installation import gateway_config
+from headrace.app.output import note
 from headrace.cli.common import Running
-from headrace.clients import local_client_key
-from headrace.installation import gateway_config
-from headrace.render import note
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
-from proxy.identity import KeyRegistry
+from proxy.keys import KeyRegistry
 from proxy.recorder import Recorder
 from proxy.spool import SpoolWriter
 from proxy.spooling import open_spool

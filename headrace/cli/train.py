@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.app.output import (
+    console,
+    jsonable,
+    note,
+    print_fields,
+    print_json,
+    print_rows,
+    progress,
+)
 from headrace.cli.common import JsonOption, Running, interruptible, user_name
 from headrace.cli.substrate import find_manifest
-from headrace.render import console, jsonable, note, print_fields, print_json, print_rows, progress
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from train.registry import ModelRegistry
+    from train.registry.versions import ModelRegistry
 
 app = typer.Typer(help="Fine-tuning runs and the models they make.", no_args_is_help=True)
 
@@ -37,8 +45,8 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Show what each recipe could use, why the rest falls away, what it costs, and the pick."""
-    from train.plan import plan_training
     from train.recipes.settings import load_recipe
+    from train.runs.plan import plan_training
 
     running = Running.of(context)
     own = [load_recipe(path) for path in recipe or ()]
@@ -75,7 +83,7 @@ def run(
     Exit code 1 when the gate refused the candidate.
     """
     from train.recipes.settings import load_or_shipped
-    from train.run import LAST, RunOrder, RunPlaces, run_training
+    from train.runs.run import LAST, RunOrder, RunPlaces, run_training
 
     running = Running.of(context)
     home = running.home.create()
@@ -120,7 +128,7 @@ def join(
     ] = 600,
 ) -> None:
     """Lend this machine to a run with `launch.machines` that was started on another one."""
-    from train.launch import join as lend
+    from train.runs.launch import join as lend
 
     with interruptible():
         typer.echo(lend(Running.of(context).home.create().runs, rank, seconds=wait_seconds))
@@ -173,7 +181,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a run: its manifest and its curves."""
-    from train.curves import curve, draw, read_metrics
+    from train.runs.curves import curve, draw, read_metrics
 
     running = Running.of(context)
     folder = running.home.runs / run_id
@@ -241,7 +249,7 @@ def rollback(
 
 def registry(running: Running) -> "ModelRegistry":
     """Return the model registry; every change of what serves goes to the audit log first."""
-    from train.registry import ModelRegistry
+    from train.registry.versions import ModelRegistry
 
     audit = running.audit
 

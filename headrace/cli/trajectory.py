@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.app.output import console, print_json, print_rows, styled
 from headrace.cli.common import JsonOption, Running
-from headrace.render import console, print_json, print_rows, styled
 from trajectory.errors import ConfigurationError
 
 app = typer.Typer(help="Look at trajectories.", no_args_is_help=True)

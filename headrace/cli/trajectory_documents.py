@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.output import note, print_fields
 from headrace.cli.common import JsonOption, Running, user_name
-from headrace.render import note, print_fields
 from trajectory.canonical import bytes_hash
 
 _FORMAT_NAMES = (
@@ -43,7 +43,7 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Export trajectories as JSON lines; only what policy allows for the purpose."""
-    from headrace.exporting import export_trajectories
+    from headrace.services.exporting import export_trajectories
 
     running = Running.of(context)
     report = export_trajectories(
@@ -94,10 +94,10 @@ def import_files(
     as_json: JsonOption = False,
 ) -> None:
     """Import documents: sealed into the spool, then governed and stored like captured traffic."""
-    from headrace.clients import local_client_key
-    from headrace.importing import find_format, import_documents
-    from headrace.installation import gateway_config
-    from proxy.identity import KeyRegistry
+    from headrace.app.clients import local_client_key
+    from headrace.app.installation import gateway_config
+    from headrace.services.importing import find_format, import_documents
+    from proxy.keys import KeyRegistry
     from proxy.spooling import open_spool
     from trajectory.errors import ConfigurationError
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import typer
 
+from headrace.app.clients import base_url_environment, local_client_key
+from headrace.app.installation import Address, addresses, gateway_config, missing_default_routes
+from headrace.app.listener import listener_on
+from headrace.app.lock import only_one
+from headrace.app.output import note
 from headrace.cli.common import Running, note_mistyped_variables
-from headrace.clients import base_url_environment, local_client_key
-from headrace.installation import Address, addresses, gateway_config, missing_default_routes
-from headrace.listener import listener_on
-from headrace.only_one import only_one
-from headrace.render import note
-from headrace.supervisor import Program, Supervisor
+from headrace.processes.supervisor import Program, Supervisor
 from proxy.config import GatewayConfig
-from proxy.identity import KeyRegistry
+from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError
 
 _NIGHT_SECONDS = 60.0
@@ -33,8 +33,8 @@ def up(context: typer.Context) -> None:
     Makes what is missing in the home folder: keys, a certificate authority, the lake.
     """
     from governance.policy import load_bundle
-    from proxy.authority import ensure_authority
-    from train.run_folders import sweep
+    from proxy.mitm.authority import ensure_authority
+    from train.runs.folders import sweep
 
     running = Running.of(context)
     home = running.home.create()

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
+from headrace.app.home import Home
+from headrace.app.master_key import Secrets
+from headrace.app.settings import EngineSettings
 from headrace.engine import work
 from headrace.engine.sealing import Seal
-from headrace.home import Home
-from headrace.master_key import Secrets
-from headrace.settings import EngineSettings
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
 
 _ATTEMPTS = 5

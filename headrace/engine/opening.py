@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
-from headrace.home import Home
-from headrace.master_key import Secrets
-from headrace.settings import ENGINES, Settings
+from headrace.app.home import Home
+from headrace.app.master_key import Secrets
+from headrace.app.settings import ENGINES, Settings
 from trajectory.errors import ConfigurationError
 
 

@@ -15,12 +15,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from governance.executor import InPlace, RedactionAnswer, RedactionRequest
 from governance.policy import PolicyBundle
-from governance.spread import InPlace, RedactionAnswer, RedactionRequest
+from headrace.app.home import Home
 from headrace.engine import work
 from headrace.engine.spread import BundleName, replaced
 from headrace.engine.work import RedactionJob
-from headrace.home import Home
 from trajectory.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _start_worker(parent: int) -> None:
 class PooledRedaction:
     """Redacts small batches in this process, a backlog here and in a pool.
 
-    See ``governance.spread.Spread``. Where subjects have keys of their own, the pool only finds:
+    See ``governance.executor.Spread``. Where subjects have keys of their own, the pool only finds:
     keys stay in this process.
     """
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from governance.executor import InPlace, RedactionAnswer, RedactionRequest
 from governance.policy import PolicyBundle
-from governance.spread import InPlace, RedactionAnswer, RedactionRequest
 from headrace.engine.opening import Engine
 from headrace.engine.work import RedactionJob
 
 if TYPE_CHECKING:
-    from governance.redact.looking import Findings
+    from governance.redact.detection_cache import Findings
     from governance.redact.redactor import Redactor
 
 _PIECES_PER_WORKER = 4
@@ -35,7 +35,7 @@ class EngineFinding:
         self._redactor = redactor
 
     def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
-        """See ``governance.spread.Spread``."""
+        """See ``governance.executor.Spread``."""
         jobs = self._bundle.jobs(requests, self._engine.workers)
         found = [one for piece in self._engine.map("find", jobs) for one in piece]
         return [replaced(self._redactor, *pair) for pair in zip(requests, found, strict=True)]
@@ -52,7 +52,7 @@ def replaced(
 
 
 class EngineSpread:
-    """Redacts trajectories by an engine (see ``governance.spread.Spread``)."""
+    """Redacts trajectories by an engine (see ``governance.executor.Spread``)."""
 
     def __init__(self, engine: Engine, bundle_name: str, bundle: PolicyBundle) -> None:
         """Redact by ``bundle``, which every node must have under ``bundle_name``."""
@@ -60,7 +60,7 @@ class EngineSpread:
         self._bundle = BundleName.of(bundle_name, bundle)
 
     def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
-        """See ``governance.spread.Spread``."""
+        """See ``governance.executor.Spread``."""
         jobs = self._bundle.jobs(requests, self._engine.workers)
         return [answer for piece in self._engine.map("redact", jobs) for answer in piece]
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from headrace.engine.opening import Engine
 from headrace.engine.work import WalkJob
 from lakehouse.lake import Lake
-from train.substrate_spec import SubstrateSpec
-from train.walking import Walked, Walker
+from train.substrate.iteration import Walked, Walker
+from train.substrate.spec import SubstrateSpec
 
 
 def walker_of(engine: Engine | None, lake: Lake) -> Walker | None:

@@ -10,15 +10,15 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from governance.spread import RedactionAnswer, RedactionRequest
+from governance.executor import RedactionAnswer, RedactionRequest
+from headrace.app.master_key import Secrets, load_secrets
 from headrace.engine.sealing import Seal
-from headrace.master_key import Secrets, load_secrets
 from trajectory.errors import ConfigurationError, HeadraceError, WorkError
 
 if TYPE_CHECKING:
-    from governance.redact.looking import Findings
+    from governance.redact.detection_cache import Findings
     from governance.redact.redactor import Redactor
-    from train.walking import Walked
+    from train.substrate.iteration import Walked
 
 SEAL_USE = b"engine"
 
@@ -77,7 +77,7 @@ def do(home: str, name: str, job: Any) -> Any:
 
 def redact(job: RedactionJob, secrets: Secrets) -> list[RedactionAnswer]:
     """Redact trajectories as the governing process would."""
-    from governance.spread import InPlace
+    from governance.executor import InPlace
 
     redactor = _redactor(job.bundle, job.content_hash, secrets)
     return InPlace(redactor).redact_all(job.requests)
@@ -101,9 +101,9 @@ def find(job: RedactionJob, secrets: Secrets) -> list["Findings | None"]:
 def walk(job: WalkJob, secrets: Secrets) -> "Walked":  # noqa: ARG001 - reading a lake takes no key
     """Select and walk one part of a lake."""
     from lakehouse.lake import Lake
-    from train.selection import Part
-    from train.substrate_spec import SubstrateSpec
-    from train.walking import walk_part
+    from train.substrate.iteration import walk_part
+    from train.substrate.selection import Part
+    from train.substrate.spec import SubstrateSpec
 
     lake = Lake.open(job.lake, create=False, options=job.options)
     spec = SubstrateSpec.model_validate(dict(job.spec))

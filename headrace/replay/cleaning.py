@@ -5,11 +5,11 @@ from pathlib import Path
 
 from governance.policy import load_bundle
 from governance.redact import redactor_of
-from governance.redact.values import RedactionScope
-from headrace.home import Home
-from headrace.master_key import Secrets
-from headrace.settings import Settings
-from headrace.subject_keys import subject_keys_of
+from governance.redact.report import RedactionScope
+from headrace.app.home import Home
+from headrace.app.master_key import Secrets
+from headrace.app.settings import Settings
+from headrace.app.subject_keys import subject_keys_of
 from trajectory.message import Message
 
 type Clean = Callable[[Sequence[Message]], tuple[Message, ...]]

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from lakehouse.conversations import StepConversation
 from lakehouse.lake import Lake
+from lakehouse.read.conversations import StepConversation
 from trajectory.call import Usage
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_object, as_text, objects

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.serving.engine import Sampling, Token
 from train.chat import UnrenderableError, to_chat, to_tools
-from train.speaking import read_answer
+from train.generation import read_answer
 from trajectory.dialects.openai_chat import read_message
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {

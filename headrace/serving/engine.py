@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from train.fit import end_tokens, load_model, load_tokenizer
-from train.rows import Masker
+from train.runs.fit import end_tokens, load_model, load_tokenizer
+from train.runs.rows import Masker
 
 if TYPE_CHECKING:
     from torch import Tensor

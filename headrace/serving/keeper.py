@@ -1,4 +1,4 @@
-"""The keeper: what the registry's pointers name is brought up, and published once it is ready.
+"""The keeper: what the registry names is brought up, published once it is ready, and served until told to stop.
 
 A version takes over only when it answers; until then, and when it cannot be loaded, the one that
 served before goes on. What nobody is sent to any more is put away a while later.
@@ -6,15 +6,27 @@ served before goes on. What nobody is sent to any more is put away a while later
 
 import json
 import logging
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headrace.serving.hosts import Host
-from train.pointer import TRIALS, read_pointer
+from headrace.app.serving_key import serving_key
+from headrace.serving.hosts import Host, OwnProcess, OwnServers, VllmServers, has_vllm
+from train.registry.pointer import TRIALS, read_pointer
+from train.runs.offline import quiet_libraries
 from trajectory.canonical import canonical_json
+from trajectory.errors import ConfigurationError, HeadraceError
 from trajectory.files import replace_file
+
+if TYPE_CHECKING:
+    from headrace.app.home import Home
+    from headrace.app.settings import ServeSettings
+
 
 _log = logging.getLogger(__name__)
 _AGAIN_SECONDS = 30.0
@@ -143,3 +155,64 @@ class Keeper:
                 self.host.end(label)
                 del self._held[label]
                 _log.info("%s was put away", label)
+
+
+_LOOK_SECONDS = 0.5
+
+
+def serve_models(
+    settings: "ServeSettings",
+    home: "Home",
+    *,
+    names: Sequence[str],
+    announce: Callable[[str], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigurationError: the port is taken, or the engine that was asked for is not installed.
+    """
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with quiet_libraries(home.state / "serving"), _host(settings, home) as host:
+        keeper = Keeper(
+            home.models, names, host, home.serving, drain_seconds=settings.drain_seconds
+        )
+        keeper.start()
+        announce(f"serving {', '.join(names) or 'every model that has a live version'}")
+        try:
+            while not stop.wait(_LOOK_SECONDS):
+                _look(keeper)
+        finally:
+            keeper.close()
+
+
+def _look(keeper: Keeper) -> None:
+    """Look once; a registry that cannot be read now may be readable the next time."""
+    try:
+        keeper.look()
+    except (OSError, ValueError, HeadraceError) as error:
+        _log.error("what serves stays as it is: %s", type(error).__name__)
+
+
+@contextmanager
+def _host(settings: "ServeSettings", home: "Home") -> "Iterator[Host]":
+    key = serving_key(home).read_text(encoding="ascii").strip()
+    if settings.url:
+        yield OwnServers(settings.url.rstrip("/"), key)
+    elif settings.engine == "vllm" or (settings.engine == "auto" and has_vllm()):
+        if not has_vllm():
+            raise ConfigurationError(
+                "serve.engine is vllm, and vLLM is not installed: `uv pip install vllm`, or set "
+                "serve.engine to transformers"
+            )
+        servers = VllmServers(settings.vllm_arguments, home.logs, key)
+        try:
+            yield servers
+        finally:
+            servers.close()
+    else:
+        place = settings.host, settings.port
+        with OwnProcess.open(*place, key, address=settings.address) as host:
+            yield host

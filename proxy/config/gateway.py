@@ -86,7 +86,7 @@ class GatewayConfig(Settings):
     intercept_route_hosts: bool = True
     """Open the hosts of all routes too."""
     authority: Path = Path("ca")
-    """Folder of the certificate authority (made by ``proxy.authority``)."""
+    """Folder of the certificate authority (made by ``proxy.mitm.authority``)."""
     upstream_ca: Path | None = None
     """Certificates to trust upstream instead of the system's."""
     keys: Path = Path("keys.json")
@@ -113,7 +113,7 @@ class GatewayConfig(Settings):
     probe_at_start: bool = False
     """Ask the upstreams of ``capture: tokens`` routes at the start whether they give token ids."""
     fastpath: bool = True
-    """Use the overrides of ``proxy.fastpath`` where the mitmproxy version fits."""
+    """Use the overrides of ``proxy.mitm.fastpath`` where the mitmproxy version fits."""
 
     @field_validator("routes")
     @classmethod

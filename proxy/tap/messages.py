@@ -11,10 +11,10 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from proxy.capture import Capture
-from proxy.identity import KeyRegistry
+from proxy.keys import KeyRegistry
 from proxy.recorder import Recorder
+from proxy.route import JOURNAL, Level
 from proxy.spool import records
-from proxy.terms import JOURNAL, Level
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 
 LINE_BYTES = 16 * 1024 * 1024

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from governance.consent import MemoryConsents
-from governance.engine import Governor
-from governance.known import MemoryKnownContent
+from governance.governor import Governor
 from governance.policy import PolicyBundle, load_bundle
 from governance.quality import RowGate
 from governance.redact.pseudonym import subject_id
-from governance.redact.values import (
+from governance.redact.report import (
     Place,
     Redacted,
     RedactedText,
@@ -21,6 +20,7 @@ from governance.redact.values import (
     RedactionReport,
     RedactionScope,
 )
+from governance.stored_content import MemoryKnownContent
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonValue
 from trajectory.exchange import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from governance.callers import agents_of, regions_of
+from governance.admission import agents_of, regions_of
 from governance.policy import Facts, Match
 
 

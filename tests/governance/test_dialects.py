@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from governance.known import MemoryKnownContent
 from governance.policy import load_bundle
 from governance.redact import build_redactor
-from governance.redacting import Redactor
+from governance.redact.trajectory import Redactor
+from governance.stored_content import MemoryKnownContent
 from tests.governance.building import ALL_PURPOSES, KEY, governor
 from tests.trajectory.dialects.golden.replay import CONFIGURED, SCENARIOS, load
 from trajectory.assembly import Assembler
 from trajectory.call import CallKind
-from trajectory.carried import read_records
+from trajectory.reader import read_records
 
 
 @pytest.fixture(scope="module")

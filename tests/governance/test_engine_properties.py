@@ -9,9 +9,9 @@ from itertools import pairwise
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from governance.known import MemoryKnownContent
-from governance.naming import tenant_key
+from governance.identifiers import tenant_key
 from governance.records import GovernedBatch
+from governance.stored_content import MemoryKnownContent
 from tests.governance.building import (
     KEY,
     MailRedactor,
@@ -82,7 +82,7 @@ def _placed(number: int, fate: str, parent: PlacedCall | None, rerender: bool) -
 def _expected_ids(one: PlacedCall) -> list[str]:
     """Return the ids of a call's redacted context, worked out apart from the governor."""
     redactor = MailRedactor()
-    from governance.redact.values import RedactionScope
+    from governance.redact.report import RedactionScope
 
     clean = redactor.redact_messages(one.call.context, scope=RedactionScope("acme", "t"))
     said = [redacted.message.to_json() for redacted in clean]

@@ -18,8 +18,8 @@ from governance.policy.quality import TEXT_COLUMNS, Column, ItemColumn
 from governance.policy.redaction import DEFAULT_ENTITIES
 from governance.policy.selector import Facts, Match
 from governance.quality import StepFacts
-from headrace.document_kinds import json_schema
-from train.quality import ItemFacts
+from headrace.services.documents import json_schema
+from train.substrate.quality import ItemFacts
 
 BUNDLES = ("default", "strict", "gdpr", "hipaa-safe-harbor")
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from governance.known import MemoryKnownContent
 from governance.records import GovernedBatch
 from governance.redact import subject_id
+from governance.stored_content import MemoryKnownContent
 from tests.governance.building import (
     ALL_PURPOSES,
     KEY,

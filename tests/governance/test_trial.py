@@ -9,7 +9,7 @@ from governance.policy import PolicyBundle, PolicyError, load_bundle
 from governance.records import GovernedBatch
 from governance.redact import build_redactor
 from governance.redact.subject_keys import MemorySubjectKeys
-from governance.redacting import Redactor
+from governance.redact.trajectory import Redactor
 from governance.trial import explain_exchange, explain_step, run_policy_tests
 from governance.trial.cases import Given, load_given
 from tests.governance.building import MailRedactor, assembly, call, governor, placed, user

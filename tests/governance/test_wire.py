@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from governance.known import MemoryKnownContent
 from governance.policy import load_bundle
 from governance.records import GovernedBatch
 from governance.redact import build_redactor
-from governance.redacting import Redactor
+from governance.redact.trajectory import Redactor
+from governance.stored_content import MemoryKnownContent
 from tests.governance.building import ALL_PURPOSES, KEY, governor
 from tests.trajectory.golden.replay import SCENARIOS, load
 from trajectory.assembly import Assembler

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from governance.engine import Governor
+from governance.governor import Governor
 from governance.policy import load_bundle
 from governance.quality import RowGate
-from headrace.checkpoint import CheckpointStore
+from headrace.govern.checkpoint import CheckpointStore
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
 from proxy.spool import SpoolReader

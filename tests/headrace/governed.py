@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from governance.engine import Governor
+from governance.governor import Governor
 from governance.policy import load_bundle
 from governance.quality import RowGate
 from governance.redact import build_redactor
-from headrace.checkpoint import CheckpointStore
-from headrace.home import Home
-from headrace.master_key import load_secrets
+from headrace.app.home import Home
+from headrace.app.master_key import load_secrets
+from headrace.govern.checkpoint import CheckpointStore
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
 from proxy.spool import SpoolReader

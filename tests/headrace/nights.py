@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from headrace.cli import run
-from headrace.night import Done, Night, run_night
-from train.schedule_spec import Schedule
+from headrace.schedule.runner import Done, Night, run_night
+from train.schedule import Schedule
 
 
 def document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headrace.checkpoint import CheckpointStore
+from headrace.govern.checkpoint import CheckpointStore
 from lakehouse.lake import Lake
 from tests.headrace.building import pipeline
 

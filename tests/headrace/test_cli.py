@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.app.home import Home
+from headrace.app.lock import only_one
 from headrace.cli import missing_extra, run, unexpected
-from headrace.home import Home
-from headrace.only_one import only_one
 from tests.proxy.upstream import Upstream, as_json, plain
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -62,7 +62,7 @@ def test_a_terminal_without_our_characters_and_a_reader_who_leaves() -> None:
         env=environment, capture_output=True, check=True,
     )  # fmt: skip
     assert b"gateway.routes" in shown.stdout
-    code = "import sys; from headrace.render import print_json; print_json({'a': 'ü😀'})"
+    code = "import sys; from headrace.app.output import print_json; print_json({'a': 'ü😀'})"
     dumped = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, check=True
     )
@@ -80,7 +80,7 @@ def test_a_terminal_without_our_characters_and_a_reader_who_leaves() -> None:
 def test_a_foreign_package_of_our_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "proxy").mkdir()
     (tmp_path / "proxy" / "__init__.py").write_text("", encoding="utf-8")
-    code = "from headrace.version import check_packages; check_packages()"
+    code = "from headrace.app.version import check_packages; check_packages()"
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
     )
@@ -133,7 +133,7 @@ def test_what_nobody_foresaw_names_its_place_and_not_its_text() -> None:
         _ = Home("a text that stands for content").spool  # type: ignore[arg-type]
     said = unexpected(caught.value)
     assert "unexpected TypeError" in said
-    assert "headrace/home.py:" in said
+    assert "app/home.py:" in said
     assert "content" not in said
 
 

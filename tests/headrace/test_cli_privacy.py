@@ -16,14 +16,14 @@ from governance.audit import AuditLog
 from governance.policy.bundle import SHIPPED
 from governance.redact.pseudonym import installation_seal, subject_id
 from governance.redact.reversible import seal
+from headrace.app.home import Home
+from headrace.app.lock import only_one
+from headrace.app.master_key import load_secrets
+from headrace.app.setting_sources import load_settings
+from headrace.app.subject_keys import subject_keys_of
 from headrace.cli import run
-from headrace.governing import build_pipeline, govern_once
-from headrace.held import held_content
-from headrace.home import Home
-from headrace.master_key import load_secrets
-from headrace.only_one import only_one
-from headrace.setting_sources import load_settings
-from headrace.subject_keys import subject_keys_of
+from headrace.govern.quarantine_store import held_content
+from headrace.govern.worker import build_pipeline, govern_once
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
 from tests.governance.building import exchange

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import run
-from headrace.dry_running import StoredReference
+from headrace.services.dry_run import StoredReference
 from lakehouse.lake import Lake
 from tests.headrace.building import pipeline
 from tests.headrace.test_pipeline import EXCHANGES, fill

@@ -21,10 +21,10 @@ from governance.consent import (
 )
 from governance.policy.consent import ConsentSpec
 from governance.policy.selector import Facts
+from headrace.app.settings import ConsentSettings
 from headrace.cli import run
-from headrace.consent_import import read_consents
-from headrace.consent_service import ConsentServiceError, ServiceConsents
-from headrace.settings import ConsentSettings
+from headrace.services.consent_import import read_consents
+from headrace.services.consent_service import ConsentServiceError, ServiceConsents
 from trajectory.errors import ConfigurationError
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from headrace.setting_sources import environment_variable, explain_settings
+from headrace.app.setting_sources import environment_variable, explain_settings
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 OTHERS = {"HEADRACE_HOME", "HEADRACE_CONFIG"}

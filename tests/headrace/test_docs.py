@@ -11,11 +11,11 @@ import yaml
 from governance.policy import load_bundle
 from governance.policy.documents import KINDS
 from headrace.cli import app
-from lakehouse.schema import TABLES
-from lakehouse.views import VIEWS
+from lakehouse.read.views.catalog import VIEWS
+from lakehouse.schema.tables import TABLES
 from train.recipes.settings import RECIPES, load_recipe
-from train.schedule_spec import load_schedule
-from train.substrate_spec import load_substrate
+from train.schedule import load_schedule
+from train.substrate.spec import load_substrate
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "policies" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.app.master_key import load_secrets
 from headrace.cli import run
-from headrace.master_key import load_secrets
 from lakehouse.lake import Lake
 from tests.headrace.building import pipeline
 from tests.headrace.test_pipeline import EXCHANGES, PERSON, fill

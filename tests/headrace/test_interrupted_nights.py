@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from headrace.cli import run
-from headrace.scheduling import Diary
-from headrace.supervisor import headrace_command
+from headrace.processes.supervisor import headrace_command
+from headrace.schedule.keeper import Diary
 from tests.headrace.nights import written
 from tests.train.conftest import make_model
 from tests.train.lakes import Session, lake_of
-from tests.train.test_programs import ended, until
+from tests.train.runs.test_programs import ended, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import run
-from headrace.supervisor import headrace_command
+from headrace.processes.supervisor import headrace_command
 from lakehouse.lake import Lake
 from tests.headrace.nights import written
 from tests.train.conftest import make_model
 from tests.train.lakes import Session, lake_of
-from tests.train.test_programs import ended, until
+from tests.train.runs.test_programs import ended, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 
@@ -89,7 +89,7 @@ def test_what_was_said_and_who_read_it_end_with_the_run(
 def test_the_next_run_deletes_what_a_killed_one_left_and_leaves_one_at_work_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from train.run_folders import held
+    from train.runs.folders import held
 
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
     home_with_recipe(tmp_path, tmp_path / "pids")

@@ -12,9 +12,9 @@ import pytest
 
 from benchmarks.assembly_worlds import Mixture, generate
 from lakehouse.lake import Lake
-from lakehouse.outcomes import SIGNALS_IN_FORCE
-from lakehouse.sandbox import query_untrusted
-from lakehouse.verify import verify
+from lakehouse.maintenance.verify import verify
+from lakehouse.read.views.shared import SIGNALS_IN_FORCE
+from lakehouse.sandbox.client import query_untrusted
 from tests.governance.building import bundle, governor
 from tests.trajectory.test_signals import conversation
 from tests.trajectory.world import World

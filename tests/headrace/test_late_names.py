@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from lakehouse.erasure.late_names import forget_replaced
 from lakehouse.lake import Lake
-from lakehouse.rewriting import forget_replaced
-from lakehouse.verify import verify
+from lakehouse.maintenance.verify import verify
 from tests.headrace.planting import Planted, chat, exchange
 from trajectory.canonical import JsonObject
 from trajectory.exchange import Exchange
@@ -128,7 +128,7 @@ def test_a_crash_in_between_leaves_nothing_in_clear(
 ) -> None:
     house.govern(one(1, FIRST, "Done, the zorvaquim one."))
     with monkeypatch.context() as patched:
-        patched.setattr("lakehouse.rewriting.forget_replaced", _crash)
+        patched.setattr("lakehouse.erasure.late_names.forget_replaced", _crash)
         with pytest.raises(KeyboardInterrupt):
             house.govern(one(2, SECOND, "You are welcome, Zorvaquim."))
     assert "zorvaquim" in house.at_rest(NAMES)

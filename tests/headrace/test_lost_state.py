@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.checkpoint import (
+from headrace.govern.checkpoint import (
     NO_MEMORY,
     Checkpoint,
     CheckpointStore,
@@ -17,10 +17,10 @@ from headrace.checkpoint import (
     installation_name,
     missing_batches,
 )
-from headrace.packing import packed_json, unpacked
+from headrace.govern.packing import packed_json, unpacked
 from lakehouse.lake import Lake
-from lakehouse.location import Location
-from lakehouse.notes import Notes
+from lakehouse.storage.location import Location
+from lakehouse.storage.notes import Notes
 from tests.headrace.building import pipeline as build_pipeline
 from tests.headrace.test_pipeline import EXCHANGES, check, fill, run
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from examples.practice.serving import served_in_thread
-from headrace.exporting import export_trajectories, portable
-from lakehouse.maintenance import compact
-from lakehouse.verify import verify
+from headrace.services.exporting import export_trajectories, portable
+from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.verify import verify
 from tests.agents.provider import Provider, Reply
 from tests.headrace.governed import MESSAGE_KEY, govern
 from tests.proxy.running import Running

@@ -17,9 +17,9 @@ from examples.practice.tools import ToolServer
 from governance.policy import load_bundle
 from governance.redact import build_redactor
 from governance.redact.pseudonym import MARK
-from governance.redact.values import RedactionScope
-from headrace.home import Home
-from headrace.master_key import load_secrets
+from governance.redact.report import RedactionScope
+from headrace.app.home import Home
+from headrace.app.master_key import load_secrets
 from headrace.replay.answering import Replies
 from headrace.replay.loading import load_recording
 from headrace.replay.server import Live, serving

@@ -14,10 +14,10 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from headrace.app.home import Home
+from headrace.app.master_key import load_secrets
 from headrace.cli.tap import route_name
-from headrace.home import Home
-from headrace.master_key import load_secrets
-from proxy.identity import KeyRegistry
+from proxy.keys import KeyRegistry
 from proxy.spool import Cursor, SpoolReader
 from trajectory.call import Call, CallKind
 from trajectory.dialects import read_calls

@@ -14,13 +14,13 @@ from headrace.cli import run
 from tests.headrace.nights import night, written
 from tests.train.conftest import make_model
 from tests.train.lakes import Session, lake_of
-from train import gate
-from train.evaluate import compare
-from train.examine import examine
-from train.held_out import held_out_tasks
+from train.evaluation import gate
+from train.evaluation.evaluate import compare
+from train.evaluation.examine import examine
+from train.evaluation.held_out import held_out_tasks
 from train.recipes.settings import EvaluationSettings, GateSettings
-from train.registry import ModelRegistry
-from train.substrate import load_items, load_manifest
+from train.registry.versions import ModelRegistry
+from train.substrate.build import load_items, load_manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 

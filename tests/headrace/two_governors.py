@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from lakehouse.lake import Lake
-from lakehouse.maintenance import compact
-from lakehouse.verify import verify
+from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.verify import verify
 from proxy.spool import SpoolWriter
 from tests.headrace.building import pipeline
 from tests.headrace.test_pipeline import conversation

@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-import lakehouse.batches
-from lakehouse import intents
+import lakehouse.write.batches
 from lakehouse.lake import Lake
+from lakehouse.write import intents
 from tests.lakehouse import make
 
 ACTS = 11
@@ -42,7 +42,7 @@ def arm(point: str) -> None:
 
         return run
 
-    lakehouse.batches.commit_once = dying(lakehouse.batches.commit_once)
+    lakehouse.write.batches.commit_once = dying(lakehouse.write.batches.commit_once)
     intents.FolderIntents.write = dying(intents.FolderIntents.write)  # type: ignore[method-assign]
     intents.FolderIntent.remove = dying(intents.FolderIntent.remove)  # type: ignore[method-assign]
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.checkpoint import NO_MEMORY, Checkpoint, CheckpointStore, PendingBatch
+from headrace.govern.checkpoint import NO_MEMORY, Checkpoint, CheckpointStore, PendingBatch
 from lakehouse.lake import Lake
-from lakehouse.maintenance import compact, vacuum_table
-from lakehouse.schema import BATCH_TABLES
-from lakehouse.verify import verify
+from lakehouse.maintenance.upkeep import compact, vacuum_table
+from lakehouse.maintenance.verify import verify
+from lakehouse.schema.tables import BATCH_TABLES
 from tests.lakehouse import make
 from trajectory.errors import RetryableError
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from governance.records import GovernanceRecord, GovernedBatch
-from lakehouse.batches import batch_tables
-from lakehouse.erase import erase_subject, expire
+from lakehouse.erasure.erase import erase_subject, expire
 from lakehouse.lake import Lake
-from lakehouse.maintenance import checkpoint, compact, maintain, vacuum
-from lakehouse.rewrite import list_files
-from lakehouse.scan import scan
-from lakehouse.status import lake_status
-from lakehouse.verify import verify
+from lakehouse.maintenance.rewrite import list_files
+from lakehouse.maintenance.scan import scan
+from lakehouse.maintenance.status import lake_status
+from lakehouse.maintenance.upkeep import checkpoint, compact, maintain, vacuum
+from lakehouse.maintenance.verify import verify
+from lakehouse.write.batches import batch_tables
 from tests.lakehouse import make
 from tests.lakehouse.conftest import Place
 from trajectory.errors import ConfigurationError

@@ -11,8 +11,8 @@ import pytest
 
 from governance.records import GovernedBatch
 from lakehouse.lake import Lake
-from lakehouse.schema import BATCH_TABLES
-from lakehouse.verify import verify
+from lakehouse.maintenance.verify import verify
+from lakehouse.schema.tables import BATCH_TABLES
 from tests.lakehouse import crash, make
 
 POINTS = [f"{moment}:{number}" for number in range(crash.ACTS) for moment in ("before", "after")]

@@ -10,11 +10,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from governance import records
-from lakehouse.columns import CONTENT_TABLES
 from lakehouse.lake import Lake
-from lakehouse.schema import BATCH_TABLES, TABLES
-from lakehouse.snapshot import Files
-from lakehouse.sql import Session
+from lakehouse.read.session import Session
+from lakehouse.read.snapshot import Files
+from lakehouse.schema.columns import CONTENT_TABLES
+from lakehouse.schema.tables import BATCH_TABLES, TABLES
 from tests.lakehouse import make
 from trajectory import step as protocol
 from trajectory.errors import ConfigurationError, RetryableError

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.erase import erase_subject
+from lakehouse.erasure.erase import erase_subject
 from lakehouse.lake import Lake
-from lakehouse.maintenance import compact, maintain, vacuum_table
-from lakehouse.schema import BATCH_TABLES
-from lakehouse.verify import verify
+from lakehouse.maintenance.upkeep import compact, maintain, vacuum_table
+from lakehouse.maintenance.verify import verify
+from lakehouse.schema.tables import BATCH_TABLES
 from tests.lakehouse import make
 from tests.lakehouse.power import Power
 

@@ -14,10 +14,10 @@ import polars
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from lakehouse.erase import erase_subject
+from lakehouse.erasure.erase import erase_subject
 from lakehouse.lake import Lake
-from lakehouse.maintenance import compact
-from lakehouse.schema import TABLES
+from lakehouse.maintenance.upkeep import compact
+from lakehouse.schema.tables import TABLES
 from tests.lakehouse import make
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from tests.outside.conftest import run
-from train.hardware import code_facts
-from train.model_card import bill_of_materials
+from train.registry.model_card import bill_of_materials
+from train.runs.hardware import code_facts
 
 ADOPTED: dict[str, Any] = {
     "name": "shop",

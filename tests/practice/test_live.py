@@ -10,11 +10,11 @@ from examples.practice.prompts import SYSTEM_PROMPT, TOOL_NAME
 from examples.practice.shop import PRICE_LISTS, PRICES
 from examples.practice.tasks import make_tasks
 from examples.practice.tools import quote_text
-from train.curves import read_metrics
-from train.environment import RecordedCall, canonical
-from train.fit import fit
+from train.evaluation.environment import RecordedCall, canonical
 from train.recipes.base import RowBuilder, Rows
 from train.recipes.settings import load_recipe
+from train.runs.curves import read_metrics
+from train.runs.fit import fit
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

@@ -10,9 +10,9 @@ import resource
 import sys
 from pathlib import Path
 
-from proxy.authority import ensure_authority
 from proxy.config import GatewayConfig
 from proxy.gateway import serve
+from proxy.mitm.authority import ensure_authority
 from tests.proxy.running import FINGERPRINT_KEY, SPOOL_KEY
 
 

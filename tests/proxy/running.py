@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from proxy.config import GatewayConfig
-from proxy.identity import KeyRegistry
+from proxy.keys import KeyRegistry
 from proxy.spool import Cursor, SpoolReader
 from trajectory.exchange import Exchange, Feedback
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from proxy.capture import Capture, new_exchange_id
 from proxy.counters import Counters
 from proxy.recorder import Recorder
+from proxy.route import JOURNAL, Level, OwnTerms
 from proxy.spool import Cursor, SpoolReader, SpoolWriter, records
-from proxy.terms import JOURNAL, Level, OwnTerms
 from tests.proxy.spool.writing import CLIENT, KEY
 from tests.trajectory.dialects.golden.replay import CONFIGURED, SCENARIOS, call_json, load
 from trajectory.dialects import read_calls

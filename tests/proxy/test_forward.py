@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from proxy.identity import KeyRegistry
+from proxy.keys import KeyRegistry
 from tests.proxy.conftest import Tls
 from tests.proxy.provider import provider
 from tests.proxy.running import Running

@@ -5,7 +5,7 @@ import sys
 
 SCRIPT = """
 import gc
-from proxy.garbage import THRESHOLDS, short_pauses
+from proxy.gateway import THRESHOLDS, short_pauses
 before = gc.get_threshold()
 frozen = gc.get_freeze_count()  # Python 3.12 begins with some
 with short_pauses(enabled=False):

@@ -17,8 +17,8 @@ with warnings.catch_warnings():
     from OpenSSL import SSL
 
     from proxy.config import GatewayConfig
-    from proxy.identity import KeyRegistry
-    from proxy.wire import half_close
+    from proxy.keys import KeyRegistry
+    from proxy.mitm.wire import half_close
     from proxy.worker import Gateway
 
 from proxy.spool import Cursor, SpoolReader

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.identity import KeyRegistry
+from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError
 
 

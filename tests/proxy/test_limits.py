@@ -13,11 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.answers import Reason
-from proxy.client_keys import Limits
-from proxy.identity import KeyRegistry
-from proxy.ledger import Ledger
+from proxy.keys import KeyRegistry, Limits
 from proxy.limits import Budgets, session_of
+from proxy.responses import Reason
+from proxy.shared_counters import Ledger
 from tests.proxy.provider import provider
 from tests.proxy.running import Running
 from tests.proxy.test_workers import free_port

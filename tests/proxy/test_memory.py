@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from proxy.config import GatewayConfig
-from proxy.identity import KeyRegistry
+from proxy.keys import KeyRegistry
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports

@@ -9,7 +9,7 @@ import httpx
 import psutil
 import pytest
 
-from proxy.client_keys import Limits
+from proxy.keys import Limits
 from tests.proxy.provider import provider
 from tests.proxy.running import Running
 from tests.proxy.test_memory import growth

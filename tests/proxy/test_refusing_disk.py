@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from proxy.config import GatewayConfig
-from proxy.identity import KeyRegistry
+from proxy.keys import KeyRegistry
 from proxy.spool import Cursor, SpoolReader
 from tests.proxy.running import SPOOL_KEY, Running
 from tests.proxy.test_workers import free_port

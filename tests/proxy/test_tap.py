@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.counters import Counters
-from proxy.identity import KeyRegistry
+from proxy.keys import KeyRegistry
 from proxy.recorder import Recorder
 from proxy.spool import Cursor, SpoolReader, SpoolWriter
 from proxy.tap import LineCutter, MessageRecorder

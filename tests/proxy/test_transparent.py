@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.destinations import destination, install
+from proxy.mitm.destinations import destination, install
 from tests.proxy.conftest import Tls
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import connect
 
-from proxy.conversation import CONVERSATION_BYTES, TALK_BYTES, _cut_after
+from proxy.websocket import CONVERSATION_BYTES, TALK_BYTES, _cut_after
 from tests.proxy.running import Running
 from tests.wire.conversations import CONVERSATIONS, conversing
 from tests.wire.drivers import Wire

@@ -9,7 +9,7 @@ import pytest
 
 from train.chat import to_chat
 from train.chat_template import ChatTemplate
-from train.rows import IGNORED, Masker
+from train.runs.rows import IGNORED, Masker
 from trajectory.message import Message, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 pytestmark = pytest.mark.filterwarnings("ignore")

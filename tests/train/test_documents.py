@@ -6,7 +6,7 @@ import pytest
 
 from train.documents import merge
 from train.errors import DocumentError
-from train.substrate_spec import load_substrate
+from train.substrate.spec import load_substrate
 
 GOOD = """\
 apiVersion: headrace/v1

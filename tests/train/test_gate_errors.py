@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from train.evaluate import TaskResult, compare
-from train.gate import judge
-from train.intervals import confidence_at_look, newcombe
+from train.evaluation.evaluate import TaskResult, compare
+from train.evaluation.gate import judge
+from train.evaluation.intervals import confidence_at_look, newcombe
 from train.recipes.settings import EvaluationSettings, GateSettings
-from train.registry import ModelRegistry
+from train.registry.versions import ModelRegistry
 
 SHIPPED = EvaluationSettings(command=("none",))
 NIGHTS = 30

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from train.fit import load_model
+from train.runs.fit import load_model
 
 
 def test_models_loaded_by_several_threads_keep_their_tied_weights(tiny_model: Path) -> None:

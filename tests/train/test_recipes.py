@@ -12,20 +12,20 @@ from lakehouse.credit.algorithms import algorithm_named
 from lakehouse.credit.compute import Scope, compute_credits
 from lakehouse.lake import Lake
 from tests.train.lakes import Session, lake_of
-from tests.train.test_substrate import build
-from train.content import ContentStore
+from tests.train.substrate.test_build import build
 from train.documents import merge
 from train.errors import DocumentError
-from train.fit import FitResult, fit
 from train.recipes import recipe_module, steps_per_epoch
 from train.recipes.awr import AwrOptions, row_weights
 from train.recipes.base import Rows, Selection
 from train.recipes.credit import credit_question
 from train.recipes.settings import RECIPES, Recipe, RecipeSpec, load_recipe, shipped_recipe
-from train.registry import ModelRegistry
-from train.rows import Masker
-from train.run import RunPlaces, run_training
-from train.substrate import ScoredItem, load_items
+from train.registry.versions import ModelRegistry
+from train.runs.fit import FitResult, fit
+from train.runs.rows import Masker
+from train.runs.run import RunPlaces, run_training
+from train.substrate.build import ScoredItem, load_items
+from train.substrate.content import ContentStore
 from trajectory.errors import ConfigurationError
 from trajectory.step import Tokens
 
@@ -253,8 +253,8 @@ def test_replay_loss_and_gradients_equal_a_direct_implementation(
 def replay_trainer(
     used: RecipeSpec, rows: Rows, base: Path, tokenizer: Any, out: Path
 ) -> tuple[Any, Any]:
-    from train.fit import _arguments, load_model
     from train.recipes.base import TrainerParts
+    from train.runs.fit import _arguments, load_model
 
     model = load_model(base)
     arguments = {**_arguments(used, len(rows), out), "report_to": []}
@@ -484,7 +484,7 @@ def test_live_without_a_reward_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_live_training_pleases_the_reward(tiny_model: Path, tmp_path: Path) -> None:
-    from train.curves import curve, read_metrics
+    from train.runs.curves import curve, read_metrics
 
     options = {"reward": REWARD, "completion_tokens": 24, "group_size": 8}
     training = {"learning_rate": 0.02, "batch_size": 32, "maximum_steps": 12}
@@ -509,7 +509,7 @@ def test_live_tries_compute_in_the_precision_of_training(
     from torch.nn.modules.module import register_module_forward_pre_hook
     from transformers.models.llama.modeling_llama import LlamaAttention
 
-    import train.fit as fitting
+    import train.runs.fit as fitting
 
     plain = fitting._arguments
     monkeypatch.setattr(fitting, "_arguments", lambda *given: {**plain(*given), "bf16": True})

@@ -6,8 +6,8 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
-from train.pointer import TRIALS, read_pointer
-from train.registry import ModelRegistry, weights_hash
+from train.registry.pointer import TRIALS, read_pointer
+from train.registry.versions import ModelRegistry, weights_hash
 
 _AT_ONCE = 3
 _TIMES = 12

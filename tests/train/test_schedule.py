@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train.errors import DocumentError
-from train.schedule import Due, Skipped, due, next_time, unmet
-from train.schedule_spec import ScheduleSpec, load_schedule
+from train.schedule import Due, ScheduleSpec, Skipped, due, load_schedule, next_time, unmet
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

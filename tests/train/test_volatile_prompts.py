@@ -7,15 +7,15 @@ import pytest
 
 from lakehouse.lake import Lake
 from tests.train.lakes import Session, lake_of
+from tests.train.substrate.test_build import build
 from tests.train.test_recipes import REWARD, spec
-from tests.train.test_substrate import build
-from train.content import ContentStore
-from train.held_out import held_out_tasks
+from train.evaluation.held_out import held_out_tasks
 from train.recipes import recipe_module
 from train.recipes.base import Rows
 from train.recipes.settings import EvaluationSettings
-from train.rows import IGNORED, Masker
-from train.substrate import ScoredItem, load_items
+from train.runs.rows import IGNORED, Masker
+from train.substrate.build import ScoredItem, load_items
+from train.substrate.content import ContentStore
 
 PURPOSES = ["train_sft", "train_preference", "train_rl"]
 

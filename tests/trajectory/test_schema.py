@@ -50,7 +50,7 @@ def test_vectors_of_canonical_json(vector: dict[str, Any]) -> None:
 
 
 def test_vectors_of_keyed_names() -> None:
-    from governance.naming import Namer, tenant_key
+    from governance.identifiers import Namer, tenant_key
 
     message, called, state = vectors("keyed-vectors")
     key = bytes.fromhex(message["key_hex"])

@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import Field
 
 from train.chat_template import TemplateRefusedError
-from train.content import ContentStore, View
 from train.documents import StrictModel
 from train.recipes.base import (
     RowBuilder,
@@ -23,9 +22,10 @@ from train.recipes.base import (
     select_contrasting,
 )
 from train.recipes.settings import RecipeSpec
-from train.rows import Masker, Turn
-from train.sampling import resumable
-from train.substrate import ScoredItem
+from train.runs.rows import Masker, Turn
+from train.runs.sampling import resumable
+from train.substrate.build import ScoredItem
+from train.substrate.content import ContentStore, View
 
 
 class DpoOptions(StrictModel):

@@ -16,9 +16,8 @@ from pydantic import Field, model_validator
 
 from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
-from train.content import ContentStore, Conversation
 from train.documents import StrictModel
-from train.environment import (
+from train.evaluation.environment import (
     RecordedCall,
     RecordedTools,
     is_reserved,
@@ -27,7 +26,8 @@ from train.environment import (
     tool_names,
     tools_key,
 )
-from train.following import Follower, RecordedPath, recorded_path
+from train.evaluation.replay_env import Follower, RecordedPath, recorded_path
+from train.evaluation.scoring import RewardModel
 from train.recipes.base import (
     RowBuilder,
     Rows,
@@ -40,10 +40,10 @@ from train.recipes.base import (
 )
 from train.recipes.settings import RecipeSpec
 from train.rewards import episode_scorer, load_object, load_reward
-from train.rows import Masker
-from train.sampling import resumable
-from train.scoring import RewardModel
-from train.substrate import ScoredItem
+from train.runs.rows import Masker
+from train.runs.sampling import resumable
+from train.substrate.build import ScoredItem
+from train.substrate.content import ContentStore, Conversation
 from trajectory.errors import ConfigurationError
 
 REPLAY = "replay"

@@ -16,7 +16,6 @@ from typing import Any
 
 from pydantic import Field
 
-from train.content import ContentStore
 from train.documents import StrictModel
 from train.recipes.base import (
     RowBuilder,
@@ -30,9 +29,10 @@ from train.recipes.base import (
 )
 from train.recipes.credit import CreditSettings
 from train.recipes.settings import RecipeSpec
-from train.rows import Masker
-from train.sampling import resumable
-from train.substrate import ScoredItem
+from train.runs.rows import Masker
+from train.runs.sampling import resumable
+from train.substrate.build import ScoredItem
+from train.substrate.content import ContentStore
 from trajectory.errors import ConfigurationError
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import Field
 
-from train.content import ContentStore
 from train.documents import StrictModel
 from train.recipes.base import (
     RowBuilder,
@@ -24,9 +23,10 @@ from train.recipes.base import (
     train_side,
 )
 from train.recipes.settings import RecipeSpec
-from train.rows import Masker, Turn
-from train.sampling import resumable
-from train.substrate import ScoredItem
+from train.runs.rows import Masker, Turn
+from train.runs.sampling import resumable
+from train.substrate.build import ScoredItem
+from train.substrate.content import ContentStore
 
 
 class KtoOptions(StrictModel):

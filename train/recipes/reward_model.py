@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import Field
 
-from train.content import ContentStore
 from train.documents import StrictModel
+from train.evaluation.scoring import episode_ids
 from train.recipes.base import (
     RowBuilder,
     Rows,
@@ -21,10 +21,10 @@ from train.recipes.base import (
     select_contrasting,
 )
 from train.recipes.settings import RecipeSpec
-from train.rows import Masker
-from train.sampling import resumable
-from train.scoring import episode_ids
-from train.substrate import ScoredItem
+from train.runs.rows import Masker
+from train.runs.sampling import resumable
+from train.substrate.build import ScoredItem
+from train.substrate.content import ContentStore
 
 
 class RewardModelOptions(StrictModel):

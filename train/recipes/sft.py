@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from train.content import ContentStore
 from train.documents import StrictModel
 from train.recipes.base import (
     RowBuilder,
@@ -17,9 +16,10 @@ from train.recipes.base import (
     train_side,
 )
 from train.recipes.settings import RecipeSpec
-from train.rows import Masker
-from train.sampling import resumable
-from train.substrate import ScoredItem
+from train.runs.rows import Masker
+from train.runs.sampling import resumable
+from train.substrate.build import ScoredItem
+from train.substrate.content import ContentStore
 
 
 class SftOptions(StrictModel):

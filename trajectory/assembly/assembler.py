@@ -13,9 +13,9 @@ from trajectory.assembly.reading import FactMaker
 from trajectory.assembly.shadows import place_shadow
 from trajectory.assembly.state import AssemblerState
 from trajectory.call import Call, CallKind
-from trajectory.collector import uncollected
 from trajectory.effects import SideEffect
 from trajectory.exchange import Feedback
+from trajectory.gc_pause import uncollected
 from trajectory.placement import Assembly, PlacedCall, PlacedCorrection, PlacedLink
 
 _GROUP_LIMIT = 20_000

@@ -1,19 +1,84 @@
 """What every format shares: reading and writing plainly, and carrying what the format has no place for.
 
+An importer keeps the difference between the document it read and the one it would write; the
+exporter applies it. So nothing that a format holds beyond the protocol is lost on the way.
+
 A format says how it reads and writes what it can hold. The rest is found by comparison, never by
-a list kept by hand: the document that was written is read again, and what is not there (see
-``formats.patch``) travels in the format's free place, or is named as lost where it has none. The
+a list kept by hand: the document that was written is read again, and what is not there travels in the format's free place, or is named as lost where it has none. The
 other way round, what an imported document holds beyond the protocol stays in ``Trajectory.ext``.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from trajectory.canonical import JsonObject, JsonValue
-from trajectory.formats.patch import apply, difference
+from trajectory.canonical import JsonObject, JsonValue, canonical_json
 from trajectory.json_form import FormError, from_json, to_json
 from trajectory.portable import Trajectory
+
+
+def difference(made: JsonValue, wanted: JsonValue) -> JsonObject:
+    """Return what turns ``made`` into ``wanted``; empty when they are the same document."""
+    if isinstance(made, dict) and isinstance(wanted, dict):
+        return _of_objects(made, wanted)
+    if isinstance(made, list) and isinstance(wanted, list) and len(made) == len(wanted):
+        changed = {
+            str(index): inner
+            for index, (mine, theirs) in enumerate(zip(made, wanted, strict=True))
+            if (inner := difference(mine, theirs))
+        }
+        return {"items": cast(JsonObject, changed)} if changed else {}
+    if canonical_json(made) == canonical_json(wanted):
+        return {}
+    return {"value": wanted}
+
+
+def _of_objects(made: JsonObject, wanted: JsonObject) -> JsonObject:
+    patch: JsonObject = {}
+    added: JsonObject = {name: item for name, item in wanted.items() if name not in made}
+    dropped: list[JsonValue] = [name for name in made if name not in wanted]
+    changed = {
+        name: inner
+        for name, item in wanted.items()
+        if name in made and (inner := difference(made[name], item))
+    }
+    if added:
+        patch["add"] = added
+    if dropped:
+        patch["drop"] = dropped
+    if changed:
+        patch["fields"] = cast(JsonObject, changed)
+    return patch
+
+
+def apply(made: JsonValue, patch: JsonObject) -> JsonValue:
+    """Return ``made`` with the patch applied.
+
+    Parts of the patch that no longer fit (the trajectory was changed after the import) are
+    left out.
+    """
+    if "value" in patch:
+        return patch["value"]
+    if isinstance(made, dict):
+        dropped = patch.get("drop")
+        gone = dropped if isinstance(dropped, list) else []
+        out = {name: item for name, item in made.items() if name not in gone}
+        for name, inner in _objects(patch.get("fields")).items():
+            if name in out:
+                out[name] = apply(out[name], _objects(inner))
+        return {**out, **_objects(patch.get("add"))}
+    if isinstance(made, list):
+        items = list(made)
+        for index, inner in _objects(patch.get("items")).items():
+            if index.isascii() and index.isdecimal() and int(index[:9]) < len(items):
+                items[int(index)] = apply(items[int(index)], _objects(inner))
+        return items
+    return made
+
+
+def _objects(value: JsonValue | None) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
 
 KEY = "headrace"
 """Name of the rest within a format's free place."""
@@ -130,10 +195,6 @@ def lost_fields(patch: JsonObject, path: str = "") -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _objects(value: JsonValue | None) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
 def at_path(*path: str) -> Carrier:
     """Return the carrier that keeps the rest in an object at a path of field names."""
 
@@ -207,16 +268,3 @@ def need_text(value: JsonObject, name: str, where: str) -> str:
     if not isinstance(text, str):
         raise FormError(f"{where}: {name}: expected text")
     return text
-
-
-__all__ = [
-    "KEY",
-    "Carrier",
-    "DocumentFormat",
-    "Written",
-    "at_path",
-    "lost_fields",
-    "need_list",
-    "need_objects",
-    "need_text",
-]

@@ -14,25 +14,25 @@ from typing import Any
 import psutil
 import pytest
 
-from governance.engine import Governor
+from governance.governor import Governor
 from governance.policy import load_bundle
 from governance.quality import RowGate
 from governance.redact import build_redactor
-from headrace.checkpoint import CheckpointStore
+from headrace.app.home import Home
+from headrace.app.master_key import load_secrets
+from headrace.app.settings import EngineSettings, Settings
 from headrace.engine import Engine, open_engine
 from headrace.engine.spread import EngineSpread
 from headrace.engine.walker import walker_of
-from headrace.home import Home
-from headrace.master_key import load_secrets
+from headrace.govern.checkpoint import CheckpointStore
 from headrace.pipeline import Pipeline
-from headrace.settings import EngineSettings, Settings
 from lakehouse.lake import Lake
-from lakehouse.schema import BATCH_TABLES
-from lakehouse.verify import verify
+from lakehouse.maintenance.verify import verify
+from lakehouse.schema.tables import BATCH_TABLES
 from proxy.spool import SpoolReader, SpoolWriter
 from tests.proxy.spool.writing import KEY, Script
-from train.substrate import build_substrate
-from train.substrate_spec import Substrate
+from train.substrate.build import build_substrate
+from train.substrate.spec import Substrate
 
 pytestmark = [
     pytest.mark.slow,
@@ -178,8 +178,8 @@ def test_nothing_of_it_rests_in_clear(engine: Engine) -> None:
     """What lies in Ray's object store and folders is sealed; a value put there in clear is found."""
     import ray
 
-    from governance.redact.values import RedactionScope
-    from governance.spread import RedactionRequest
+    from governance.executor import RedactionRequest
+    from governance.redact.report import RedactionScope
     from headrace.engine.work import RedactionJob
     from trajectory.message import Message, TextPart
 

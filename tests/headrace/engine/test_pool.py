@@ -12,15 +12,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from governance.executor import InPlace, RedactionAnswer, RedactionRequest
 from governance.policy import PolicyBundle, load_bundle
 from governance.policy.bundle import SHIPPED
 from governance.redact import Redactor, build_redactor
-from governance.redact.values import RedactionScope
-from governance.spread import InPlace, RedactionAnswer, RedactionRequest
+from governance.redact.report import RedactionScope
+from headrace.app.home import Home
+from headrace.app.master_key import Secrets, load_secrets
+from headrace.app.subject_keys import subject_keys_of
 from headrace.engine.pool import POOL_FROM_MESSAGES, Pool, PooledRedaction
-from headrace.home import Home
-from headrace.master_key import Secrets, load_secrets
-from headrace.subject_keys import subject_keys_of
 from trajectory.message import Message, TextPart
 
 ROOT = Path(__file__).parents[3]
@@ -109,7 +109,7 @@ OPENS_A_POOL = """
 import os, sys
 from pathlib import Path
 from headrace.engine.pool import Pool
-from headrace.home import Home
+from headrace.app.home import Home
 if __name__ == "__main__":
     pool = Pool(Home(Path(sys.argv[1])), 1)
     pool.submit("unknown work", [None])[0].exception()

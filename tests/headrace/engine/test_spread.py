@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governance.detect.finding import Finding, Unit
+from governance.executor import InPlace, RedactionRequest
 from governance.policy import PolicyBundle, load_bundle
 from governance.policy.bundle import SHIPPED
 from governance.redact import Redactor, build_redactor
+from governance.redact.report import RedactionScope
 from governance.redact.subject_keys import MemorySubjectKeys
-from governance.redact.values import RedactionScope
-from governance.spread import InPlace, RedactionRequest
+from headrace.app.home import Home
+from headrace.app.master_key import load_secrets
+from headrace.app.subject_keys import subject_keys_of
 from headrace.engine import work
 from headrace.engine.sealing import Seal
 from headrace.engine.spread import EngineFinding, EngineSpread, pieces
-from headrace.home import Home
-from headrace.master_key import load_secrets
-from headrace.subject_keys import subject_keys_of
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.message import Message, TextPart
 

@@ -13,9 +13,9 @@ from headrace.serving.chat import Text, Writer, read_ask
 from headrace.serving.engine import Token
 from tests.train.conftest import make_tokenizer
 from tests.train.test_chat_templates import tokenizer_of
-from train.fit import load_tokenizer
-from train.rows import Masker
-from train.speaking import read_answer
+from train.generation import read_answer
+from train.runs.fit import load_tokenizer
+from train.runs.rows import Masker
 
 TOKENIZER = make_tokenizer()
 TOOLS = [{"type": "function", "function": {"name": "price", "parameters": {"type": "object"}}}]

@@ -10,14 +10,14 @@ from pathlib import Path
 import openai
 import pytest
 
+from headrace.app.master_key import load_secrets
 from headrace.cli import run
-from headrace.master_key import load_secrets
-from headrace.supervisor import headrace_command
-from proxy.identity import KeyRegistry
+from headrace.processes.supervisor import headrace_command
+from proxy.keys import KeyRegistry
 from tests.headrace.building import pipeline
 from tests.proxy.test_workers import free_port
 from tests.train.conftest import make_model
-from train.registry import ModelRegistry
+from train.registry.versions import ModelRegistry
 
 
 @contextmanager

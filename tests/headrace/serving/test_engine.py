@@ -13,7 +13,7 @@ from headrace.serving.engine import (
     Sampling,
     Token,
 )
-from train.fit import load_model
+from train.runs.fit import load_model
 
 GREEDY = Sampling(temperature=0.0, most_tokens=12)
 

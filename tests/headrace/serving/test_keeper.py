@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.serving.keeper import Keeper
-from train.registry import ModelRegistry
+from train.registry.versions import ModelRegistry
 
 
 @dataclass

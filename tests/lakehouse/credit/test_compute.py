@@ -8,10 +8,10 @@ import pytest
 
 from lakehouse.credit.algorithms import algorithm_named
 from lakehouse.credit.compute import Scope, compute_credits
+from lakehouse.erasure.removal import remove_trajectories
 from lakehouse.lake import Lake
-from lakehouse.removal import remove_trajectories
+from lakehouse.maintenance.verify import verify
 from lakehouse.rewards import RewardWeights
-from lakehouse.verify import verify
 from tests.lakehouse import make
 
 WEIGHTS = RewardWeights({"success": 1.0})

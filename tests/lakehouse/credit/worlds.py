@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from lakehouse.rows import to_arrow
-from lakehouse.schema import TABLES
-from lakehouse.sql import Session, Snapshot
+from lakehouse.read.session import Session, Snapshot
+from lakehouse.schema.tables import TABLES
+from lakehouse.write.rows import to_arrow
 from tests.lakehouse import make
 from trajectory.step import Signal, Step
 

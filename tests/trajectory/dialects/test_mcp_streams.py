@@ -10,9 +10,9 @@ from tests.trajectory.dialects.golden.replay import load
 from tests.trajectory.world import World
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
-from trajectory.carried import read_records
 from trajectory.dialects import read_exchange
 from trajectory.exchange import Exchange
+from trajectory.reader import read_records
 
 
 def exchanges(name: str) -> list[Exchange]:

@@ -8,8 +8,8 @@ import pytest
 from tests.trajectory.world import World
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
-from trajectory.carried import read_records
 from trajectory.exchange import Exchange
+from trajectory.reader import read_records
 
 HEADERS = {"mcp-session-id": "S", "mcp-protocol-version": "2025-11-25"}
 TASK = {"taskId": "t1", "status": "working", "createdAt": "x", "lastUpdatedAt": "x", "ttl": 60000}

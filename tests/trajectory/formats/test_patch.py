@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trajectory.canonical import JsonValue, canonical_json
-from trajectory.formats.patch import apply, difference
+from trajectory.formats.document import apply, difference
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2) | st.floats(-1, 1) | st.text(max_size=2),

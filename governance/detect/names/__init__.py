@@ -1,0 +1,1 @@
+"""Names of people: by rules and by a model."""

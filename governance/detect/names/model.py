@@ -1,0 +1,379 @@
+"""Names by a model: the embedded small spaCy pipeline, or any that is installed and policy names."""
+
+import re
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from functools import cache
+from hashlib import blake2b
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from governance.detect.code_terms import ProgramSigns, is_plain_word, is_term
+from governance.detect.finding import Finding, Unit
+from governance.detect.named_tuples import new
+from governance.detect.names.embedded import reader_of
+from governance.detect.names.readers import LIBRARIES, Labelled, Reader
+from governance.detect.normalized_text import TextView
+from governance.detect.offline_imports import load, one_thread_of_blas, without_heavy_packages
+from governance.names.words import (
+    ambiguous_names,
+    common,
+    first_names,
+    foreign,
+    is_a_thing,
+    last_names,
+)
+from trajectory.errors import ConfigurationError
+
+EMBEDDED = Path(__file__).parent.parent.parent / "names" / "model"
+_ENTITIES = {
+    "PERSON": "PERSON",
+    "PER": "PERSON",
+    "GPE": "LOCATION",
+    "LOC": "LOCATION",
+    "LOCATION": "LOCATION",
+    "FAC": "LOCATION",
+    "ORG": "ORGANIZATION",
+    "ORGANIZATION": "ORGANIZATION",
+    "NORP": "NRP",
+}
+_SCORE = 0.6
+_READING = "4"
+"""Changes with what is asked of a model, and what is made of its answers."""
+_CAPITALISED = re.compile(
+    r"[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f](?<![\w.@/\\#$-].)(?:[^\W\d_]|['-]){1,30}(?![\w(\[=])"
+)
+"""Looks for a capital before it looks at what stands in front: three times as fast."""
+_CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
+_ANY_NUMBER = bytes.maketrans(b"0123456789", b"1111111111")
+"""Which number it is says nothing of who is named: lines that differ in numbers are asked about once."""
+_SEGMENT = 320
+_SHORT = 60
+"""Characters of a text whose words are found at once faster than one by one."""
+_BATCH = 32
+"""Whole segments at once (more of short ones): their matrices stay within the processor's cache."""
+_CACHE_ENTRIES = 50_000
+_BEGUN = blake2b(digest_size=16)
+_START = itemgetter(1)
+_NOT_A_NAME = re.compile(r"[\d_(){}\[\]=/\\|<>@#$%^*;:\"`~+]")
+
+
+def _joined(findings: Sequence[Finding]) -> tuple[list[int], list[int]]:
+    """Return the starts and the ends of what findings cover."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for _, start, end, _, _ in sorted(findings, key=_START):
+        if not ends or start > ends[-1]:
+            starts.append(start)
+            ends.append(end)
+        elif end > ends[-1]:
+            ends[-1] = end
+    return starts, ends
+
+
+def segments(text: str) -> Iterable[tuple[int, str]]:
+    """Return pieces of a text at line ends or spaces, with their offsets, none much over 320 long."""
+    return ((0, text),) if 0 < len(text) <= _SEGMENT else _segments(text)
+
+
+def _segments(text: str) -> Iterator[tuple[int, str]]:
+    at, size = 0, len(text)
+    while at < size:
+        end = min(size, at + _SEGMENT)
+        if end < size:
+            cut = text.rfind("\n", at + _SEGMENT // 3, end)
+            if cut < 0:
+                cut = text.rfind(" ", at + _SEGMENT // 2, end)
+            end = cut + 1 if cut > 0 else end
+        yield at, text[at:end]
+        at = end
+
+
+class NamesModel:
+    """Asks a model about those pieces of text in which a name could be."""
+
+    name = "names_model"
+
+    def __init__(
+        self, read: Reader, names: Iterable[str], entities: frozenset[str], *, version: str
+    ) -> None:
+        """Ask ``read``, which knows the labels ``names``, for entities."""
+        self._read = read
+        self.version = version
+        entity_of = {label: _ENTITIES.get(label.upper(), label.upper()) for label in names}
+        self.entities = frozenset(entity_of.values())
+        self._wanted = {label: entity for label, entity in entity_of.items() if entity in entities}
+        """Entities that are asked for, by the model's labels."""
+        self._common = common()
+        self._cache: OrderedDict[bytes, tuple[tuple[str, int, int], ...]] = OrderedDict()
+
+    @classmethod
+    def load(cls, model: str, entities: frozenset[str]) -> "NamesModel":
+        """Load ``embedded``, a spaCy pipeline by its name or folder, ``transformers:…`` or ``gliner:…``.
+
+        Raises:
+            ConfigurationError: it is not there, does not load, or knows no names.
+        """
+        library, _, name = model.partition(":")
+        if name and library in LIBRARIES:
+            return cls(*LIBRARIES[library](name), entities, version=model)
+        found = _embedded() if model == "embedded" else _of_spacy(model)
+        return cls(found.read, found.labels, entities, version=found.version)
+
+    def find(
+        self, units: Sequence[Unit], known: Sequence[Sequence[Finding]] = ()
+    ) -> list[list[Finding]]:
+        """Return names of the wanted types, asking only where a capitalised word is unexplained."""
+        out: list[list[Finding]] = [[] for _ in units]
+        if not self._wanted:
+            return out
+        asked: list[tuple[int, int, bytes]] = []
+        fresh: dict[bytes, str] = {}
+        for place, (view, _, is_digits) in enumerate(units):
+            if is_digits or (len(view.text) > _SEGMENT and _CAPITALISED.search(view.text) is None):
+                continue
+            explained = _joined(known[place]) if known and known[place] else None
+            for start, text in segments(view.text):
+                if self._may_name(view, start, text, explained):
+                    data = text.encode("utf-8", "surrogatepass").translate(_ANY_NUMBER)
+                    hashed = _BEGUN.copy()
+                    hashed.update(data)
+                    name = hashed.digest()
+                    asked.append((place, start, name))
+                    if name not in self._cache:
+                        fresh[name] = data.decode("utf-8", "surrogatepass")
+        self._ask(fresh)
+        for place, at, name in asked:
+            spans = self._cache[name]
+            if spans:
+                span_of, found = units[place].view.span, out[place]
+                for entity, start, end in spans:
+                    span = span_of(at + start, at + end)
+                    found.append(new(Finding, (entity, *span, _SCORE, self.name)))
+        while len(self._cache) > _CACHE_ENTRIES:
+            self._cache.popitem(last=False)
+        return out
+
+    def _may_name(
+        self, view: TextView, at: int, text: str, explained: tuple[list[int], list[int]] | None
+    ) -> bool:
+        """Whether there is a capitalised word, no common one, that nobody has found yet.
+
+        Args:
+            view: the view that the text is a piece of.
+            at: where the piece begins.
+            text: the piece.
+            explained: starts and ends of what was found, in order and apart.
+        """
+        if explained is None and len(text) < _SHORT:
+            return not self._common.issuperset(map(str.lower, _CAPITALISED.findall(text)))
+        starts, ends = explained or ((), ())
+        for match in _CAPITALISED.finditer(text):
+            start, end = match.span()
+            if view.starts is not None or at:
+                start, end = view.span(at + start, at + end)
+            place = bisect_left(ends, end)
+            if place < len(ends) and starts[place] <= start:
+                continue
+            if match[0].lower() not in self._common:
+                return True
+        return False
+
+    def _ask(self, texts: dict[bytes, str]) -> None:
+        for (name, text), labelled in zip(
+            texts.items(), self._read([*texts.values()]), strict=True
+        ):
+            if not labelled:
+                self._cache[name] = ()
+                continue
+            signs = ProgramSigns(text)
+            spans = [
+                self._kept(text, self._wanted[label], start, end, signs)
+                for label, start, end in labelled
+                if label in self._wanted
+            ]
+            self._cache[name] = tuple([span for span in spans if span is not None])
+
+    def _kept(
+        self, text: str, entity: str, start: int, end: int, signs: ProgramSigns
+    ) -> tuple[str, int, int] | None:
+        """Return the span without what cannot belong to a name; None when no name is left."""
+        value = text[start:end]
+        line = value.split("\n")[0] if "\n" in value and "\n" in value.strip() else value
+        stripped = line.strip(" \t\n\r.,;:!?'\"()-")
+        is_word = stripped.isalpha()
+        if len(stripped) < 2 or (not is_word and _NOT_A_NAME.search(stripped)):
+            return None
+        words = [stripped] if is_word else stripped.split()
+        if self._common.issuperset([word.strip(".'").lower() for word in words]):
+            return None
+        if len(stripped) < len(value):
+            start = text.find(stripped, start)
+        stop = start + len(stripped)
+        if entity == "PERSON":
+            words, start, stop = _without_plain_ends(words, text, start, stop)
+            if not words or not _may_be_a_person(words, text, start, stop) or is_term(text, stop):
+                return None
+            if is_a_thing(text, start, stop) or _is_a_foreign_word(words, text):
+                return None
+        if len(words) == 1 and _an_identifier(text, start, stop, signs):
+            return None
+        return entity, start, stop
+
+
+class _Pipeline(NamedTuple):
+    """A spaCy pipeline that was loaded."""
+
+    read: Reader
+    labels: tuple[str, ...]
+    version: str
+
+
+@cache
+def _embedded() -> _Pipeline:
+    """Return the embedded pipeline; it keeps nothing of what it reads, so a process needs it once."""
+    return _of_spacy("embedded")
+
+
+def _of_spacy(model: str) -> _Pipeline:
+    spacy = load("spacy")
+    source = EMBEDDED if model == "embedded" else model
+    try:
+        # The embedded one needs none of them, and spaCy's registry would bring them in.
+        with without_heavy_packages() if model == "embedded" else nullcontext():
+            nlp = spacy.load(source, exclude=["lemmatizer", "attribute_ruler", "parser", "senter"])
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        raise ConfigurationError(
+            f"names.model {model!r} cannot be loaded ({type(error).__name__}). Install the "
+            "spaCy pipeline, or set names.model to 'embedded' or null."
+        ) from error
+    _on_fast_blas(nlp)
+    if "ner" not in nlp.pipe_names:
+        raise ConfigurationError(
+            f"names.model {model!r} has no named entity recogniser (its parts: "
+            f"{', '.join(nlp.pipe_names)}); choose another."
+        )
+    version = f"{nlp.meta.get('name', model)}-{nlp.meta.get('version', '0')}+{_READING}"
+    read = reader_of(nlp) if model == "embedded" else _reader(nlp)
+    return _Pipeline(read, tuple(nlp.pipe_labels.get("ner", ())), version)
+
+
+def _reader(nlp: Any) -> Reader:
+    """Return what asks a spaCy pipeline."""
+
+    def read(texts: Sequence[str]) -> Iterator[list[Labelled]]:
+        characters = sum(map(len, texts))
+        at_once = max(1, _BATCH * _SEGMENT * len(texts) // max(1, characters))
+        with nlp.memory_zone():  # else every word that ever came stays in its vocabulary
+            for doc in nlp.pipe(texts, batch_size=at_once):
+                yield [(ent.label_, ent.start_char, ent.end_char) for ent in doc.ents]
+
+    return read
+
+
+def _on_fast_blas(nlp: Any) -> None:
+    """Multiply with numpy's library, two to three times as fast as the one that thinc brings."""
+    from thinc.api import NumpyOps
+
+    if not one_thread_of_blas():
+        return
+
+    for _, pipe in nlp.pipeline:
+        model = getattr(pipe, "model", None)
+        for node in model.walk() if model is not None else ():
+            if type(node.ops) is NumpyOps:
+                node.ops = NumpyOps(use_blis=False)
+
+
+_NOUN = re.compile(
+    r"[^\W\d_]{3,}(?:ung|ungen|heit|keit|schaft|ismus|tion|t\u00e4t|nis|ci\u00f3n|\u00e7\u00e3o|zione)\Z"
+)
+_TOKEN = re.compile(r"[^\W\d_]+")
+
+
+@cache
+def _foreign_only() -> frozenset[str]:
+    return frozenset(word for word in foreign() - common() if len(word) > 2)
+
+
+def _is_a_foreign_word(words: list[str], text: str) -> bool:
+    """Whether a word that no list has as a name stands in a text of a language that the model never saw."""
+    if any(word in first_names() or word in last_names() for word in words):
+        return False
+    if len(words) == 1 and _NOUN.match(words[0]):
+        return True
+    told = _foreign_only()
+    return len(words) == 1 and any(word.lower() in told for word in _TOKEN.findall(text))
+
+
+def _without_plain_ends(
+    words: list[str], text: str, start: int, stop: int
+) -> tuple[list[str], int, int]:
+    """Return a span without everyday words of any language at its ends."""
+    if len(words) == 1 and words[0] in first_names():
+        return words, start, stop
+    first, last = 0, len(words)
+    while first < last and words[first].lower().strip(".,:'") in foreign():
+        first += 1
+    while last > first and words[last - 1].lower().strip(".,:'") in foreign():
+        last -= 1
+    if last - first == len(words):
+        return words, start, stop
+    left = words[first:last]
+    if not left:
+        return [], start, start
+    begin = start
+    for word in words[: first + 1]:
+        at = text.find(word, begin, stop)
+        begin = at + len(word)
+    begin -= len(words[first])
+    return left, begin, text.rfind(left[-1], begin, stop) + len(left[-1])
+
+
+def _may_be_a_person(words: list[str], text: str, start: int, stop: int) -> bool:
+    """Whether words have the case of a name: no acronym, no class, no sentence that goes on."""
+    first, last = first_names(), last_names()
+    for word in words:
+        listed = word.title()
+        if listed in first or listed in last:
+            return words[0][0].isupper()
+    if len(words) > 1:
+        if "of" in words or all(map(_like_a_word, words)) or "".join(words).isupper():
+            return False
+        return words[0][0].isupper() and words[-1][0].isupper()
+    word = words[0]
+    if not word[0].isupper() or _CAMEL_CASE.match(word) or "-" in word[-2:] or _like_a_word(word):
+        return False
+    if not word.isupper():
+        return True
+    before, behind = text[max(0, start - 2) : start].strip(), text[stop : stop + 2].strip()
+    return len(word) > 5 and (before.isupper() or behind.isupper())
+
+
+_ENDS = ("s", "es", "ed", "d", "er", "ing")
+
+
+def _like_a_word(word: str) -> bool:
+    """Whether this is an everyday word, its plural or another form of a verb."""
+    plain, known = word.lower(), common()
+    if plain in known:
+        return True
+    if not plain.endswith(_ENDS):
+        return False
+    return any(plain.endswith(end) and plain.removesuffix(end) in known for end in _ENDS)
+
+
+def _an_identifier(text: str, start: int, stop: int, signs: ProgramSigns) -> bool:
+    """Whether a word by itself belongs to a program."""
+    if text[stop : stop + 1] in ("(", "[", "=", "_", "/"):
+        return True
+    if start and text[start - 1] in "_./$#":
+        return True
+    if text[start:stop] in ambiguous_names() and is_plain_word(text, start, stop):
+        return True
+    if start == 0 and stop == len(text) and text[0].isupper() and "." not in text:
+        return False  # nothing stands around it
+    return signs.around(start, stop)

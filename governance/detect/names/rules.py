@@ -1,0 +1,431 @@
+"""Names of people by rules: what stands around a name, and word lists of names."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from governance.detect.code_terms import ProgramSigns, is_plain_word, is_term
+from governance.detect.finding import Finding, Unit
+from governance.detect.named_tuples import new
+from governance.detect.names.cues import NONE, STRONG, cue
+from governance.detect.names.told import likely
+from governance.detect.normalized_text import TextView
+from governance.names.words import (
+    ambiguous_names,
+    common,
+    everyday,
+    first_names,
+    is_a_thing,
+    last_names,
+    programs,
+    things,
+)
+
+_VERSION = "rules-7"
+
+_U = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0100-\u017f\u0370-\u03ff\u0400-\u042f"
+_BEHIND_CAPITAL = (
+    rf"(?:(?:[^\W\d_]|['\-](?=[^\W\d_]))*[^\W\d_](?![\w])|\.(?:[{_U}]\.)*|(?=[ \n,.;]|$))"
+)
+_PARTICLE = r"(?:de|del|della|der|den|di|da|dos|das|du|van|von|vom|zu|la|le|al|el|bin|ben|ibn|ter|ten|y|e|af|av|st\.?|und|of)"
+_MORE = rf"(?:[ \u00a0](?:{_PARTICLE}[ ]){{0,2}}[{_U}]{_BEHIND_CAPITAL}){{0,3}}"
+_NAME = rf"[{_U}]{_BEHIND_CAPITAL}{_MORE}"
+_NAME_AT = re.compile(rf"[{_U}](?<!\w.){_BEHIND_CAPITAL}{_MORE}")
+"""Looks for a capital before it looks at what stands in front: three times as fast."""
+_OTHER_SCRIPT = re.compile(
+    r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,6}(?:[ \u00b7・][\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,6})?"
+    r"|[\u0600-\u06ff\u0590-\u05ff\u0900-\u097f]{2,12}(?: [\u0600-\u06ff\u0590-\u05ff\u0900-\u097f]{2,12}){1,2}"
+)
+_LOOKALIKES = dict(zip("АВЕКМНОРСТХаеорсухіјѕԁɡ", "ABEKMHOPCTXaeopcyxijsdg", strict=True))
+_CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
+_ONE_LINE_NAME = re.compile(rf"\s*[\"'(]?({_NAME})[\"')]?[.,;:]?\s*$")
+_WORD = re.compile(r"[^\W\d_][\w'\-]*\.?")
+_LONGEST_WORD = 64
+
+_AFTER = re.compile(
+    r"(?:'s\b)?[ ,]{1,2}(?:(?:will|would|can|should|has|had|also|just|already|then) )?"
+    r"(?:ask(?:ed|s|ing)?|said|says|wrote|writes|told|tells|sign(?:ed|s)?|call(?:ed|s)|wants|wanted|"
+    r"lives|lived|works|worked|repl(?:ied|ies)|emailed|mailed|confirms|ordered|requested|joined|"
+    r"bought|thinks|thought|knew|was born|picks? up|picked up|collect(?:s|ed)?)\b",
+)
+_SPEAKS = re.compile(
+    r"[ ,]{1,2}(?:shouted|said|says|asked|replied|answered|whispered|added|nodded|smiled|laughed|wrote|told|"
+    r"can I (?:please )?speak|could I (?:please )?speak|lives (?:on|at|in)|is from|was born)\b"
+)
+"""What follows a single word that only a person can be."""
+_SPEAKER = re.compile(
+    r"[ ]{0,2}:[ ]{0,2}[\"\u201c\u2018']|:[ ]{1,2}(?:What|Who|Why|How|I|You|Yes|No|Hi|Hello|Hey|Well|But|And|Oh)\b"
+)
+_AFTER_NAMED = re.compile(
+    r"\b(?:says|named (?:him|her|them)|starring|[Dd]irected [Bb]y:?|[Ww]ritten by|\bex-[A-Z]\w+|leave me|gender of)[ \t]{1,6}\Z"
+)
+_LOWER_CASE_NAME = re.compile(
+    r"(?i:\b(?:my|his|her|their|full|the|customer|patient|client)\s+(?:full |first |last )?name(?: is|'s|:)\s+)"
+    r"([^\W\d_A-Z]{2,20}(?: [^\W\d_A-Z]{2,20}){0,2})(?=\s*(?:[.,;!?\n]|and\b|but\b|\Z))"
+)
+_IN_CODE = re.compile(r"\A\w?\.(?=[^\W\d_]{3})|[^\W\d_](?:=|\(|\[)")
+_MONTHS = frozenset(
+    [
+        "Jan",
+        "Feb",
+        "Mar",
+        "Apr",
+        "May",
+        "Jun",
+        "Jul",
+        "Aug",
+        "Sep",
+        "Oct",
+        "Nov",
+        "Dec",
+        "Mon",
+        "Tue",
+        "Wed",
+        "Thu",
+        "Fri",
+        "Sat",
+        "Sun",
+    ]
+)
+_CLOSING = re.compile(
+    r"(?im)^[ \t>*\-]*(?:.{0,60}[.!?,] )?(?:(?:kind|best|warm|many|with|yours?|warmest|kindest)?[ ]?(?:regards|wishes|thanks)|best|thanks(?: again| so much| a lot)?|thank you(?: (?:so|very) much)?|"
+    r"sincerely(?: yours)?|yours (?:sincerely|truly|faithfully)|cheers|respectfully|cordially|love|signed|greetings|mit freundlichen grüßen|cordialement|saludos|sent by)"
+    r"[ \t]*[,.!\-]*[ \t]*(?:\r?\n[ \t>]*){0,3}"
+)
+_CLOSING_WORD = re.compile(
+    r"regards|wishes|thank|best|sincerely|yours|cheers|respectfully|cordial|love|signed|greetings"
+    r"|mit freund|saludos|sent by"
+)
+_SHORT = 60
+_BRACKETED = re.compile(rf"[\"']?({_NAME})[\"']?\s*[<(\[](?:mailto:)?[\w.+\-]{{1,64}}@")
+_PERSON_KEY = re.compile(
+    r"(?:^|_)(?:full_?name|first_?name|last_?name|sur_?name|given_?name|family_?name|middle_?name|maiden_?name|nick_?name|display_?name|"
+    r"customer_?name|client_?name|contact_?name|contact_?person|person|cardholder|card_?holder|account_?holder|employee|patient|recipient|sender|"
+    r"passenger|assignee|reviewer|author|owner_?name|signer|attendee|guest|user_?name|customer|contact|buyer|seller|manager|signed_?by|created_?by|"
+    r"vorname|nachname|familienname|prénom|prenom|nom_de_famille|nom_complet|apellidos?|cognome|sobrenome|apelido|voornaam|achternaam|imię|imie|nazwisko|soyad|"
+    r"nombre_completo|nome_completo|фамилия|имя|фио|姓名|氏名|이름|성명|requested_?by|approved_?by|reported_?by|applicant|beneficiary|caller|requester|who|to_?name|from_?name)s?(?:_?name)?$"
+)
+_MAYBE_PERSON_KEY = re.compile(
+    r"(?:^|_)(?:name|names|nom|nome|nombre|naam|ad|cn|cc|owner|reports|members?|team|attendees|participants|assigned_?to|approvers?|reporter|reported_by|"
+    r"vorname|nachname|familienname|kund(?:e|in)|ansprechpartner(?:in)?|mitarbeiter(?:in)?|melder|bearbeiter|absender|empfänger|patient(?:in)?|"
+    r"prénom|prenom|nom_(?:de_famille|complet)|client|employée?|responsable|destinataire|demandeur|nombre_completo|apellidos?|cliente|clienta|empleado|"
+    r"solicitante|cognome|nome_completo|sobrenome|apelido|voornaam|achternaam|klant|medewerker|imię|imie|nazwisko|klient|soyad|ad_soyad|müşteri|"
+    r"имя|фамилия|фио|клиент|姓名|名字|联系人|客户|氏名|名前|担当者?|이름|성명|고객|담당자|नाम|ग्राहक|الاسم|اسم|العميل|שם|לקוח|first|last|lead|chair|speaker|head)$"
+)
+"""Keys whose values are names of people as often as of other things."""
+_PERSONAL_WORDS = """
+    customer client contact person user patient employee recipient sender passenger author owner
+    member student teacher guest attendee profile buyer seller applicant candidate holder
+    cardholder signer manager caller requester subscriber beneficiary individual people participant
+    """
+_PERSONAL = frozenset(_PERSONAL_WORDS.split())
+_TOLD_BY = {
+    why: f"name_rules.{why}"
+    for why in ("cue", "key", "list", "mailbox", "participant", "signature", "told", "verb")
+}
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+type _Run = tuple[int, int, list[str]]
+"""Start and end of words that stand next to each other, and the words."""
+
+_PARTICIPANT = ("participant", "name")
+"""Key path of a message's ``name``: often an agent's or a role, now and then somebody's."""
+_HANDLE_WORD = re.compile(r"[^\W\d_]?[^\W\d_A-Z]+|[A-Z]+")
+
+
+@lru_cache(maxsize=1024)
+def key_words(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the last keys of a key path as lower-case snake words, outermost first."""
+    return tuple(
+        _CAMEL.sub("_", key).lower().replace("-", "_").replace(" ", "_")
+        for key in path[-3:]
+        if not key.isdigit()
+    )
+
+
+def names_a_person(path: tuple[str, ...]) -> bool:
+    """Whether the value at a key path is somebody's name."""
+    keys = key_words(path)
+    if not keys:
+        return False
+    if keys[-1] == "name" and len(keys) > 1:
+        return any(word.rstrip("s") in _PERSONAL for word in keys[-2].split("_"))
+    return _PERSON_KEY.search(keys[-1]) is not None
+
+
+def may_name_a_person(path: tuple[str, ...]) -> bool:
+    """Whether the value at a key path is somebody's name or that of a thing."""
+    keys = key_words(path)
+    return bool(keys) and _MAYBE_PERSON_KEY.search(keys[-1]) is not None
+
+
+def _is_camel(word: str) -> bool:
+    """Whether a word has capitals within it as names of programs have."""
+    return not word.istitle() and _CAMEL_CASE.match(word) is not None
+
+
+def _in_one_script(word: str) -> str:
+    """Return a word with Latin letters for those that look like them."""
+    return "".join(map(_LOOKALIKES.get, word, word))
+
+
+def _may_close(text: str) -> bool:
+    """Whether a letter may close in a text: a quick look at short ones, which most values are."""
+    if len(text) > _SHORT:
+        return True
+    return not text.isalnum() and _CLOSING_WORD.search(text.lower()) is not None
+
+
+_DIGITS_WITHIN = re.compile(r"[A-Za-z]*[0-9][A-Za-z0-9]*[+/=]*\Z")
+"""One word with digits, as identifiers and base64 are: no name begins or ends in it."""
+
+
+class NameRules:
+    """Finds names of people by their surroundings."""
+
+    name = "name_rules"
+    version = _VERSION
+    entities = frozenset({"PERSON"})
+
+    def __init__(self) -> None:
+        self._first = first_names()
+        self._last = last_names()
+        self._ambiguous = ambiguous_names()
+        self._everyday = everyday()
+        self._common_words = common()
+
+    def find(
+        self,
+        units: Sequence[Unit],
+        known: Sequence[Sequence[Finding]] = (),  # noqa: ARG002 - looks at everything
+    ) -> list[list[Finding]]:
+        """Return names with scores."""
+        persons = {keys for keys in {unit.keys for unit in units} if names_a_person(keys)}
+        return [self._found(unit, unit.keys in persons) for unit in units]
+
+    def _found(self, unit: Unit, is_person: bool) -> list[Finding]:
+        view, context, is_digits = unit
+        text = view.text
+        alone = len(text) <= _LONGEST_WORD and text.isascii() and text.isalpha()
+        spans: dict[tuple[int, int, float, str], None] = {}
+        if not is_digits:
+            spans = dict.fromkeys(self._of_word(text) if alone else self._spans(view))
+        if context == _PARTICIPANT:
+            if self._is_handle(text):
+                spans[(0, len(text), 0.8, "participant")] = None
+        elif is_person:
+            whole = _ONE_LINE_NAME.match(text)
+            if whole and len(text) < 80:
+                spans[(whole.start(1), whole.end(1), 0.8, "key")] = None
+            elif text.replace(" ", "").isalpha() and 1 < len(text) < 40 and text.count(" ") < 4:
+                spans[(0, len(text), 0.8, "key")] = None
+        elif may_name_a_person(unit.keys) and 1 < len(text) < 60 and self._likely(text):
+            spans[(0, len(text), 0.7, "key")] = None
+        return [
+            new(Finding, ("PERSON", *view.span(start, end), score, _TOLD_BY[why]))
+            for start, end, score, why in spans
+        ]
+
+    @staticmethod
+    def _likely(text: str) -> bool:
+        """Whether all of a text has the shape of a name: capitals, and no everyday word first."""
+        words = text.split()
+        if (
+            not 1 <= len(words) <= 4
+            or not "".join(words).replace("-", "").replace("'", "").replace(".", "").isalpha()
+        ):
+            return False
+        if not text.isascii() and max(text) > "\u0590":
+            return len(text) > 1
+        return words[0][0].isupper() and words[-1][0].isupper() and likely(text) is None
+
+    def _of_word(self, text: str) -> Iterator[tuple[int, int, float, str]]:
+        """Yield what there is in a text that is one word: a given name that is no other word."""
+        if len(text) < 3 or not text[0].isupper() or _CAMEL_CASE.match(text):
+            return
+        if self._is_first(text) and not self._common(text) and text.lower() not in things():
+            yield 0, len(text), 0.5, "list"
+
+    def _spans(self, view: TextView) -> Iterator[tuple[int, int, float, str]]:
+        text = view.text
+        if _DIGITS_WITHIN.match(text):
+            return
+        signs = ProgramSigns(text)
+        for match in _NAME_AT.finditer(text):
+            yield from self._judged(view, match.start(), match.end(), signs)
+        for match in _CLOSING.finditer(text) if _may_close(text) else ():
+            found = _NAME_AT.match(text, match.end())
+            if found and self._alone(text, found.end()):
+                run = self._trimmed(text, found.start(), found.end())
+                if run is not None and run[1] - run[0] > 1:
+                    yield *run[:2], 0.8, "signature"
+        if "name" in text:
+            for match in _LOWER_CASE_NAME.finditer(text):
+                words = match.group(1).split()
+                told = match.group()[:3].lower() in ("my ", "his", "her")
+                if not any(
+                    word in (self._everyday if told else self._common_words) for word in words
+                ):
+                    yield *match.span(1), 0.7, "told"
+        if not text.isascii():
+            for match in _OTHER_SCRIPT.finditer(text):
+                if cue(view.data, match.start()) != NONE:
+                    yield match.start(), match.end(), 0.7, "cue"
+        if "@" in text:
+            for match in _BRACKETED.finditer(text):
+                run = self._trimmed(text, *match.span(1))
+                if run is not None:
+                    yield *run[:2], 0.85, "mailbox"
+
+    def _is_handle(self, text: str) -> bool:
+        """Whether what a participant calls itself holds somebody's name (``alice_smith``)."""
+        words = {word.capitalize() for word in _HANDLE_WORD.findall(text)}
+        named = {w for w in words if w.lower() not in self._common_words}
+        return not named.isdisjoint(self._first | self._last | self._ambiguous)
+
+    @staticmethod
+    def _alone(text: str, end: int) -> bool:
+        """Whether the line ends here, apart from punctuation."""
+        rest = text[end : end + 3]
+        return not rest or rest.lstrip(" .,!\r")[:1] in ("", "\n")
+
+    def _common(self, word: str) -> bool:
+        plain = word.rstrip(".'").lower()
+        return plain in self._everyday or (
+            word.isupper() and len(plain) > 1 and word not in self._first
+        )
+
+    def _trimmed(self, text: str, start: int, end: int) -> _Run | None:
+        """Cut everyday words off both ends of a capitalised run; None when nothing is left."""
+        run = text[start:end]
+        words: list[str] = [run] if run.isalpha() else _WORD.findall(run)
+        if self._all_may_name(words):
+            return start, end, words
+        first, last = 0, len(words)
+        while first < last and self._common(words[first]):
+            first += 1
+        while first + 1 < last and self._common(words[last - 1]):
+            last -= 1
+        while first < last and _is_camel(words[first]):
+            first += 1
+        for place in range(first, last) if last - first > 1 else ():
+            word = words[place]
+            if _is_camel(word) or (
+                place < last - 1 and self._common(word) and not word.rstrip(".").islower()
+            ):
+                last = place
+                break
+        if first == last:
+            return None
+        stop = start
+        for place, word in enumerate(words[:last]):
+            begin = text.find(word, stop, end)  # no letter stands between words
+            stop = begin + len(word)
+            if place == first:
+                start = begin
+        if word[-1] == "." and len(word) > 2:
+            stop -= 1
+        if text[stop - 2 : stop] == "'s":
+            stop -= 2
+        left = words[first:last]
+        left[-1] = text[begin:stop]
+        return start, stop, left
+
+    def _all_may_name(self, words: list[str]) -> bool:
+        """Whether all are written as names are, and none is an everyday word: a quick look."""
+        for word in words:
+            if not word.istitle() or word.isupper() or word.lower() in self._everyday:
+                return False
+        return True
+
+    def _judged(
+        self, view: TextView, start: int, end: int, signs: ProgramSigns
+    ) -> Iterator[tuple[int, int, float, str]]:
+        text = view.text
+        word = text[start:end]
+        if word.lower() in self._everyday and word not in self._ambiguous:
+            return  # one word that no name begins or ends with
+        cued = cue(view.data, start)
+        first_word = _WORD.match(text, start, start + _LONGEST_WORD) if cued else None
+        if first_word and first_word.group() in self._ambiguous:
+            strong = cued == STRONG
+            behind = first_word.end() + 1
+            inner = _WORD.match(text, behind, behind + _LONGEST_WORD)
+            family = inner is not None and inner.end() <= end and self._is_last(inner.group())
+            if strong or family or first_word.group().lower() not in self._everyday:
+                yield start, inner.end() if inner and family else first_word.end(), 0.6, "cue"
+        run = self._trimmed(text, start, end)
+        if run is None:
+            return
+        begin, stop, words = run
+        if stop - begin < 2:
+            return
+        words = [word.rstrip(".") for word in words]
+        alone = stop - begin == len(text)
+        if words[-1] in _MONTHS and sum(map(_MONTHS.__contains__, text[start:end].split())) > 1:
+            return
+        if begin != start:
+            cued = cue(view.data, begin)
+        known_first = self._is_first(words[0])
+        known_last = self._is_last(words[-1])
+        if cued:
+            lone = len(words) == 1 and not known_first and not known_last
+            if lone and (words[0].lower() in self._common_words or words[0].isupper()):
+                return
+            strong = cued == STRONG
+            named = known_first or words[0] in self._ambiguous
+            if (strong or named or known_last or len(words) > 1) and not (
+                cued != STRONG and not named and is_a_thing(text, begin, stop)
+            ):
+                yield begin, stop, 0.8 if strong or known_first else 0.6, "cue"
+                return
+        if is_a_thing(text, begin, stop):
+            speaks = words[0].lower() not in programs() and self._speaks(text, begin, stop, words)
+            if not alone and speaks:
+                yield begin, stop, 0.5, "verb"
+            return
+        if len(words) > 1 and (known_first or known_last or words[0] in self._ambiguous):
+            sure = known_first or (known_last and words[0] in self._ambiguous)
+            if known_last or not all(word.lower() in self._common_words for word in words[1:]):
+                yield begin, stop, 0.75 if sure else 0.5, "list"
+        elif not alone and len(words) > 1 and _AFTER.match(text, stop):
+            yield begin, stop, 0.5, "verb"
+        elif known_first and self._stands_alone(text, begin, stop, signs):
+            yield begin, stop, 0.5, "list"
+        elif not alone and self._speaks(text, begin, stop, words):
+            yield begin, stop, 0.5, "verb"
+
+    def _stands_alone(self, text: str, begin: int, stop: int, signs: ProgramSigns) -> bool:
+        """Whether a given name by itself is a person: no identifier, term, month or plain word."""
+        word = text[begin:stop].rstrip(".")
+        if len(word) < 3 or is_term(text, stop):
+            return False
+        if signs.may_be() and (
+            _IN_CODE.search(text[max(0, begin - 2) : stop + 2]) or signs.around(begin, stop)
+        ):
+            return False
+        return word not in self._ambiguous or not is_plain_word(text, begin, stop)
+
+    def _speaks(self, text: str, begin: int, stop: int, words: list[str]) -> bool:
+        """Whether what stands around a capitalised word makes it somebody who speaks or is named."""
+        if words[0].lower() in self._common_words or words[0].isupper():
+            return False
+        behind = text[stop : stop + 1]
+        if behind in (" ", ",") and _SPEAKS.match(text, stop):
+            return True
+        if behind in (" ", ":") and _SPEAKER.match(text, stop):
+            before = text[max(0, begin - 8) : begin].rstrip(" \t>*")
+            if before[-1:] in ("", "\n"):
+                return True
+        if text[begin - 1 : begin] not in (" ", "\t"):
+            return False
+        return _AFTER_NAMED.search(text, max(0, begin - 24), begin) is not None
+
+    def _is_first(self, word: str) -> bool:
+        plain = word if word.isascii() else _in_one_script(word)
+        return plain in self._first or (word.isupper() and word.title() in self._first)
+
+    def _is_last(self, word: str) -> bool:
+        plain = word if word.isascii() else _in_one_script(word)
+        return plain in self._last or plain in self._first or plain.title() in self._last

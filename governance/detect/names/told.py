@@ -1,0 +1,315 @@
+"""Names behind cues of many languages: titles, introductions, labels, salutations, closings, file names."""
+
+import re
+from itertools import pairwise
+
+from governance.detect.rules.rule import Rule
+from governance.names.words import ambiguous_names, common, first_names, foreign, last_names, things
+
+_UP, _LOW = r"A-Z\xc0-\xd6\xd8-\xde", r"a-z\xdf-\xf6\xf8-\xff"
+_WORD = rf"[{_UP}][{_LOW}]+(?:['\-][{_UP}]?[{_LOW}]+)?|[{_UP}]'[{_UP}][{_LOW}]+|[{_UP}]{{3,}}"
+_PARTICLE = (
+    r"(?:de la|de|del|della|di|da|dos|das|do|du|van der|van den|van|von|zu|ter|le|la|el|al|bin|y|e)"
+)
+_NAME = rf"((?:{_WORD})(?:[ \xa0](?:{_PARTICLE} )?(?:{_WORD})){{0,3}})"
+_TWO = rf"((?:{_WORD})(?:[ \xa0](?:{_PARTICLE} )?(?:{_WORD})){{1,3}})"
+_LINE = r"(?:^|[\n\r|>,;({\[*\"' ])"
+
+_TITLES = (
+    r"(?:Herrn?|Frau|Fr\xe4ulein|Hr\.|Fr\.|M\.|MM\.|Mme|Mlle|Monsieur|Madame|Mademoiselle|Sr\.?|Sra\.?|Srta\.|Se\xf1ora?|"
+    r"Don|Do\xf1a|Sig\.?(?:ra|na)?\.?|Signora?|Dott\.(?:ssa)?|Avv\.|Senhora?|Dona|[Dd]hr\.?|[Mm]evr?\.|[Mm]evrouw|[Mm]eneer|[Dd]e heer|"
+    r"Pan|Pani|Pana|Panu|Panie|Say\xe0n|Fru|Herra|Rouva|Mr|Mrs|Ms|Dr|Prof)"
+)
+_INTRODUCTIONS = (
+    r"(?:[Mm]ein (?:voller )?Name (?:ist|lautet)|[Ii]ch hei(?:\xdf|ss)e|[Hh]ier spricht|[Jj]e m'appelle|[Mm]on nom est|[Mm]e llamo|[Mm]i nombre es|"
+    r"[Ll]e habla|[Hh]abla|[Mm]i chiamo|[Ii]l mio nome \xe8|[Mm]eu nome \xe9|[Cc]hamo-me|[Mm]e chamo|[Mm]ijn naam is|[Ii]k heet|"
+    r"[Nn]azywam si\xe0|[Mm]am na imi\xe0|[Bb]enim ad\xe0m|[Aa]d\xe0m|[Ii\xc0]smim|[Jj]ag heter|[Mm]itt namn \xe4r|[Jj]eg hedder|[Mm]it navn er|[Jj]eg heter|"
+    r"[Nn]imeni on|[Jj]menuji se|[Nn]umele meu este|[Mm]\xe0 numesc|[Mm]y name is|[Tt]he name is)"
+)
+_WEAK_INTRODUCTIONS = (
+    r"(?:[Ii]ch bin|[Hh]ier ist|[Jj]e suis|[Ii]ci|[Cc]'est|[Ss]oy|[Ss]ono|[Ss]ou(?: [oa])?|[Ii]k ben|[Jj]estem|[Bb]en|[Jj]ag \xe4r|[Jj]eg er|"
+    r"[Hh]abla con|[Tt]his is|[Ii] am|[Ii]'m)"
+)
+_ROLES = (
+    r"(?:Kund(?:e|in)|Klient(?:in|ka|em)?|Anrufer(?:in)?|Melder(?:in)?|Bearbeiter(?:in)?|Zust\xe4ndig|Ansprechpartner(?:in)?|Verantwortliche?r?|"
+    r"Absender(?:in)?|Empf\xe4nger(?:in)?|Patient(?:in|e)?|Mitarbeiter(?:in)?|Mieter(?:in)?|Nutzer(?:in)?|Kolleg(?:e|in)|[Cc]liente?|[Cc]lienta|[Aa]ppelant|[Dd]emandeur|"
+    r"[Rr]esponsable|[Dd]estinataire|[Ee]mploy\xe9e?|[Cc]oll\xe8gue|[Ss]olicitante|[Ee]mplead[oa]|[Pp]aciente|[Rr]ichiedente|[Dd]ipendente|[Cc]ollega|"
+    r"[Rr]espons\xe1vel|[Ff]uncion\xe1ri[oa]|[Kk]lant|[Bb]ehandelaar|[Mm]edewerker|Zg\xe0aszaj\xe0c[ya]|Osoba odpowiedzialna|[Pp]racownik|M\xfc\xe0teri|Sorumlu|Atanan|"
+    r"[Cc]ustomer|[Cc]aller|[Rr]equester|[Rr]eporter|[Aa]ssignee|[Pp]atient|[Ee]mployee|[Cc]ontact|[Oo]wner|[Aa]uthor)"
+)
+_LABELS = (
+    r"(?:Name|Vorname|Nachname|Familienname|Geburtsname|Nom(?: de famille)?|Pr\xe9nom|Nombre(?: completo)?|Apellidos?|Nome(?: completo)?|Cognome|Apelido|Naam|"
+    r"Voornaam|Achternaam|Imi\xe0(?: i nazwisko)?|Nazwisko|Ad(?: Soyad)?|Soyad\xe0?|Namn|Navn|Jm\xe9no|Talep eden|Von|An|De|\xc0|Para|Da|Van|Aan|Od|Do|Kimden|Kime|Cc|CC|"
+    r"Gemeldet von|Assign\xe9 \xe0|Asignado a|Assegnato a|Atribu\xeddo a|Zugewiesen an)"
+)
+_BY = (
+    r"(?:(?:[Gg]emeldet|[Ee]rstellt|[Gg]epr\xfcft|[Gg]enehmigt|[Ff]reigegeben|[Vv]erfasst|[Uu]nterschrieben|[Gg]esendet) von|[Zz]ugewiesen an|schrieb|[Gg]ez\.|"
+    r"(?:[Ss]ignal\xe9e?|[Tt]rait\xe9e?|[Cc]r\xe9\xe9e?|[Vv]alid\xe9e?|[Aa]pprouv\xe9e?|[Ee]nvoy\xe9e?) par|[Aa]ssign\xe9e? \xe0|(?:[Rr]eportad[oa]|[Cc]read[oa]|[Aa]probad[oa]|[Ff]irmad[oa]|[Ee]nviad[oa]) por|"
+    r"[Aa]signad[oa] a|(?:[Ss]egnalat[oa]|[Cc]reat[oa]|[Aa]pprovat[oa]|[Ii]nviat[oa]) da|[Aa]ssegnat[oa] a|(?:[Aa]bert[oa]|[Cc]riad[oa]|[Aa]provad[oa]|[Ee]nviad[oa]) por|[Aa]tribu\xedd[oa] a|"
+    r"(?:[Gg]emeld|[Aa]angemaakt|[Gg]oedgekeurd) door|[Tt]oegewezen aan|[Zz]g\xe0oszon[eay] przez|[Uu]tworzon[eay] przez|[Pp]rzypisan[eoy] do|"
+    r"(?:[Rr]eported|[Aa]pproved|[Rr]eviewed|[Aa]ssigned|[Ee]scalated|[Cc]reated|[Oo]pened|[Cc]losed|[Ss]igned) (?:by|to)|[Ss]poke (?:with|to))"
+)
+_SALUTATIONS = (
+    r"(?:Lieber?|Hallo|Guten Tag|Sehr geehrter?|Werter?|Moin|Ch\xe8re?|Cher|Bonjour|Querid[oa]|Estimad[oa]|Hola|Car[oa]|Gentile|Egregio|Ciao|Ol\xe1|Prezad[oa]|Beste|Hoi|Geachte|"
+    r"Szanown[ya]|Drog[ia]|Cze\xe0\xe0|Say\xe0n|Merhaba|Sevgili|Hej|K\xe4re|Kj\xe6re|Dear|Hi|Hello)"
+)
+_CLOSINGS = (
+    r"(?:[A-Z\xc0-\xde][^\n]{0,24}(?:Gr\xfc\xdfe[n]?|Gr\xfcsse[n]?|Gru\xdf|[Ss]alutations|[Ss]aludos|[Ss]aluti|[Cc]umprimentos|[Gg]roet(?:en|jes)?|[Gg]ru\xdf)|Gr\xfc\xdfe|Gru\xdf|LG|VG|MfG|"
+    r"(?:Bien )?[Cc]ordialement|Bien \xe0 vous|Amicalement|Sinc\xe8rement|Saludos|Un saludo|Un abrazo|Abrazos|Atentamente|Saluti|Cordialmente|Atenciosamente|Cumprimentos|Abra\xe7os|"
+    r"Groet(?:en|jes)?|Pozdrawiam|Z powa\xe0aniem|Sayg\xe0lar\xe0mla|Sevgiler|Med v\xe4nliga h\xe4lsningar|Med venlig hilsen|Hilsen|Mvh)[,.!]?[ \t]*(?:\r?\n[ \t>]*){1,3}"
+)
+
+
+_TITLE_NEEDS = (
+    "herr ", "herrn ", "frau ", "fr\xe4ulein ", "hr. ", "fr. ", "m. ", "mme ", "mlle ", "monsieur ", "madame ", "mademoiselle ",
+    "sr ", "sr. ", "sra ", "sra. ", "srta. ", "se\xf1or ", "se\xf1ora ", "don ", "do\xf1a ", "sig", "dott", "avv. ", "senhor", "dona ",
+    "dhr", "mev", "meneer ", "heer ", "pan ", "pani ", "pana ", "panu ", "panie ", "say\xe0n ", "fru ", "herra ", "rouva ", "mr ",
+    "mrs ", "ms ", "dr ", "prof ", "\xa0",
+)  # fmt: skip
+_ROLE_NEEDS = (
+    "kund",
+    "klient",
+    "anruf",
+    "meld",
+    "bearb",
+    "zuständ",
+    "ansprech",
+    "verantw",
+    "absend",
+    "empfän",
+    "patient",
+    "mitarb",
+    "mieter",
+    "nutzer",
+    "kolleg",
+    "client",
+    "appelant",
+    "demandeur",
+    "responsable",
+    "destinat",
+    "employ",
+    "coll",
+    "solicit",
+    "emplead",
+    "paciente",
+    "richied",
+    "dipend",
+    "respons",
+    "funcion",
+    "klant",
+    "behandel",
+    "medewerk",
+    "zgàasz",
+    "osoba",
+    "pracown",
+    "müàteri",
+    "sorumlu",
+    "atanan",
+    "customer",
+    "caller",
+    "requester",
+    "reporter",
+    "assignee",
+    "contact",
+    "owner",
+    "author",
+)
+_BY_NEEDS = (
+    " von",
+    " by",
+    " to",
+    " par",
+    " por",
+    " da",
+    "zugewiesen",
+    "schrieb",
+    "gez.",
+    "assign",
+    "asigna",
+    "assegna",
+    "atribu",
+    "door",
+    "toegewezen",
+    "przez",
+    "przypis",
+    "spoke",
+)
+_INTRODUCTION_NEEDS = (
+    "name ist",
+    "name lautet",
+    "ich hei",
+    "spricht",
+    "m'appelle",
+    "nom est",
+    "llamo",
+    "nombre es",
+    "habla",
+    "chiamo",
+    "nome \xe8",
+    "nome \xe9",
+    "chamo",
+    "naam is",
+    "heet",
+    "nazywam",
+    "mam na",
+    "ad\xe0m",
+    "smim",
+    "heter",
+    "namn \xe4r",
+    "hedder",
+    "navn er",
+    "nimeni",
+    "jmenuji",
+    "numele",
+    "numesc",
+    "name is",
+)
+_WEAK_NEEDS = (
+    "ich bin",
+    "hier ist",
+    "je suis",
+    "ici",
+    "c'est",
+    "soy",
+    "sono",
+    "sou",
+    "ik ben",
+    "jestem",
+    "ben",
+    "jag \xe4r",
+    "jeg er",
+    "this is",
+    "i am",
+    "i'm",
+    "habla",
+)
+_FILE_NEEDS = (
+    ".pdf",
+    ".doc",
+    ".xls",
+    ".odt",
+    ".jp",
+    ".png",
+    ".txt",
+    ".eml",
+    ".msg",
+    ".ppt",
+    ".zip",
+    ".tif",
+    ".heic",
+    ".rtf",
+    ".mp",
+    ".wav",
+)
+
+
+def _known(word: str) -> bool:
+    plain = word.title() if word.isupper() else word
+    return plain in first_names() or plain in last_names() or plain in ambiguous_names()
+
+
+def _plain(word: str) -> bool:
+    lower = word.lower()
+    return (lower in common() or lower in foreign()) and not _known(word)
+
+
+def told(value: str) -> bool | None:
+    """Whether what stands behind a cue may be a name: no everyday word of any language, no thing."""
+    words = value.replace("-", " ").split()
+    if len(words[0]) < 2 or _plain(words[0]) or value.lower() in things():
+        return False
+    return None
+
+
+def likely(value: str) -> bool | None:
+    """The same where other words stand there as often: a name that lists have, or two words at least."""
+    words = value.replace("-", " ").split()
+    if told(value) is False or any(map(_plain, words)):
+        return False
+    return None if any(map(_known, words)) or (len(words) > 1 and not value.isupper()) else False
+
+
+def _name(name: str, regex: str, *needs: str, check: object = told, wide: bool = False) -> Rule:
+    return Rule(
+        f"told_name_{name}", "PERSON", regex, 0.8, 1, needs=needs, check=check, ignore_case=False, wide=wide,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+_HAN = r"[^\P{Han}\u6765\u8bf4\u5728\u548c\u7684\u662f\u6709\u8981\u5df2\u4e86\u6253\u8bf7\u95ee\u60a8\u4f60\u6211\u4ed6\u5979\u5904\u63d0\u53cd\u5148\u5973\u5c0f\u7535\u5df2]"
+_SURNAMES = (
+    "王李张刘陈杨黄赵吴周徐孙马朱胡郭何高林罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范金石廖贾夏韦付方白邹"
+    "孟熊秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤張劉陳楊黃趙吳孫馬鄭謝許韓馮鄧葉蘇魏呂盧鍾譚陸"
+)
+_ZH = (
+    rf"((?:欧阳|上官|司马|诸葛|东方|皇甫|尉迟|公孙|慕容|司徒|夏侯|令狐|[{_SURNAMES}]){_HAN}{{1,2}})"
+)
+_JA_SURNAMES = (
+    "佐藤|鈴木|高橋|田中|伊藤|渡辺|渡邊|山本|中村|小林|加藤|吉田|山田|佐々木|山口|松本|井上|木村|林|斎藤|斉藤|清水|山崎|森|池田|橋本|阿部|石川|山下|中島|石井|小川|前田|岡田|"
+    "長谷川|藤田|後藤|近藤|村上|遠藤|青木|坂本|福田|太田|西村|藤井|金子|岡本|藤原|中野|三浦|原田|中川|松田|竹内|小野|田村|中山|和田|石田|森田|上田|原|内田|柴田|酒井|宮崎|横山|高木|"
+    "安藤|宮本|大野|小島|谷口|工藤|今井|高田|増田|丸山|杉山|村田|大塚|新井|小山|平野|藤本|河野|上野|野口|武田|松井|千葉|岩崎|菅原|木下|久保|佐野|野村|松尾|市川|菊地|杉本|古川|大西|島田|水野|桜井|吉川|山内|西田"
+)
+_JA = r"([\p{Han}]{1,4}[ \u3000]?(?:[\p{Han}]{1,3}|[\p{Hiragana}\p{Katakana}ー]{2,4}))"
+_JA_LISTED = rf"((?:{_JA_SURNAMES})[ \u3000]?(?:[\p{{Han}}]{{1,3}}|[\p{{Hiragana}}]{{2,3}}|[\p{{Katakana}}ー]{{2,5}}))"
+_KO = "([김이박최정강조윤장임한오서신권황안송류전홍고문양손배백허유남심노하곽성차주우구민진지엄채원천방공현함변염여추도소석선설마길연위표명기반왕금옥육맹제모탁국어은편용]\\p{Hangul}{2})"
+_TWO_HI = r"([\p{Devanagari}]{2,}(?: [\p{Devanagari}]{2,}){1,2}?)"
+_TWO_AR = r"([\p{Arabic}]{2,} [\p{Arabic}]{2,})"
+_TWO_HE = r"([\p{Hebrew}]{2,} [\p{Hebrew}]{2,})"
+_RU = r"(\p{Lu}\p{Ll}+(?:[ \-]\p{Lu}\p{Ll}+){0,2})"
+
+
+def _no_role(value: str) -> bool | None:
+    return (
+        False
+        if value in ("担当者", "責任者", "関係者", "利用者", "管理者", "한국인", "고객", "お客")
+        else None
+    )
+
+
+TOLD_NAMES: tuple[Rule, ...] = (
+    _name("title", rf"(?:^|[\s(\"',;:>*|/]){_TITLES}[ \xa0]+(?:Dr\.|Prof\.)?[ ]?{_NAME}", *_TITLE_NEEDS),
+    _name("introduced", rf"\b{_INTRODUCTIONS} {_NAME}", *_INTRODUCTION_NEEDS),
+    _name("weakly_introduced", rf"(?:^|[.!?:,\n] ?){_WEAK_INTRODUCTIONS} {_NAME}", *_WEAK_NEEDS, check=likely),
+    _name("role", rf"(?:^|[\s(\"',;>*|\[]){_ROLES}(?: is)?(?:\*{{0,2}}[ ]?[:=][ ]?\*{{0,2}} {{0,2}}| ){_TWO}", *_ROLE_NEEDS, check=likely),
+    _name("role_label", rf"(?:^|[\s(\"',;>*|\[]){_ROLES}\*{{0,2}}[ ]?[:=][ ]?\*{{0,2}} {{0,2}}{_NAME}", *_ROLE_NEEDS, check=likely),
+    _name("label", rf"{_LINE}{_LABELS}\*{{0,2}}[ ]?[:=]\*{{0,2}}[ ]{{1,2}}{_NAME}", ":", "=", check=likely),
+    _name("by", rf"\b{_BY}:? {_NAME}", *_BY_NEEDS, check=likely),
+    _name("salutation", rf"(?:^|\n|[.!] ){_SALUTATIONS} (?:{_TITLES} )?{_NAME}[ ]?[,:!\n]", ",", ":", "!", "\n", check=likely),
+    _name("closing", rf"(?:^|\n|[.!?,] ){_CLOSINGS}{_NAME}[ .\t]*(?:\r?\n|$)", "\n"),
+    _name("writes", rf"{_TWO}(?: <[^>\n]{{3,80}}>)? (?:wrote|a \xe9crit|schrieb|escribi\xf3|ha scritto|escreveu|schreef|napisa\xe0\xe0?a?)[ ]?:", ":", check=likely),
+    _name("polite", rf"{_NAME} (?:Bey|Han\xe0m)\b", "bey", "han", check=told),
+    _name("zh", rf"(?:我叫|我是|名叫|名字是|姓名|联系人|客户|申请人|处理人|负责人|经办人|收件人|寄件人|员工|患者|病人|报告人|同事)[:：是为\s]{{0,2}}{_ZH}", wide=True, check=None),
+    _name("zh_titled", rf"{_ZH}(?:先生|女士|小姐|老师|经理|同学|医生|总监|主任)", wide=True, check=None),
+    _name("ja_labelled", rf"(?:氏名|お?名前|担当者?|報告者|申請者|依頼者|患者名?|顧客名?|社員名?|宛名)[:：はが\s]{{1,2}}{_JA}(?:です|様|さん|と申|[、。,\s(（」]|$)", wide=True, check=_no_role),
+    _name("ja_introduced", rf"(?:私は|わたしは|僕は|こちらは|お客様の)?{_JA_LISTED}(?:です|と申|といい|様|さん|氏|殿|から|より)", wide=True, check=None),
+    _name("ja_said", rf"{_JA}と申し", wide=True, check=_no_role),
+    _name("ko", rf"(?:이름은|이름|저는|담당자|신청자|고객|환자|직원|작성자)[ :：]{{0,2}}{_KO}(?:입니다|이고|이라고|라고|예요|이에요|님|씨|[,\s.]|$)", wide=True, check=_no_role),
+    _name("ko_titled", rf"{_KO} ?(?:씨|님|과장|부장|대리|사원|팀장|선생님)(?:[이가은는을를에의께로\s,.]|$)", wide=True, check=_no_role),
+    _name("hi", rf"(?:मेरा नाम|नाम|ग्राहक|श्रीमती|श्री|रोगी|मैं)[ :]{{1,2}}{_TWO_HI}(?: (?:है|हूँ|हूं|जी|ने|से)|[,\n।]|$)", wide=True, check=None),
+    _name("ar", rf"(?:اسمي|الاسم|العميلة?|السيدة?|الموظفة?|المريضة?|المسؤولة?)[ :]{{1,2}}{_TWO_AR}", wide=True, check=None),
+    _name("ar_introduced", rf"أنا {_TWO_AR}(?:[.،,\n]|$)", wide=True, check=None),
+    _name("he", rf"(?:שמי|קוראים לי|שם|לקוחה?|מר|גב'|גברת|איש קשר|מטופלת?|עובדת?)[ :]{{1,2}}{_TWO_HE}(?:[.,\n]|$| )", wide=True, check=None),
+    _name("he_introduced", rf"אני {_TWO_HE}(?:[.,\n]|$)", wide=True, check=None),
+    _name("ru", rf"(?:[Мм]еня зовут|[Мм]о[её] имя|[Кк]лиент(?:ка)?|[Зз]аявитель(?:ница)?|[Ии]сполнитель|[Оо]тветственн(?:ый|ая)|[Уу]важаем(?:ый|ая)|[Гг]осподин|[Гг]оспожа|[Гг]-жа|[Гг]-н|ФИО|Имя|Фамилия|[Сс]отрудни(?:к|ца)|[Пп]ациент(?:ка)?|[Уу]важением,?)[ :\n]{{1,3}}{_RU}", wide=True),
+    _name("ru_introduced", rf"(?:^|[.!?] )Я,? {_RU}(?:[.,\n]|$)", wide=True),
+    _name("file", r"([\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff.' \-]{3,90})\.(?:pdf|docx?|xlsx?|odt|jpe?g|png|txt|eml|msg|pptx?|zip|tiff?|heic|rtf|mp[34]|wav)\b", *_FILE_NEEDS, check=None),
+)  # fmt: skip
+
+_TOKENS = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+
+
+def in_file_name(name: str) -> tuple[int, int] | None:
+    """Return where somebody's name stands in a file's name: a given name with a capitalised word beside it."""
+    tokens = [match for match in _TOKENS.finditer(name) if match.group()[0].isupper()]
+    for one, other in pairwise(tokens):
+        if other.start() - one.end() != 1:
+            continue
+        words = (one.group(), other.group())
+        given = any(word in first_names() or word in ambiguous_names() for word in words)
+        odd = any(_plain(w) or w.isupper() or w.lower() in things() - _as_names() for w in words)
+        if given and not odd:
+            return one.start(), other.end()
+    return None
+
+
+def _as_names() -> frozenset[str]:
+    return frozenset(word.lower() for word in last_names())

@@ -1,0 +1,83 @@
+"""Which patterns are worth trying on a text: one scan finds the literals of all of them."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+import ahocorasick
+
+from governance.detect.matcher import Gate, Hit
+from governance.detect.rules.rule import Rule
+
+
+class PatternRunner(Protocol):
+    """Finds one entity in views that hold what its rule needs."""
+
+    @property
+    def rule(self) -> Rule:
+        """What it looks for, and what must be in a text for that."""
+
+    def run(self, gate: Gate, keys: tuple[str, ...]) -> Iterable[Hit]:
+        """Yield what it finds; not asked where what it needs is missing."""
+
+
+class Choice[R: PatternRunner]:
+    """Chooses the runners that may find something in a view, in their order."""
+
+    def __init__(self, runners: Sequence[R]) -> None:
+        self._runners = tuple(runners)
+        self._always = self._run_of_digits = self._spaced = self._wide = 0
+        announced: dict[str, int] = {}
+        for place, runner in enumerate(self._runners):
+            rule, bit = runner.rule, 1 << place
+            if rule.digits:
+                self._run_of_digits |= bit
+            if rule.spaced:
+                self._spaced |= bit
+            if rule.wide:
+                self._wide |= bit
+            if not rule.needs:
+                self._always |= bit
+            for literal in rule.needs:
+                announced[literal] = announced.get(literal, 0) | bit
+        rules = [runner.rule for runner in self._runners]
+        self._fitting = _reached([rule.shortest for rule in rules])
+        self._counting = _reached([rule.fewest_digits for rule in rules])
+        self._in_a_row = _reached([rule.digits_in_a_row for rule in rules])
+        self._literals = ahocorasick.Automaton()
+        for literal, bits in announced.items():
+            self._literals.add_word(literal, bits)
+        self._literals.make_automaton()
+        self._chosen = lru_cache(maxsize=4096)(self._of_bits)
+
+    def of(self, gate: Gate) -> tuple[R, ...]:
+        """Return the runners whose literals and digits are in the text, and that it is long enough for."""
+        bits = self._always
+        if self._literals:
+            for _, announced in self._literals.iter(gate.lowered):
+                bits |= announced
+        if not gate.digits:
+            bits &= ~self._run_of_digits
+        elif gate.digits_in_a_row < len(self._in_a_row):
+            bits &= self._in_a_row[gate.digits_in_a_row]
+        if not gate.wide:
+            bits &= ~self._wide
+        if " " not in gate.lowered:
+            bits &= ~self._spaced
+        if gate.count_of_digits < len(self._counting):
+            bits &= self._counting[gate.count_of_digits]
+        size = len(gate.lowered)
+        if size < len(self._fitting):
+            bits &= self._fitting[size]
+        return self._chosen(bits) if bits else ()
+
+    def _of_bits(self, bits: int) -> tuple[R, ...]:
+        return tuple(one for place, one in enumerate(self._runners) if bits >> place & 1)
+
+
+def _reached(least: Sequence[int]) -> list[int]:
+    """Return, for each number below the greatest of these, the bits of those that it reaches."""
+    return [
+        sum(1 << place for place, one in enumerate(least) if one <= number)
+        for number in range(max(least, default=0))
+    ]

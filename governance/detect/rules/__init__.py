@@ -1,0 +1,1 @@
+"""Pattern rules, by what they find."""

@@ -1,0 +1,145 @@
+"""Asking the detectors what is in texts; what was asked lately is remembered by a hash, not by its text."""
+
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
+
+from governance.detect.finding import Detector, Finding, Unit
+from governance.detect.named_tuples import new
+from governance.detect.normalized_text import view_of
+from governance.redact.pseudonym import OwnMarks
+from governance.redact.report import RedactionError
+
+type Item = tuple[tuple[str, ...], str, bool]
+"""The keys that detection depends on, a text, and whether it is digits of another one, and no name."""
+type Findings = dict[bytes, tuple[Finding, ...]]
+"""What was found, by a hash of keys and text."""
+
+_CACHE_ENTRIES = 50_000
+_BATCH = 256
+_NEVER = 2.0
+"""More than any score."""
+_BEGUN = blake2b(digest_size=16)
+_BEGUN_OF_DIGITS = blake2b(digest_size=16, person=b"digits")
+
+
+def _name(item: Item) -> bytes:
+    keys, text, is_digits = item
+    hashed = (_BEGUN_OF_DIGITS if is_digits else _BEGUN).copy()
+    if keys:  # with their sizes, else a text could pass for keys and a text
+        text = ",".join([str(len(key)) for key in keys]) + "\x1f" + "".join(keys) + text
+    else:
+        text = "\x1f" + text
+    hashed.update(text.encode("utf-8", "surrogatepass"))
+    return hashed.digest()
+
+
+def by_hash(found: Mapping[Item, tuple[Finding, ...]]) -> Findings:
+    """Return what was found without the texts that it was found in."""
+    return {_name(item): one for item, one in found.items()}
+
+
+class Looking:
+    """Asks detectors, and keeps what policy wants to know. Not for several threads at once."""
+
+    def __init__(
+        self,
+        detectors: Sequence[Detector],
+        least: Mapping[str, float],
+        *,
+        marks: re.Pattern[str],
+        allow: Iterable[str],
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Ask in this order.
+
+        Args:
+            detectors: what finds.
+            least: the least score of a finding, by each entity that policy asks for.
+            marks: what redaction writes itself.
+            allow: values that are no findings.
+            seconds: how long one call may take.
+            clock: seconds that only grow.
+        """
+        self._detectors = tuple(detectors)
+        self._least = dict(least)
+        self._marks = marks
+        self._allow = frozenset(allow)
+        self._seconds = seconds
+        self._clock = clock
+        self._cache: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
+        """What was asked for last stands last."""
+
+    def deadline(self) -> float:
+        """Return when a call that begins now must have ended."""
+        return self._clock() + self._seconds
+
+    def learn(self, found: Findings) -> None:
+        """Take over what was found elsewhere by the same policy."""
+        self._cache.update(found)
+
+    def found(self, items: Iterable[Item], deadline: float) -> dict[Item, tuple[Finding, ...]]:
+        """Return what is in texts: at once where they are in memory, a batch at a time where not.
+
+        Raises:
+            RedactionError: a detector failed or time ran out; nothing may be kept.
+        """
+        out: dict[Item, tuple[Finding, ...]] = {}
+        fresh: dict[bytes, Item] = {}
+        for item in items:
+            name = _name(item)
+            known = self._cache.get(name)
+            if known is None:
+                fresh[name] = item
+            else:
+                out[item] = known
+                self._cache.move_to_end(name)
+        left = list(fresh.items())
+        for at in range(0, len(left), _BATCH):
+            if self._clock() > deadline:
+                raise RedactionError(
+                    f"redaction ran longer than {self._seconds} s; the rows are held back. Raise "
+                    "spec.timeout_seconds or look for a hostile input."
+                )
+            batch = left[at : at + _BATCH]
+            units = [new(Unit, (view_of(text), keys, digits)) for _, (keys, text, digits) in batch]
+            for (name, item), found in zip(batch, self.asked(units), strict=True):
+                counted = self._counted(item[1], found) if found else ()
+                out[item] = self._cache[name] = counted
+        while len(self._cache) > _CACHE_ENTRIES:
+            self._cache.popitem(last=False)
+        return out
+
+    def asked(self, units: Sequence[Unit]) -> list[list[Finding]]:
+        """Ask all detectors; the failure of one is the failure of all.
+
+        Raises:
+            RedactionError: a detector failed.
+        """
+        out: list[list[Finding]] = [[] for _ in units]
+        for detector in self._detectors:
+            try:
+                fresh = detector.find(units, out)
+                for found, more in zip(out, fresh, strict=True):
+                    if more:
+                        found.extend(more)
+            except Exception as error:  # noqa: BLE001 - any failure holds the rows back, and the
+                # error's own text may quote what it was reading.
+                raise RedactionError(
+                    f"detector {detector.name} failed ({type(error).__name__}); the rows are "
+                    "held back"
+                ) from None
+        return out
+
+    def _counted(self, text: str, found: list[Finding]) -> tuple[Finding, ...]:
+        """Return the findings that policy asks for, that are sure enough, and not made by redaction."""
+        least, allow, marks = self._least, self._allow, OwnMarks.within(text, self._marks)
+        kept = [one for one in found if one[3] >= least.get(one[0], _NEVER)]
+        if allow:
+            kept = [one for one in kept if text[one.start : one.end] not in allow]
+        if marks is not None:
+            kept = [one for one in kept if marks.leave_free(one.start, one.end)]
+        return tuple(kept)

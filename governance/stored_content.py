@@ -1,0 +1,188 @@
+"""What the lake already holds: asked before rows are made, so that content is stored once."""
+
+from collections.abc import Collection, Iterable
+from datetime import date
+from typing import NamedTuple, Protocol
+
+from governance.consent import withheld_in
+from governance.records import GovernanceRecord, GovernedBatch
+from governance.redact.report import Told, told_in
+from trajectory.canonical import JsonObject
+from trajectory.message import Message, OpaquePart
+from trajectory.step import Step
+
+
+class SaidOnce(NamedTuple):
+    """What a step says, so that another one that says it again can be told."""
+
+    trajectory_id: str
+    output_message_id: str
+    context_message_ids: tuple[str, ...]
+    """Of the whole conversation."""
+
+
+class StoredText(NamedTuple):
+    """A stored row's texts in a message's shape."""
+
+    table: str
+    """messages, steps or harnesses."""
+    name: str
+    event_date: date
+    message: Message
+    """For other tables a message of one opaque part with the values by column."""
+    step_ids: tuple[str, ...]
+    """The steps of the trajectory that name it themselves."""
+
+
+class StoredTrajectory(NamedTuple):
+    """What is stored of a trajectory."""
+
+    texts: tuple[StoredText, ...] = ()
+    tokens: tuple[tuple[str, date], ...] = ()
+    """Steps whose exact tokens are stored, with their days."""
+
+
+class KnownContent(Protocol):
+    """Answers which of some ids are stored; the lakehouse ships the durable implementation."""
+
+    def known_messages(self, tenant_id: str, message_ids: Collection[str]) -> set[str]:
+        """Return those of ``message_ids`` that are in the table ``messages`` of this tenant."""
+        ...
+
+    def known_harnesses(self, tenant_id: str, harness_ids: Collection[str]) -> set[str]:
+        """Return those of ``harness_ids`` that are in the table ``harnesses`` of this tenant."""
+        ...
+
+    def known_steps(self, tenant_id: str, step_ids: Collection[str]) -> set[str]:
+        """Return those of ``step_ids`` that are in the table ``steps`` of this tenant."""
+        ...
+
+    def known_trajectories(self, tenant_id: str, trajectory_ids: Collection[str]) -> set[str]:
+        """Return those of ``trajectory_ids`` of which this tenant's table ``steps`` has a step."""
+        ...
+
+    def decisions(self, tenant_id: str, step_ids: Collection[str]) -> list[GovernanceRecord]:
+        """Return the decision that holds for each of ``step_ids`` that is stored."""
+        ...
+
+    def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
+        """Return the purposes that headers took away from these trajectories, by trajectory."""
+        ...
+
+    def said_already(self, tenant_id: str, said: Collection[SaidOnce]) -> dict[SaidOnce, str]:
+        """Return the first stored step that says each of these, where there is one."""
+        ...
+
+    def trajectories(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> dict[str, StoredTrajectory]:
+        """Return the texts that are stored of trajectories, by those of which there are some."""
+        ...
+
+    def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:
+        """Return the parts of names that were found in trajectories, by those that have some."""
+        ...
+
+
+class MemoryKnownContent:
+    """Remembers the batches it was shown; for tests, dry runs and policies tried by hand."""
+
+    def __init__(self) -> None:
+        """Start with nothing known."""
+        self._messages: set[tuple[str, str]] = set()
+        self._harnesses: set[tuple[str, str]] = set()
+        self._steps: set[tuple[str, str]] = set()
+        self._trajectories: set[tuple[str, str]] = set()
+        self._decisions: dict[tuple[str, str], GovernanceRecord] = {}
+        self._withheld: dict[tuple[str, str], set[str]] = {}
+        self._conversations: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._said: dict[tuple[str, SaidOnce], str] = {}
+
+    def add(self, batch: GovernedBatch) -> None:
+        """Remember what ``batch`` stores."""
+        self._messages |= {(row.tenant_id, row.message_id) for row in batch.messages}
+        self._harnesses |= {(row.tenant_id, row.harness_id) for row in batch.harnesses}
+        self._steps |= {(row.tenant_id, row.step_id) for row in batch.steps}
+        self._trajectories |= {(row.tenant_id, row.trajectory_id) for row in batch.steps}
+        self._trajectories |= {(row.tenant_id, row.trajectory_id) for row in batch.corrections}
+        self._decisions |= {(row.tenant_id, row.step_id): row for row in batch.governance}
+        for step in batch.steps:
+            self._add_said(step)
+        for row in batch.governance:
+            if found := withheld_in(row.reasons):
+                self._withheld.setdefault((row.tenant_id, row.trajectory_id), set()).update(found)
+
+    def known_messages(self, tenant_id: str, message_ids: Collection[str]) -> set[str]:
+        """See :class:`KnownContent`."""
+        return {name for name in message_ids if (tenant_id, name) in self._messages}
+
+    def known_harnesses(self, tenant_id: str, harness_ids: Collection[str]) -> set[str]:
+        """See :class:`KnownContent`."""
+        return {name for name in harness_ids if (tenant_id, name) in self._harnesses}
+
+    def known_steps(self, tenant_id: str, step_ids: Collection[str]) -> set[str]:
+        """See :class:`KnownContent`."""
+        return {name for name in step_ids if (tenant_id, name) in self._steps}
+
+    def known_trajectories(self, tenant_id: str, trajectory_ids: Collection[str]) -> set[str]:
+        """See :class:`KnownContent`."""
+        return {name for name in trajectory_ids if (tenant_id, name) in self._trajectories}
+
+    def decisions(self, tenant_id: str, step_ids: Collection[str]) -> list[GovernanceRecord]:
+        """See :class:`KnownContent`."""
+        found = (self._decisions.get((tenant_id, name)) for name in sorted(step_ids))
+        return [row for row in found if row is not None]
+
+    def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
+        """See :class:`KnownContent`."""
+        found = {name: self._withheld.get((tenant_id, name)) for name in trajectory_ids}
+        return {name: {*purposes} for name, purposes in found.items() if purposes}
+
+    def said_already(self, tenant_id: str, said: Collection[SaidOnce]) -> dict[SaidOnce, str]:
+        """See :class:`KnownContent`."""
+        found = {one: self._said.get((tenant_id, one)) for one in said}
+        return {one: step for one, step in found.items() if step is not None}
+
+    def _add_said(self, step: Step) -> None:
+        before = self._conversations.get((step.tenant_id, step.parent_step_id or ""), ())
+        context = (*before[: step.context_keep], *step.context_message_ids)
+        answer = step.output_message_id
+        whole = context if answer is None else (*context, answer)
+        self._conversations[step.tenant_id, step.step_id] = whole
+        if answer is not None and step.role_in_graph != "discarded":
+            said = SaidOnce(step.trajectory_id, answer, context)
+            self._said.setdefault((step.tenant_id, said), step.step_id)
+
+    def trajectories(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> dict[str, StoredTrajectory]:
+        """See :class:`KnownContent`; of texts nothing is remembered here."""
+        del tenant_id, trajectory_ids
+        return {}
+
+    def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:
+        """See :class:`KnownContent`."""
+        return told_by(
+            (row.trajectory_id, row.redaction_report)
+            for row in self._decisions.values()
+            if row.tenant_id == tenant_id and row.trajectory_id in trajectory_ids
+        )
+
+
+def told_by(reports: Iterable[tuple[str, str]]) -> dict[str, tuple[Told, ...]]:
+    """Return the parts of names in reports, by trajectory."""
+    found: dict[str, dict[Told, None]] = {}
+    for trajectory_id, report in reports:
+        for one in told_in(report):
+            found.setdefault(trajectory_id, {})[one] = None
+    return {name: tuple(told) for name, told in found.items()}
+
+
+STEP_TEXTS = ("tool_calls", "tool_results", "error", "ext", "sampling")
+HARNESS_TEXTS = ("system_prompt", "tools", "sampling", "ext")
+"""Columns of steps and harnesses that hold what was said."""
+
+
+def as_message(values: JsonObject) -> Message:
+    """Return columns of a stored row in a message's shape."""
+    return Message("call", (OpaquePart(values),))

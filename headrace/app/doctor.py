@@ -1,0 +1,288 @@
+"""Checks of an installation: environment, ports, authority, disk, permissions, versions; each with a remedy."""
+
+import importlib.metadata
+import os
+import shutil
+import socket
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from headrace.app.home import Home
+from headrace.app.installation import addresses, gateway_config, missing_default_routes
+from headrace.app.running_gateway import routes_that_run
+from headrace.app.setting_sources import unknown_variables
+from headrace.app.settings import Settings
+from headrace.app.version import check_packages
+from trajectory.errors import ConfigurationError, HeadraceError
+
+_EXTRAS = {
+    "proxy": ("mitmproxy", "uvloop"),
+    "governance": (
+        "presidio-analyzer",
+        "spacy",
+        "great-expectations",
+        "google-re2",
+        "pyahocorasick",
+    ),
+    "train": ("torch", "transformers", "trl", "accelerate", "peft", "datasets"),
+}
+MITMPROXY_VERSION = "12.2.3"
+_AUTHORITY_WARNING = timedelta(days=30)
+_LOWEST_FREE_BYTES = 2 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found."""
+
+    check: str
+    status: str
+    """ok | warning | failure"""
+    detail: str
+    remedy: str = ""
+
+
+type Check = Callable[[Settings, Home], Iterator[Finding]]
+
+
+def examine(settings: Settings, home: Home) -> list[Finding]:
+    """Run every check; one that meets an error of ours or the system's is a failure, not an end."""
+    findings: list[Finding] = []
+    for check in (
+        _python,
+        _packages,
+        _environment,
+        _extras,
+        _folders,
+        _disk,
+        _secrets,
+        _authority,
+        _ports,
+        _credentials,
+        _policy,
+        _lake,
+        _sql,
+    ):
+        try:
+            findings.extend(check(settings, home))
+        except (HeadraceError, OSError) as error:
+            findings.append(Finding(check.__name__.strip("_"), "failure", str(error)))
+    return findings
+
+
+def _python(_settings: Settings, _home: Home) -> Iterator[Finding]:
+    found = ".".join(map(str, sys.version_info[:3]))
+    supported = (3, 12) <= sys.version_info[:2] < (3, 14)
+    yield Finding(
+        "python",
+        "ok" if supported else "failure",
+        found,
+        "" if supported else "Use Python 3.13 or 3.12.",
+    )
+
+
+def _packages(_settings: Settings, _home: Home) -> Iterator[Finding]:
+    check_packages()
+    yield Finding("packages", "ok", "all of one installation")
+
+
+def _environment(_settings: Settings, _home: Home) -> Iterator[Finding]:
+    for name, nearest in unknown_variables().items():
+        meant = f"Did you mean {nearest}? " if nearest else ""
+        yield Finding(
+            "environment",
+            "warning",
+            f"{name} is not a setting and does nothing",
+            f"{meant}`headrace config show` lists them all.",
+        )
+
+
+def _extras(_settings: Settings, _home: Home) -> Iterator[Finding]:
+    for extra, names in _EXTRAS.items():
+        versions, missing = [], []
+        for name in names:
+            try:
+                versions.append(f"{name} {importlib.metadata.version(name)}")
+            except importlib.metadata.PackageNotFoundError:
+                missing.append(name)
+        if missing:
+            yield Finding(
+                f"extra {extra}",
+                "warning",
+                f"missing: {', '.join(missing)}",
+                f"pip install 'headrace[{extra}]', if this machine is to do that job.",
+            )
+        else:
+            yield Finding(f"extra {extra}", "ok", ", ".join(versions))
+        if (
+            extra == "proxy"
+            and not missing
+            and importlib.metadata.version("mitmproxy") != MITMPROXY_VERSION
+        ):
+            yield Finding(
+                "mitmproxy",
+                "warning",
+                f"not {MITMPROXY_VERSION}, the version that the fast path is written for",
+                f"pip install mitmproxy=={MITMPROXY_VERSION}; until then the gateway is slower.",
+            )
+
+
+def _folders(_settings: Settings, home: Home) -> Iterator[Finding]:
+    if not home.root.exists():
+        yield Finding(
+            "home", "warning", f"{home.root} does not exist yet", "`headrace up` makes it."
+        )
+        return
+    if not os.access(home.root, os.W_OK | os.X_OK):
+        yield Finding(
+            "home", "failure", f"{home.root} is not writable", f"chown or chmod {home.root}"
+        )
+        return
+    mode = stat.S_IMODE(home.root.stat().st_mode)
+    if mode & 0o007:
+        yield Finding(
+            "home", "warning", f"{home.root} is open to all users", f"chmod 750 {home.root}"
+        )
+    else:
+        yield Finding("home", "ok", str(home.root))
+
+
+def _disk(settings: Settings, home: Home) -> Iterator[Finding]:
+    folder = home.root if home.root.exists() else Path.cwd()
+    free = shutil.disk_usage(folder).free
+    wanted = max(_LOWEST_FREE_BYTES, settings.gateway.spool.max_bytes)
+    status = "ok" if free >= wanted else "warning"
+    remedy = "" if status == "ok" else "Free some space, or lower gateway.spool.max_bytes."
+    yield Finding("disk", status, f"{free / 2**30:.1f} GiB free", remedy)
+
+
+def _secrets(settings: Settings, home: Home) -> Iterator[Finding]:
+    from headrace.app.master_key import key_is_there, load_secrets
+
+    if not key_is_there(home.secrets) and not _holds_anything(settings):
+        yield Finding("master key", "warning", "none yet", "`headrace up` makes one.")
+        return
+    load_secrets(home.secrets)
+    yield Finding("master key", "ok", "readable by its owner alone")
+
+
+def _authority(_settings: Settings, home: Home) -> Iterator[Finding]:
+    from proxy.mitm.authority import load_authority
+
+    if not any(home.authority.glob("*.pem")):
+        yield Finding("authority", "warning", "none yet", "`headrace up` makes one.")
+        return
+    expires = load_authority(home.authority).expires_at
+    if expires < datetime.now(UTC) + _AUTHORITY_WARNING:
+        yield Finding(
+            "authority",
+            "failure",
+            f"expires {expires:%Y-%m-%d}",
+            f"Move {home.authority} away, start again, and give clients the new bundle.",
+        )
+    else:
+        yield Finding("authority", "ok", f"valid until {expires:%Y-%m-%d}")
+
+
+def _ports(settings: Settings, home: Home) -> Iterator[Finding]:
+    for name, address in addresses(gateway_config(settings, home)).items():
+        with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET) as probe:
+            probe.settimeout(1)
+            taken = probe.connect_ex((address.host, address.port)) == 0
+        state = "answers (a gateway, or somebody else)" if taken else "is free"
+        yield Finding(f"port {name}", "ok", f"{address.host}:{address.port} {state}")
+
+
+def _credentials(settings: Settings, home: Home) -> Iterator[Finding]:
+    for route in settings.gateway.routes:
+        if route.credential is None:
+            continue
+        try:
+            route.credential.header_value()
+        except ConfigurationError as error:
+            yield Finding(
+                f"route {route.name}", "failure", str(error), "Set it, or remove the route."
+            )
+        else:
+            yield Finding(f"route {route.name}", "ok", "the provider's key is there")
+    missing = missing_default_routes(settings)
+    running = routes_that_run(gateway_config(settings, home)) if missing else None
+    for off in missing:
+        if running and off.name in running:
+            yield Finding(f"route {off.name}", "ok", "the running gateway has it")
+            continue
+        yield Finding(
+            f"route {off.name}",
+            "warning",
+            f"off, because {off.why_off}",
+            f"export {off.variable}=… before `headrace up`, or use the forward proxy.",
+        )
+
+
+def _policy(settings: Settings, home: Home) -> Iterator[Finding]:
+    from governance.audit import AuditLog
+    from governance.policy import load_bundle
+    from headrace.app.master_key import key_is_there, load_secrets
+    from headrace.govern.policy_in_force import last_policy
+
+    bundle = load_bundle(Path(settings.policy.bundle))
+    yield Finding("policy", "ok", f"{settings.policy.bundle} {bundle.content_hash}")
+    if not key_is_there(home.secrets):
+        return
+    key = load_secrets(home.secrets).derive(b"audit")
+    note = last_policy(AuditLog(home.audit / "audit.jsonl", key))
+    if note is not None and note.refused:
+        yield Finding(
+            "policy in force",
+            "warning",
+            f"still {note.in_force}; a changed one was refused: {note.refused}",
+            "Mend the policy; `headrace policy check` says what is wrong.",
+        )
+
+
+def _lake(settings: Settings, home: Home) -> Iterator[Finding]:
+    from headrace.govern.checkpoint import CheckpointStore, lacks, missing_batches
+    from lakehouse.lake import Lake
+
+    if not _holds_anything(settings):
+        yield Finding(
+            "lake", "warning", f"{settings.lake.path} does not exist yet", "`headrace up` makes it."
+        )
+        return
+    lake = Lake.read(settings.lake.path, options=settings.lake.options)
+    if missing := missing_batches(CheckpointStore(home.state).load(), lake):
+        yield Finding("lake", "failure", lacks(missing, settings.lake.path))
+        return
+    rows = lake.query("select count(*) as steps from steps").to_pylist()[0]["steps"]
+    yield Finding("lake", "ok", f"{rows} steps at {settings.lake.path}")
+
+
+def _holds_anything(settings: Settings) -> bool:
+    """Tell whether there may be a lake already; an empty folder is none."""
+    folder = Path(settings.lake.path)
+    return "://" in settings.lake.path or (folder.exists() and any(folder.iterdir()))
+
+
+def _sql(settings: Settings, _home: Home) -> Iterator[Finding]:
+    from headrace.services.sql_server import tls_of
+    from lakehouse.sandbox.confinement import available
+
+    there = available()
+    missing = [name for name in ("landlock", "seccomp") if name not in there]
+    if missing:
+        yield Finding(
+            "SQL of strangers",
+            "warning",
+            f"this kernel has no {' and no '.join(missing)}; DuckDB's own lock and the limits hold",
+            "Linux 5.13 or newer, with Landlock among the security modules, has both.",
+        )
+    else:
+        yield Finding("SQL of strangers", "ok", "Landlock and seccomp fence each question")
+    if settings.door.enabled:
+        tls = tls_of(settings.door)
+        way = "TLS" if tls else "no TLS"
+        yield Finding("SQL door", "ok", f"{settings.door.host}:{settings.door.port}, {way}")

@@ -1,0 +1,170 @@
+"""An installation put together: the gateway's full configuration and its routes."""
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import yaml
+
+from headrace.app.home import Home
+from headrace.app.master_key import Secrets
+from headrace.app.serving_key import serving_key
+from headrace.app.settings import Settings
+from proxy.config import CredentialSource, GatewayConfig, Route, Upstream
+from proxy.keys import KEY_PREFIX
+from proxy.spool import SpoolReader
+from trajectory.canonical import JsonObject
+from trajectory.dialects.http_tools import HttpTools
+from trajectory.errors import ConfigurationError
+from trajectory.operations import Operation, operation, read_openapi
+
+
+class Address(NamedTuple):
+    """Where something listens."""
+
+    host: str
+    port: int
+
+    @property
+    def for_clients(self) -> str:
+        """``host:port`` as a client on this machine reaches it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared, not bound
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+
+class DefaultRoute(NamedTuple):
+    """A route that exists without a word in the settings, when its provider's key is there."""
+
+    name: str
+    upstream: str
+    variable: str
+    header: str
+
+    @property
+    def why_off(self) -> str | None:
+        """Why the route is off; None when the provider's key is in the environment."""
+        key = os.environ.get(self.variable)
+        if not key:
+            return f"{self.variable} is not set"
+        if key.startswith(KEY_PREFIX):
+            return f"{self.variable} holds a client key of Headrace, not the provider's"
+        return None
+
+
+DEFAULT_ROUTES = (
+    DefaultRoute("openai", "https://api.openai.com", "OPENAI_API_KEY", "authorization"),
+    DefaultRoute("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "x-api-key"),
+)
+
+
+def gateway_config(settings: Settings, home: Home) -> GatewayConfig:
+    """Return the gateway's configuration with its paths inside the home and default routes added.
+
+    Without routes in the settings, each default route whose provider key is in the environment is
+    on, and the forward proxy opens the hosts of all default routes. Routes with a registered model
+    present the key of its server.
+    """
+    gateway = settings.gateway
+    update: dict[str, object] = {
+        "authority": _inside(home.authority, gateway.authority, Path("ca")),
+        "keys": _inside(home.client_keys, gateway.keys, Path("keys.json")),
+        "serving": _inside(home.serving, gateway.serving, Path("serving.json")),
+        "limits": _inside(home.root / "limits.sqlite", gateway.limits, Path("limits.sqlite")),
+        "spool": gateway.spool.model_copy(
+            update={
+                "directory": _inside(home.spool, gateway.spool.directory, Path("spool")),
+                "key_file": gateway.spool.key_file or home.secrets / "spool.key",
+            }
+        ),
+    }
+    if any(route.model for route in gateway.routes):
+        key = CredentialSource(file=serving_key(home))
+        update["routes"] = tuple(
+            route.model_copy(update={"credential": route.credential or key})
+            if route.model
+            else route
+            for route in gateway.routes
+        )
+    if not gateway.routes:
+        on = {route.name for route in DEFAULT_ROUTES if route.why_off is None}
+        update["routes"] = default_routes(on)
+        hosts = tuple(route.upstream.removeprefix("https://") for route in DEFAULT_ROUTES)
+        update["intercept_hosts"] = tuple(dict.fromkeys(gateway.intercept_hosts + hosts))
+    return gateway.model_copy(update=update)
+
+
+def default_routes(names: Collection[str]) -> tuple[Route, ...]:
+    """Return the default routes of these names."""
+    return tuple(
+        Route(
+            name=route.name,
+            upstream=route.upstream,
+            credential=CredentialSource(env=route.variable, header=route.header),
+        )
+        for route in DEFAULT_ROUTES
+        if route.name in names
+    )
+
+
+def spool_reader(settings: Settings, home: Home, secrets: Secrets) -> SpoolReader:
+    """Return a reader of the gateway's spool, with all keys that may have sealed it."""
+    spool = gateway_config(settings, home).spool
+    return SpoolReader(spool.directory, secrets.derive(b"spool"), key_file=spool.key_file)
+
+
+def missing_default_routes(settings: Settings) -> tuple[DefaultRoute, ...]:
+    """Return the default routes that are off because their provider's key is not there."""
+    if settings.gateway.routes:
+        return ()
+    return tuple(route for route in DEFAULT_ROUTES if route.why_off is not None)
+
+
+def addresses(config: GatewayConfig) -> dict[str, Address]:
+    """Return where the gateway listens: ``listen``, ``forward``, ``transparent``, ``admin``, those that are on."""
+    places = {
+        "listen": (config.host, config.port),
+        "forward": (config.forward_host, config.forward_port),
+        "transparent": (config.transparent_host, config.transparent_port),
+        "admin": (config.admin_host, config.admin_port),
+    }
+    return {name: Address(host, port) for name, (host, port) in places.items() if port is not None}
+
+
+def _inside(default: Path, chosen: Path, untouched: Path) -> Path:
+    return default if chosen == untouched else chosen
+
+
+def http_tools(routes: Sequence[Route]) -> HttpTools:
+    """Return the dialect that reads calls of these routes' operations.
+
+    Raises:
+        ConfigurationError: an OpenAPI document cannot be read.
+    """
+    operations = {
+        route.name: found for route in routes if (found := _operations(route)) or route.openapi
+    }
+    bases = {
+        route.name: tuple({Upstream.parse(choice.url).path for choice in route.choices})
+        for route in routes
+        if route.name in operations
+    }
+    return HttpTools(operations, bases)
+
+
+def _operations(route: Route) -> list[Operation]:
+    found = [operation(item.name, item.method, item.path) for item in route.operations]
+    if route.openapi is None:
+        return found
+    place = f"gateway.routes, {route.name}: openapi: {route.openapi}"
+    try:
+        document = yaml.safe_load(route.openapi.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{place}: {error.strerror}; give the document's path") from None
+    except (UnicodeDecodeError, yaml.YAMLError):
+        raise ConfigurationError(f"{place}: neither JSON nor YAML") from None
+    try:
+        listed = read_openapi(cast(JsonObject, document if isinstance(document, dict) else {}))
+    except ValueError as error:
+        raise ConfigurationError(f"{place}: {error}") from None
+    return [*found, *listed]

@@ -1,0 +1,179 @@
+"""Where settings come from: flags over environment (``HEADRACE_…``) over ``headrace.yaml`` over defaults.
+
+Each value knows where it came from. A scalar setting ``lake.path`` has the environment variable
+``HEADRACE_LAKE_PATH``; lists and routes are written in YAML only.
+"""
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from headrace.app.settings import DEFAULT_HOME, Settings
+from trajectory.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class SettingSource:
+    """One setting, its value, and where it came from."""
+
+    name: str
+    value: Any
+    source: str
+    """``flag`` | ``env NAME`` | the settings file | ``default``"""
+
+
+def load_settings(*, home: Path | None = None) -> Settings:
+    """Return the settings of this run.
+
+    Args:
+        home: the ``--home`` flag, if it was given.
+
+    Raises:
+        ConfigurationError: a file or value is wrong; the text names it and what is valid.
+    """
+    return _load(home)[0]
+
+
+def explain_settings(*, home: Path | None = None) -> list[SettingSource]:
+    """Return every setting with its value and source, for ``headrace config show``."""
+    settings, sources = _load(home)
+    dumped = settings.model_dump(mode="json")
+    return [
+        SettingSource(name, _get(dumped, name.split(".")), sources.get(name, "default"))
+        for name in _leaf_names(Settings)
+    ]
+
+
+def _load(home: Path | None) -> tuple[Settings, dict[str, str]]:
+    sources: dict[str, str] = {}
+    root = home or Path(os.environ.get("HEADRACE_HOME") or DEFAULT_HOME)
+    if home is not None:
+        sources["home"] = "flag"
+    elif os.environ.get("HEADRACE_HOME"):
+        sources["home"] = "env HEADRACE_HOME"
+    file = _settings_file(root)
+    raw = _read_yaml(file) if file else {}
+    for name in _leaf_names(Settings):
+        if file and name != "home" and _get(raw, name.split(".")) is not None:
+            sources[name] = str(file)
+        variable = environment_variable(name)
+        text = os.environ.get(variable)
+        if text is not None and name != "home":
+            _set(raw, name.split("."), yaml.safe_load(text) if text else "")
+            sources[name] = f"env {variable}"
+    raw["home"] = str(root.absolute())
+    try:
+        settings = Settings.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigurationError(_describe(error, file, sources)) from None
+    if not settings.lake.path:
+        lake = settings.lake.model_copy(update={"path": str(settings.home / "lake")})
+        settings = settings.model_copy(update={"lake": lake})
+    return settings, sources
+
+
+def environment_variable(name: str) -> str:
+    """Return the environment variable of a setting, ``lake.path`` → ``HEADRACE_LAKE_PATH``."""
+    return "HEADRACE_" + name.replace(".", "_").upper()
+
+
+_OTHER_VARIABLES = frozenset(
+    {"HEADRACE_HOME", "HEADRACE_CONFIG", "HEADRACE_MASTER_KEY", "HEADRACE_KEY", "HEADRACE_TORCH"}
+)
+
+
+def unknown_variables() -> dict[str, str | None]:
+    """Return the ``HEADRACE_…`` variables that are no setting, each with the nearest that is one.
+
+    They are no error: container platforms inject variables named after a service of theirs.
+    """
+    known = {environment_variable(name) for name in _leaf_names(Settings)} | _OTHER_VARIABLES
+    unknown = sorted(n for n in os.environ if n.startswith("HEADRACE_") and n not in known)
+    nearest = {name: difflib.get_close_matches(name, known, n=1) for name in unknown}
+    return {name: (found[0] if found else None) for name, found in nearest.items()}
+
+
+def _settings_file(root: Path) -> Path | None:
+    named = os.environ.get("HEADRACE_CONFIG")
+    if named:
+        path = Path(named)
+        if not path.is_file():
+            raise ConfigurationError(f"HEADRACE_CONFIG names {path}, which is not a file.")
+        return path
+    path = root / "headrace.yaml"
+    return path if path.is_file() else None
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read {path}: {error}") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ConfigurationError(f"{path}:{line}: not valid YAML: {error.problem}") from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{path}: settings must be a mapping of sections.")
+    return value
+
+
+def _leaf_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, info in model.model_fields.items():
+        annotation = info.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield from _leaf_names(annotation, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+def _get(value: Any, path: list[str]) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _set(value: dict[str, Any], path: list[str], leaf: Any) -> None:
+    for name in path[:-1]:
+        inner = value.setdefault(name, {})
+        if not isinstance(inner, dict):
+            return
+        value = inner
+    value[path[-1]] = leaf
+
+
+def _describe(error: ValidationError, file: Path | None, sources: Mapping[str, str]) -> str:
+    lines = []
+    for problem in error.errors(include_url=False, include_input=False):
+        name = ".".join(str(part) for part in problem["loc"])
+        where = sources.get(name) or (str(file) if file else "settings")
+        text = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            text = _unknown(problem["loc"])
+        lines.append(f"{where}: {name}: {text}")
+    return "\n".join(lines) + "\nRun `headrace config show` to see every setting and its source."
+
+
+def _unknown(place: tuple[int | str, ...]) -> str:
+    """Say that there is no such setting, and what stands at its place that looks like it."""
+    model: Any = Settings
+    for part in place[:-1]:
+        if isinstance(part, str) and part in model.model_fields:
+            model = _model_in(model.model_fields[part].annotation) or model
+    near = difflib.get_close_matches(str(place[-1]), model.model_fields, n=1)
+    return f"there is no such setting; did you mean {near[0]}?" if near else "no such setting"
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the section that an annotation names, also within a list or a choice."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (_model_in(inner) for inner in get_args(annotation))
+    return next((model for model in found if model is not None), None)

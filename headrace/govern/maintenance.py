@@ -1,0 +1,160 @@
+"""Upkeep of the lake: what is due, done in a process of its own beside the governing one.
+
+A process of its own, so that sorting a day's files neither holds up the next batch nor adds to
+the governing process's memory; killed at any moment, it leaves the tables as they were.
+"""
+
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from governance.audit import AuditLog
+from headrace.app.home import Home
+from headrace.app.settings import LakeSettings
+from headrace.govern.near_duplicates import sweep_near
+from headrace.processes.supervisor import headrace_command, open_log
+from lakehouse.erasure.erase import Holds, RemovalReport, expire
+from lakehouse.erasure.late_names import forget_replaced
+from lakehouse.lake import Lake
+from lakehouse.maintenance.upkeep import Upkeep, maintain
+from train.runs import folders as run_folders
+
+SWEPT = "retention.swept"
+_STOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepReport:
+    """What one round of upkeep did."""
+
+    tables: tuple[Upkeep, ...]
+    sweep: RemovalReport | None
+    """None when the retention sweep was not due, or nothing had expired."""
+
+
+def keep_up(
+    lake: Lake,
+    settings: LakeSettings,
+    home: Home,
+    audit: AuditLog,
+    *,
+    holds: Holds | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> UpkeepReport:
+    """Do what is due: compact, checkpoint, clean logs, vacuum; now and then also the long round.
+
+    The long round (``lake.sweep_hours``) removes what has expired, and looks for files that no
+    log ever knew, also where listing them is slow. What killed training runs left, and files whose rows
+    were rewritten, go each time.
+    """
+    note = home.state / "swept-at"
+    long = _age(note) >= timedelta(hours=settings.sweep_hours)
+    sweep = swept(lake, audit, home, holds=holds) if long else None
+    run_folders.sweep(lake, home.runs)
+    with lake.lease():
+        forget_replaced(lake)
+    tables = maintain(
+        lake,
+        vacuum_hours=settings.vacuum_hours,
+        log_commits=settings.log_commits,
+        everything=long,
+        progress=progress,
+    )
+    if long:
+        note.write_text(datetime.now(UTC).isoformat(), encoding="ascii")
+    return UpkeepReport(tables, sweep)
+
+
+def _age(note: Path) -> timedelta:
+    """Return how long ago the time in a file was; very long without a file or a time in it."""
+    try:
+        return datetime.now(UTC) - datetime.fromisoformat(note.read_text(encoding="ascii"))
+    except (FileNotFoundError, ValueError):
+        return timedelta.max
+
+
+def swept(
+    lake: Lake,
+    audit: AuditLog,
+    home: Home,
+    *,
+    holds: Holds | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> RemovalReport | None:
+    """Remove what has reached the end of its retention; None when there is nothing.
+
+    What was removed, and what a legal hold kept, is noted in the audit log.
+    """
+    report = expire(lake, dry_run=True, holds=holds)
+    due = bool(report.reach.trajectories or report.alone)
+    if due:
+        report = expire(lake, progress=progress, holds=holds)
+        sweep_near(home, lake)
+    elif not report.held:
+        return None
+    audit.append(
+        actor="retention",
+        action=SWEPT,
+        subject=report.removal_id,
+        detail={"rows": dict(report.rows), "held": report.held},
+    )
+    return report if due else None
+
+
+class BackgroundUpkeep:
+    """Starts ``headrace lake maintain`` again and again, one at a time."""
+
+    def __init__(self, home: Home, every_seconds: float, report: Callable[[str], None]) -> None:
+        """Look after the lake of ``home``; the first round begins after one period."""
+        self._home = home
+        self._every = every_seconds
+        self._report = report
+        self._last = time.monotonic()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def look(self) -> bool:
+        """Start a round when one is due, and say when the last one failed; returns at once.
+
+        Returns:
+            Whether a round was started.
+        """
+        if self._process is not None:
+            code = self._process.poll()
+            if code is None:
+                return False
+            self._process = None
+            if code:
+                self._report(f"upkeep of the lake ended with {code}; see {self._log}")
+        if time.monotonic() - self._last < self._every:
+            return False
+        self._last = time.monotonic()
+        self._start()
+        return True
+
+    def stop(self) -> None:
+        """End a round that is under way; what it was doing is simply not done."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def _log(self) -> str:
+        return str(self._home.logs / "upkeep.log")
+
+    def _start(self) -> None:
+        arguments = ("--home", str(self._home.root), "lake", "maintain", "--json")
+        with open_log(Path(self._log)) as log:
+            self._process = subprocess.Popen(
+                headrace_command(arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )

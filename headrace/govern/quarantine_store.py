@@ -1,0 +1,204 @@
+"""What is behind a quarantine case: the exchange as it came, sealed, on a clock of its own.
+
+A held exchange cannot be kept in clear, and its redaction is often what failed; so it is kept like
+the spool keeps it, sealed with AES-GCM under a key of its own, and for a few days only. Release
+writes it into the spool again: it is judged anew, under the policy that is in force then, and
+nothing passes that policy would hold.
+"""
+
+import base64
+import json
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from headrace.app.home import Home
+from headrace.app.master_key import Secrets
+from proxy.spool import RecordKind, SpoolWriter, records
+from trajectory.errors import IntegrityError
+from trajectory.exchange import (
+    ClientIdentity,
+    Exchange,
+    ExchangeOutcome,
+    HttpRequest,
+    HttpResponse,
+    SpoolPosition,
+)
+from trajectory.files import replace_file
+
+_NONCE_BYTES = 12
+_CHUNK = 256 * 1024
+_SUFFIX = ".sealed"
+
+
+class HeldContent:
+    """Sealed exchanges of quarantine cases, one file each, named by the exchange's id."""
+
+    def __init__(self, folder: Path, key: bytes) -> None:
+        """Keep them in ``folder``, sealed with ``key``."""
+        self._folder = folder
+        self._seal = AESGCM(key)
+
+    def keep(self, exchanges: Iterable[Exchange]) -> None:
+        """Seal exchanges; the same one again replaces itself."""
+        for exchange in exchanges:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            nonce = os.urandom(_NONCE_BYTES)
+            name = exchange.exchange_id
+            sealed = nonce + self._seal.encrypt(nonce, _written(exchange), name.encode())
+            replace_file(self._folder / f"{name}{_SUFFIX}", sealed)
+
+    def names(self) -> frozenset[str]:
+        """Return the ids of all exchanges that are kept."""
+        return frozenset(path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
+
+    def read(self, exchange_id: str) -> Exchange | None:
+        """Open one; None when it is gone.
+
+        Raises:
+            IntegrityError: the file was changed, or sealed under another key.
+        """
+        if exchange_id not in self.names():
+            return None
+        data = (self._folder / f"{exchange_id}{_SUFFIX}").read_bytes()
+        try:
+            plain = self._seal.decrypt(
+                data[:_NONCE_BYTES], data[_NONCE_BYTES:], exchange_id.encode()
+            )
+        except InvalidTag:
+            raise IntegrityError(
+                f"held exchange {exchange_id} does not open: it was changed, or the master key was."
+            ) from None
+        return _read(json.loads(plain))
+
+    def drop(self, exchange_ids: Iterable[str]) -> int:
+        """Delete what is kept of these; return how many there were."""
+        gone = 0
+        for name in self.names() & set(exchange_ids):
+            with suppress(FileNotFoundError):
+                (self._folder / f"{name}{_SUFFIX}").unlink()
+                gone += 1
+        return gone
+
+    def expire(self, days: float, now: datetime | None = None) -> int:
+        """Delete what is older than so many days; return how many."""
+        limit = ((now or datetime.now(UTC)) - timedelta(days=days)).timestamp()
+        old = [
+            path.stem for path in self._folder.glob(f"*{_SUFFIX}") if path.stat().st_mtime < limit
+        ]
+        return self.drop(old)
+
+
+def held_content(home: Home, secrets: Secrets) -> HeldContent:
+    """Return what an installation holds, sealed under a key of its own."""
+    return HeldContent(home.held, secrets.derive(b"quarantine"))
+
+
+def write_again(writer: SpoolWriter, exchange: Exchange) -> str:
+    """Write an exchange into the spool under a new id, its times as they were; return the id."""
+    name = exchange.exchange_id[:12] + os.urandom(10).hex()
+    identity = bytes.fromhex(name)
+    started = exchange.started_at.timestamp()
+    ended = (exchange.ended_at or exchange.started_at).timestamp()
+    writer.append(
+        RecordKind.REQUEST_HEAD,
+        records.request_head(
+            identity,
+            started_at=started,
+            origin=records.pack_origin(
+                exchange.client,
+                route=exchange.route,
+                mode=exchange.mode,
+                upstream=exchange.upstream,
+                served=exchange.served,
+                shadow_of=exchange.shadow_of,
+            ),
+            method=_raw(exchange.request.method),
+            path=_raw(exchange.request.path),
+            query=_raw(exchange.request.query),
+            headers=_raw_headers(exchange.request.headers),
+        ),
+    )
+    sequence = 1
+    for piece in _pieces(exchange.request.body):
+        writer.append(RecordKind.REQUEST_CHUNK, records.request_chunk(identity, sequence, piece))
+        sequence += 1
+    if exchange.response is not None:
+        first = (exchange.first_byte_at or exchange.started_at).timestamp()
+        head = records.response_head(
+            identity,
+            sequence,
+            at=first,
+            status=exchange.response.status,
+            headers=_raw_headers(exchange.response.headers),
+        )
+        writer.append(RecordKind.RESPONSE_HEAD, head)
+        sequence += 1
+        for piece in _pieces(exchange.response.body):
+            chunk = records.response_chunk(identity, sequence, at=first, data=piece)
+            writer.append(RecordKind.RESPONSE_CHUNK, chunk)
+            sequence += 1
+    last = records.end(
+        identity, sequence, at=ended, outcome=exchange.outcome, note=exchange.capture_note
+    )
+    writer.append(RecordKind.END, last)
+    return name
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("latin-1", "surrogateescape")
+
+
+def _raw_headers(headers: Sequence[tuple[str, str]]) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple((_raw(name), _raw(value)) for name, value in headers)
+
+
+def _pieces(body: bytes) -> Iterable[bytes]:
+    return (body[at : at + _CHUNK] for at in range(0, len(body), _CHUNK))
+
+
+def _written(exchange: Exchange) -> bytes:
+    def plain(value: object) -> str:
+        if isinstance(value, bytes):
+            return base64.b64encode(value).decode("ascii")
+        if isinstance(value, datetime):
+            return value.isoformat()
+        raise TypeError(f"an exchange holds no {type(value).__name__}")
+
+    return json.dumps(asdict(exchange), default=plain).encode("utf-8")
+
+
+def _read(said: dict[str, Any]) -> Exchange:
+    def when(value: str | None) -> datetime | None:
+        return None if value is None else datetime.fromisoformat(value)
+
+    request, response = said["request"], said["response"]
+    return Exchange(
+        exchange_id=said["exchange_id"],
+        client=ClientIdentity(**{**said["client"], "purposes": tuple(said["client"]["purposes"])}),
+        route=said["route"],
+        mode=said["mode"],
+        upstream=said["upstream"],
+        started_at=datetime.fromisoformat(said["started_at"]),
+        first_byte_at=when(said["first_byte_at"]),
+        ended_at=when(said["ended_at"]),
+        request=HttpRequest(**{**request, **_body_and_headers(request)}),
+        response=HttpResponse(**{**response, **_body_and_headers(response)}) if response else None,
+        outcome=ExchangeOutcome(said["outcome"]),
+        position=SpoolPosition(**said["position"]),
+        capture_note=said["capture_note"],
+        served=said.get("served", ""),
+        shadow_of=said.get("shadow_of", ""),
+    )
+
+
+def _body_and_headers(message: dict[str, Any]) -> dict[str, Any]:
+    headers = tuple((name, value) for name, value in message["headers"])
+    return {"body": base64.b64decode(message["body"]), "headers": headers}

@@ -1,0 +1,251 @@
+"""The governing process: a pipeline with its policy, reloaded when the policy's files change."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+from types import FrameType
+
+from governance.audit import AuditLog
+from governance.consent import ConsentLookup
+from governance.executor import Spread
+from governance.governor import Governor
+from governance.policy import PolicyBundle, load_bundle
+from governance.quality import gate_of
+from governance.redact import Redactor, redactor_of, settle
+from governance.redact.subject_keys import SubjectKeys
+from headrace.app.home import Home
+from headrace.app.installation import http_tools, spool_reader
+from headrace.app.master_key import Secrets
+from headrace.app.settings import Settings
+from headrace.app.subject_keys import subject_keys_of
+from headrace.engine import Engine
+from headrace.engine.pool import MOST_WORKERS, Pool, PooledRedaction
+from headrace.govern.checkpoint import CheckpointStore, installation_name, lacks
+from headrace.govern.maintenance import BackgroundUpkeep
+from headrace.govern.near_duplicates import leave_near, open_near
+from headrace.govern.policy_in_force import POLICY_IN_FORCE, POLICY_REFUSED, last_policy
+from headrace.govern.quarantine_store import held_content
+from headrace.govern.side_effects import Witness
+from headrace.pipeline import BatchReport, Pipeline
+from headrace.services.dry_run import StoredReference
+from lakehouse.lake import Lake
+from trajectory.errors import HeadraceError, RetryableError
+
+type Report = Callable[[str], None]
+type Stamp = tuple[tuple[str, int, int], ...]
+
+_RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
+
+
+class GovernorSource:
+    """Gives the governor for the next batch.
+
+    When a policy file changes, the bundle is loaded anew. Whatever keeps the new one from being
+    loaded is reported and noted in the audit log, and the old one stays in force. At the start a
+    broken bundle, or a detector that cannot load, is an error.
+    """
+
+    def __init__(
+        self,
+        bundle: Path,
+        lake: Lake,
+        secrets: Secrets,
+        audit: AuditLog,
+        report: Report,
+        *,
+        home: Home,
+        subject_keys: SubjectKeys,
+        consents: ConsentLookup | None = None,
+        engine: Engine | None = None,
+        workers: int = 0,
+    ) -> None:
+        workers = workers or (os.cpu_count() or 1) - 1
+        self._pool = Pool(home, min(workers, MOST_WORKERS))
+        self._path = bundle
+        self._home = home
+        self._subject_keys = subject_keys
+        self._consents = consents or lake.consents()
+        self._engine = engine
+        self._audit = audit
+        self._lake = lake
+        self._secrets = secrets
+        self._report = report
+        self._governor = self._build()
+        self._stamp = self._look()
+
+    def __call__(self) -> Governor:
+        """Return the governor in force."""
+        stamp = self._look()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._governor = self._build()
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (the old policy goes on governing)
+                self._refuse(error)
+            else:
+                self._report("the changed policy is in force")
+        return self._governor
+
+    def _refuse(self, error: BaseException) -> None:
+        """Say why the changed policy is not in force, here and in the audit log."""
+        ours = isinstance(error, HeadraceError)
+        why = str(error) if ours else f"{type(error).__name__}; see `headrace policy check`"
+        self._report(f"the changed policy is not in force, the old one stays: {why}")
+        with suppress(HeadraceError, OSError):  # a log that cannot be written stops the next batch
+            self._audit.append(
+                actor="governor",
+                action=POLICY_REFUSED,
+                subject=self._in_force,
+                detail={"error": type(error).__name__, "problem": why.splitlines()[0]},
+            )
+
+    def _build(self) -> Governor:
+        bundle = load_bundle(self._path)
+        self._folder = bundle.path
+        pseudonym_key = self._secrets.derive(b"pseudonym")
+        redactor = redactor_of(bundle, pseudonym_key=pseudonym_key, subjects=self._subject_keys)
+        settle()
+        governor = Governor(
+            bundle,
+            redactor,
+            message_key=self._secrets.derive(b"message"),
+            pseudonym_key=pseudonym_key,
+            known=self._lake.known_content(),
+            consents=self._consents,
+            gate=gate_of(bundle, reference=StoredReference(self._lake)),
+            spread=self._spread(bundle, redactor),
+            near=open_near(self._home, bundle.dedup.spec.near_duplicates, self._lake, self._report),
+        )
+        # Only now: a bundle whose detectors do not load is not in force.
+        self._note_change(bundle)
+        self._in_force = bundle.content_hash
+        self._beside = [bundle.path / name for name in bundle.recognizers]
+        leave_near(self._home, bundle.dedup.spec.near_duplicates)
+        return governor
+
+    def _spread(self, bundle: PolicyBundle, redactor: Redactor) -> Spread | None:
+        if self._engine is None:
+            return PooledRedaction(self._pool, self._path, bundle, redactor)
+        from headrace.engine.spread import EngineFinding, EngineSpread
+
+        if bundle.redaction.spec.keys == "subject":
+            return EngineFinding(self._engine, str(self._path), bundle, redactor)
+        return EngineSpread(self._engine, str(self._path), bundle)
+
+    def _note_change(self, bundle: PolicyBundle) -> None:
+        """Write into the audit log that another policy is in force than the one last noted there."""
+        before = last_policy(self._audit)
+        if before is None or before.refused or before.in_force != bundle.content_hash:
+            self._audit.append(
+                actor="governor",
+                action=POLICY_IN_FORCE,
+                subject=bundle.content_hash,
+                detail={"before": before.in_force if before else None},
+            )
+
+    def _look(self) -> Stamp | None:
+        """Return what tells one state of the policy's files from another; None where they cannot be read."""
+        found = []
+        try:
+            for path in sorted({*self._folder.rglob("*"), *self._beside}):
+                if path.is_file():
+                    status = path.stat()
+                    found.append((str(path), status.st_mtime_ns, status.st_size))
+        except OSError:
+            return None
+        return tuple(found)
+
+
+def build_pipeline(
+    settings: Settings,
+    home: Home,
+    secrets: Secrets,
+    report: Report,
+    *,
+    engine: Engine | None = None,
+) -> Pipeline:
+    """Put the pipeline of an installation together; without an engine, all runs in this process."""
+    lake = Lake.open(settings.lake.path, options=settings.lake.options)
+    audit = AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit"))
+    witness = Witness(held_content(home, secrets), audit, keep_days=settings.govern.quarantine_days)
+
+    def behind(batch: int, missing: int) -> None:
+        witness.behind(batch, missing)
+        report(f"error: {lacks(missing, settings.lake.path)}")
+
+    return Pipeline(
+        spool=spool_reader(settings, home, secrets),
+        lake=lake,
+        governor=GovernorSource(
+            Path(settings.policy.bundle),
+            lake,
+            secrets,
+            audit,
+            report,
+            home=home,
+            subject_keys=subject_keys_of(home, secrets),
+            consents=_consents(lake, settings),
+            engine=engine,
+            workers=settings.engine.workers,
+        ),
+        checkpoints=CheckpointStore(
+            home.state, lake.notes(), name=installation_name(home.identity)
+        ),
+        assembly_key=secrets.derive(b"assembly"),
+        batch_records=settings.govern.batch_records,
+        tool_effects=settings.govern.tool_effects,
+        remembered_calls=settings.govern.remembered_calls,
+        witness=witness,
+        behind=behind,
+        dialects=(http_tools(settings.gateway.routes),),
+    )
+
+
+def _consents(lake: Lake, settings: Settings) -> ConsentLookup:
+    """Return the registry, with a consent service beside it where the settings name one."""
+    if not settings.consent.url:
+        return lake.consents()
+    from headrace.services.consent_service import ServiceConsents
+
+    return ServiceConsents(lake.consents(), settings.consent)
+
+
+def govern_once(pipeline: Pipeline) -> Iterator[BatchReport]:
+    """Carry batches until the spool has nothing finished left."""
+    while (report := pipeline.run_batch()) is not None:
+        yield report
+
+
+def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report) -> None:
+    """Carry batches as they come, and look after the tables, until SIGTERM or SIGINT."""
+    stop = Event()
+
+    def ask_to_stop(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask_to_stop)
+    failures = 0
+    upkeep = BackgroundUpkeep(Home(settings.home), settings.govern.maintenance_seconds, report)
+    while not stop.is_set():
+        if upkeep.look():
+            pipeline.tidy()
+        try:
+            batch = pipeline.run_batch()
+        except RetryableError as error:
+            pause = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
+            failures += 1
+            report(f"batch not written, trying again in {pause:g} s: {error}")
+            stop.wait(pause)
+            continue
+        failures = 0
+        if batch is None or not batch.is_full:
+            stop.wait(settings.govern.interval_seconds)
+    try:
+        pipeline.settle()
+    except RetryableError as error:
+        report(f"stopped; the next start reads the last batches of the spool again: {error}")
+    upkeep.stop()

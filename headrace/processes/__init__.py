@@ -1,0 +1,1 @@
+"""Processes that Headrace starts and watches."""

@@ -1,0 +1,261 @@
+"""One night of training: build the substrate, plan, train, promote, as the ``headrace`` commands do it.
+
+Each step is a process of its own, so that a deadline can end it and its memory goes back.
+"""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from headrace.processes.supervisor import headrace_command
+from train.runs.programs import program
+from train.schedule import Schedule
+
+_REFUSED, _BAD_INPUT = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    output: dict[str, Any] = field(default_factory=dict)
+    """What it printed as JSON."""
+    error: str = ""
+    """Its last words on standard error."""
+
+
+class DeadlinePassedError(Exception):
+    """The night's time is up."""
+
+
+class Commands(Protocol):
+    """Runs one ``headrace`` command with ``--json``.
+
+    Raises:
+        DeadlinePassedError: it did not end within so many seconds and was stopped.
+    """
+
+    def __call__(self, arguments: Sequence[str], seconds: float) -> Done: ...
+
+
+class HeldCommands(Protocol):
+    """Runs commands as :class:`Commands` does; descriptors in ``keep`` stay open while they run."""
+
+    def __call__(self, arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """What came of a night."""
+
+    outcome: str
+    """trained | refused | nothing | failed | deadline"""
+    reasons: tuple[str, ...] = ()
+    substrate: str | None = None
+    item_ids: tuple[str, ...] = ()
+    """What the substrate held, when something was learned from it."""
+    models: tuple[str, ...] = ()
+    """Candidates that passed their gates, ``name@version``."""
+    promoted: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Progress:
+    reasons: list[str] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
+    promoted: list[str] = field(default_factory=list)
+    refused: bool = False
+    failed: bool = False
+
+
+def run_night(
+    schedule: Schedule,
+    run: Commands,
+    *,
+    known_items: frozenset[str] = frozenset(),
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> Night:
+    """Run a night to its end, whatever happens; failures are outcomes, not exceptions.
+
+    Args:
+        schedule: what to do.
+        run: runs the commands.
+        known_items: items that earlier nights learned from.
+        clock: monotonic seconds.
+        pause: waits between tries.
+    """
+    return _NightRun(schedule, run, known_items, clock, pause).whole()
+
+
+class _NightRun:
+    """A night under way."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        run: Commands,
+        known_items: frozenset[str],
+        clock: Callable[[], float],
+        pause: Callable[[float], None],
+    ) -> None:
+        self._spec = schedule.spec
+        self._run = run
+        self._known = known_items
+        self._clock = clock
+        self._pause = pause
+        self._end = clock() + 60 * self._spec.deadline_minutes
+        self._progress = _Progress()
+
+    def whole(self) -> Night:
+        """Run everything."""
+        substrate: str | None = None
+        items: tuple[str, ...] = ()
+        try:
+            built = self._try(["substrate", "build", str(self._spec.substrate)])
+            if built.code:
+                return Night("failed", (f"substrate build: {built.error}",))
+            substrate = f"{built.output['name']}@{built.output['version']}"
+            items = tuple(built.output["item_ids"])
+            new = len(set(items) - self._known)
+            if new < self._spec.conditions.minimum_new_items:
+                wanted = self._spec.conditions.minimum_new_items
+                return Night("nothing", (f"{new} new items, fewer than {wanted}",), substrate)
+            self._climb(substrate)
+        except DeadlinePassedError:
+            minutes = self._spec.deadline_minutes
+            self._progress.reasons.append(f"stopped after {minutes:g} minutes (deadline_minutes)")
+            return self._night("deadline", substrate, items)
+        return self._night(self._outcome(), substrate, items)
+
+    def _climb(self, substrate: str) -> None:
+        """Run each recipe that can learn; with ``promote`` each starts from what the one before made."""
+        progress = self._progress
+        for recipe in self._spec.recipes:
+            obstacle = self._obstacle(recipe, substrate)
+            if obstacle is not None:
+                progress.reasons.append(obstacle)
+                continue
+            done = self._train(recipe, substrate)
+            if done.code == 0:
+                self._passed(done.output)
+                if not self._spec.promote:
+                    return
+            elif done.code == _REFUSED:
+                progress.refused = True
+                progress.reasons.append(f"{recipe_name(recipe)}: the gate refused the candidate")
+            else:
+                progress.failed = True
+                progress.reasons.append(f"{recipe_name(recipe)}: {done.error}")
+
+    def _obstacle(self, recipe: str, substrate: str) -> str | None:
+        """Ask the planner; None when the recipe can learn something that it did not make already."""
+        own = ["--recipe", recipe] if recipe.endswith((".yaml", ".yml")) else []
+        planned = self._try(["train", "plan", "--substrate", substrate, *own])
+        if planned.code:
+            return f"{recipe_name(recipe)}: {planned.error}"
+        kind = recipe_kind(recipe)
+        line = next(entry for entry in planned.output["recipes"] if entry["recipe"] == kind)
+        if line["obstacles"]:
+            return f"{recipe_name(recipe)}: {'; '.join(line['obstacles'])}"
+        if line["made"] is not None:
+            return f"{recipe_name(recipe)}: made {line['made']} of this version already"
+        return None
+
+    def _train(self, recipe: str, substrate: str) -> Done:
+        model = ["--model", self._spec.model]
+        resume = ["--resume", "last"]
+        return self._try(["train", "run", recipe, "--substrate", substrate, *model, *resume])
+
+    def _passed(self, output: dict[str, Any]) -> None:
+        self._progress.models.append(output["model"])
+        if self._spec.promote:
+            done = self._try(["train", "promote", self._spec.model, output["version"]])
+            if done.code == 0:
+                self._progress.promoted.append(output["model"])
+            else:
+                self._progress.failed = True
+                self._progress.reasons.append(f"promote: {done.error}")
+
+    def _try(self, arguments: list[str]) -> Done:
+        """Run a command; try again when its work failed, not when it refused its input."""
+        retries = self._spec.retries
+        for attempt in range(1, retries.attempts + 1):
+            done = self._run(arguments, self._left())
+            if 0 <= done.code <= _BAD_INPUT or attempt == retries.attempts:
+                return done
+            self._pause(min(60 * retries.wait_minutes, self._left()))
+        raise AssertionError("at least one attempt")
+
+    def _left(self) -> float:
+        left = self._end - self._clock()
+        if left <= 0:
+            raise DeadlinePassedError
+        return left
+
+    def _outcome(self) -> str:
+        progress = self._progress
+        if progress.models and not progress.failed:
+            return "trained"
+        if progress.failed:
+            return "failed"
+        return "refused" if progress.refused else "nothing"
+
+    def _night(self, outcome: str, substrate: str | None, items: tuple[str, ...]) -> Night:
+        progress = self._progress
+        return Night(
+            outcome,
+            tuple(progress.reasons),
+            substrate,
+            items if progress.models or progress.refused else (),
+            tuple(progress.models),
+            tuple(progress.promoted),
+        )
+
+
+def recipe_kind(recipe: str) -> str:
+    """Return which recipe a document or a shipped name is."""
+    from train.recipes.settings import load_or_shipped
+
+    return load_or_shipped(recipe).spec.recipe
+
+
+def recipe_name(recipe: str) -> str:
+    """Return a recipe's name as a person knows it."""
+    return Path(recipe).stem if recipe.endswith((".yaml", ".yml")) else recipe
+
+
+def headrace_commands(home: Path, log: Path) -> HeldCommands:
+    """Return what runs commands as processes of this installation; their words go to a log."""
+
+    def run(arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done:
+        command = headrace_command(["--home", str(home), *arguments])
+        if arguments[:2] != ["train", "promote"]:
+            command.append("--json")
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "ab+") as errors:
+            begin = errors.seek(0, os.SEEK_END)
+            try:
+                with program(command, stdout=subprocess.PIPE, stderr=errors, keep=keep) as process:
+                    output, _ = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                raise DeadlinePassedError from None
+            errors.seek(begin)
+            words = errors.read().decode("utf-8", "replace").strip().splitlines()
+        return Done(process.returncode, _json(output), words[-1] if words else "")
+
+    return run
+
+
+def _json(output: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(output)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

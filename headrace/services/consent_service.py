@@ -1,0 +1,176 @@
+"""A company's own consent service, asked over HTTP about each end user, its answers kept a while.
+
+The service is asked with the end user's identifier as the application sent it, so it belongs to the
+same company and is reached over HTTPS or on this machine. Its answer counts like entries of the
+registry: what it grants is granted, what it does not is withdrawn. When it cannot be asked, the call
+is held back (and can be released later), never passed.
+"""
+
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from governance.consent import ConsentEntry, ConsentLookup
+from governance.policy.consent import Purpose
+from headrace.app.settings import ConsentSettings
+from trajectory.errors import ConfigurationError, WorkError
+
+_MOST_CACHED = 100_000
+_MOST_BYTES = 64 * 1024
+_FAILURES = 3
+"""After so many in a row the service counts as away."""
+_AWAY_SECONDS = 30.0
+"""How long it then is not asked: each vain question costs its whole timeout, and all calls wait."""
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class ConsentServiceError(WorkError):
+    """The consent service gave no answer that could be understood."""
+
+
+class _Answer(NamedTuple):
+    entries: tuple[ConsentEntry, ...]
+    until: float
+
+
+class ServiceConsents:
+    """The registry of the lake, and beside it what the service says of end users."""
+
+    def __init__(
+        self,
+        registry: ConsentLookup,
+        settings: ConsentSettings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Ask the service of ``settings``.
+
+        Raises:
+            ConfigurationError: the address is neither HTTPS nor on this machine, or the token's
+                environment variable is not set.
+        """
+        parts = urlsplit(settings.url)
+        if parts.scheme != "https" and not (
+            parts.scheme == "http" and (parts.hostname or "") in _LOCAL
+        ):
+            raise ConfigurationError(
+                "consent.url must begin with https:// (http:// on this machine only): it is asked "
+                "about people."
+            )
+        self._token = os.environ.get(settings.token_env, "") if settings.token_env else ""
+        if settings.token_env and not self._token:
+            raise ConfigurationError(f"consent.token_env: {settings.token_env} is not set.")
+        self._registry = registry
+        self._settings = settings
+        self._clock = clock
+        self._answers: OrderedDict[tuple[str, str], _Answer] = OrderedDict()
+        self._failures = 0
+        self._away_until = clock()
+
+    def ask(self, tenant_id: str, end_user: str, subject: str) -> None:
+        """Learn what an end user agreed to, unless that is known still.
+
+        Raises:
+            ConsentServiceError: no answer; the call must be held back.
+        """
+        known = self._answers.get((tenant_id, subject))
+        if known is not None and known.until > self._clock():
+            return
+        granted = self._answer(tenant_id, end_user)
+        now = datetime.now(UTC)
+        entries = tuple(
+            ConsentEntry(
+                tenant_id, subject, purpose.value, purpose.value in granted, now, "service"
+            )
+            for purpose in Purpose
+        )
+        until = self._clock() + self._settings.cache_seconds
+        self._answers[tenant_id, subject] = _Answer(entries, until)
+        while len(self._answers) > _MOST_CACHED:
+            self._answers.popitem(last=False)
+
+    def entries(self, tenant_id: str, subjects: Collection[str]) -> Sequence[ConsentEntry]:
+        """Return the registry's entries, and what the service said; a withdrawal in either counts.
+
+        Which of the two was recorded later makes no difference: neither knows of the other's.
+        """
+        registry = self._registry.entries(tenant_id, subjects)
+        service = [
+            entry
+            for subject in subjects
+            if (answer := self._answers.get((tenant_id, subject))) is not None
+            for entry in answer.entries
+        ]
+        withdrawn = _withdrawn(registry)
+        refused = _withdrawn(service) - withdrawn
+        return [
+            *(one for one in registry if (one.subject, one.purpose) not in refused),
+            *(one for one in service if (one.subject, one.purpose) not in withdrawn),
+        ]
+
+    def erased_at(self, tenant_id: str, subjects: Collection[str]) -> datetime | None:
+        """Return what the registry knows of erasures."""
+        return self._registry.erased_at(tenant_id, subjects)
+
+    def refresh(self) -> None:
+        """See what the registry holds now."""
+        self._registry.refresh()
+
+    def _answer(self, tenant_id: str, end_user: str) -> frozenset[str]:
+        """Ask the service, unless it failed several times just now."""
+        if self._clock() < self._away_until:
+            raise ConsentServiceError(
+                "the consent service did not answer several times in a row; it is asked again soon."
+            )
+        try:
+            granted = self._asked(tenant_id, end_user)
+        except ConsentServiceError:
+            self._failures += 1
+            if self._failures >= _FAILURES:
+                self._away_until = self._clock() + _AWAY_SECONDS
+            raise
+        self._failures = 0
+        return granted
+
+    def _asked(self, tenant_id: str, end_user: str) -> frozenset[str]:
+        body = json.dumps({"tenant": tenant_id, "end_user": end_user}).encode()
+        headers = {"content-type": "application/json"}
+        if self._token:
+            headers["authorization"] = f"Bearer {self._token}"
+        request = urllib.request.Request(self._settings.url, body, headers)  # noqa: S310 - checked
+        try:
+            with _OPENER.open(request, timeout=self._settings.timeout_seconds) as answer:
+                said = json.loads(answer.read(_MOST_BYTES))
+            purposes = said["purposes"]
+            if not isinstance(purposes, list):
+                raise TypeError
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConsentServiceError(
+                f"the consent service did not answer ({type(error).__name__}); the call is held "
+                "back and can be released from quarantine."
+            ) from None
+        return frozenset(word for word in purposes if isinstance(word, str))
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A consent service does not send its questions elsewhere."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        """Refuse."""
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
+
+
+def _withdrawn(entries: Sequence[ConsentEntry]) -> set[tuple[str, str]]:
+    """Return the subjects and purposes of which the latest entry is a withdrawal."""
+    ordered = sorted(entries, key=lambda entry: (entry.recorded_at, not entry.granted))
+    latest = {(entry.subject, entry.purpose): entry for entry in ordered}
+    return {key for key, entry in latest.items() if not entry.granted}

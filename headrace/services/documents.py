@@ -1,0 +1,98 @@
+"""Documents of every kind, in one shape: their JSON Schema, and checks of those beside a bundle.
+
+A bundle decides over rows; documents of the kinds that later rooms read (``Substrate``,
+``Schedule``, ``Recipe``) may stand in the same folder, and are checked with it.
+"""
+
+from collections.abc import Iterator
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from governance.policy import KINDS, PolicyError
+from governance.policy.documents import LATER_KINDS, unknown_kind
+from governance.policy.problems import describe
+from governance.policy.source import SourceDocument, read_documents
+from trajectory.canonical import JsonObject
+from trajectory.errors import ConfigurationError
+
+
+def models() -> dict[str, type[BaseModel]]:
+    """Return kind → model of every kind."""
+    from train.recipes.settings import Recipe
+    from train.schedule import Schedule
+    from train.substrate.spec import Substrate
+
+    later: dict[str, type[BaseModel]] = {
+        "Substrate": Substrate,
+        "Schedule": Schedule,
+        "Recipe": Recipe,
+    }
+    return {**KINDS, **{kind: later[kind] for kind in LATER_KINDS}}
+
+
+def json_schema() -> JsonObject:
+    """Return the schema (draft 2020-12) that a document of any kind must fit."""
+    either: Any = Annotated[reduce(or_, models().values()), Field(discriminator="kind")]
+    schema = cast(JsonObject, TypeAdapter[object](either).json_schema(by_alias=True))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Headrace document",
+        **schema,
+    }
+
+
+def check_file(file: Path) -> list[str]:
+    """Check every document of one file; return their kinds.
+
+    Raises:
+        PolicyError: something is wrong; each problem is one line.
+    """
+    return _checked(read_documents(file, str(file)), models())
+
+
+def check_beside(folder: Path) -> list[str]:
+    """Check the documents of later rooms that stand beside a bundle; return their kinds.
+
+    Raises:
+        PolicyError: something is wrong; each problem is one line.
+    """
+    known = models()
+    later = {kind: known[kind] for kind in LATER_KINDS}
+    return _checked((one for one in _documents(folder) if _kind(one) in later), later)
+
+
+def _documents(folder: Path) -> Iterator[SourceDocument]:
+    for file in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+        if not file.name.endswith((".test.yaml", ".test.yml")):
+            yield from read_documents(file, str(file))
+
+
+def _checked(documents: Any, known: dict[str, type[BaseModel]]) -> list[str]:
+    kinds: list[str] = []
+    problems: list[str] = []
+    for source in documents:
+        kind = _kind(source)
+        model = known.get(kind)
+        if model is None:
+            problems.append(
+                source.error(("kind",), f"{unknown_kind(kind)} Valid: {', '.join(known)}")
+            )
+            continue
+        try:
+            model.model_validate(source.value)
+        except ValidationError as error:
+            problems += describe(error, source, model)
+        except ConfigurationError as error:
+            problems.append(source.error(("spec",), str(error)))
+        kinds.append(kind)
+    if problems:
+        raise PolicyError("\n".join(problems))
+    return kinds
+
+
+def _kind(source: SourceDocument) -> str:
+    return str(source.value.get("kind", "")) if isinstance(source.value, dict) else ""

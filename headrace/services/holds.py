@@ -1,0 +1,74 @@
+"""Legal holds as the policy in force has them: over rows that were stored before a hold, too.
+
+A hold is declared after the fact and lifted again. What a row was stamped with at its capture says
+which hold counted then; whether it may be deleted now, the policy in force says.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from governance.policy import Facts, Match, load_bundle
+from governance.policy.retention import LegalHold
+from headrace.app.settings import Settings
+from headrace.services.stored_facts import facts_of
+from lakehouse.lake import Lake
+
+_NOT_STORED = frozenset({"agent", "provider", "region"})
+"""What rows do not tell; a hold that asks for it holds whatever else fits."""
+_FACTS = """
+SELECT s.trajectory_id, s.app_id, s.environment, s.route, s.dialect, s.kind,
+       coalesce(s.model_served, s.model_requested, '') AS model,
+       list_transform(s.tool_calls, lambda c: c.name) AS tools,
+       coalesce(g.data_classes, []) AS data_classes
+FROM steps s
+LEFT JOIN governance g ON g.tenant_id = s.tenant_id AND g.step_id = s.step_id
+WHERE s.tenant_id = ? AND s.trajectory_id IN (SELECT unnest(?::VARCHAR[]))
+GROUP BY ALL
+"""
+
+
+def holds_of(settings: Settings, lake: Lake) -> Callable[[str, Sequence[str]], set[str]]:
+    """Return what tells which of a tenant's trajectories a legal hold of the policy keeps."""
+    holds = load_bundle(Path(settings.policy.bundle)).retention.spec.legal_holds
+
+    def held(tenant: str, trajectories: Sequence[str]) -> set[str]:
+        return held_now(lake, holds, tenant, trajectories)
+
+    return held
+
+
+def held_now(
+    lake: Lake, holds: Sequence[LegalHold], tenant: str, trajectories: Sequence[str]
+) -> set[str]:
+    """Return those trajectories of which a step fits a legal hold.
+
+    The empty name stands for what has no stored trajectory, as feedback on a session: any hold that
+    may fit the tenant keeps it.
+    """
+    matches = [
+        hold.match
+        for hold in holds
+        if _asks_more(hold.match) or hold.match.fits(Facts(tenant=tenant), unknown=_NOT_STORED)
+    ]
+    if not matches or not trajectories:
+        return set()
+    rows = lake.query(_FACTS, parameters=[tenant, list(trajectories)]).to_pylist()
+    held = {
+        row["trajectory_id"]
+        for row in rows
+        if _held(matches, facts_of(row, tenant, tuple(row["data_classes"])))
+    }
+    facts = Facts(tenant=tenant)
+    anything = frozenset(Match.model_fields) - {"tenant"}
+    if "" in trajectories and any(one.fits(facts, unknown=anything) for one in matches):
+        held.add("")
+    return held
+
+
+def _held(matches: Sequence[Match], facts: Facts) -> bool:
+    return any(match.fits(facts, unknown=_NOT_STORED) for match in matches)
+
+
+def _asks_more(match: Match) -> bool:
+    """Whether a match asks for anything beside the tenant that rows tell."""
+    return bool(match.model_fields_set - {"tenant"} - _NOT_STORED)

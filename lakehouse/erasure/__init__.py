@@ -1,0 +1,1 @@
+"""Erasure and retention: out of the tables and out of their history."""

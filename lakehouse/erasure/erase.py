@@ -1,0 +1,502 @@
+"""Erasure of a person and the retention sweep: out of tables, history, statistics and substrates.
+
+A person is named by keyed pseudonyms, as the column ``governance.subjects`` holds them. Whole
+trajectories go, because the later steps of a conversation stand on its earlier ones. Registered
+substrates that held a step become stale, and every model trained on them is named.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from deltalake.exceptions import DeltaError
+
+from lakehouse.erasure.removal import (
+    REMOVED_FROM,
+    purge_history,
+    remove_feedback,
+    remove_trajectories,
+    remove_unnamed,
+    together,
+    unnamed_messages,
+)
+from lakehouse.schema.tables import TABLES
+from trajectory.canonical import canonical_json
+from trajectory.errors import ConfigurationError, RetryableError
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+type Progress = Callable[[int, int], None]
+type Holds = Callable[[str, Sequence[str]], set[str]]
+"""Returns those of a tenant's trajectories that a legal hold keeps now."""
+
+
+_WAITS = timedelta(days=30)
+"""How long feedback without a decision may wait for what it is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Everything downstream of some trajectories."""
+
+    trajectories: tuple[str, ...]
+    substrates: tuple[str, ...]
+    """name@version"""
+    runs: tuple[str, ...]
+    models: tuple[str, ...]
+    """name@version, those trained on such a model's weights included."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalReport:
+    """What an erasure or a sweep did, or would do."""
+
+    removal_id: str
+    reach: Reach
+    rows: dict[str, int]
+    """Rows removed per table; ``exchanges`` counts ledger rows that were emptied."""
+    files: int
+    """Files taken off the disk."""
+    dry_run: bool
+    held: int = 0
+    """Trajectories under legal hold: they stay."""
+    held_subjects: tuple[str, ...] = ()
+    """Those of the people to erase who stand in a trajectory under legal hold."""
+    alone: int = 0
+    """Feedback, decisions and messages that no trajectory takes with it, and that go or would go."""
+    ended: tuple[str, ...] = ()
+    """Killed erasures that this one ends; what they had deleted stands in no count of ``rows``."""
+
+
+def erase_subject(
+    lake: "Lake",
+    tenant: str,
+    subjects: Sequence[str],
+    *,
+    reference: str | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    holds: Holds | None = None,
+) -> RemovalReport:
+    """Remove a person from the lake.
+
+    An erasure of the same person that was killed is ended by this one: its substrates and models
+    are named again, and what it had deleted leaves the disk.
+
+    Args:
+        lake: the lake.
+        tenant: whose data.
+        subjects: the pseudonyms of the person in this tenant.
+        reference: ticket or document; no personal data.
+        dry_run: only report.
+        progress: called with trajectories done and in all.
+        holds: the legal holds in force; without it, those that rows were stamped with count.
+
+    Raises:
+        ConfigurationError: no pseudonym was given.
+        RetryableError: a table kept changing; what was removed is removed, run the same again.
+    """
+    if not subjects or {"*", ""} & {*subjects}:
+        raise ConfigurationError(
+            "give at least one pseudonym of the person to erase, and no pattern"
+        )
+    removal_id = f"erasure-{uuid4().hex}"
+    if not dry_run:
+        _record(lake, tenant, subjects, removal_id, "requested", reference, {})
+    with lake.lease(alone=not dry_run), _explained():
+        lake.recover()
+        names, held = _trajectories_of(lake, tenant, subjects, holds)
+        held_subjects = _subjects_in(lake, tenant, subjects, held)
+        feedback = {tenant: _wide_feedback(lake, tenant, names, holds)}
+        unfinished = _unfinished(lake, tenant, subjects, removal_id)
+        report = _remove(
+            lake, {tenant: names}, feedback, removal_id, len(held), dry_run, progress,
+            earlier=[*unfinished],
+        )  # fmt: skip
+    ended = {name: some for name, some in unfinished.items() if {*some} <= {*subjects}}
+    report = replace(report, ended=tuple(ended), held_subjects=held_subjects)
+    if not dry_run:
+        _record(lake, tenant, subjects, removal_id, "done", reference, asdict(report))
+        for name, people in ended.items():
+            _record(lake, tenant, people, name, "done", None, {"ended_by": removal_id})
+    return report
+
+
+def expire(
+    lake: "Lake",
+    *,
+    now: datetime | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    holds: Holds | None = None,
+) -> RemovalReport:
+    """Remove every trajectory of which a stored step's retention has ended; a legal hold keeps it.
+
+    Feedback on sessions, groups and what is not stored ends by itself. In a folder, where the lease
+    holds writers off, what goes leaves the disk at once, and messages that no step names go too; in
+    an object store the vacuum takes it when its horizon has passed.
+
+    Args:
+        lake: the lake.
+        now: the moment to judge by.
+        dry_run: only report.
+        progress: called with trajectories done and in all.
+        holds: the legal holds in force; without it, those that rows were stamped with count.
+    """
+    with lake.lease(alone=not dry_run), _explained():
+        lake.recover()
+        moment = now or datetime.now(UTC)
+        going, held = _expired(lake, moment, holds)
+        alone = _expired_alone(lake, moment, holds)
+        removal_id = f"expiry-{uuid4().hex}"
+        return _remove(
+            lake, going, alone, removal_id, held, dry_run, progress,
+            purge=lake.location.is_local, unnamed=lake.location.is_local,
+        )  # fmt: skip
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn the errors of files and of delta-rs into ours."""
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise RetryableError(
+            f"the removal did not end ({error}); check disk space and permissions, then run the same "
+            "again: it ends what was begun"
+        ) from error
+
+
+def erasures_of(lake: "Lake", tenant: str, subjects: Sequence[str]) -> list[str]:
+    """Return the erasures that one of these people had before, in their order."""
+    found = lake.query(
+        "SELECT erasure_id FROM erasures WHERE tenant_id = ? AND status = 'done' "
+        "AND list_contains(?::VARCHAR[], subject) "
+        "GROUP BY erasure_id ORDER BY min(recorded_at), erasure_id",
+        parameters=[tenant, list(subjects)],
+    )
+    return list(found["erasure_id"].to_pylist())
+
+
+def _unfinished(
+    lake: "Lake", tenant: str, subjects: Sequence[str], removal_id: str
+) -> dict[str, list[str]]:
+    """Return the erasures of these people that were asked for and never ended, with their people."""
+    found = lake.query(
+        "SELECT erasure_id, list_sort(list(DISTINCT subject)) AS people FROM erasures "
+        "WHERE tenant_id = ? AND erasure_id <> ? GROUP BY erasure_id "
+        "HAVING NOT bool_or(status = 'done') "
+        "AND list_has_any(list(DISTINCT subject), ?::VARCHAR[]) ORDER BY ALL",
+        parameters=[tenant, removal_id, list(subjects)],
+    ).to_pylist()
+    return {row["erasure_id"]: row["people"] for row in found}
+
+
+def _expired(
+    lake: "Lake", moment: datetime, holds: Holds | None
+) -> tuple[dict[str, list[str]], int]:
+    """Return tenant → trajectories past their retention, and how many a legal hold keeps.
+
+    A trajectory's life is that of its stored steps; calls that were left out do not shorten it.
+    """
+    found = lake.query(
+        """
+        WITH due AS (
+            SELECT DISTINCT tenant_id, trajectory_id FROM governance
+            WHERE expires_at <= $now AND trajectory_id <> ''
+        ), latest AS (
+            SELECT * FROM governance SEMI JOIN due USING (tenant_id, trajectory_id)
+            WHERE NOT starts_with(coalesce(reasons[1], ''), 'signal:')
+            QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1
+        ), kept AS (
+            SELECT tenant_id, step_id, trajectory_id FROM steps
+            SEMI JOIN due USING (tenant_id, trajectory_id)
+        ), judged AS (
+            SELECT l.*, (l.tenant_id, l.step_id) IN (SELECT (tenant_id, step_id) FROM kept)
+                OR (l.tenant_id, l.trajectory_id)
+                    NOT IN (SELECT (tenant_id, trajectory_id) FROM kept) AS counts
+            FROM latest l
+        )
+        SELECT tenant_id, trajectory_id FROM judged
+        GROUP BY ALL HAVING min(expires_at) FILTER (counts) <= $now
+        ORDER BY tenant_id, trajectory_id
+        """,
+        parameters={"now": moment},
+    ).to_pylist()
+    tenants: dict[str, list[dict[str, Any]]] = {}
+    for row in found:
+        tenants.setdefault(row["tenant_id"], []).append(row)
+    going: dict[str, list[str]] = {}
+    kept = 0
+    for tenant, rows in tenants.items():
+        names, held = _without_held(lake, tenant, rows, holds)
+        kept += len(held)
+        if names:
+            going[tenant] = names
+    return going, kept
+
+
+def _expired_alone(lake: "Lake", moment: datetime, holds: Holds | None) -> dict[str, list[str]]:
+    """Return tenant → feedback and decisions that no stored trajectory takes with it, and are due.
+
+    Each ends by itself. Feedback that has no decision (older lakes) ends when nothing that it could
+    be about has come for a while. Where rows tell no more, a legal hold of the tenant keeps them.
+    """
+    found = lake.query(
+        """
+        WITH stored AS (SELECT DISTINCT tenant_id, trajectory_id FROM steps),
+        latest AS (
+            SELECT tenant_id, step_id AS name, trajectory_id, legal_hold, expires_at,
+                   starts_with(coalesce(reasons[1], ''), 'signal:') AS is_feedback
+            FROM governance
+            WHERE (tenant_id, step_id) IN
+                (SELECT (tenant_id, step_id) FROM governance WHERE expires_at <= $now)
+            QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1
+        ), decided AS (
+            SELECT l.*, s.trajectory_id AS place, p.signal_id IS NOT NULL AS is_there
+            FROM latest l
+            LEFT JOIN signals_placed p ON p.tenant_id = l.tenant_id AND p.signal_id = l.name
+            LEFT JOIN stored s ON s.tenant_id = l.tenant_id
+                AND s.trajectory_id = coalesce(p.trajectory_id, l.trajectory_id)
+            WHERE l.expires_at <= $now
+        )
+        SELECT d.tenant_id, d.name, coalesce(d.place, '') AS trajectory_id, d.legal_hold AS held
+        FROM decided d ANTI JOIN steps s ON s.tenant_id = d.tenant_id AND s.step_id = d.name
+        WHERE CASE WHEN d.is_feedback THEN NOT (d.is_there AND d.place IS NOT NULL)
+                   ELSE d.trajectory_id = '' OR d.place IS NOT NULL END
+        UNION ALL
+        SELECT p.tenant_id, p.signal_id, '', false FROM signals_placed p
+        ANTI JOIN governance g ON g.tenant_id = p.tenant_id AND g.step_id = p.signal_id
+        ANTI JOIN stored s ON s.tenant_id = p.tenant_id AND s.trajectory_id = p.trajectory_id
+        ANTI JOIN steps t ON t.tenant_id = p.tenant_id
+            AND (p.target_kind, p.target_id) IN (('session', t.session_hint), ('group', t.group_id))
+        WHERE p.recorded_at <= $waited
+        ORDER BY ALL
+        """,
+        parameters={"now": moment, "waited": moment - _WAITS},
+    ).to_pylist()
+    tenants: dict[str, list[dict[str, Any]]] = {}
+    for row in found:
+        tenants.setdefault(row["tenant_id"], []).append(row)
+    going: dict[str, list[str]] = {}
+    for tenant, rows in tenants.items():
+        places = sorted({row["trajectory_id"] for row in rows})
+        held = set() if holds is None else holds(tenant, places)
+        for row in rows:
+            if not (row["trajectory_id"] in held if holds is not None else row["held"]):
+                going.setdefault(tenant, []).append(row["name"])
+    return going
+
+
+def _wide_feedback(
+    lake: "Lake", tenant: str, trajectories: Sequence[str], holds: Holds | None
+) -> list[str]:
+    """Return the feedback on sessions and groups in which these trajectories stand.
+
+    It stays where a legal hold keeps another trajectory of the same session or group.
+    """
+    if not trajectories:
+        return []
+    found = lake.query(
+        """
+        WITH places AS (
+            SELECT DISTINCT 'session' AS target_kind, session_hint AS target_id, trajectory_id
+            FROM steps WHERE tenant_id = $tenant AND session_hint IS NOT NULL
+            UNION ALL
+            SELECT DISTINCT 'group', group_id, trajectory_id
+            FROM steps WHERE tenant_id = $tenant AND group_id IS NOT NULL
+        ), about AS (
+            SELECT s.signal_id, p.trajectory_id FROM signals s
+            JOIN places p USING (target_kind, target_id)
+            WHERE s.tenant_id = $tenant AND s.trajectory_id IS NULL
+        ), held AS (
+            SELECT DISTINCT trajectory_id FROM governance WHERE tenant_id = $tenant AND legal_hold
+        )
+        SELECT signal_id, list(DISTINCT trajectory_id) AS places,
+               list(DISTINCT trajectory_id) FILTER (trajectory_id IN (FROM held)) AS held
+        FROM about GROUP BY signal_id
+        HAVING list_has_any(list(DISTINCT trajectory_id), $going::VARCHAR[]) ORDER BY ALL
+        """,
+        parameters={"tenant": tenant, "going": list(trajectories)},
+    ).to_pylist()
+    others = sorted({place for row in found for place in row["places"]} - {*trajectories})
+    held = {place for row in found for place in row["held"] or ()}
+    if holds is not None:
+        held = holds(tenant, others)
+    return [
+        row["signal_id"] for row in found if held.isdisjoint({*row["places"]} - {*trajectories})
+    ]
+
+
+def _without_held(
+    lake: "Lake", tenant: str, rows: Sequence[dict[str, Any]], holds: Holds | None
+) -> tuple[list[str], list[str]]:
+    """Return the trajectories that no legal hold keeps, and those that one does.
+
+    What corrections took apart or joined goes together, or stays together.
+    """
+    whole = together(lake, tenant, [row["trajectory_id"] for row in rows])
+    everything = sorted({name for names in whole.values() for name in names})
+    if holds is not None:
+        held = holds(tenant, everything)
+    else:
+        stamped = lake.query(
+            "SELECT DISTINCT trajectory_id FROM governance WHERE tenant_id = ? AND legal_hold "
+            "AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))",
+            parameters=[tenant, everything],
+        )
+        held = {*stamped["trajectory_id"].to_pylist()}
+    going = [names for names in whole.values() if held.isdisjoint(names)]
+    kept = [name for name, names in whole.items() if not held.isdisjoint(names)]
+    return list(dict.fromkeys(name for names in going for name in names)), kept
+
+
+def reach_of(lake: "Lake", trajectories: Sequence[str], earlier: Sequence[str] = ()) -> Reach:
+    """Return the substrates, runs and models that some trajectories went into.
+
+    With what ``earlier`` removals had marked before they were killed: its items are gone.
+    """
+    substrates = lake.query(
+        "SELECT substrate, version FROM substrate_items "
+        "WHERE trajectory_id IN (SELECT unnest($names::VARCHAR[])) UNION "
+        "SELECT name, version FROM substrates "
+        "WHERE stale_reason IN (SELECT unnest($earlier::VARCHAR[])) ORDER BY ALL",
+        parameters={"names": list(trajectories), "earlier": list(earlier)},
+    ).to_pylist()
+    runs = [
+        row
+        for row in lake.query(
+            "SELECT run_id, substrate, substrate_version FROM runs_latest"
+        ).to_pylist()
+        if {"substrate": row["substrate"], "version": row["substrate_version"]} in substrates
+    ]
+    models = _models_of(lake, {row["run_id"] for row in runs})
+    return Reach(
+        trajectories=tuple(trajectories),
+        substrates=tuple(f"{row['substrate']}@{row['version']}" for row in substrates),
+        runs=tuple(sorted(row["run_id"] for row in runs)),
+        models=models,
+    )
+
+
+def _models_of(lake: "Lake", runs: set[str]) -> tuple[str, ...]:
+    """Return the models of these runs and all that were trained on their weights."""
+    rows = lake.query("SELECT name, version, run_id, path, base FROM models_latest").to_pylist()
+    bases = {
+        row["run_id"]: row["base_model"]
+        for row in lake.query("SELECT run_id, base_model FROM runs_latest").to_pylist()
+    }
+    found: dict[str, str] = {}
+    grown = True
+    while grown:
+        known = set(found) | set(found.values())
+        fresh = {
+            f"{row['name']}@{row['version']}": row["path"]
+            for row in rows
+            if row["run_id"] in runs or {row["base"], bases.get(row["run_id"])} & known
+        }
+        grown = fresh.keys() > found.keys()
+        found.update(fresh)
+    return tuple(sorted(found))
+
+
+def _trajectories_of(
+    lake: "Lake", tenant: str, subjects: Sequence[str], holds: Holds | None
+) -> tuple[list[str], list[str]]:
+    """Return the trajectories that concern the person, and more that a legal hold keeps."""
+    rows = lake.query(
+        "SELECT DISTINCT trajectory_id FROM governance "
+        "WHERE tenant_id = ? AND list_has_any(subjects, ?::VARCHAR[]) ORDER BY ALL",
+        parameters=[tenant, list(subjects)],
+    ).to_pylist()
+    return _without_held(lake, tenant, rows, holds)
+
+
+def _subjects_in(
+    lake: "Lake", tenant: str, subjects: Sequence[str], trajectories: Sequence[str]
+) -> tuple[str, ...]:
+    """Return those of the subjects whom a step of these trajectories concerns."""
+    rows = lake.query(
+        "SELECT DISTINCT unnest(subjects) AS subject FROM governance WHERE tenant_id = ? "
+        "AND trajectory_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY ALL",
+        parameters=[tenant, list(trajectories)],
+    )
+    return tuple(name for name in rows["subject"].to_pylist() if name in {*subjects})
+
+
+def _remove(
+    lake: "Lake",
+    going: dict[str, list[str]],
+    feedback: dict[str, list[str]],
+    removal_id: str,
+    held: int,
+    dry_run: bool,
+    progress: Progress | None,
+    *,
+    purge: bool = True,
+    earlier: Sequence[str] = (),
+    unnamed: bool = False,
+) -> RemovalReport:
+    """Remove trajectories and feedback by tenant; with ``unnamed`` messages that no step names too."""
+    reach = reach_of(lake, [name for names in going.values() for name in names], earlier)
+    rows: dict[str, int] = {}
+    files = 0
+    alone = sum(map(len, feedback.values())) + (len(unnamed_messages(lake)) if unnamed else 0)
+    if not dry_run:
+        removed: Counter[str] = Counter()
+        if reach.trajectories or earlier:
+            _mark_stale(lake, reach, removal_id)
+        for tenant, names in feedback.items():  # first: its place is found by the steps
+            removed.update(remove_feedback(lake, tenant, names))
+        for tenant, names in going.items():
+            removed.update(
+                remove_trajectories(lake, tenant, names, reason=removal_id, progress=progress)
+            )
+        if unnamed:
+            removed["messages"] += remove_unnamed(lake)
+        rows = dict(removed) if reach.trajectories or earlier else dict(+removed)
+        if purge:
+            touched = [name for name, count in rows.items() if count]
+            files = purge_history(lake, REMOVED_FROM if earlier else touched)
+    return RemovalReport(removal_id, reach, rows, files, dry_run, held, alone=alone)
+
+
+def _mark_stale(lake: "Lake", reach: Reach, removal_id: str) -> None:
+    columns = [column.name for column in TABLES["substrates"].columns]
+    rows: list[dict[str, Any]] = [
+        {**row, "stale": True, "stale_reason": removal_id, "recorded_at": datetime.now(UTC)}
+        for row in lake.query("SELECT * FROM substrates_latest").select(columns).to_pylist()
+        if f"{row['name']}@{row['version']}" in reach.substrates
+    ]
+    lake.append_rows("substrates", rows)
+
+
+def _record(
+    lake: "Lake",
+    tenant: str,
+    subjects: Sequence[str],
+    removal_id: str,
+    status: str,
+    reference: str | None,
+    report: dict[str, Any],
+) -> None:
+    lake.append_rows(
+        "erasures",
+        [
+            {
+                "tenant_id": tenant,
+                "erasure_id": removal_id,
+                "subject": subject,
+                "status": status,
+                "recorded_at": datetime.now(UTC),
+                "reference": reference,
+                "report": canonical_json(report).decode(),
+            }
+            for subject in subjects
+        ],
+    )

@@ -1,0 +1,143 @@
+"""Stored rows that hold a name which was told later: rewritten in place, and gone from the history.
+
+The one exception from "content is immutable": a row keeps its place and its id, so that whatever names
+it stays true, and holds marks where values were. Each table gets one commit. The data files that
+held the rows as they were are deleted then, those that earlier commits replaced too; the days concerned
+stand in a note until that is done, so that maintenance ends what a crash interrupted. Versions from
+before can no longer be read for these days.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from governance.records import GovernanceRecord, Rewrite
+from lakehouse.erasure.removal import again
+from lakehouse.read.sources import literal
+from lakehouse.schema.tables import TABLES
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+type Days = set[tuple[str, str, str]]
+"""Table, tenant and day."""
+
+_NOTE = "rewritten-days.json"
+_KEYS = {
+    "messages": "message_id",
+    "harnesses": "harness_id",
+    "steps": "step_id",
+    "tokens": "step_id",
+}
+
+
+def rewrite_rows(
+    lake: "Lake", rewrites: Sequence[Rewrite], decisions: Sequence[GovernanceRecord] = ()
+) -> None:
+    """Write new values into stored rows and delete the files that held the old ones.
+
+    First come the decisions that say whom the rows name: once they are rewritten, nothing in them
+    tells that. The same call may be made again; of decisions on a step the latest holds.
+
+    Raises:
+        RetryableError: a table kept changing; make the same call again.
+    """
+    if not rewrites:
+        return
+    with lake.lease():
+        lake.append_rows("governance", decisions)
+        days = {(one.table, one.tenant_id, one.event_date.isoformat()) for one in rewrites}
+        _note(lake, _noted(lake) | days)
+        for (table, tenant, columns), some in _alike(rewrites).items():
+            if table == "tokens":
+                _delete(lake, tenant, some)
+            else:
+                _merge(lake, table, tenant, columns, some)
+        forget_replaced(lake)
+
+
+def forget_replaced(lake: "Lake") -> int:
+    """Delete the files that held rows as they were before they were rewritten; return how many."""
+    days = _noted(lake)
+    gone = 0
+    for table in sorted({table for table, _, _ in days}):
+        handle = lake.table(table)
+        wanted = {(tenant, day) for name, tenant, day in days if name == table}
+        listed = handle.vacuum(
+            retention_hours=0, enforce_retention_duration=False, dry_run=True, full=False
+        )
+        for path in listed:
+            own = lake.location.relative(path).removeprefix(f"{table}/")
+            if _day_of(own) in wanted:
+                lake.location.remove(f"{table}/{own}")
+                gone += 1
+    if days:
+        _note(lake, set())
+    return gone
+
+
+def _day_of(file: str) -> tuple[str, str]:
+    """Return tenant and day of a file, by the folders that it lies in; all its rows may be gone."""
+    folders = dict(one.split("=", 1) for one in file.split("/")[:-1])
+    return unquote(folders["tenant_id"]), unquote(folders["event_date"])
+
+
+def _alike(
+    rewrites: Sequence[Rewrite],
+) -> Mapping[tuple[str, str, tuple[str, ...]], list[Rewrite]]:
+    """Return rewrites by table, tenant and the columns that change."""
+    groups: dict[tuple[str, str, tuple[str, ...]], list[Rewrite]] = defaultdict(list)
+    for table in _KEYS:
+        for one in rewrites:
+            if one.table == table:
+                groups[table, one.tenant_id, tuple(sorted(one.values))].append(one)
+    return groups
+
+
+def _merge(
+    lake: "Lake", table: str, tenant: str, columns: Sequence[str], rewrites: Sequence[Rewrite]
+) -> None:
+    """Put new values into rows in one commit. What the history keeps of it names columns and ids."""
+    key, schema = _KEYS[table], TABLES[table].arrow
+    source = pa.table(
+        {
+            key: pa.array([one.name for one in rewrites], schema.field(key).type),
+            **{
+                name: pa.array([one.values[name] for one in rewrites], schema.field(name).type)
+                for name in columns
+            },
+        }
+    )
+    where = f"{_where(tenant, rewrites, 't.')} AND t.{key} = s.{key}"
+
+    def merge(handle: Any) -> int:
+        merger = handle.merge(source, where, source_alias="s", target_alias="t")
+        done = merger.when_matched_update({name: f"s.{name}" for name in columns}).execute()
+        return int(done["num_target_rows_updated"])
+
+    again(lake, table, merge)
+
+
+def _delete(lake: "Lake", tenant: str, rewrites: Sequence[Rewrite]) -> None:
+    listed = ", ".join(literal(one.name) for one in rewrites)
+    where = f"{_where(tenant, rewrites, '')} AND {_KEYS['tokens']} IN ({listed})"
+    again(lake, "tokens", lambda handle: int(handle.delete(where)["num_deleted_rows"] or 0))
+
+
+def _where(tenant: str, rewrites: Sequence[Rewrite], of: str) -> str:
+    days = sorted({one.event_date.isoformat() for one in rewrites})
+    listed = ", ".join(f"CAST({literal(day)} AS DATE)" for day in days)
+    return f"{of}tenant_id = {literal(tenant)} AND {of}event_date IN ({listed})"
+
+
+def _noted(lake: "Lake") -> Days:
+    said = json.loads(lake.notes().get(_NOTE) or b"[]")
+    return {(table, tenant, day) for table, tenant, day in said}
+
+
+def _note(lake: "Lake", days: Days) -> None:
+    lake.notes().put(_NOTE, json.dumps(sorted(days)).encode())

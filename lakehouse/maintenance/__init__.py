@@ -1,0 +1,1 @@
+"""Keeps the tables fast, small and true: compaction, clean-up, checks."""

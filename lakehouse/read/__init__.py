@@ -1,0 +1,1 @@
+"""SQL over the lake: sessions, snapshots, and the views bound on top."""

@@ -1,0 +1,82 @@
+"""Trusted SQL of this process: one session that is kept from question to question, one for each of the past."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse.read.connection import connect
+from lakehouse.read.corrections import CORRECTIONS
+from lakehouse.read.dependencies import named
+from lakehouse.read.session import Session
+from lakehouse.read.snapshot import AsOf, Files
+from lakehouse.read.spill import spill_folder
+from lakehouse.sandbox.deadline import NotListeningError
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+_MEMORY = "640MiB"
+"""Leaves room for the rest of 1 GiB; beyond it the disk is used."""
+
+_LEFT_BEHIND = 2_000
+"""Files of the past that a session may remember (some 25 KB each); then a new one begins."""
+
+type Parameters = Sequence[Any] | Mapping[str, Any] | None
+
+
+class Queries:
+    """Answers questions over a lake; those of the present one at a time."""
+
+    def __init__(self, lake: "Lake", files: Files) -> None:
+        self._lake = lake
+        self._files = files
+        self.session: Session | None = None
+        """What the present is asked through; None until it is."""
+
+    def present(self, sql: str, parameters: Parameters, seconds: float | None) -> pa.Table:
+        """Return the rows of a statement over the present files."""
+        if self.session is not None and self.session.left_behind > _LEFT_BEHIND:
+            self.session.close()
+            self.session = None
+        if self.session is None:
+            self.session = Session(self._files.now(), connection=connect(self._bounds()))
+        else:
+            self.session.bind(self._files.now(named(sql)))
+        try:
+            return self.session.query(sql, parameters, seconds=seconds)
+        except NotListeningError:
+            self.session = None
+            raise
+
+    def stored(self, sql: str, parameters: Parameters) -> pa.Table:
+        """Return the rows of a statement over the present files, as they were before corrections."""
+        files = self._files.now(named(sql))
+        session = Session(
+            replace(files, files={**files.files, CORRECTIONS: ()}),
+            connection=connect(self._bounds()),
+        )
+        try:
+            return session.query(sql, parameters)
+        finally:
+            session.close()
+
+    def past(
+        self, sql: str, parameters: Parameters, as_of: AsOf, seconds: float | None
+    ) -> pa.Table:
+        """Return the rows of a statement over the files of an earlier state."""
+        files = self._files.at(as_of, named(sql))
+        session = Session(files, connection=connect(self._bounds()))
+        try:
+            rows = session.query(sql, parameters, seconds=seconds)
+        except NotListeningError:  # in use for ever: closing it would wait as long
+            raise
+        except BaseException:
+            session.close()
+            raise
+        session.close()
+        return rows
+
+    def _bounds(self) -> dict[str, str]:
+        return {"memory_limit": _MEMORY, "temp_directory": str(spill_folder(self._lake.location))}

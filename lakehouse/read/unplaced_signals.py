@@ -1,0 +1,89 @@
+"""Signals that do not name their trajectory: most lakes have none, and then no query plans for them.
+
+Finding where they belong takes several joins with steps, and planning these took longer than most
+questions take to be answered. So views read what was found under names of its own, which is empty
+by its text until a version of the table is seen to hold such signals.
+"""
+
+from lakehouse.read.helper_tables import Held
+from lakehouse.read.sources import empty_rows
+from lakehouse.read.views.shared import IN_FORCE
+from lakehouse.schema.tables import TABLES
+
+_SIGNALS = TABLES["signals"]
+_PLACED = [name for name in _SIGNALS.arrow.names if name != "event_date"]
+_WIDE = (
+    "tenant_id", "trajectory_id", "name", "value", "label", "source_kind", "is_gold", "target_kind",
+    "observed_at", "recorded_at", "signal_id",
+)  # fmt: skip
+
+_PLACE = """
+CREATE OR REPLACE VIEW unplaced.placed AS
+SELECT g.tenant_id, g.signal_id, g.target_kind, g.target_id,
+       coalesce(s.trajectory_id, CASE WHEN g.target_kind = 'trajectory' THEN g.target_id END)
+           AS trajectory_id,
+       coalesce(g.step_id, s.step_id) AS step_id, g.name, g.value, g.label, g.rationale,
+       g.source_kind, g.source, g.source_version, g.confidence, g.observed_at, g.recorded_at,
+       g.supersedes, g.is_gold
+FROM unplaced.feedback g
+LEFT JOIN (
+    SELECT tenant_id, response_id AS target_id, 'response' AS target_kind,
+           arg_min(step_id, started_at) AS step_id, arg_min(trajectory_id, started_at) AS trajectory_id
+    FROM steps
+    WHERE response_id IN (SELECT target_id FROM unplaced.feedback
+                          WHERE target_kind = 'response')
+    GROUP BY tenant_id, response_id
+    UNION ALL
+    SELECT tenant_id, step_id, 'step', any_value(step_id), any_value(trajectory_id)
+    FROM steps
+    WHERE step_id IN (SELECT target_id FROM unplaced.feedback
+                      WHERE target_kind IN ('step', 'token_span'))
+    GROUP BY tenant_id, step_id
+    UNION ALL
+    SELECT tenant_id, exchange_id, 'step',
+           arg_min(step_id, started_at), arg_min(trajectory_id, started_at)
+    FROM steps
+    WHERE exchange_id IN (SELECT target_id FROM unplaced.feedback
+                          WHERE target_kind IN ('step', 'token_span'))
+    GROUP BY tenant_id, exchange_id
+) s ON g.tenant_id = s.tenant_id AND g.target_id = s.target_id
+   AND s.target_kind = CASE g.target_kind WHEN 'token_span' THEN 'step' ELSE g.target_kind END
+"""
+"""Late feedback may name only the response; its step is known by now."""
+
+_SPREAD = f"""
+CREATE OR REPLACE VIEW unplaced.wide AS
+SELECT r.tenant_id, s.trajectory_id, r.name, r.value, r.label, r.source_kind, r.is_gold,
+       r.target_kind, r.observed_at, r.recorded_at, r.signal_id
+FROM (SELECT * FROM unplaced.feedback {IN_FORCE}
+      QUALIFY row_number() OVER (PARTITION BY tenant_id, target_kind, target_id, name
+          ORDER BY recorded_at DESC, observed_at DESC, signal_id DESC) = 1) r
+JOIN (SELECT DISTINCT tenant_id, trajectory_id, session_hint AS target_id,
+             'session' AS target_kind
+      FROM steps WHERE session_hint IN (SELECT target_id FROM unplaced.feedback
+                                        WHERE target_kind = 'session')
+      UNION ALL
+      SELECT DISTINCT tenant_id, trajectory_id, group_id, 'group'
+      FROM steps WHERE group_id IN (SELECT target_id FROM unplaced.feedback
+                                    WHERE target_kind = 'group')) s
+  ON r.tenant_id = s.tenant_id AND r.target_kind = s.target_kind AND r.target_id = s.target_id
+"""  # noqa: S608 - fixed names
+"""What was said last of a session or group holds for each of its trajectories."""
+
+HELD = Held(
+    source="signals",
+    needed_by="signals_placed",
+    reads=frozenset({"signals", "steps"}),
+    prepare=(
+        "CREATE SCHEMA IF NOT EXISTS unplaced",
+        f"CREATE OR REPLACE VIEW unplaced.placed AS {empty_rows(_SIGNALS, _PLACED)}",
+        f"CREATE OR REPLACE VIEW unplaced.wide AS {empty_rows(_SIGNALS, _WIDE)}",
+    ),
+    find="SELECT count(*) AS n FROM signals WHERE trajectory_id IS NULL HAVING n > 0",
+    if_any=(
+        "CREATE OR REPLACE VIEW unplaced.feedback AS "
+        "SELECT * FROM signals WHERE trajectory_id IS NULL",
+        _PLACE,
+        _SPREAD,
+    ),
+)

@@ -1,0 +1,1 @@
+"""The views of the lake, by what they tell."""

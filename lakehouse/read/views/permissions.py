@@ -1,0 +1,91 @@
+"""Views of what may be used: the decision that holds, consent taken back, quarantine, expiry."""
+
+from lakehouse.read.helper_tables import GOVERNANCE_LATEST
+from lakehouse.read.views.shared import REWARDED
+from lakehouse.read.views.view import View
+
+_QUARANTINED = """
+SELECT * FROM quarantine
+QUALIFY row_number() OVER (
+    PARTITION BY tenant_id, quarantine_id ORDER BY recorded_at DESC, status
+) = 1
+"""
+
+_PERMISSIONS = """
+-- Per step: the decision that holds, and its purposes less what was withdrawn since. A person
+-- whom a step names is in the conversation of all later steps of its trajectory.
+WITH gone AS (
+    SELECT tenant_id, subject, purpose FROM consents
+    QUALIFY row_number() OVER (
+        PARTITION BY tenant_id, subject, purpose ORDER BY recorded_at DESC, granted
+    ) = 1 AND NOT granted
+    UNION ALL
+    SELECT tenant_id, subject, NULL FROM erasures WHERE subject NOT IN ('*', '')
+), named AS (
+    SELECT tenant_id, trajectory_id, started_at, unnest(list_append(subjects, '*')) AS subject
+    FROM governance_latest WHERE tenant_id IN (SELECT tenant_id FROM gone)
+), since AS (
+    SELECT n.tenant_id, n.trajectory_id, w.purpose, min(n.started_at) AS begun
+    FROM named n JOIN gone w ON n.tenant_id = w.tenant_id AND n.subject = w.subject
+    GROUP BY ALL
+), taken AS (
+    SELECT tenant_id, trajectory_id, min(begun) FILTER (purpose IS NULL) AS erased,
+           list({purpose: purpose, begun: begun}) FILTER (purpose IS NOT NULL) AS withdrawn
+    FROM since GROUP BY ALL
+), held AS (
+    SELECT DISTINCT tenant_id, step_id FROM quarantined WHERE status = 'held' AND step_id IS NOT NULL
+), left_over AS (
+    SELECT g.*, t.erased <= g.started_at AS erased, h.step_id IS NOT NULL AS held,
+           CASE WHEN t.withdrawn IS NULL THEN g.purposes
+                ELSE list_filter(g.purposes, lambda p: NOT list_contains(list_transform(
+                         list_filter(t.withdrawn, lambda w: w.begun <= g.started_at),
+                         lambda w: w.purpose), p))
+           END AS purposes_left
+    FROM governance_latest g
+    LEFT JOIN taken t ON g.tenant_id = t.tenant_id AND g.trajectory_id = t.trajectory_id
+    LEFT JOIN held h ON g.tenant_id = h.tenant_id AND g.step_id = h.step_id
+)
+SELECT tenant_id, step_id, trajectory_id, decision, reasons AS decision_reasons, policy_hash,
+       legal_basis, retention_class, expires_at, legal_hold, subjects, data_classes,
+       purposes_left AS purposes,
+       CASE WHEN erased THEN 'erased'
+            WHEN held THEN 'quarantined'
+            WHEN decision NOT IN ('allow', 'redact') THEN 'decision:' || decision
+            WHEN expires_at <= now() THEN 'expired'
+            WHEN len(purposes) = 0 THEN 'no_purpose'
+            WHEN len(purposes_left) = 0 THEN 'consent_withdrawn'
+       END AS refusal
+FROM left_over
+"""
+
+_ELIGIBLE_STEPS = """
+SELECT s.*, p.purposes, p.subjects, p.policy_hash, p.decision, p.decision_reasons,
+       p.legal_basis, p.retention_class, p.expires_at, p.data_classes,
+       r.value AS step_reward, coalesce(t.reward, t.success) AS reward, t.success >= 0.5 AS success
+FROM steps s
+JOIN permissions p ON s.tenant_id = p.tenant_id AND s.trajectory_id = p.trajectory_id
+ AND s.step_id = p.step_id AND p.refusal IS NULL
+LEFT JOIN (
+    SELECT tenant_id, step_id,
+           coalesce(max(value) FILTER (name = 'reward'), max(value) FILTER (name = 'success'))
+               AS value
+    FROM rewards_latest WHERE step_id IS NOT NULL GROUP BY ALL
+) r ON s.tenant_id = r.tenant_id AND s.step_id = r.step_id
+LEFT JOIN (/* rewarded */) t
+  ON s.tenant_id = t.tenant_id AND s.trajectory_id = t.trajectory_id
+""".replace("/* rewarded */", REWARDED)
+
+_STEPS_REFUSED = """
+SELECT refusal, count(*) AS steps, count(DISTINCT trajectory_id) AS trajectories
+FROM permissions WHERE refusal IS NOT NULL GROUP BY ALL
+"""
+
+PERMISSION_VIEWS: tuple[View, ...] = (
+    View("quarantined", "The present state of each quarantine case", _QUARANTINED),
+    View("governance_latest", "The decision that holds for each step", GOVERNANCE_LATEST),
+    View("permissions", "What holds for each step now: decision, purposes left, why refused",
+         _PERMISSIONS),
+    View("eligible_steps", "Steps that may be used, with purposes, subjects and rewards",
+         _ELIGIBLE_STEPS),
+    View("steps_refused", "Stored steps that may not be used, by reason", _STEPS_REFUSED),
+)  # fmt: skip

@@ -1,0 +1,73 @@
+"""Views of tool calls: each once, however often it was seen, and how they fail."""
+
+from lakehouse.read.views.view import View
+
+_ERROR_CLASSES = {
+    "timeout": r"time[d ]*-?out|deadline",
+    "rate_limit": r"rate.?limit|too many requests|\b429\b",
+    "permission": r"permission|forbidden|unauthori[sz]ed|not allowed|denied|\b40[13]\b",
+    "not_found": r"not.?found|no such|does(n.t| not) exist|\b404\b",
+    "invalid_arguments": r"invalid|validation|malformed|bad request|required|unexpected|\b4(00|22)\b",
+    "network": r"connection|network|unreachable|resolve host|\b50[234]\b",
+    "crashed": r"traceback|exception|exit(ed with)? (code|status)|command failed|segfault",
+}
+"""What the beginning of a failed tool's answer says went wrong; the first that fits."""
+
+_ERROR_CASES = " ".join(
+    f"WHEN regexp_matches(lower(left(result.content, 400)), '{pattern}') THEN '{name}'"
+    for name, pattern in _ERROR_CLASSES.items()
+)
+
+_TOOL_EVENTS = """
+-- One row per tool call of a trajectory, whether seen on the wire, in the answer, or both. A
+-- dispatch on the wire is the call with the same arguments that its parent step asked for.
+WITH asked AS (
+    SELECT tenant_id, trajectory_id, kind, step_id, parent_step_id, started_at, latency_ms,
+           unnest(tool_calls) AS call
+    FROM steps WHERE len(tool_calls) > 0 AND role_in_graph <> 'shadow'
+), answered AS (
+    SELECT tenant_id, trajectory_id, kind, started_at, unnest(tool_results) AS result
+    FROM steps WHERE len(tool_results) > 0 AND role_in_graph <> 'shadow'
+), dispatched AS (
+    SELECT w.tenant_id, w.trajectory_id, w.call.call_id AS wire_id, min(a.call.call_id) AS call_id
+    FROM asked w JOIN asked a
+      ON w.kind = 'tool' AND a.kind = 'model' AND a.tenant_id = w.tenant_id
+     AND a.step_id = w.parent_step_id AND a.call.arguments = w.call.arguments
+     AND ends_with(a.call.name, w.call.name)
+    GROUP BY ALL
+), events AS (
+    SELECT tenant_id, trajectory_id, call.call_id AS seen_id, call.name AS tool, started_at,
+           NULL AS failed, NULL AS error_class, kind = 'tool' AS on_wire,
+           CASE WHEN kind = 'tool' THEN latency_ms END AS latency_ms
+    FROM asked
+    UNION ALL
+    SELECT tenant_id, trajectory_id, result.call_id, NULL, started_at, result.is_error,
+           CASE WHEN NOT result.is_error THEN NULL /* classes */ ELSE 'other' END,
+           kind = 'tool', NULL
+    FROM answered
+), placed AS (
+    SELECT e.* EXCLUDE (seen_id), coalesce(d.call_id, e.seen_id) AS call_id
+    FROM events e LEFT JOIN dispatched d
+      ON e.tenant_id = d.tenant_id AND e.trajectory_id = d.trajectory_id AND e.seen_id = d.wire_id
+)
+SELECT tenant_id, trajectory_id, call_id, min(tool) AS tool, min(started_at) AS started_at,
+       bool_or(failed) AS failed, min(error_class) AS error_class, bool_or(on_wire) AS on_wire,
+       max(latency_ms) AS latency_ms
+FROM placed GROUP BY tenant_id, trajectory_id, call_id
+""".replace("/* classes */", _ERROR_CASES)
+
+_TOOL_FAILURES = """
+SELECT tenant_id, coalesce(tool, 'unknown') AS tool, count(*) AS calls,
+       count(*) FILTER (failed IS NOT NULL) AS answered,
+       count(*) FILTER (failed) AS failures,
+       count(*) FILTER (failed) / nullif(count(*) FILTER (failed IS NOT NULL), 0)::DOUBLE
+           AS failure_rate,
+       quantile_cont(latency_ms, 0.5) AS latency_ms_p50,
+       quantile_cont(latency_ms, 0.95) AS latency_ms_p95
+FROM tool_events GROUP BY ALL
+"""
+
+TOOL_VIEWS: tuple[View, ...] = (
+    View("tool_events", "One row per tool call, with whether it failed", _TOOL_EVENTS),
+    View("tool_failures", "Calls, failures and latency per tool", _TOOL_FAILURES),
+)

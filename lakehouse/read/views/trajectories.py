@@ -1,0 +1,71 @@
+"""Views of whole trajectories: one row of numbers each, and what was said in them."""
+
+from lakehouse.read.helper_tables import MESSAGES_ONCE
+from lakehouse.read.views.shared import MODEL_SERVED, REWARDED_AND_COUNTED, SUCCESS
+from lakehouse.read.views.view import View
+
+_TRAJECTORIES = """
+WITH summed AS (
+    SELECT tenant_id, trajectory_id,
+           min(app_id) AS app_id, min(environment) AS environment,
+           min(started_at) AS started_at, max(coalesce(ended_at, started_at)) AS ended_at,
+           count(*) AS steps,
+           count(*) FILTER (kind = 'model') AS model_steps,
+           count(*) FILTER (kind = 'tool') AS tool_steps,
+           count(*) FILTER (role_in_graph = 'discarded') AS discarded_steps,
+           count(*) FILTER (error IS NOT NULL OR http_status >= 400) AS failed_steps,
+           /* model */ AS model_served,
+           list_sort(list_distinct(list(model_served) FILTER (model_served IS NOT NULL))) AS models,
+           coalesce(sum(input_tokens), 0)::BIGINT AS input_tokens,
+           coalesce(sum(output_tokens), 0)::BIGINT AS output_tokens,
+           min(key_source) AS key_source,
+           bool_or(key_source IN ('prefix', 'none')) AS inferred,
+           min(session_hint) AS session_hint, min(group_id) AS group_id,
+           min(harness_id) AS harness_id
+    FROM steps WHERE role_in_graph <> 'shadow' GROUP BY tenant_id, trajectory_id
+), tools AS (
+    SELECT tenant_id, trajectory_id, count(*) AS tool_calls,
+           count(*) FILTER (failed) AS tool_failures
+    FROM tool_events GROUP BY ALL
+)
+SELECT t.*, coalesce(o.tool_calls, 0) AS tool_calls, coalesce(o.tool_failures, 0) AS tool_failures,
+       coalesce(r.reward, r.success) AS reward,
+       /* success */ AS success,
+       coalesce(r.signals, 0) AS signals
+FROM summed t
+LEFT JOIN tools o ON t.tenant_id = o.tenant_id AND t.trajectory_id = o.trajectory_id
+LEFT JOIN (/* rewarded */) r
+  ON t.tenant_id = r.tenant_id AND t.trajectory_id = r.trajectory_id
+"""
+_TRAJECTORIES = (
+    _TRAJECTORIES.replace("/* model */", MODEL_SERVED)
+    .replace("/* rewarded */", REWARDED_AND_COUNTED)
+    .replace("/* success */", SUCCESS)
+)
+
+_CONVERSATION = """
+-- The transcript: what each step added, then what it answered. `Lake.conversation` gives the
+-- whole context that a step saw.
+WITH said AS (
+    SELECT tenant_id, event_date, trajectory_id, step_id, step_index, branch, role_in_graph,
+           started_at, generate_subscripts(context_message_ids, 1) - 1 AS position,
+           unnest(context_message_ids) AS message_id, false AS is_output
+    FROM steps
+    UNION ALL
+    SELECT tenant_id, event_date, trajectory_id, step_id, step_index, branch, role_in_graph,
+           started_at, len(context_message_ids), output_message_id, true
+    FROM steps WHERE output_message_id IS NOT NULL
+)
+SELECT s.tenant_id, s.trajectory_id, s.step_index, s.step_id, s.branch, s.role_in_graph,
+       s.position, s.is_output, m.role, m.name, m.parts, s.message_id, s.started_at
+FROM said s
+LEFT JOIN messages_once m ON s.tenant_id = m.tenant_id AND s.message_id = m.message_id
+"""
+
+TRAJECTORY_VIEWS: tuple[View, ...] = (
+    View("trajectories", "One row per trajectory: times, steps, tokens, tools, reward, success",
+         _TRAJECTORIES),
+    View("messages_once", "Each message of a tenant once, also what two ingesters stored at a time",
+         MESSAGES_ONCE),
+    View("conversation", "The messages of each trajectory in order, each once", _CONVERSATION),
+)  # fmt: skip

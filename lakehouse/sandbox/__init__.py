@@ -1,0 +1,1 @@
+"""SQL of strangers, in a process of its own that may do nothing else."""

@@ -1,0 +1,178 @@
+"""SQL of strangers: a process of its own that can read the lake's files, nothing else, not for long.
+
+What stands between a statement and the machine, from the outside in:
+
+1. only a single SELECT that names tables is let through (:mod:`lakehouse.sandbox.statement`);
+2. a DuckDB without extensions and Python variables, whose access to files ends at the active files
+   of the tables (of one tenant, when that is asked for) and whose configuration is locked;
+3. limits of the kernel on memory, CPU seconds and written bytes (none), and the kernel's own fence
+   around files, network and processes (:mod:`lakehouse.sandbox.confinement`);
+4. a process with an empty environment that is killed at the deadline, or when
+   whoever asked has gone.
+
+Results come as a stream, limited in rows and bytes; nothing of them is held in this process.
+"""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse.read.connection import QueryError
+from lakehouse.read.session import Snapshot
+from lakehouse.read.snapshot import AsOf
+from lakehouse.sandbox.parameters import to_json
+from lakehouse.sandbox.request import Limits, Question
+from lakehouse.sandbox.stream import Answer, end
+from trajectory.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+_PIPE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxResult:
+    """The rows of a statement, perhaps not all of them."""
+
+    table: pa.Table
+    truncated: bool
+    """True when the limit of rows cut the result."""
+
+
+def query_untrusted(
+    lake: "Lake",
+    sql: str,
+    *,
+    parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+    tenant: str | None = None,
+    as_of: AsOf | None = None,
+    limits: Limits | None = None,
+) -> SandboxResult:
+    """Run one SELECT of a stranger over the lake and return its rows.
+
+    Args:
+        lake: the lake.
+        sql: one SELECT statement.
+        parameters: values for ``?`` or ``$name``.
+        tenant: only this tenant's rows exist for the statement; None shows all tenants.
+        as_of: an earlier moment, or table versions.
+        limits: what the statement may use.
+
+    Raises:
+        QueryError: the SQL is wrong or not a single SELECT, or asks for what it may not.
+        QueryTimeoutError: the deadline passed.
+        RetryableError: memory ran out, or files went away while reading.
+    """
+    question = Question(sql, parameters, tenant, as_of)
+    with open_untrusted(lake, question, limits=limits) as answer:
+        table = pa.Table.from_batches(list(answer), answer.schema)
+        return SandboxResult(table, answer.truncated)
+
+
+def open_untrusted(
+    lake: "Lake",
+    question: Question,
+    *,
+    limits: Limits | None = None,
+    process: "subprocess.Popen[bytes] | None" = None,
+    gone: Callable[[], bool] | None = None,
+) -> "Answer":
+    """Ask and return the answer, whose schema is known and whose rows are still to be read.
+
+    Args:
+        lake: the lake.
+        question: the statement and what it may see.
+        limits: what it may use.
+        process: from :func:`start_worker`, when one was started before its time.
+        gone: tells that nobody waits for the answer any more.
+
+    Raises:
+        QueryError: the SQL is wrong or not a single SELECT, or asks for what it may not.
+        QueryTimeoutError: the deadline passed.
+        RetryableError: memory ran out, or files went away while reading.
+    """
+    bounds = limits or Limits()
+    try:
+        request = json.dumps(_request(lake, question, bounds), allow_nan=False).encode()
+    except BaseException as error:
+        if process is not None:
+            end(process)
+        if isinstance(error, TypeError | ValueError) and not isinstance(error, HeadraceError):
+            raise QueryError(f"a parameter has no place in SQL: {error}") from error
+        raise
+    return Answer(process or start_worker(), request + b"\n", bounds, gone or (lambda: False))
+
+
+def start_worker() -> "subprocess.Popen[bytes]":
+    """Start a process that waits for one question; without one it ends when its input closes."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lakehouse.sandbox.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=_environment(),
+        start_new_session=True,
+    )
+    if process.stdout is not None and hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):  # a user may hold only so much in pipes
+            fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return process
+
+
+def _request(lake: "Lake", question: Question, limits: Limits) -> dict[str, Any]:
+    snapshot = lake.snapshot_for(question.tenant, question.as_of, hidden=question.hidden)
+    parameters = question.parameters
+    return {
+        "sql": question.sql,
+        "parameters": None if parameters is None else to_json(parameters),
+        "describe": question.describe,
+        "files": _addresses(snapshot, lake.location.root),
+        "root": lake.location.root,
+        "location": None
+        if snapshot.location is None
+        else {"root": lake.location.root, "options": _store_options(lake.location.options)},
+        "evolved": sorted(snapshot.evolved),
+        "past": snapshot.past,
+        "limits": asdict(limits),
+    }
+
+
+def _store_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return what reaches the object store: the process has no environment to find it in."""
+    found = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("AWS_", "GOOGLE_", "AZURE_"))
+    }
+    return {**found, **options}
+
+
+def _addresses(snapshot: Snapshot, root: str) -> dict[str, list[str]]:
+    if snapshot.location is not None:
+        return {name: list(paths) for name, paths in snapshot.files.items()}
+    return {
+        name: [os.path.relpath(path, root) for path in paths]
+        for name, paths in snapshot.files.items()
+    }
+
+
+def _environment() -> Mapping[str, str]:
+    return {
+        "PYTHONPATH": str(Path(__file__).resolve().parent.parent.parent),
+        "PYTHONSAFEPATH": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LC_ALL": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }

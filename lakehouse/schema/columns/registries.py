@@ -1,0 +1,122 @@
+"""What rooms write down row by row: consents and erasures, training, credit and prices."""
+
+from lakehouse.schema.columns.column import (
+    FLAG,
+    INT,
+    REAL,
+    STEP,
+    TENANT,
+    TEXT,
+    TIME,
+    TRAJECTORY,
+    content,
+    may,
+    need,
+)
+
+CONSENTS = (
+    TENANT,
+    content("subject", TEXT, "Keyed pseudonym; * stands for everybody of the tenant"),
+    need("purpose", TEXT, "Purpose"),
+    need("granted", FLAG, "False when consent was withdrawn"),
+    need("source", TEXT, "Who recorded it"),
+    need("recorded_at", TIME, "When; the latest row of subject and purpose holds"),
+    may("reference", TEXT, "Ticket or document"),
+)
+
+ERASURES = (
+    TENANT,
+    need("erasure_id", TEXT, "Identity of the erasure"),
+    content("subject", TEXT, "Keyed pseudonym"),
+    need("status", TEXT, "requested or done"),
+    need("recorded_at", TIME, "When this state was reached"),
+    may("reference", TEXT, "Ticket or document"),
+    content("report", TEXT, "JSON: rows removed per table, substrates, runs, models concerned"),
+)
+
+SUBSTRATES = (
+    need("name", TEXT, "Name of the selection"),
+    need("version", TEXT, "Version of the selection"),
+    need("built_at", TIME, "When it was built"),
+    need("recorded_at", TIME, "When this row was written; the latest one holds"),
+    need("items", INT, "How many items it holds"),
+    content("manifest", TEXT, "JSON: table versions, policy hash, query, counts, quality"),
+    need("content_hash", TEXT, "Hash of the item list"),
+    need("stale", FLAG, "True when an item was erased or lost its consent"),
+    may("stale_reason", TEXT, "Why it is stale"),
+)
+
+SUBSTRATE_ITEMS = (
+    TENANT,
+    need("substrate", TEXT, "Name of the substrate"),
+    need("version", TEXT, "Version of the substrate"),
+    need("item_id", TEXT, "Identity of the item"),
+    TRAJECTORY,
+    STEP,
+    need("split", TEXT, "train, validation or test"),
+    need("weight", REAL, "Weight in training"),
+    may("reward", REAL, "Reward at the time of building"),
+    may("group_id", TEXT, "Task or group that several attempts share"),
+    may("exchange_id", TEXT, "The exchange in the ledger"),
+    may("policy_hash", TEXT, "Policy that allowed the item"),
+)
+
+RUNS = (
+    need("run_id", TEXT, "Identity of the run"),
+    need("recorded_at", TIME, "When this row was written; the latest one holds"),
+    need("recipe", TEXT, "Recipe of the ladder"),
+    need("substrate", TEXT, "Name of the substrate"),
+    need("substrate_version", TEXT, "Version of the substrate"),
+    need("base_model", TEXT, "What training began with"),
+    need("started_at", TIME, "When the run began"),
+    may("ended_at", TIME, "When the run ended"),
+    need("status", TEXT, "running, done, failed or interrupted"),
+    need("seed", INT, "Seed"),
+    content("metrics", TEXT, "JSON of the metrics"),
+    content("manifest", TEXT, "JSON: versions, settings, cost, environment"),
+)
+
+MODELS = (
+    need("name", TEXT, "Name of the model"),
+    need("version", TEXT, "Version of the model"),
+    need("recorded_at", TIME, "When this row was written; the latest one holds"),
+    may("run_id", TEXT, "Run that trained it"),
+    need("path", TEXT, "Where the weights are, relative to the home folder"),
+    may("base", TEXT, "name@version or path that training began with"),
+    need("status", TEXT, "candidate, live, retired or refused"),
+    content("gate", TEXT, "JSON: what the gate measured and said"),
+    may("weights_hash", TEXT, "Hash of the weights"),
+    may("reason", TEXT, "Why the status changed"),
+    may("actor", TEXT, "Who changed the status"),
+)
+
+CREDITS = (
+    TENANT,
+    TRAJECTORY,
+    STEP,
+    need("recorded_at", TIME, "When it was computed; the latest row holds"),
+    need("computation_id", TEXT, "Rows that were computed together"),
+    need("algorithm", TEXT, "Name of the algorithm"),
+    need("algorithm_version", TEXT, "Version of its definition"),
+    need("parameters", TEXT, "Canonical JSON of its parameters"),
+    need("weights_hash", TEXT, "Hash of the signal weights that made the reward"),
+    may("substrate", TEXT, "name@version of the substrate that the weights stand in"),
+    need("group_id", TEXT, "Task that the attempts share; the trajectory when it has none"),
+    need("position", INT, "Place of the step among the trajectory's decisions, from 0"),
+    need("decisions", INT, "Decisions of the trajectory"),
+    need("reward", REAL, "Reward of the trajectory"),
+    need("step_reward", REAL, "Share of it that was earned at this step"),
+    need("advantage", REAL, "Credit of the step"),
+    need("peers", INT, "Attempts or steps that it was compared with; 0 says nothing about better"),
+)
+
+PRICES = (
+    TENANT,
+    need("model", TEXT, "Model version, as served"),
+    need("valid_from", TIME, "From when the price holds"),
+    need("recorded_at", TIME, "When it was written down; the latest holds"),
+    need("currency", TEXT, "Currency of the three prices"),
+    need("input_per_million", REAL, "Price of a million input tokens"),
+    may("cached_input_per_million", REAL, "Of cached ones; null: as input"),
+    need("output_per_million", REAL, "Price of a million output tokens"),
+)

@@ -1,0 +1,109 @@
+"""Brings the tables of an older lake to the present schema when it is opened.
+
+A migration only adds: tables that are missing are made, columns that are missing are added to the
+Delta schema as nullable, and old files are left as they are (their rows read as null). So an older
+lake opens in the time of a few commits, whatever its size, and earlier versions stay readable.
+The version stands in each table's properties; ``CHANGES`` says what each version brought.
+"""
+
+import time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
+
+from lakehouse.schema.tables import LAKE_VERSION, VERSION_PROPERTY, TableSpec
+from lakehouse.write.table_log import lasting
+from trajectory.errors import ConfigurationError, IntegrityError
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+_ATTEMPTS = 5
+_PAUSE_SECONDS = 0.2
+ADDED_PROPERTY = "headrace.addedColumns"
+"""Table property: columns that older files of the table do not have."""
+
+CHANGES: dict[int, str] = {
+    1: "the first set of tables",
+    2: "tables credits and prices; state_hash names the observation instead of the whole conversation; "
+    "results that a model was told stand in its messages alone",
+    3: "table corrections: steps, links and all that names a trajectory are read as corrected",
+    4: "messages: name",
+    5: "messages: content_id",
+}
+"""What each version of the lake brought; the newest is ``LAKE_VERSION``."""
+
+
+def upgrade(lake: "Lake", spec: TableSpec, handle: DeltaTable) -> tuple[str, ...]:
+    """Add what the table lacks; return the names of the columns that were added.
+
+    Raises:
+        IntegrityError: the table was written by a newer Headrace.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            with lasting(lake.location, handle):
+                return _upgrade(lake, spec, handle)
+        except DeltaError:  # another process upgrades the same table
+            time.sleep(_PAUSE_SECONDS)
+            handle.update_incremental()
+    with lasting(lake.location, handle):
+        return _upgrade(lake, spec, handle)
+
+
+def _upgrade(lake: "Lake", spec: TableSpec, handle: DeltaTable) -> tuple[str, ...]:
+    """Say which columns come, add them, and only then say that the table is upgraded.
+
+    Killed in between, the next opening does the rest: a column that was said and did not come
+    harms nobody, one that came unsaid would not be found in the old files.
+    """
+    found = check_version(lake, spec, handle)
+    present = {field.name for field in handle.schema().fields}
+    missing = [field for field in spec.arrow if field.name not in present]
+    if not missing and found == LAKE_VERSION:
+        return ()
+    names = tuple(field.name for field in missing)
+    added = ",".join(dict.fromkeys([*added_columns(handle), *names]))
+    if missing:
+        handle.alter.set_table_properties({ADDED_PROPERTY: added}, raise_if_not_exists=False)
+        nullable = pa.schema([field.with_nullable(True) for field in missing])
+        handle.alter.add_columns(Schema.from_arrow(nullable).fields)
+    handle.alter.set_table_properties(
+        {**spec.configuration, ADDED_PROPERTY: added}, raise_if_not_exists=False
+    )
+    return names
+
+
+def check_version(lake: "Lake", spec: TableSpec, handle: DeltaTable, *, behind: bool = True) -> int:
+    """Return the version that a table was written at.
+
+    Args:
+        lake: the lake.
+        spec: the table as this Headrace knows it.
+        handle: the table as it is.
+        behind: whether an older version will do.
+
+    Raises:
+        IntegrityError: the table was written by a newer Headrace.
+        ConfigurationError: it is older, and that will not do.
+    """
+    found = int(handle.metadata().configuration.get(VERSION_PROPERTY, "0"))
+    if found > LAKE_VERSION:
+        raise IntegrityError(
+            f"{lake.location.root}: table {spec.name} has version {found}, this Headrace knows "
+            f"{LAKE_VERSION}; upgrade Headrace"
+        )
+    if found < LAKE_VERSION and not behind:
+        raise ConfigurationError(
+            f"{lake.location.root}: table {spec.name} has version {found}, this Headrace reads "
+            f"{LAKE_VERSION}; open the lake once to write: `headrace lake status`"
+        )
+    return found
+
+
+def added_columns(handle: DeltaTable) -> tuple[str, ...]:
+    """Return the columns that older files of the table do not have."""
+    listed = handle.metadata().configuration.get(ADDED_PROPERTY) or ""
+    return tuple(name for name in listed.split(",") if name)

@@ -1,0 +1,285 @@
+"""The door in Arrow Flight SQL, for ADBC, JDBC and ODBC clients.
+
+Clients show their key as a bearer token, or as the password of any user name. A statement's ticket
+is its text: it opens nothing that the key does not open anyway, and nothing waits for a client that
+never comes back. Prepared statements are kept in this process, so a client stays with one door.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyarrow import flight
+
+from lakehouse.sandbox.deadline import QueryTimeoutError
+from lakehouse.sandbox.stream import QueryCancelledError
+from lakehouse.sql_server.metadata import ANSWERS, facts, sql_info
+from lakehouse.sql_server.service import Asked, Reader, SqlDoor
+from lakehouse.sql_server.statements import Statements
+from lakehouse.sql_server.wire import Field, Message, encode, packed, unpacked
+from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
+
+_MIDDLEWARE = "headrace"
+_VALUE_BYTES = 4 << 20
+_READ_ONLY = "this door only reads; tables are written through the gateway and the command line"
+_UPDATES = ("CommandStatementUpdate", "CommandPreparedStatementUpdate", "CommandStatementIngest")
+
+
+class Tls(NamedTuple):
+    """A certificate chain and its key, as files in PEM."""
+
+    certificate: Path
+    key: Path
+
+
+class _Session(flight.ServerMiddleware):  # type: ignore[misc]
+    """One call's reader."""
+
+    def __init__(self, reader: Reader, token: str) -> None:
+        self.reader = reader
+        self._token = token
+
+    def sending_headers(self) -> dict[str, str]:
+        """Tell clients that came with a password which token to show from now on."""
+        return {"authorization": f"Bearer {self._token}"} if self._token else {}
+
+
+class _Keys(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Looks at the key of every call before anything else happens."""
+
+    def __init__(self, authenticate: Callable[[str], Reader | None]) -> None:
+        self._authenticate = authenticate
+
+    def start_call(
+        self,
+        info: Any,  # noqa: ARG002 - pyarrow's signature
+        headers: Mapping[str, Sequence[str]],
+    ) -> _Session:
+        secret, by_password = _secret(headers)
+        reader = self._authenticate(secret) if secret else None
+        if reader is None:
+            raise flight.FlightUnauthenticatedError(
+                "missing, wrong or revoked key, or one without the role lake: "
+                "headrace keys create --tenant NAME --role lake"
+            )
+        return _Session(reader, secret if by_password else "")
+
+
+class _NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
+    """Lets the handshake of password clients pass; :class:`_Keys` has looked at it by then."""
+
+    def authenticate(self, outgoing: Any, incoming: Any) -> None:
+        """Ask for nothing more."""
+
+    def is_valid(self, token: bytes) -> bytes:  # noqa: ARG002 - pyarrow's signature
+        """Take every call; :class:`_Keys` has looked at its key."""
+        return b""
+
+
+class _Rows:
+    """The rows of a question; ends it when they are all sent, or when nobody wants them."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._batches = asked.batches()
+
+    def __iter__(self) -> "_Rows":
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            with _as_flight_errors():
+                return next(self._batches)
+        except BaseException:  # the end is one of them
+            self._asked.close()
+            raise
+
+    def __del__(self) -> None:
+        self._asked.close()
+
+
+class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
+    """Serves one :class:`SqlDoor`; :meth:`serve` runs until :meth:`shutdown`."""
+
+    def __init__(
+        self, door: SqlDoor, *, host: str, port: int, version: str, tls: Tls | None = None
+    ) -> None:
+        """Listen at ``host`` and ``port`` (0 picks a free one, see the attribute ``port``)."""
+        self._door = door
+        self._statements = Statements()
+        seconds = door.limits.query.seconds
+        self._facts = facts(version=version, timeout_ms=int(1000 * seconds))
+        scheme = "grpc" if tls is None else "grpc+tls"
+        place = f"[{host}]" if ":" in host else host
+        super().__init__(
+            f"{scheme}://{place}:{port}",
+            auth_handler=_NoHandshake(),
+            tls_certificates=None
+            if tls is None
+            else [(tls.certificate.read_bytes(), tls.key.read_bytes())],
+            middleware={_MIDDLEWARE: _Keys(door.authenticate)},
+        )
+
+    def get_flight_info(self, context: Any, descriptor: Any) -> Any:
+        """Say where the answer to a command is fetched: here, with a ticket that names it."""
+        with _as_flight_errors():
+            message = unpacked(descriptor.command)
+            ticket, schema = descriptor.command, None
+            if message.name == "CommandStatementQuery":
+                sql = (message.text(1) or "").encode()
+                ticket = packed("TicketStatementQuery", [Field(1, sql)])
+            elif message.name == "CommandPreparedStatementQuery":
+                schema = self._statements.get(_reader(context).key_id, message.data(1)).schema
+            else:
+                schema = self._metadata(_reader(context), message).schema
+            endpoint = flight.FlightEndpoint(flight.Ticket(ticket), [])
+            return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1)
+
+    def get_schema(self, context: Any, descriptor: Any) -> Any:
+        """Return the schema of a command's answer."""
+        with _as_flight_errors():
+            message, reader = unpacked(descriptor.command), _reader(context)
+            if message.name == "CommandStatementQuery":
+                return flight.SchemaResult(self._describe(reader, message.text(1) or "")[0])
+            if message.name == "CommandPreparedStatementQuery":
+                sql = self._statements.get(reader.key_id, message.data(1)).sql
+                return flight.SchemaResult(self._describe(reader, sql)[0])
+            return flight.SchemaResult(self._metadata(reader, message).schema)
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        """Ask the question that a ticket names, and stream its rows."""
+        with _as_flight_errors():
+            message, reader = unpacked(ticket.ticket), _reader(context)
+            if message.name == "TicketStatementQuery":
+                sql, values = message.text(1) or "", None
+            elif message.name == "CommandPreparedStatementQuery":
+                held = self._statements.get(reader.key_id, message.data(1))
+                sql, values = held.sql, held.values
+            else:
+                return flight.RecordBatchStream(self._metadata(reader, message))
+            asked = self._door.ask(reader, sql, values, gone=context.is_cancelled)
+            return flight.GeneratorStream(asked.schema, _Rows(asked))
+
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        """Take the values of a prepared statement's parameters."""
+        with _as_flight_errors():
+            message = unpacked(descriptor.command)
+            if message.name in _UPDATES:
+                raise ConfigurationError(_READ_ONLY)
+            if message.name != "CommandPreparedStatementQuery":
+                raise NotImplementedError(message.name)
+            handle = message.data(1) or b""
+            values = _one_row(reader)
+            self._statements.bind(_reader(context).key_id, handle, values)
+            writer.write(pa.py_buffer(encode([Field(1, handle)])))
+
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        """Prepare and close statements."""
+        with _as_flight_errors():
+            key_id = _reader(context).key_id
+            if action.type == "CreatePreparedStatement":
+                sql = unpacked(action.body.to_pybytes()).text(1) or ""
+                return iter([self._prepare(_reader(context), sql)])
+            if action.type == "ClosePreparedStatement":
+                self._statements.close(key_id, unpacked(action.body.to_pybytes()).data(1))
+                return iter([])
+            raise NotImplementedError(action.type)
+
+    def list_actions(
+        self,
+        context: Any,  # noqa: ARG002 - pyarrow's signature
+    ) -> list[tuple[str, str]]:
+        """Name the actions that there are."""
+        return [
+            ("CreatePreparedStatement", "Prepares a SELECT"),
+            ("ClosePreparedStatement", "Forgets a prepared statement"),
+        ]
+
+    def _prepare(self, reader: Reader, sql: str) -> Any:
+        schema, names = self._describe(reader, sql)
+        known = None if names else schema  # bound values may have other types than null
+        handle = self._statements.add(reader.key_id, sql, names, known)
+        parameters = pa.schema([pa.field(name, pa.null()) for name in names])
+        fields = [Field(1, handle), Field(2, schema.serialize().to_pybytes())]
+        if names:
+            fields.append(Field(3, parameters.serialize().to_pybytes()))
+        return flight.Result(pa.py_buffer(packed("ActionCreatePreparedStatementResult", fields)))
+
+    def _describe(self, reader: Reader, sql: str) -> tuple[pa.Schema, tuple[str, ...]]:
+        asked = self._door.describe(reader, sql)
+        asked.close()
+        return asked.schema, asked.parameters
+
+    def _metadata(self, reader: Reader, message: Message) -> pa.Table:
+        if message.name == "CommandGetSqlInfo":
+            return sql_info(message, self._facts)
+        answer = ANSWERS.get(message.name)
+        if answer is None:
+            raise NotImplementedError(message.name)
+        return answer(message, self._door.catalog(reader))
+
+
+def _one_row(reader: Any) -> list[Any]:
+    """Return the values that a client binds; no more is read than one row may hold."""
+    rows = size = 0
+    values: list[Any] = []
+    for chunk in reader:
+        rows += chunk.data.num_rows
+        size += chunk.data.nbytes
+        if rows > 1 or size > _VALUE_BYTES:
+            break
+        values = [column[0].as_py() for column in chunk.data.columns] if rows else []
+    if rows != 1 or size > _VALUE_BYTES:
+        raise ConfigurationError(
+            f"bind one row of at most {_VALUE_BYTES:,} bytes of values to a question"
+        )
+    return values
+
+
+def _reader(context: Any) -> Reader:
+    session = context.get_middleware(_MIDDLEWARE)
+    if not isinstance(session, _Session):
+        raise flight.FlightUnauthenticatedError("no key")
+    return session.reader
+
+
+def _secret(headers: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
+    """Return the key that a call shows, and whether it came as a password."""
+    found = next((v[0] for k, v in headers.items() if k.lower() == "authorization" and v), "")
+    kind, _, value = found.partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip(), False
+    if kind.lower() != "basic":
+        return "", False
+    try:
+        padded = value + "=" * (-len(value) % 4)  # Go's client leaves the padding out
+        return base64.b64decode(padded, validate=True).decode().partition(":")[2], True
+    except (binascii.Error, UnicodeDecodeError):
+        return "", False
+
+
+@contextmanager
+def _as_flight_errors() -> Iterator[None]:
+    """Turn our errors into the protocol's; of others nothing is told."""
+    try:
+        yield
+    except (flight.FlightError, StopIteration):
+        raise
+    except NotImplementedError as error:
+        raise pa.ArrowNotImplementedError(f"{error} is not supported: {_READ_ONLY}") from None
+    except QueryTimeoutError as error:
+        raise flight.FlightTimedOutError(str(error)) from None
+    except QueryCancelledError as error:
+        raise flight.FlightCancelledError(str(error)) from None
+    except RetryableError as error:
+        raise flight.FlightUnavailableError(str(error)) from None
+    except ConfigurationError as error:
+        raise pa.ArrowInvalid(str(error)) from None
+    except HeadraceError as error:
+        raise flight.FlightServerError(str(error)) from None
+    except Exception as error:  # noqa: BLE001 - its text could hold what the client may not see
+        raise flight.FlightInternalError(f"the door failed: {type(error).__name__}") from None

@@ -1,0 +1,1 @@
+"""Where a lake is, and how its tables are opened."""

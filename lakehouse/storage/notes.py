@@ -1,0 +1,59 @@
+"""Small named notes of programs that work on the lake, kept beside its tables: whole or not at all.
+
+The governing process keeps a second copy of its memory here (keyed hashes, names and counters), so
+that what is lost on its machine is found again where the rows are.
+"""
+
+from pathlib import Path
+
+from lakehouse.storage.location import Location
+from trajectory.errors import RetryableError
+from trajectory.files import replace_file
+
+_FOLDER = "_notes"
+
+
+class Notes:
+    """The notes of one lake, under ``_notes/``."""
+
+    def __init__(self, location: Location) -> None:
+        """Keep notes at ``location``."""
+        self._location = location
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a note; a reader sees the old one or the new one.
+
+        In a folder nobody waits for the disk, since notes are copies: a power cut of the lake's own
+        machine may damage the latest one, and who reads it must be able to do without.
+
+        Raises:
+            RetryableError: it could not be written.
+        """
+        try:
+            if self._location.is_local:
+                self._replace(name, data)
+            else:
+                self._location.put(f"{_FOLDER}/{name}", data)
+        except OSError as error:
+            raise RetryableError(
+                f"{self._location.root}/{_FOLDER}: the note could not be written ({error}); "
+                "check disk space and permissions, then run the same again"
+            ) from error
+
+    def _replace(self, name: str, data: bytes) -> None:
+        path = self._path(name)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_file(path, data, lasting=False)
+
+    def get(self, name: str) -> bytes | None:
+        """Return a note; None when there is none."""
+        try:
+            if self._location.is_local:
+                return self._path(name).read_bytes()
+            with self._location.filesystem().open_input_file(f"{_FOLDER}/{name}") as file:
+                return bytes(file.read())
+        except FileNotFoundError:
+            return None
+
+    def _path(self, name: str) -> Path:
+        return self._location.folder / _FOLDER / name

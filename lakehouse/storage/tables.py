@@ -1,0 +1,84 @@
+"""The Delta tables of a lake as such: whether they are there, how they are made, each opened once."""
+
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from lakehouse.schema.tables import TABLES
+from lakehouse.storage.location import Location
+from lakehouse.write.table_log import TableLog
+from trajectory.errors import ConfigurationError, RetryableError
+from trajectory.files import sync_files, sync_folder
+
+
+class Tables:
+    """Handles and logs of a lake's tables, by name; for one thread at a time."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._options = dict(location.options) or None
+        self._handles: dict[str, DeltaTable] = {}
+        self._logs: dict[str, TableLog] = {}
+
+    def exists(self, name: str) -> bool:
+        """Return whether the table was made."""
+        address = self._location.table(name)
+        return bool(DeltaTable.is_deltatable(address, storage_options=self._options))
+
+    def make(self, name: str) -> None:
+        """Make a table, unless somebody else just did.
+
+        Raises:
+            RetryableError: another commit got in between, and there is none all the same.
+        """
+        spec = TABLES[name]
+        try:
+            DeltaTable.create(
+                self._location.table(name),
+                spec.arrow,
+                mode="ignore",
+                partition_by=list(spec.partition_by),
+                name=name,
+                description=spec.comment,
+                configuration=dict(spec.configuration),
+                storage_options=self._options,
+                raise_if_key_not_exists=False,
+            )
+        except CommitFailedError as error:
+            if not self.exists(name):  # else two began at the same moment, and the other was first
+                raise RetryableError(
+                    f"{self._location.table(name)} could not be made, since something else was "
+                    "committed there at the same moment; run the same again"
+                ) from error
+        if self._location.is_local:
+            log = Path(self._location.table(name)) / "_delta_log"
+            sync_files([*log.glob("*.json"), log, log.parent])
+            sync_folder(log.parent.parent.parent)
+
+    def fresh(self, name: str) -> DeltaTable:
+        """Return a handle of its own, at the latest version."""
+        return DeltaTable(self._location.table(name), storage_options=self._options)
+
+    def handle(self, name: str) -> DeltaTable:
+        """Return the handle that is kept, as it was left.
+
+        Raises:
+            ConfigurationError: there is no such table.
+        """
+        if name not in TABLES:
+            raise ConfigurationError(f"no table {name!r} in the lake; tables: {', '.join(TABLES)}")
+        if name not in self._handles:
+            self._handles[name] = self.fresh(name)
+        return self._handles[name]
+
+    def log(self, name: str) -> TableLog:
+        """Return the log of a table.
+
+        Raises:
+            ConfigurationError: there is no such table.
+        """
+        if name not in self._logs:
+            handle = self.handle(name)
+            self._logs[name] = TableLog(self._location, TABLES[name], handle)
+        return self._logs[name]

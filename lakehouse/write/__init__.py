@@ -1,0 +1,1 @@
+"""Rows come into the lake exactly once."""

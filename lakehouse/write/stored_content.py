@@ -1,0 +1,340 @@
+"""Which content the lake holds already: governance's ``KnownContent``, exact after deletions too."""
+
+import json
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from governance.consent import CONVERSATION
+from governance.policy.consent import Purpose
+from governance.records import GovernanceRecord
+from governance.redact.report import Told
+from governance.stored_content import (
+    HARNESS_TEXTS,
+    STEP_TEXTS,
+    SaidOnce,
+    StoredText,
+    StoredTrajectory,
+    as_message,
+    told_by,
+)
+from lakehouse.erasure.removal import together
+from lakehouse.read.conversations import contexts_of
+from trajectory.message import Message, stored_message
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+type Keys = NDArray[np.int64]
+
+NAMED_BY = {"messages": "message_id", "harnesses": "harness_id", "steps": "step_id"}
+"""Tables whose rows governance asks for, with the columns that name them."""
+
+
+class LakeKnownContent:
+    """Remembers, per active file, a 64-bit hash of each stored message, harness and step.
+
+    A file that leaves the table (erasure, retention, compaction) takes its ids with it, and
+    other ingesters' files are seen at the next question, so that nothing which was deleted
+    counts as stored. A batch of a thousand ids meets a false match among ten million with odds of
+    about one in two thousand million.
+    """
+
+    def __init__(self, lake: "Lake") -> None:
+        self._lake = lake
+        self._tables = {table: _Index(lake, table, column) for table, column in NAMED_BY.items()}
+        self._withheld = _Withheld(lake, "governance", "reasons")
+
+    def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
+        """Return the purposes that headers took away from these trajectories, by trajectory."""
+        asked = {
+            _withheld_name(trajectory, purpose): (trajectory, purpose.value)
+            for trajectory in trajectory_ids
+            for purpose in Purpose
+        }
+        found: dict[str, set[str]] = {}
+        for name in self._withheld.known(tenant_id, asked):
+            trajectory, purpose = asked[name]
+            found.setdefault(trajectory, set()).add(purpose)
+        return found
+
+    def said_already(self, tenant_id: str, said: Collection[SaidOnce]) -> dict[SaidOnce, str]:
+        """Return the first stored step that says each of these, where there is one.
+
+        Hardly ever is an answer stored already: only then is the lake asked, for the trajectory.
+        """
+        answers = self.known_messages(tenant_id, {one.output_message_id for one in said})
+        asked = {one for one in said if one.output_message_id in answers}
+        known = self.known_trajectories(tenant_id, {one.trajectory_id for one in asked})
+        asked = {one for one in asked if one.trajectory_id in known}
+        if not asked:
+            return {}
+        rows = self._lake.query(
+            "SELECT step_id, trajectory_id, output_message_id FROM steps WHERE tenant_id = ? "
+            "AND trajectory_id IN (SELECT unnest(?::VARCHAR[])) "
+            "AND output_message_id IN (SELECT unnest(?::VARCHAR[])) "
+            "AND role_in_graph <> 'discarded' ORDER BY started_at, step_id",
+            parameters=[
+                tenant_id,
+                sorted({one.trajectory_id for one in asked}),
+                sorted({one.output_message_id for one in asked}),
+            ],
+        ).to_pylist()
+        contexts = contexts_of(
+            lambda sql, values: self._lake.query(sql, parameters=values),
+            sorted({row["trajectory_id"] for row in rows}),
+        )
+        found: dict[SaidOnce, str] = {}
+        for row in rows:
+            context = contexts.get((tenant_id, row["step_id"]))
+            if context is not None:
+                one = SaidOnce(row["trajectory_id"], row["output_message_id"], context)
+                found.setdefault(one, row["step_id"])
+        return {one: found[one] for one in asked if one in found}
+
+    def known_messages(self, tenant_id: str, message_ids: Collection[str]) -> set[str]:
+        """Return those of ``message_ids`` that the tenant's table ``messages`` holds."""
+        return self._tables["messages"].known(tenant_id, message_ids)
+
+    def decisions(self, tenant_id: str, step_ids: Collection[str]) -> list[GovernanceRecord]:
+        """Return the decision that holds for each of ``step_ids`` that is stored."""
+        if not step_ids:
+            return []
+        rows = self._lake.query(
+            "SELECT * FROM governance WHERE tenant_id = ? "
+            "AND step_id IN (SELECT unnest(?::VARCHAR[])) QUALIFY row_number() OVER "
+            "(PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1 ORDER BY step_id",
+            parameters=[tenant_id, sorted(step_ids)],
+        ).to_pylist()
+        return [_decision(row) for row in rows]
+
+    def known_harnesses(self, tenant_id: str, harness_ids: Collection[str]) -> set[str]:
+        """Return those of ``harness_ids`` that the tenant's table ``harnesses`` holds."""
+        return self._tables["harnesses"].known(tenant_id, harness_ids)
+
+    def known_steps(self, tenant_id: str, step_ids: Collection[str]) -> set[str]:
+        """Return those of ``step_ids`` that the tenant's table ``steps`` holds."""
+        return self._tables["steps"].known(tenant_id, step_ids)
+
+    def known_trajectories(self, tenant_id: str, trajectory_ids: Collection[str]) -> set[str]:
+        """Return those of ``trajectory_ids`` of which the tenant's table ``steps`` has a step."""
+        if not trajectory_ids:
+            return set()
+        found = self._lake.query(
+            "SELECT DISTINCT trajectory_id FROM steps WHERE tenant_id = ? "
+            "AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))",
+            parameters=[tenant_id, sorted(trajectory_ids)],
+        )
+        return set(found["trajectory_id"].to_pylist())
+
+    def trajectories(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> dict[str, StoredTrajectory]:
+        """Return the texts that are stored of trajectories, as they are or were before corrections."""
+        there = together(self._lake, tenant_id, [*trajectory_ids])
+        names = sorted({name for some in there.values() for name in some})
+        steps: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in self._rows(_STEPS, tenant_id, names):
+            steps[row["trajectory_id"]].append(row)
+        every = [row for rows in steps.values() for row in rows]
+        own = {row["step_id"]: _own(row) for row in every}
+        said = {name for some in own.values() for name in some}
+        messages = self._by_name(_MESSAGES, tenant_id, said)
+        around = {row["harness_id"] for row in every} - {None}
+        harnesses = self._by_name(_HARNESSES, tenant_id, around)
+        exact = self._by_name(_TOKENS, tenant_id, own)
+        found = {}
+        for trajectory_id, some in there.items():
+            rows = [row for name in some for row in steps[name]]
+            if rows:
+                texts = [*_texts(rows, own, messages, harnesses)]
+                days = [(row["step_id"], exact[row["step_id"]]["event_date"]) for row in rows
+                        if row["step_id"] in exact]  # fmt: skip
+                found[trajectory_id] = StoredTrajectory(tuple(texts), tuple(days))
+        return found
+
+    def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:
+        """Return the parts of names that were found in trajectories, by those that have some."""
+        found = self._lake.query(
+            "SELECT trajectory_id, redaction_report FROM governance WHERE tenant_id = ? "
+            "AND trajectory_id IN (SELECT unnest(?::VARCHAR[])) "
+            "AND contains(redaction_report, '\"names\"') ORDER BY decided_at",
+            parameters=[tenant_id, sorted(trajectory_ids)],
+        )
+        return told_by(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+    def _by_name(
+        self, sql: str, tenant_id: str, names: Collection[str]
+    ) -> dict[str, dict[str, Any]]:
+        return {row["name"]: row for row in self._rows(sql, tenant_id, sorted(names))}
+
+    def _rows(self, sql: str, tenant_id: str, names: Sequence[str]) -> list[dict[str, Any]]:
+        if not names:
+            return []
+        found = self._lake.query_stored(sql, parameters={"tenant": tenant_id, "names": [*names]})
+        return list(found.to_pylist())
+
+
+def _rows_of(table: str, key: str, columns: str, *, by: str | None = None) -> str:
+    """Return the statement that reads rows of a tenant by their key or by another column."""
+    return (
+        f"SELECT {key} AS name, event_date, {columns} FROM {table} "  # noqa: S608
+        f"WHERE tenant_id = $tenant AND {by or key} IN (SELECT unnest($names::VARCHAR[])) ORDER BY {key}"
+    )
+
+
+_IDS = "step_id, trajectory_id, context_message_ids, output_message_id, harness_id, "
+_STEPS = _rows_of("steps", "step_id", _IDS + ", ".join(STEP_TEXTS), by="trajectory_id")
+_MESSAGES = _rows_of("messages", "message_id", "role, parts, name AS called")
+_HARNESSES = _rows_of("harnesses", "harness_id", ", ".join(HARNESS_TEXTS))
+_TOKENS = _rows_of("tokens", "step_id", "started_at")
+
+
+def _own(step: Mapping[str, Any]) -> list[str]:
+    """Return the messages that a step names itself."""
+    names = [*step["context_message_ids"], step["output_message_id"]]
+    return [name for name in names if name is not None]
+
+
+def _texts(
+    steps: Sequence[dict[str, Any]],
+    own: Mapping[str, Sequence[str]],
+    messages: Mapping[str, dict[str, Any]],
+    harnesses: Mapping[str, dict[str, Any]],
+) -> Iterator[StoredText]:
+    """Yield the texts of a trajectory's steps, of the messages they name, and of what is around them."""
+    named_by: dict[str, list[str]] = defaultdict(list)
+    for step in steps:
+        for name in own[step["step_id"]]:
+            named_by[name].append(step["step_id"])
+    for name, by in named_by.items():
+        row = messages.get(name)
+        if row is not None:
+            said = stored_message(row["role"], json.loads(row["parts"]), row["called"])
+            message = Message.from_json(said)
+            yield StoredText("messages", name, row["event_date"], message, tuple(by))
+    for step in steps:
+        name = step["step_id"]
+        yield StoredText("steps", name, step["event_date"], _texts_of(step, STEP_TEXTS), (name,))
+    for name in sorted({step["harness_id"] for step in steps} - {None}):
+        if (row := harnesses.get(name)) is not None:
+            text = _texts_of(row, HARNESS_TEXTS)
+            yield StoredText("harnesses", name, row["event_date"], text, ())
+
+
+def _texts_of(row: Mapping[str, Any], columns: Sequence[str]) -> Message:
+    return as_message({name: row[name] for name in columns if row[name] is not None})
+
+
+class _Index:
+    """Sorted hashes of (tenant, id) of one table, kept per file and looked up in a few runs."""
+
+    def __init__(self, lake: "Lake", table: str, column: str) -> None:
+        self._lake = lake
+        self._table = table
+        self._column = column
+        self._files: dict[str, Keys] = {}
+        self._runs: list[_Run] = []
+        """From the longest to the shortest: a new file costs no sorting of all that is stored."""
+        self._lock = threading.Lock()
+
+    def known(self, tenant_id: str, names: Collection[str]) -> set[str]:
+        if not names:
+            return set()
+        asked = list(names)
+        keys = _hashes(tenant_id, asked)
+        hits = np.zeros(len(asked), np.bool_)
+        with self._lock:
+            self._refresh()
+            for run in self._runs:
+                places = np.minimum(np.searchsorted(run.keys, keys), len(run.keys) - 1)
+                hits |= run.keys[places] == keys
+        return {asked[place] for place in np.flatnonzero(hits)}
+
+    def _refresh(self) -> None:
+        active = set(self._lake.snapshot_of(self._table))
+        gone = self._files.keys() - active
+        for file in gone:
+            del self._files[file]
+        if gone:
+            touched = [run for run in self._runs if run.files & gone]
+            self._runs = [run for run in self._runs if not run.files & gone]
+            for file in {file for run in touched for file in run.files} - gone:
+                self._add(file)
+        for file in sorted(active - self._files.keys()):
+            self._files[file] = self._hashes_in(file)
+            self._add(file)
+
+    def _add(self, file: str) -> None:
+        """Add a file's run, joined with those before it that are not much longer."""
+        run = _Run(self._files[file], frozenset([file]))
+        if not len(run.keys):
+            return
+        while self._runs and len(self._runs[-1].keys) <= 2 * len(run.keys):
+            last = self._runs.pop()
+            joined = np.unique(np.concatenate([last.keys, run.keys]))
+            run = _Run(joined, last.files | run.files)
+        self._runs.append(run)
+
+    def _hashes_in(self, file: str) -> Keys:
+        tenant_id = unquote(_TENANT.findall(file)[-1])
+        fresh = self._lake.fresh_names(file)
+        if fresh is not None:
+            return np.unique(_hashes(tenant_id, fresh.to_pylist()))
+        batches = self._lake.rows_of_file(self._table, file, [self._column])
+        parts = [_hashes(tenant_id, batch.column(0).to_pylist()) for batch in batches]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+
+
+class _Withheld(_Index):
+    """Of the table ``governance``: trajectories, each with a purpose that a header took away."""
+
+    def _hashes_in(self, file: str) -> Keys:
+        import pyarrow.compute as pc
+
+        tenant_id = unquote(_TENANT.findall(file)[-1])
+        parts = [np.empty(0, np.int64)]
+        for batch in self._lake.rows_of_file(self._table, file, ["trajectory_id", self._column]):
+            reasons = batch.column(self._column)
+            flat = reasons.flatten().cast("string")
+            said = pc.starts_with(flat, CONVERSATION)
+            rows = pc.list_parent_indices(reasons).filter(said)
+            trajectories = batch.column("trajectory_id").cast("string").take(rows).to_pylist()
+            purposes = [one.removeprefix(CONVERSATION) for one in flat.filter(said).to_pylist()]
+            names = [*map(_withheld_name, trajectories, purposes)]
+            parts.append(_hashes(tenant_id, names))
+        return np.unique(np.concatenate(parts))
+
+
+def _withheld_name(trajectory_id: str, purpose: str) -> str:
+    return f"{trajectory_id} {purpose}"
+
+
+class _Run(NamedTuple):
+    """The keys of some files, sorted."""
+
+    keys: Keys
+    files: frozenset[str]
+
+
+_TENANT = re.compile(r"tenant_id=([^/]*)/")
+
+
+def _hashes(tenant_id: str, names: Sequence[str]) -> Keys:
+    """Return 64-bit hashes; Python's own are keyed anew in each process, so nobody can aim at them."""
+    return np.fromiter((hash((tenant_id, name)) for name in names), np.int64, len(names))
+
+
+def _decision(row: dict[str, Any]) -> GovernanceRecord:
+    said = {one.name: row[one.name] for one in fields(GovernanceRecord)}
+    lists = {name: tuple(value) for name, value in said.items() if isinstance(value, list)}
+    return GovernanceRecord(
+        **{**said, **lists, "redaction_counts": dict(said["redaction_counts"] or ())}
+    )

@@ -1,0 +1,1 @@
+"""The gateway's own API: feedback, traces and documents handed in."""

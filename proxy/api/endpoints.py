@@ -1,0 +1,145 @@
+"""The gateway's own API on the base-URL port: feedback, trace exports and health."""
+
+import json
+import time
+from collections.abc import Awaitable
+
+from mitmproxy import http
+
+from proxy.api.feedback import FeedbackError, FeedbackItem, read_feedback_items
+from proxy.api.traces import Traces
+from proxy.capture import new_exchange_id
+from proxy.config import ENDPOINT_PREFIX
+from proxy.counters import Counters
+from proxy.credentials import Fingerprints, presented_key
+from proxy.heads import content_length, names
+from proxy.keys import KeyRegistry
+from proxy.mitm.replies import response_of
+from proxy.recorder import Recorder
+from proxy.responses import Answer, Reason, Shape, answer
+from proxy.spool import RecordKind, SpoolUnavailableError, records
+from trajectory.canonical import JsonValue
+from trajectory.encoding import decode_body
+from trajectory.exchange import ClientIdentity
+from trajectory.telemetry.calls import TRACES_PATH
+
+FEEDBACK_PATH = f"{ENDPOINT_PREFIX}v1/feedback"
+HEALTH_PATH = f"{ENDPOINT_PREFIX}v1/health"
+MAX_BODY_BYTES = 4 * 1024 * 1024
+
+_PREFIX = ENDPOINT_PREFIX.encode()
+_TRACES = TRACES_PATH.encode()
+
+
+def _json(status: int, value: JsonValue) -> Answer:
+    body = json.dumps(value).encode()
+    headers = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
+    return Answer(status, headers, body)
+
+
+def _problem(status: int, text: str) -> Answer:
+    return _json(status, {"error": {"message": text, "type": "invalid_request_error"}})
+
+
+_TOO_LARGE = _problem(413, f"a request may have {MAX_BODY_BYTES} bytes at most")
+
+
+def is_endpoint(path: bytes) -> bool:
+    """Tell whether the gateway answers this path itself."""
+    return path.startswith(_PREFIX) or path.partition(b"?")[0] == _TRACES
+
+
+class Endpoints:
+    """Answers requests to the gateway itself."""
+
+    def __init__(
+        self,
+        registry: KeyRegistry,
+        recorder: Recorder | None,
+        counters: Counters,
+        fingerprints: Fingerprints,
+    ) -> None:
+        self._traces = Traces(recorder, counters, fingerprints)
+        self._registry = registry
+        self._recorder = recorder
+        self._counters = counters
+
+    def at_head(self, request: http.Request) -> Answer | ClientIdentity:
+        """Answer a request whose body is not needed; return who asks where it is."""
+        path = _path_of(request)
+        if path == HEALTH_PATH:
+            return _json(200, {"status": "ok"})
+        if path not in (FEEDBACK_PATH, TRACES_PATH):
+            return answer(Reason.NO_ROUTE, Shape.OPENAI)
+        if request.data.method != b"POST":
+            return _problem(405, f"{path} takes POST")
+        fields = request.headers.fields
+        client = self._registry.authenticate(presented_key(fields)[0])
+        if client is None:
+            self._counters.refusals[Reason.NO_KEY] += 1
+            return answer(Reason.NO_KEY, Shape.OPENAI)
+        chunked = b"transfer-encoding" in names(fields)
+        if path == TRACES_PATH:
+            refusal = self._traces.at_head(request, content_length(fields), chunked=chunked)
+        elif chunked:
+            refusal = _problem(411, "send Content-Length, not chunks")
+        elif content_length(fields) > MAX_BODY_BYTES:
+            refusal = _TOO_LARGE
+        else:
+            refusal = None
+        return refusal or client
+
+    def answer(self, flow: http.HTTPFlow, client: ClientIdentity) -> Awaitable[None]:
+        """Answer a request whose body has been read."""
+        traces = _path_of(flow.request) == TRACES_PATH
+        return self._take_traces(flow, client) if traces else self._feedback(flow, client)
+
+    async def _take_traces(self, flow: http.HTTPFlow, client: ClientIdentity) -> None:
+        flow.response = response_of(await self._traces.take(flow.request, client))
+
+    async def _feedback(self, flow: http.HTTPFlow, client: ClientIdentity) -> None:
+        """Take feedback; it is on the disk before the client hears that it was accepted."""
+        flow.response = response_of(await self._take_feedback(flow.request, client))
+
+    async def _take_feedback(self, request: http.Request, client: ClientIdentity) -> Answer:
+        decoded = decode_body(
+            request.raw_content or b"",
+            request.headers.get("content-encoding"),
+            limit=MAX_BODY_BYTES,
+        )
+        if decoded.problem == "encoding:too-large":
+            return _TOO_LARGE
+        if decoded.problem is not None or decoded.truncated:
+            return _problem(400, "the body's content-encoding cannot be decoded")
+        if self._recorder is None:
+            return _problem(503, "this gateway captures nothing, feedback neither")
+        try:
+            items = read_feedback_items(decoded.data, tenant_id=client.tenant_id)
+            for item in items:
+                self._recorder.spool.append(*_record(item, client))
+            await self._recorder.spool.synced()
+        except FeedbackError as error:
+            return _problem(400, str(error))
+        except SpoolUnavailableError:
+            self._counters.uncaptured["feedback"] += 1
+            return answer(Reason.SPOOL_FULL, Shape.OPENAI)
+        self._counters.feedback += len(items)
+        accepted: list[JsonValue] = [item.feedback_id for item in items]
+        return _json(202, {"accepted": len(items), "feedback_ids": accepted})
+
+
+def _path_of(request: http.Request) -> str:
+    return request.data.path.partition(b"?")[0].decode("latin-1")
+
+
+def _record(item: FeedbackItem, client: ClientIdentity) -> tuple[int, bytes]:
+    record = records.feedback(
+        new_exchange_id(),
+        client,
+        received_at=time.time(),
+        feedback_id=item.feedback_id,
+        target_kind=item.target_kind,
+        target_id=item.target_id,
+        body=item.body,
+    )
+    return RecordKind.FEEDBACK, record

@@ -1,0 +1,124 @@
+"""Upkeep: what a running gateway does beside its requests, a few times a second."""
+
+import asyncio
+import logging
+import time
+
+from proxy.config import GatewayConfig
+from proxy.counters import Counters
+from proxy.probe import probe
+from proxy.routing import Router
+from proxy.shared_counters import Ledger
+from proxy.spool import SpoolWriter
+from proxy.spool.expiry import expire
+from proxy.spool.keys import KeyRing
+from trajectory.errors import ConfigurationError
+
+_log = logging.getLogger(__name__)
+SECONDS = 0.25
+_SWEEP_SECONDS = 60.0
+
+
+class Upkeep:
+    """Follows rotated secrets, shares the counts of limits, minds the spool's alarm and its age."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        router: Router,
+        ledger: Ledger,
+        keys: KeyRing,
+        spool: SpoolWriter | None,
+        counters: Counters,
+    ) -> None:
+        self._config = config
+        self._router = router
+        self._ledger = ledger
+        self._keys = keys
+        self._spool = spool
+        self._counters = counters
+        self._alarmed = False
+        self._sweep_at = 0.0
+        self._key_problem = ""
+
+    async def run(self) -> None:
+        """Look after everything until cancelled; nothing that goes wrong here ends it."""
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(SECONDS)
+            self._counters.loop_lag = max(0.0, time.monotonic() - before - SECONDS)
+            try:
+                await self._once()
+            except Exception as error:  # noqa: BLE001 - counted; the next turn may go well
+                self._counters.faults += 1
+                _log.error("upkeep fault: %s", type(error).__name__)
+
+    async def _once(self) -> None:
+        changed = await asyncio.to_thread(self._files)
+        if changed and self._spool is not None:
+            self._spool.use_key(self._keys.newest)
+            _log.info("the spool is sealed with another key from now on")
+        if self._spool is not None:
+            self._watch(self._spool)
+            self._spool.rest()
+            if time.monotonic() >= self._sweep_at:
+                self._sweep_at = time.monotonic() + _SWEEP_SECONDS
+                await asyncio.to_thread(self._sweep)
+
+    def _sweep(self) -> None:
+        """Delete raw captures that nobody governed for too long."""
+        settings = self._config.spool
+        gone = expire(settings.directory, settings.max_age_hours * 3600)
+        if gone.segments:
+            self._counters.spool_expired_segments += gone.segments
+            self._counters.spool_expired_bytes += gone.bytes
+            _log.error(
+                "%d segments (%d bytes) of the spool were deleted: nobody governed them for %g hours",
+                gone.segments,
+                gone.bytes,
+                settings.max_age_hours,
+            )
+
+    def _files(self) -> bool:
+        """Read and write files, which may be slow; tell whether the spool has another key."""
+        self._router.refresh_credentials()
+        self._router.publication.refresh()
+        self._counters.serving = self._router.publication.places()
+        if self._ledger.dirty:
+            self._ledger.flush()
+        try:
+            changed = self._keys.reload()
+        except ConfigurationError as error:
+            if self._key_problem != str(error):
+                _log.error("spool key: %s; the one in use stays", error)
+            self._key_problem = str(error)
+            return False
+        self._key_problem = ""
+        return changed
+
+    def _watch(self, spool: SpoolWriter) -> None:
+        alarm = spool.alarm
+        if alarm and not self._alarmed:
+            _log.warning("spool alarm: %s", self._why_alarmed(spool))
+        self._alarmed = alarm
+
+    def _why_alarmed(self, spool: SpoolWriter) -> str:
+        folder = self._config.spool.directory
+        if not spool.breaker.tripped:
+            return f"{folder} is {spool.fill:.0%} full; is the governor running?"
+        reasons = ", ".join(f"{name} x{count}" for name, count in spool.breaker.failures.items())
+        return f"the disk of {folder} refuses ({reasons}); make room or mend it"
+
+    async def probe(self) -> None:
+        """Ask the upstreams of token routes what they can; lower the level where it is not enough."""
+        plans = {plan.name: plan for plan in self._router.plans}
+        for route in self._config.routes:
+            if route.capture != "tokens":
+                continue
+            for choice in route.choices:
+                found = await asyncio.to_thread(
+                    probe, route, choice, upstream_ca=self._config.upstream_ca
+                )
+                if not found.gives_tokens and plans[route.name].asks_tokens:
+                    plans[route.name].lower()

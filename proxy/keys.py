@@ -1,0 +1,337 @@
+"""Client keys: whose calls they are, what they open, and the registry that knows their hashes."""
+
+import fcntl
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Self
+
+from trajectory.errors import ConfigurationError, WorkError
+from trajectory.exchange import ClientIdentity
+from trajectory.files import replace_file
+
+KEY_PREFIX = "hr_"
+PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share")
+ROLES = ("gateway", "lake", "tokens")
+"""What a key opens: calls through the gateway, reading the lake, reading its token ids too."""
+ALL_TENANTS = "*"
+NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""How readers of partitioned tables write that there is no value."""
+"""Tenant of a key that reads the whole lake; it opens no gateway."""
+UNKNOWN_CLIENT = ClientIdentity("-", "-", "-", "-")
+"""Stands for a caller whose key is missing or wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a key may use up; None is without limit."""
+
+    requests_per_minute: int | None = None
+    tokens_per_day: int | None = None
+    """Input and output together, from midnight to midnight UTC."""
+    steps_per_session: int | None = None
+    """Calls of model routes in one session that the client names."""
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if value is not None and (type(value) is not int or value < 0):
+                raise ConfigurationError(
+                    f"{limit.name.replace('_', ' ')} must be a whole number from 0 on"
+                )
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKey:
+    """A key as the registry knows it."""
+
+    key_id: str
+    secret_hash: str
+    """BLAKE2b-256 of the secret, which is 160 random bits: a slow hash would add nothing."""
+    tenant_id: str
+    app_id: str
+    environment: str
+    purposes: tuple[str, ...]
+    created_at: str
+    revoked_at: str | None = None
+    limits: Limits = NO_LIMITS
+    previous_hash: str | None = None
+    """Hash of the secret before the last rotation; it is accepted until ``previous_until``."""
+    previous_until: float = 0.0
+    """Seconds since 1970."""
+    roles: tuple[str, ...] = ("gateway",)
+    """What the key opens, of ``ROLES``."""
+
+    @property
+    def identity(self) -> ClientIdentity:
+        """Return who calls with this key."""
+        return ClientIdentity(
+            self.tenant_id, self.app_id, self.environment, self.key_id, self.purposes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedKey:
+    """A new key; its secret is shown once and kept nowhere."""
+
+    key: ClientKey
+    secret: str
+    """The whole key, ``hr_<key_id>_<secret>``, as a client sends it."""
+
+    def __repr__(self) -> str:
+        return f"CreatedKey({self.key.key_id})"
+
+
+def key_of(row: Mapping[str, Any]) -> ClientKey:
+    """Return a key from its row in the registry's file."""
+    limits = Limits(**row.get("limits", {}))
+    roles = tuple(row.get("roles", ("gateway",)))
+    lists = {"purposes": tuple(row["purposes"]), "roles": roles}
+    return ClientKey(**{**row, **lists, "limits": limits})
+
+
+def check_roles(roles: Sequence[str], tenant: str) -> None:
+    """Refuse roles that do not exist or do not go together.
+
+    Raises:
+        ConfigurationError: they are wrong; the text says which are valid.
+    """
+    unknown = sorted(set(roles) - set(ROLES))
+    if unknown or not roles:
+        raise ConfigurationError(
+            f"unknown role {(unknown or [''])[0]!r}. Valid roles: {', '.join(ROLES)}."
+        )
+    if "tokens" in roles and "lake" not in roles:
+        raise ConfigurationError("the role tokens adds to the role lake; give both")
+    if tenant == NO_PARTITION:
+        raise ConfigurationError(f"{tenant!r} means no tenant to Delta readers; name another")
+    if tenant == ALL_TENANTS and "gateway" in roles:
+        raise ConfigurationError(
+            f"a key of the gateway belongs to one tenant; {ALL_TENANTS!r} is for the role lake"
+        )
+
+
+def hash_of(secret: str) -> str:
+    """Return the hash under which a secret is kept."""
+    return blake2b(secret.encode("utf-8", "surrogateescape"), digest_size=32).hexdigest()
+
+
+_LOOK_SECONDS = 0.5
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+class KeyRegistry:
+    """The client keys of an installation, in one JSON file.
+
+    A running gateway sees creations and revocations within half a second: the file is looked at
+    again when its modification time changes. A file that cannot be read keeps the last good state.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._keys: dict[str, ClientKey] = {}
+        self._identities: dict[str, ClientIdentity] = {}
+        """Made once for each key, so that one call's is the same object as the next one's."""
+        self.limits: dict[str, Limits] = {}
+        """Limits by key id, of the keys that have any."""
+        self._stamp: tuple[int, int] | None = None
+        self._looked = 0.0
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a registry; a file that is not there is an empty one.
+
+        Raises:
+            ConfigurationError: the file is not a key registry.
+        """
+        registry = cls(path)
+        registry._read()
+        return registry
+
+    def _read(self) -> None:
+        try:
+            info = self._path.stat()
+            text = self._path.read_text("utf-8")
+        except FileNotFoundError:
+            self._keys, self._identities, self._stamp, self.limits = {}, {}, None, {}
+            return
+        try:
+            rows = json.loads(text)["keys"]
+            keys = [key_of(row) for row in rows]
+        except (ValueError, TypeError, LookupError, ConfigurationError) as error:
+            raise ConfigurationError(
+                f"{self._path}: not a key registry ({type(error).__name__}); "
+                "restore it, or move it away and create new keys with `headrace keys create`"
+            ) from None
+        self._keys = {key.key_id: key for key in keys}
+        self._identities = {key.key_id: key.identity for key in keys}
+        self.limits = {key.key_id: key.limits for key in keys if key.limits != NO_LIMITS}
+        self._stamp = (info.st_mtime_ns, info.st_ino)
+
+    def _refresh(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = now
+        try:
+            info = self._path.stat()
+            stamp: tuple[int, int] | None = (info.st_mtime_ns, info.st_ino)
+        except OSError:
+            stamp = None
+        if stamp != self._stamp:
+            with suppress(ConfigurationError, OSError):
+                self._read()
+
+    def authenticate(
+        self, presented: str | None, *, role: str = "gateway"
+    ) -> ClientIdentity | None:
+        """Return who presents this key; None when it is missing, wrong, revoked or of other roles."""
+        self._refresh()
+        if presented is None or not presented.startswith(KEY_PREFIX):
+            return None
+        key_id, _, secret = presented[len(KEY_PREFIX) :].partition("_")
+        key = self._keys.get(key_id)
+        expected = key.secret_hash if key else hash_of("")
+        given = hash_of(secret)
+        matches = hmac.compare_digest(expected, given)
+        if key is None or key.revoked_at is not None:
+            return None
+        if not matches and key.previous_hash is not None and time.time() < key.previous_until:
+            matches = hmac.compare_digest(key.previous_hash, given)
+        if not matches or role not in key.roles:
+            return None
+        return self._identities.get(key_id) or key.identity
+
+    def valid(self, key_id: str) -> bool:
+        """Tell whether a key that was accepted before still is one."""
+        self._refresh()
+        key = self._keys.get(key_id)
+        return key is not None and key.revoked_at is None
+
+    def list(self) -> tuple[ClientKey, ...]:
+        """Return all keys, revoked ones too, oldest first."""
+        self._read()
+        return tuple(sorted(self._keys.values(), key=lambda key: key.created_at))
+
+    def create(
+        self,
+        *,
+        tenant_id: str,
+        app_id: str,
+        environment: str = "production",
+        purposes: Sequence[str] = (),
+        limits: Limits = NO_LIMITS,
+        roles: Sequence[str] = ("gateway",),
+    ) -> CreatedKey:
+        """Create a key and write the registry.
+
+        Raises:
+            ConfigurationError: a purpose or role is unknown, or a name is empty or not printable.
+        """
+        check_roles(roles, tenant_id)
+        unknown = sorted(set(purposes) - set(PURPOSES))
+        if unknown:
+            raise ConfigurationError(
+                f"unknown purpose {unknown[0]!r}. Valid purposes: {', '.join(PURPOSES)}."
+            )
+        for what, text in (("tenant", tenant_id), ("app", app_id), ("environment", environment)):
+            if not text or not text.isprintable() or text != text.strip():
+                raise ConfigurationError(
+                    f"the {what} of a key must be a printable name without blanks around it"
+                )
+        key_id, secret = secrets.token_hex(6), secrets.token_hex(20)
+        key = ClientKey(
+            key_id=key_id,
+            secret_hash=hash_of(secret),
+            tenant_id=tenant_id,
+            app_id=app_id,
+            environment=environment,
+            purposes=tuple(purposes),
+            created_at=_now(),
+            limits=limits,
+            roles=tuple(roles),
+        )
+        with self._alone():
+            self._read()
+            self._keys[key_id] = key
+            self._write()
+        return CreatedKey(key, f"{KEY_PREFIX}{key_id}_{secret}")
+
+    def revoke(self, key_id: str) -> ClientKey:
+        """Revoke a key; a running gateway refuses it within half a second.
+
+        Raises:
+            WorkError: there is no such key.
+        """
+        return self._change(key_id, lambda key: replace(key, revoked_at=_now()), revoked=True)
+
+    def limit(self, key_id: str, limits: Limits) -> ClientKey:
+        """Give a key other limits; a running gateway follows within half a second.
+
+        Raises:
+            WorkError: there is no such key, or it is revoked.
+        """
+        return self._change(key_id, lambda key: replace(key, limits=limits))
+
+    def rotate(self, key_id: str, *, grace_seconds: float = 3600.0) -> CreatedKey:
+        """Give a key a new secret; the one before is accepted for ``grace_seconds`` more.
+
+        Raises:
+            WorkError: there is no such key, or it is revoked.
+        """
+        secret = secrets.token_hex(20)
+        until = time.time() + grace_seconds
+        key = self._change(
+            key_id,
+            lambda key: replace(
+                key,
+                secret_hash=hash_of(secret),
+                previous_hash=key.secret_hash,
+                previous_until=until,
+            ),
+        )
+        return CreatedKey(key, f"{KEY_PREFIX}{key_id}_{secret}")
+
+    def _change(
+        self, key_id: str, change: Callable[[ClientKey], ClientKey], *, revoked: bool = False
+    ) -> ClientKey:
+        with self._alone():
+            self._read()
+            key = self._keys.get(key_id)
+            if key is None:
+                raise WorkError(f"no key {key_id!r}; see `headrace keys list`")
+            if key.revoked_at is not None:
+                if revoked:
+                    return key
+                raise WorkError(f"key {key_id!r} is revoked; create a new one")
+            key = self._keys[key_id] = change(key)
+            self._write()
+        return key
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other writers of this file waiting, in whatever process they are."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.with_suffix(".lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _write(self) -> None:
+        """Replace the file as a whole, readable by the owner only."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [asdict(key) for key in self._keys.values()]
+        replace_file(self._path, json.dumps({"version": 1, "keys": rows}, indent=1).encode())
+        self._read()

@@ -1,0 +1,1 @@
+"""mitmproxy inside the gateway: started, corrected, made faster, and given certificates."""

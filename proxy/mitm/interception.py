@@ -1,0 +1,78 @@
+"""Which connections are opened: our certificates for configured hosts, a blind tunnel for others."""
+
+from mitmproxy import certs, tls
+from mitmproxy.addons.tlsconfig import TlsConfig
+from mitmproxy.proxy import layer, layers
+from mitmproxy.proxy.layers.http import HttpStream
+from mitmproxy.proxy.mode_specs import RegularMode, TransparentMode
+
+from proxy.counters import Counters
+from proxy.inventory import OTHERS, sound_host
+from proxy.mitm.authority import Authority
+from proxy.routing import Router
+
+_MOST_NAMES = 200
+
+
+class Interception(TlsConfig):
+    """TLS on both sides; the authority is given, nothing is read from or written to the disk."""
+
+    name = "tlsconfig"
+
+    def __init__(self, authority: Authority | None, counters: Counters) -> None:
+        self._counters = counters
+        if authority is not None:
+            certificate = authority.certificate
+            self.certstore = certs.CertStore(
+                default_privatekey=authority.key,  # type: ignore[arg-type]
+                default_ca=certs.Cert(certificate),
+                default_chain_file=None,
+                default_crl=b"",
+                dhparams=None,  # type: ignore[arg-type]
+            )
+
+    # The authority never changes while the gateway runs, and no revocation list is served.
+    configure = None  # type: ignore[assignment]
+    running = None  # type: ignore[assignment]
+    request = None  # type: ignore[assignment]
+
+    def tls_failed_client(self, data: tls.TlsData) -> None:
+        """Count a handshake that failed."""
+        failures = self._counters.tls_failures
+        name = sound_host(data.context.client.sni)
+        failures[name if name in failures or len(failures) < _MOST_NAMES else OTHERS] += 1
+
+
+class Tunnels:
+    """Decides whether a connection is opened or passed on as it is: by the host that was asked for
+    in CONNECT, and where connections are redirected by the name in the TLS greeting."""
+
+    def __init__(self, router: Router, counters: Counters) -> None:
+        self._router = router
+        self._counters = counters
+
+    def next_layer(self, nextlayer: layer.NextLayer) -> None:
+        """Pass connections to hosts that are not configured on without looking."""
+        context = nextlayer.context
+        if nextlayer.layer or not isinstance(context.client.proxy_mode, RegularMode):
+            return
+        after_connect = context.layers and isinstance(context.layers[-1], HttpStream)
+        address = context.server.address
+        if not after_connect or address is None:
+            return
+        if not self._router.intercepts(address[0], address[1]):
+            self._counters.tunnelled(address[0], address[1])
+            nextlayer.layer = layers.TCPLayer(context, ignore=True)
+
+    def tls_clienthello(self, data: tls.ClientHelloData) -> None:
+        """Pass redirected connections to hosts that are not configured on without looking."""
+        context = data.context
+        if not isinstance(context.client.proxy_mode, TransparentMode):
+            return
+        address = context.server.address
+        if address is None:
+            return
+        host = data.client_hello.sni or address[0]
+        if not self._router.intercepts(host, address[1]):
+            self._counters.tunnelled(host, address[1])
+            data.ignore_connection = True

@@ -1,0 +1,75 @@
+"""Corrections to mitmproxy's HTTP/1 layer: what a client would notice that it is there.
+
+Stock 12.2 answers its own errors as HTML that may quote bytes of the upstream, takes an
+informational response for the final one, answers ``Expect`` itself, hangs on chunked trailers,
+counts half-closed clients as gone, lets heads through that others read differently, reads whole what
+it will refuse, holds WebSocket messages of any size, and gives up when the one upstream that it was
+pointed at cannot be reached. All corrections are subclasses that :func:`install` puts in the place of the
+originals, once per process, for exactly the version that they were made for.
+"""
+
+import logging
+
+from mitmproxy.net.http import http1
+from mitmproxy.proxy.layers import http as http_layer
+from mitmproxy.proxy.layers import tls, websocket
+from mitmproxy.proxy.layers.http import _http1
+
+from proxy.mitm.fastpath import MITMPROXY_VERSION, fits
+from proxy.mitm.wire.bodies import TrailerReader
+from proxy.mitm.wire.client_side import ShapedServer
+from proxy.mitm.wire.half_close import Hearing, send_close
+from proxy.mitm.wire.marks import (
+    Way,
+    forget_expectation,
+    forget_way,
+    mark_shape,
+    mark_way,
+    shape_of_errors,
+)
+from proxy.mitm.wire.refusing import own_words, raw_answer, read_request_head
+from proxy.mitm.wire.stream import RoutedStream
+from proxy.mitm.wire.talk import BoundedTalk
+from proxy.mitm.wire.upstream_side import PatientClient
+
+_log = logging.getLogger(__name__)
+
+
+def install() -> bool:
+    """Put the corrections in place; tell whether they are. Calling it again changes nothing."""
+    if not fits():
+        _log.warning(
+            "corrections off: made for mitmproxy %s; trailers, 1xx answers and half-closed "
+            "clients are treated as that version treats them",
+            MITMPROXY_VERSION,
+        )
+        return False
+    for owner, name, value in (
+        (http_layer, "HttpStream", RoutedStream),
+        (http_layer, "Http1Server", ShapedServer),
+        (http_layer, "Http1Client", PatientClient),
+        (http1, "read_request_head", read_request_head),
+        (_http1, "make_error_response", own_words),
+        (_http1, "ChunkedReader", TrailerReader),
+        (websocket, "WebsocketLayer", BoundedTalk),
+        (tls.ServerTLSLayer, "send_close", send_close),
+    ):
+        setattr(owner, name, value)
+    return True
+
+
+__all__ = [
+    "Hearing",
+    "PatientClient",
+    "RoutedStream",
+    "ShapedServer",
+    "TrailerReader",
+    "Way",
+    "forget_expectation",
+    "forget_way",
+    "install",
+    "mark_shape",
+    "mark_way",
+    "raw_answer",
+    "shape_of_errors",
+]

@@ -1,0 +1,98 @@
+"""One call between both sides: where it goes, and a client that closes its sending side."""
+
+from collections.abc import Generator
+from typing import Any
+
+from mitmproxy.connection import Connection, ConnectionState
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layers import http as http_layer
+from mitmproxy.proxy.layers.http import GetHttpConnection, HttpStream, SendHttp
+from mitmproxy.proxy.layers.http._events import (
+    ErrorCode,
+    RequestData,
+    RequestEndOfMessage,
+    ResponseProtocolError,
+)
+
+from proxy.mitm.wire.bodies import Commands
+from proxy.mitm.wire.half_close import RequestHalfClosed, as_meant
+from proxy.mitm.wire.marks import way_of
+
+DRAINED_BYTES = 64 * 1024 * 1024
+"""Of a refused request's body so much is read on: who is cut off while sending may miss the answer."""
+
+
+class RoutedStream(HttpStream):
+    """A call that is answered at its head where it is refused, else one whose upstream may be
+    another one when the first cannot be reached."""
+
+    _drained = 0
+
+    def start_request_stream(self) -> Commands:
+        """Send the request on as it comes; one that has its answer already gets it at once."""
+        if self.flow.response is None:
+            yield from super().start_request_stream()
+        else:
+            self.client_state = self.drain_request_body
+            yield from self.send_response()
+
+    def drain_request_body(self, event: Any) -> Commands:
+        """Read on and keep nothing; who does not come to an end is cut off."""
+        if isinstance(event, RequestEndOfMessage):
+            self.client_state = self.server_state = self.state_done
+            yield from self.flow_done()
+        elif isinstance(event, RequestData):
+            before, self._drained = self._drained, self._drained + len(event.data)
+            if before <= DRAINED_BYTES < self._drained:
+                yield commands.CloseConnection(self.context.client)
+
+    def make_server_connection(self) -> Generator[commands.Command, Any, bool]:
+        """Connect; nothing has been sent before this is done, so another upstream may be tried."""
+        way = way_of(self.flow.request)
+        while True:
+            wanted = self._wanted()
+            connection, error = yield wanted
+            if not error:
+                break
+            if way is None or not way.another():
+                text = ResponseProtocolError(self.stream_id, error, ErrorCode.CONNECT_FAILED)
+                yield from self.handle_protocol_error(text)
+                return False
+            self._forget_failures(wanted)
+        self.context.server = self.flow.server_conn = connection
+        if way is not None:
+            way.connected()
+        return True
+
+    def _wanted(self) -> GetHttpConnection:
+        request, server = self.flow.request, self.flow.server_conn
+        return GetHttpConnection(
+            (request.host, request.port),
+            request.scheme == "https",
+            server.via,
+            server.transport_protocol,
+        )
+
+    def _forget_failures(self, wanted: GetHttpConnection) -> None:
+        """Let later calls of this client connect there again: mitmproxy remembers failures."""
+        layer = self.context.layers[self.context.layers.index(self) - 1]
+        known: list[Connection] = []
+        if isinstance(layer, http_layer.HttpLayer):
+            known += layer.connections
+        for connection in known:
+            if wanted.connection_spec_matches(connection):
+                connection.error = None
+
+    def passthrough(self, event: events.Event) -> Commands:
+        """Pass events and commands through a tunnel."""
+        for command in super().passthrough(event):
+            yield as_meant(command)
+
+    def state_done(self, event: Any) -> Commands:
+        """Pass on that the client closed its sending side; nothing else comes in this state."""
+        if not isinstance(event, RequestHalfClosed):
+            raise TypeError(f"{type(event).__name__} after the end of the request")
+        server = self.context.server
+        answered = self.server_state in (self.state_done, self.state_errored)
+        if not answered and server.state & ConnectionState.CAN_WRITE:
+            yield SendHttp(event, server)

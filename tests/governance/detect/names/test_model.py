@@ -1,0 +1,135 @@
+"""The embedded names model, and what happens when a model that policy asks for is not there."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from governance.detect.finding import Finding, Unit
+from governance.detect.names.model import EMBEDDED, NamesModel, segments
+from governance.detect.names.readers import Labelled
+from governance.detect.normalized_text import view_of
+from governance.redact.embedded import blobs, opened
+from tests.governance.redaction_support import SCOPE, made
+from trajectory.errors import ConfigurationError
+
+
+@cache
+def model() -> NamesModel:
+    return NamesModel.load("embedded", frozenset({"PERSON", "LOCATION", "ORGANIZATION"}))
+
+
+def found(text: str, known: list[Finding] | None = None) -> set[tuple[str, str]]:
+    (findings,) = model().find([Unit(view_of(text))], [known or []])
+    return {(f.entity, text[f.start : f.end]) for f in findings}
+
+
+def test_people_and_places_in_plain_text() -> None:
+    text = "Brenda Thistlewood moved from Lisbon to Nairobi last spring."
+    assert found(text) >= {
+        ("PERSON", "Brenda Thistlewood"),
+        ("LOCATION", "Lisbon"),
+        ("LOCATION", "Nairobi"),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The Quick Start explains Installation and Configuration.",
+        "class HTTPServer(BaseServer):\n    def Get(self): return Result(Ok)",
+        '{"tool": "get_quote", "item": "Lamp", "quantity": 3}',
+        "",
+    ],
+)
+def test_code_and_headings_name_nobody(text: str) -> None:
+    assert not {entity for entity, _ in found(text)} & {"PERSON"}
+
+
+def test_what_is_explained_is_not_asked_about() -> None:
+    text = "we met Brenda Thistlewood in Lisbon"
+    assert found(text)
+    assert not found(
+        text, [Finding("PERSON", 7, 25, 0.8, "rule"), Finding("X", 29, 35, 0.8, "rule")]
+    )
+
+
+@pytest.mark.parametrize("length", [0, 1, 319, 320, 321, 5000])
+def test_segments_are_the_whole_text(length: int) -> None:
+    text = ("word Name\n" * 600)[:length]
+    pieces = list(segments(text))
+    assert "".join(piece for _, piece in pieces) == text
+    assert all(text[at : at + len(piece)] == piece for at, piece in pieces)
+
+
+def test_texts_that_differ_in_numbers_are_asked_about_once() -> None:
+    asked: list[str] = []
+
+    def read(texts: Sequence[str]) -> Iterator[list[Labelled]]:
+        for text in texts:
+            asked.append(text)
+            at = text.index("Zorv")
+            yield [("PERSON", at, at + 4)]
+
+    model = NamesModel(read, ("PERSON",), frozenset({"PERSON"}), version="1")
+    texts = [f"order 4{n}7 of Zorv, paid on 2024-05-1{n}" for n in range(5)]
+    found = model.find([Unit(view_of(text)) for text in texts])
+    assert [text[f.start : f.end] for text, (f,) in zip(texts, found, strict=True)] == ["Zorv"] * 5
+    assert len(asked) == 1
+
+
+def test_a_missing_model_stops_the_start() -> None:
+    with pytest.raises(ConfigurationError, match="en_no_such_pipeline"):
+        made(names={"model": "en_no_such_pipeline"})
+
+
+def test_a_pipeline_of_the_users_own_is_loaded_by_its_folder() -> None:
+    redactor = made(names={"model": str(EMBEDDED)}, entities={"LOCATION": "drop"})
+    clean = redactor.redact_text("Her sister lives in Nairobi now.", scope=SCOPE).text
+    assert clean == "Her sister lives in <LOCATION> now."
+
+
+@pytest.mark.parametrize(
+    "name", ["Mikhail-Pillai", "Silvano-Olson", "Lionel/Walter", "Sivert+Kelly", "Ugo-Mutua1985"]
+)
+def test_a_name_that_says_something_as_base64_by_chance_is_a_name(name: str) -> None:
+    (content,) = [opened(blob.written(name), is_data=False) for blob in blobs(name)]
+    assert content is not None
+    assert made(names={"model": "embedded"}).redact_text(name, scope=SCOPE).text != name
+
+
+def test_the_embedded_model_is_small_and_attributed() -> None:
+    files = [path for path in Path(EMBEDDED).rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 6_000_000
+    assert (EMBEDDED.parent / "ATTRIBUTION.md").is_file()
+
+
+def test_a_missing_library_stops_the_start() -> None:
+    with pytest.raises(ConfigurationError, match="gliner:no/such-model"):
+        made(names={"model": "gliner:no/such-model"})
+
+
+@pytest.mark.slow
+def test_a_token_classifier_of_transformers_is_loaded_by_its_folder(tmp_path: Path) -> None:
+    import torch
+    from transformers import BertConfig, BertForTokenClassification, BertTokenizerFast
+
+    letters = [chr(code) for code in range(33, 127)]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters)]
+    (tmp_path / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    labels = {0: "O", 1: "B-PER", 2: "I-PER"}
+    network = BertForTokenClassification(
+        BertConfig(vocab_size=len(words), intermediate_size=8, id2label=labels, **size)
+    )
+    with torch.no_grad():
+        network.classifier.weight.zero_()
+        network.classifier.bias.copy_(torch.tensor([0.0, 0.0, 9.0]))
+    network.save_pretrained(tmp_path)
+    BertTokenizerFast(str(tmp_path / "vocab.txt"), do_lower_case=False).save_pretrained(tmp_path)
+    with pytest.raises(ConfigurationError, match="cannot be loaded"):
+        NamesModel.load(f"transformers:{tmp_path}/no-such-model", frozenset({"PERSON"}))
+    loaded = NamesModel.load(f"transformers:{tmp_path}", frozenset({"PERSON"}))
+    (found_there,) = loaded.find([Unit(view_of("Zorv Kelbin"))], [[]])
+    assert [(f.entity, f.start, f.end) for f in found_there] == [("PERSON", 0, 11)]

@@ -1,0 +1,83 @@
+"""Choosing patterns: exactly those whose literals and digits are in the text, in their order."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from governance.detect.matcher import Gate, Runner
+from governance.detect.normalized_text import view_of
+from governance.detect.offline_imports import load
+from governance.detect.prefilter import Choice
+from governance.detect.presidio import LEAST, STOCK, StockRunner
+from governance.detect.rules.catalog import RULES
+from governance.detect.rules.checks import ip_address
+from governance.detect.rules.rule import Rule
+from tests.governance.hostile import HOSTILE
+
+RUNNERS = [Runner.of(rule) for rule in RULES]
+CHOICE = Choice(RUNNERS)
+GATED = [(rule.regex, rule) for rule in RULES if not rule.wide] + [
+    (pattern.regex, StockRunner(recognizer, pattern).rule)
+    for name in STOCK
+    if name in LEAST
+    for recognizer in [getattr(load("presidio_analyzer.predefined_recognizers"), name)()]
+    for pattern in recognizer.patterns
+]
+"""Patterns, and what keeps texts from them."""
+(IPV6_IN_FULL,) = [rule.regex for rule in RULES if rule.name == "ipv6_in_full"]
+
+
+def needed(rule: Rule, gate: Gate) -> bool:
+    """Whether a text has what a rule asks for, asked one by one."""
+    if (rule.digits and not gate.digits) or len(gate.lowered) < rule.shortest:
+        return False
+    if rule.spaced and " " not in gate.lowered:
+        return False
+    if rule.wide and not any(char > "\xff" for char in gate.view.text):
+        return False
+    if sum(char in "0123456789" for char in gate.lowered) < rule.fewest_digits:
+        return False
+    rows = [len(row) for row in re.findall("[0-9]+", gate.lowered)]
+    if gate.digits and max(rows) < rule.digits_in_a_row:
+        return False
+    return not rule.needs or any(literal in gate.lowered for literal in rule.needs)
+
+
+@pytest.mark.parametrize(
+    "text", [*HOSTILE.values(), "", "x", "ACCOUNT 12 345", "my PASSport é\u0661", "пароль: x"]
+)
+def test_the_scan_chooses_what_one_by_one_would(text: str) -> None:
+    gate = Gate(view_of(text[:3000]))
+    assert CHOICE.of(gate) == tuple(one for one in RUNNERS if needed(one.rule, gate))
+
+
+def test_literals_within_literals_are_all_seen() -> None:
+    rules = [Rule(name, "X", name, 1.0, needs=(name,)) for name in ("pass", "passport", "port")]
+    choice = Choice([Runner.of(rule) for rule in rules])
+    chosen = choice.of(Gate(view_of("a PASSPORT")))
+    assert [one.rule.name for one in chosen] == ["pass", "passport", "port"]
+
+
+def test_no_literals_at_all() -> None:
+    always = Runner.of(Rule("always", "X", "x", 1.0))
+    assert Choice([always]).of(Gate(view_of("anything"))) == (always,)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.sampled_from(GATED))
+def test_a_pattern_matches_nothing_that_it_is_kept_from(
+    data: st.DataObject, gated: tuple[str, Rule]
+) -> None:
+    regex, rule = gated
+    text = data.draw(st.from_regex(regex, fullmatch=True, alphabet=st.characters(codec="ascii")))
+    if rule.name == "ipv6" and "::" not in text:  # nothing was left out of it
+        assert not ip_address(text) or re.fullmatch(IPV6_IN_FULL, text, re.IGNORECASE)
+        return
+    assert len(text) >= rule.shortest
+    assert sum(map(str.isdecimal, text)) >= rule.fewest_digits
+    rows = [len(row) for row in re.findall(r"\d+", text)]
+    assert max(rows, default=0) >= rule.digits_in_a_row
+    assert not rule.needs or any(need in text.lower() for need in rule.needs)
+    assert not rule.spaced or " " in text

@@ -1,0 +1,47 @@
+"""The state of a step is what it was shown since the model last spoke."""
+
+from governance.identifiers import Namer
+from governance.state_key import state_hash
+from trajectory.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
+
+NAMER = Namer(b"k" * 32)
+
+
+def said(role: str, *parts: Part) -> Message:
+    return Message(role, parts)
+
+
+def named(*context: Message) -> str | None:
+    return state_hash(NAMER, "acme", context)
+
+
+QUESTION = said("user", TextPart("how much?"))
+
+
+def asked(call_id: str) -> Message:
+    return said("assistant", ToolCallPart(call_id, "price", {"n": 1}))
+
+
+def told(call_id: str, content: str, *, is_error: bool = False) -> Message:
+    return said("tool", ToolResultPart(call_id, content, is_error))
+
+
+def test_attempts_that_were_shown_the_same_share_a_state() -> None:
+    one = named(QUESTION, asked("a"), told("a", "12"))
+    other = named(said("user", TextPart("price?")), asked("b"), told("b", "12"))
+    assert one == other != named(QUESTION)
+
+
+def test_what_a_tool_said_and_whether_it_failed_make_the_state() -> None:
+    states = {
+        named(QUESTION, asked("a"), told("a", "12")),
+        named(QUESTION, asked("a"), told("a", "13")),
+        named(QUESTION, asked("a"), told("a", "12", is_error=True)),
+        named(QUESTION, asked("a"), told("a", "12"), QUESTION),
+    }
+    assert len(states) == 4
+
+
+def test_tenants_do_not_share_states_and_nothing_shown_is_no_state() -> None:
+    assert state_hash(NAMER, "other", [QUESTION]) != named(QUESTION)
+    assert named(QUESTION, asked("a")) is None

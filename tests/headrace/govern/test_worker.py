@@ -1,0 +1,150 @@
+"""The governing process takes a changed policy, keeps the old one when the new one is broken."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from governance.audit import AuditLog
+from governance.policy import PolicyError
+from governance.policy.bundle import SHIPPED
+from headrace.app.doctor import examine
+from headrace.app.home import Home
+from headrace.app.master_key import load_secrets
+from headrace.app.setting_sources import load_settings
+from headrace.app.settings import PolicySettings
+from headrace.app.subject_keys import subject_keys_of
+from headrace.govern.worker import GovernorSource
+from lakehouse.lake import Lake
+from trajectory.errors import ConfigurationError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "policy"
+    shutil.copytree(SHIPPED / "default", folder)
+    for name, old, new in (
+        ("redaction.yaml", "model: embedded", "model: null"),
+        ("quality.yaml", "gate: great_expectations", "gate: rows"),
+    ):
+        file = folder / name
+        file.write_text(file.read_text().replace(old, new))
+    return folder
+
+
+def source(tmp_path: Path, folder: Path, said: list[str]) -> GovernorSource:
+    home = Home(tmp_path / "home").create()
+    secrets = load_secrets(home.secrets, create=True)
+    return GovernorSource(
+        folder,
+        Lake.open(str(home.lake)),
+        secrets,
+        AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit")),
+        said.append,
+        home=home,
+        subject_keys=subject_keys_of(home, secrets),
+    )
+
+
+def test_a_changed_bundle_is_taken_and_a_broken_one_is_not(tmp_path: Path, folder: Path) -> None:
+    said: list[str] = []
+    governors = source(tmp_path, folder, said)
+    first = governors()
+    assert governors() is first
+    retention = folder / "retention.yaml"
+    good = retention.read_text()
+    retention.write_text(good.replace("default: standard", "default: nosuch"))
+    assert governors() is first
+    assert said[-1].startswith("the changed policy is not in force, the old one stays:")
+    assert "retention.yaml:6" in said[-1]
+    redaction = folder / "redaction.yaml"
+    before = redaction.read_text()
+    retention.write_text(good)
+    redaction.write_text(before.rstrip() + "\n  recognizers: [nosuch-recognizers.yaml]\n")
+    assert governors() is first
+    assert "the old one stays" in said[-1]
+    redaction.write_text(before)
+    retention.write_text(good.replace("standard: 365", "standard: 99"))
+    second = governors()
+    assert second is not first
+    assert said[-1] == "the changed policy is in force"
+    log = (tmp_path / "home" / "audit" / "audit.jsonl").read_text()
+    assert log.count("policy.in_force") == 2
+
+
+def _nothing_left(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def _expectation_without_bounds(folder: Path) -> None:
+    file = folder / "quality.yaml"
+    odd = "expectation: expect_column_values_to_be_between, column: leftover_findings"
+    file.write_text(
+        file.read_text().replace(
+            "  expectations:\n", f"  expectations:\n    - {{name: e, {odd}}}\n", 1
+        )
+    )
+
+
+def _recogniser_that_is_no_pattern(folder: Path) -> None:
+    patterns = "[{name: a, regex: '(', score: 0.9}]"
+    (folder / "ours.yaml").write_text(
+        "recognizers:\n  - {name: a, supported_language: en, supported_entity: A, "
+        f"patterns: {patterns}}}\n"
+    )
+    file = folder / "redaction.yaml"
+    file.write_text(file.read_text().rstrip() + "\n  recognizers: [ours.yaml]\n")
+
+
+def _no_text(folder: Path) -> None:
+    (folder / "capture.yaml").write_bytes(b"\xff\xfe\x00")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [_nothing_left, _expectation_without_bounds, _recogniser_that_is_no_pattern, _no_text],
+)
+def test_whatever_is_wrong_with_a_changed_policy_the_old_one_stays(
+    tmp_path: Path, folder: Path, broken: Callable[[Path], None]
+) -> None:
+    said: list[str] = []
+    governors = source(tmp_path, folder, said)
+    shutil.copytree(folder, tmp_path / "good")
+    first = governors()
+    broken(folder)
+    assert governors() is first
+    assert governors() is first
+    assert len(said) == 1
+    assert said[0].startswith("the changed policy is not in force, the old one stays: ")
+    home = Home(tmp_path / "home")
+    audit = AuditLog(home.audit / "audit.jsonl", load_secrets(home.secrets).derive(b"audit"))
+    assert [entry.action for entry in audit.entries()] == ["policy.in_force", "policy.refused"]
+    settings = load_settings(home=home.root).model_copy(
+        update={"policy": PolicySettings(bundle=str(tmp_path / "good"))}
+    )
+    (finding,) = [one for one in examine(settings, home) if one.check == "policy in force"]
+    assert finding.status == "warning"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(tmp_path / "good", folder)
+    assert governors() is not first
+    assert said[-1] == "the changed policy is in force"
+    assert not [one for one in examine(settings, home) if one.check == "policy in force"]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("redaction.yaml", "model: null", "model: no_such_model"),
+        ("redaction.yaml", "entities: {}", "entities: {NO_SUCH_ENTITY: mask}"),
+        ("dedup.yaml", "kind: Dedup", "kind: Evolution"),
+    ],
+)
+def test_what_was_asked_for_and_cannot_load_stops_the_start(
+    tmp_path: Path, folder: Path, name: str, old: str, new: str
+) -> None:
+    file = folder / name
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises((ConfigurationError, PolicyError)):
+        source(tmp_path, folder, [])

@@ -1,0 +1,145 @@
+"""A night runs its commands in order, tries again what failed, and ends at its deadline."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.schedule.runner import DeadlinePassedError, Done, Night, headrace_commands, run_night
+from train.schedule import Schedule
+
+BUILT = Done(0, {"name": "shop", "version": "v7", "item_ids": ["a", "b", "c"]})
+
+
+def schedule(**spec: Any) -> Schedule:
+    base = {"cron": "0 2 * * *", "substrate": "s.yaml", "model": "shop", "recipes": ["sft"]}
+    return Schedule.model_validate(
+        {
+            "apiVersion": "headrace/v1",
+            "kind": "Schedule",
+            "metadata": {"name": "nightly"},
+            "spec": {**base, "retries": {"attempts": 2, "wait_minutes": 1}, **spec},
+        }
+    )
+
+
+class Script:
+    """Answers commands by their first two words, one answer after another; keeps what was asked."""
+
+    def __init__(self, **answers: Sequence[Done]) -> None:
+        self._answers = {name: list(found) for name, found in answers.items()}
+        self.asked: list[str] = []
+        self.now = 0.0
+
+    def __call__(self, arguments: Sequence[str], seconds: float) -> Done:
+        self.asked.append(" ".join(arguments))
+        self.now += 60
+        if seconds < 60:
+            raise DeadlinePassedError
+        found = self._answers[arguments[1]]
+        return found.pop(0) if len(found) > 1 else found[0]
+
+    def run(self, used: Schedule, known: frozenset[str] = frozenset()) -> Night:
+        return run_night(used, self, known_items=known, clock=lambda: self.now, pause=self.wait)
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def planned(*recipes: str, obstacles: Sequence[str] = (), made: str | None = None) -> Done:
+    lines = [{"recipe": name, "obstacles": list(obstacles), "made": made} for name in recipes]
+    return Done(0, {"recipes": lines})
+
+
+def trained(version: str) -> Done:
+    return Done(0, {"model": f"shop@{version}", "version": version})
+
+
+def test_a_good_night_builds_plans_and_trains() -> None:
+    script = Script(build=[BUILT], plan=[planned("sft")], run=[trained("0002")])
+    night = script.run(schedule())
+    assert night == Night("trained", (), "shop@v7", ("a", "b", "c"), ("shop@0002",), ())
+    assert script.asked == [
+        "substrate build s.yaml",
+        "train plan --substrate shop@v7",
+        "train run sft --substrate shop@v7 --model shop --resume last",
+    ]
+
+
+def test_with_promote_the_night_climbs_the_ladder() -> None:
+    script = Script(
+        build=[BUILT],
+        plan=[planned("sft", "awr")],
+        run=[trained("0002"), Done(1)],
+        promote=[Done(0)],
+    )
+    night = script.run(schedule(recipes=["sft", "awr"], promote=True))
+    assert (night.outcome, night.models, night.promoted) == (
+        "trained",
+        ("shop@0002",),
+        ("shop@0002",),
+    )
+    assert night.reasons == ("awr: the gate refused the candidate",)
+
+
+def test_without_promote_the_first_candidate_ends_the_night() -> None:
+    script = Script(build=[BUILT], plan=[planned("sft", "awr")], run=[trained("0002")])
+    script.run(schedule(recipes=["sft", "awr"]))
+    assert sum(asked.startswith("train run") for asked in script.asked) == 1
+
+
+def test_what_failed_is_tried_again_what_was_refused_is_not() -> None:
+    script = Script(
+        build=[Done(3, error="disk"), BUILT],
+        plan=[planned("sft")],
+        run=[Done(-9, error="killed"), trained("0002")],
+    )
+    assert script.run(schedule()).outcome == "trained"
+    refused = Script(build=[Done(2, error="s.yaml:3: wrong")])
+    night = refused.run(schedule())
+    assert (night.outcome, night.reasons) == ("failed", ("substrate build: s.yaml:3: wrong",))
+    assert len(refused.asked) == 1
+
+
+def test_too_little_new_is_nothing_to_do() -> None:
+    script = Script(build=[BUILT])
+    night = script.run(schedule(conditions={"minimum_new_items": 2}), frozenset("ab"))
+    assert (night.outcome, night.reasons) == ("nothing", ("1 new items, fewer than 2",))
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        (planned("sft", obstacles=["0 usable"]), "sft: 0 usable"),
+        (planned("sft", made="shop@0002"), "sft: made shop@0002 of this version already"),
+    ],
+)
+def test_what_cannot_learn_is_not_run_and_says_why(plan: Done, reason: str) -> None:
+    night = Script(build=[BUILT], plan=[plan]).run(schedule())
+    assert (night.outcome, night.reasons) == ("nothing", (reason,))
+
+
+def test_the_deadline_ends_the_night_wherever_it_is() -> None:
+    script = Script(build=[BUILT], plan=[planned("sft")], run=[trained("0002")])
+    night = script.run(schedule(deadline_minutes=2.5))
+    assert night.outcome == "deadline"
+    assert script.asked[-1].startswith("train run")
+
+
+def test_commands_are_real_processes_with_json_and_last_words(tmp_path: Path) -> None:
+    run = headrace_commands(tmp_path / "home", tmp_path / "log")
+    done = run(["substrate", "list"], 60, ())
+    assert done.code == 0
+    failed = run(["substrate", "build", str(tmp_path / "absent.yaml")], 60, ())
+    assert failed.code == 2
+    assert "absent.yaml" in failed.error
+
+
+def test_a_command_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
+    run = headrace_commands(tmp_path / "home", tmp_path / "log")
+    begun = time.monotonic()
+    with pytest.raises(DeadlinePassedError):
+        run(["substrate", "list"], 0.01, ())
+    assert time.monotonic() - begun < 20

@@ -1,0 +1,129 @@
+"""The user's own evaluator is called as promised, and its report is held to its form."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from train.errors import EvaluationError
+from train.evaluation.evaluate import TaskResult, compare, evaluate, read_report
+from train.recipes.settings import EvaluationSettings
+
+WRITER = """
+import argparse, json
+parser = argparse.ArgumentParser()
+for name in ("--model", "--report", "--tasks", "--seed"):
+    parser.add_argument(name)
+given = parser.parse_args()
+with open(given.report, "w") as file:
+    for number in range(int(given.tasks)):
+        line = {"task_id": f"{given.seed}-{number}", "attempt": 0, "success": number % 2 == 0}
+        file.write(json.dumps({**line, "reward": 0.5, "slice": given.model[-1]}) + "\\n")
+"""
+
+
+def settings(script: str, tmp_path: Path, **changes: object) -> EvaluationSettings:
+    path = tmp_path / "evaluator.py"
+    path.write_text(script)
+    value = {"command": [sys.executable, str(path)], "tasks": 4, "seed": 7, "resamples": 1000}
+    return EvaluationSettings.model_validate({**value, **changes})
+
+
+def test_command_gets_model_report_tasks_and_seed(tmp_path: Path) -> None:
+    results = evaluate(settings(WRITER, tmp_path), Path("/m/x"), report=tmp_path / "r" / "a.jsonl")
+    assert [result.task_id for result in results] == ["7-0", "7-1", "7-2", "7-3"]
+    assert results[0] == TaskResult("7-0", 0, True, 0.5, "x")
+
+
+def test_failure_tells_the_last_words(tmp_path: Path) -> None:
+    failing = settings("import sys; sys.exit('no such model')", tmp_path)
+    with pytest.raises(EvaluationError, match="code 1; its last words: no such model"):
+        evaluate(failing, Path("m"), report=tmp_path / "r.jsonl")
+
+
+def test_slow_evaluator_is_ended(tmp_path: Path) -> None:
+    slow = settings("import time; time.sleep(60)", tmp_path, timeout_seconds=0.5)
+    with pytest.raises(EvaluationError, match=r"longer than 0\.5 s"):
+        evaluate(slow, Path("m"), report=tmp_path / "r.jsonl")
+
+
+def test_unknown_command_is_named(tmp_path: Path) -> None:
+    missing = EvaluationSettings(command=("no-such-program",), tasks=2)
+    with pytest.raises(EvaluationError, match="'no-such-program' cannot be started"):
+        evaluate(missing, Path("m"), report=tmp_path / "r.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("", "the report is empty"),
+        ("nonsense", ":1: not a result"),
+        ('{"task_id": "a"}', ":1: not a result"),
+        ('{"task_id": "a", "success": true, "unknown": true}', ":1: not a result"),
+        ('{"task_id": "a", "success": "false", "reward": 0.0}', ":1: not a result"),
+        ('{"task_id": "a", "success": 0.5, "reward": 0.5}', ":1: not a result"),
+        ('{"task_id": "a", "success": false, "unknown": "no"}', ":1: not a result"),
+        ('{"task_id": "a", "success": true, "reward": NaN}', ":1: not a result"),
+        (
+            '{"task_id": "a", "success": true}\n{"task_id": "a", "success": true}',
+            "stands there twice",
+        ),
+    ],
+)
+def test_unreadable_report_is_refused(tmp_path: Path, lines: str, message: str) -> None:
+    path = tmp_path / "report.jsonl"
+    path.write_text(lines)
+    with pytest.raises(EvaluationError, match=message):
+        read_report(path)
+
+
+def results(successes: list[bool], *, attempts: int = 1) -> list[TaskResult]:
+    return [
+        TaskResult(str(number // attempts), number % attempts, success, float(success), "all")
+        for number, success in enumerate(successes)
+    ]
+
+
+def test_clear_gain_is_seen_and_no_gain_is_not(tmp_path: Path) -> None:
+    used = settings(WRITER, tmp_path)
+    weak, strong = (
+        results([n % 4 == 0 for n in range(80)]),
+        results([n % 4 != 1 for n in range(80)]),
+    )
+    better = compare(weak, strong, used)
+    assert better.gain.method == "newcombe-10"
+    assert better.gain.low > 0.3
+    same = compare(weak, weak, used)
+    assert same.gain.low < 0 < same.gain.high
+    assert json.dumps(better.slices["all"].gain.estimate) == "0.5"
+
+
+def test_attempts_at_one_task_are_not_independent(tmp_path: Path) -> None:
+    used = settings(WRITER, tmp_path)
+    once = compare(results([False] * 10), results([n % 2 == 0 for n in range(10)]), used)
+    copied = compare(
+        results([False] * 100, attempts=10),
+        results([(n // 10) % 2 == 0 for n in range(100)], attempts=10),
+        used,
+    )
+    # Ten copies of each attempt tell no more than one.
+    assert copied.tasks == once.tasks == 10
+    assert copied.gain.method == "paired-bootstrap"
+    assert copied.gain.high - copied.gain.low > 0.4
+
+
+def test_what_is_unknown_is_counted_for_both(tmp_path: Path) -> None:
+    path = tmp_path / "report.jsonl"
+    path.write_text(
+        '{"task_id": "a", "success": false, "unknown": true}\n{"task_id": "b", "success": true}'
+    )
+    found = compare(results([True, True]), results([True, True]), settings(WRITER, tmp_path))
+    assert (found.base_unknown, found.candidate_unknown) == (0, 0)
+    read = read_report(path)
+    assert compare(read, read, settings(WRITER, tmp_path)).candidate_unknown == 1
+
+
+def test_different_tasks_cannot_be_compared(tmp_path: Path) -> None:
+    with pytest.raises(EvaluationError, match="not tried at the same tasks"):
+        compare(results([True] * 3), results([True] * 4), settings(WRITER, tmp_path))

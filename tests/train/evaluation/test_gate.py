@@ -1,0 +1,105 @@
+"""The gate lets through what is better everywhere it is asked to be, and nothing else."""
+
+from dataclasses import replace
+from typing import Any
+
+from train.evaluation.canaries import CanaryReport
+from train.evaluation.divergence import Divergence
+from train.evaluation.evaluate import Comparison, SliceComparison
+from train.evaluation.gate import judge
+from train.evaluation.intervals import Interval
+from train.evaluation.win_rate import Regression, Wins
+from train.recipes.settings import RECIPES, GateSettings, shipped_recipe
+
+
+def comparison(
+    low: float = 0.1, *, rate: float = 0.8, slice_gain: float = 0.1, tasks: int = 50
+) -> Comparison:
+    gain = Interval(0.2, low, 0.3, "newcombe-10")
+    part = Interval(slice_gain, slice_gain - 0.2, slice_gain + 0.2, "newcombe-10")
+    return Comparison(
+        tasks=100,
+        attempts=100,
+        base=Interval(0.6, 0.5, 0.7, "wilson"),
+        candidate=Interval(rate, rate - 0.1, rate + 0.1, "wilson"),
+        gain=gain,
+        reward_gain=gain,
+        slices={"hotel": SliceComparison(tasks, 0.5, 0.5 + slice_gain, part)},
+        confidence=0.95,
+        look=1,
+        gain_at_look=gain,
+    )
+
+
+def failed(found: Comparison | None, report: CanaryReport | None = None, **rules: Any) -> list[str]:
+    measured = {n: rules.pop(n) for n in ("wins", "regression", "divergence") if n in rules}
+    return [f.rule for f in judge(GateSettings(**rules), found, report, **measured).failed]
+
+
+def test_better_model_passes() -> None:
+    verdict = judge(GateSettings(), comparison())
+    assert (verdict.passed, verdict.failed) == (True, ())
+
+
+def test_gain_that_may_be_chance_does_not_pass() -> None:
+    assert failed(comparison(low=0.0)) == ["minimum_gain"]
+    assert failed(comparison(low=0.05), minimum_gain=0.1) == ["minimum_gain"]
+
+
+def test_slice_that_surely_got_worse_does_not_pass_unless_it_is_too_small_to_say() -> None:
+    assert failed(comparison(slice_gain=-0.3)) == ["largest_slice_loss:hotel"]
+    assert failed(comparison(slice_gain=-0.3, tasks=5)) == []
+    assert failed(comparison(slice_gain=-0.3), largest_slice_loss=0.1) == []
+    assert failed(comparison(slice_gain=-0.2)) == [], "it may be chance"
+
+
+def test_success_has_a_floor() -> None:
+    assert failed(comparison(rate=0.8), minimum_success=0.9) == ["minimum_success"]
+
+
+def test_leaked_canary_does_not_pass() -> None:
+    leaked = CanaryReport(prompts=4, secrets=10, leaked=1)
+    assert failed(comparison(), leaked) == ["canaries"]
+    assert failed(comparison(), leaked, canaries="ignore") == []
+
+
+def test_unevaluated_model_does_not_pass() -> None:
+    assert failed(None) == ["evaluated"]
+
+
+def wins(low: float) -> Wins:
+    return Wins("shop@0001", 8, 90, 2, Interval(0.8, low, 0.9, "wilson"))
+
+
+def test_a_candidate_must_win_against_what_serves() -> None:
+    assert failed(comparison(), wins=wins(0.55), minimum_win_rate=0.5) == []
+    assert failed(comparison(), wins=wins(0.5), minimum_win_rate=0.5) == ["minimum_win_rate"]
+    assert failed(comparison(), minimum_win_rate=0.5) == ["minimum_win_rate"]
+    assert failed(comparison(), wins=wins(0.1)) == []
+
+
+def test_a_suite_must_stay_solved() -> None:
+    broken = Regression(20, 10, 1, Interval(0.1, 0.01, 0.4, "wilson"))
+    assert failed(comparison(), regression=broken) == ["largest_regression"]
+    assert failed(comparison(), regression=broken, largest_regression=0.1) == []
+
+
+def test_a_model_may_only_move_so_far_from_its_base() -> None:
+    moved = Divergence(10, 100, Interval(0.4, 0.2, 0.6, "paired-bootstrap"))
+    assert failed(comparison(), divergence=moved, largest_kl=0.5) == ["largest_kl"]
+    assert failed(comparison(), divergence=moved, largest_kl=0.6) == []
+    assert failed(comparison(), divergence=moved) == []
+    assert failed(comparison(), largest_kl=0.6) == ["largest_kl"], "not measured is not passed"
+
+
+def test_the_shipped_rules_of_every_policy_recipe_ask_for_wins() -> None:
+    for name in RECIPES:
+        gate = shipped_recipe(name).spec.gate
+        assert gate.minimum_win_rate == (None if name == "reward_model" else 0.5)
+
+
+def test_a_comparison_of_which_too_much_is_unknown_does_not_pass() -> None:
+    unknown = replace(comparison(), base_unknown=10, candidate_unknown=30)
+    assert failed(unknown) == ["largest_unknown"]
+    assert failed(unknown, largest_unknown=0.3) == []
+    assert failed(replace(unknown, base_unknown=31), largest_unknown=0.3) == ["largest_unknown"]

@@ -1,0 +1,271 @@
+"""What serves changes only through the registry: judged, audited, atomic, and reversible."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakehouse.lake import Lake
+from tests.train.lakes import Session, lake_of
+from tests.train.substrate.test_build import build, withdraw
+from train.errors import GateRefusedError, StaleSubstrateError
+from train.registry.versions import ModelRegistry, ModelVersion
+from train.runs.run import write_items
+from train.substrate.build import load_items
+from trajectory.errors import ConfigurationError
+
+
+def folder(tmp_path: Path, weights: bytes) -> Path:
+    path = tmp_path / f"trained-{weights.decode()}"
+    path.mkdir()
+    (path / "model.safetensors").write_bytes(weights)
+    return path
+
+
+def registered(
+    registry: ModelRegistry, tmp_path: Path, weights: bytes, *, passed: bool = True
+) -> ModelVersion:
+    gate = {"findings": [{"rule": "minimum_gain", "passed": passed}]}
+    manifest = {"origin": "adopted", "gate": gate}
+    return registry.register("shop", folder(tmp_path, weights), manifest, passed=passed)
+
+
+def test_versions_count_up_and_keep_their_files(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    first = registered(registry, tmp_path, b"one")
+    second = registered(registry, tmp_path, b"two")
+    assert [first.version, second.version] == ["0001", "0002"]
+    assert first.manifest["weights_hash"] != second.manifest["weights_hash"]
+    assert (first.path / "model.safetensors").read_bytes() == b"one"
+    assert registry.names() == ["shop"]
+
+
+def test_promotion_and_rollback_move_the_pointer(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    for weights in (b"one", b"two", b"three"):
+        registered(registry, tmp_path, weights)
+    for version in ("0001", "0002", "0003"):
+        registry.promote("shop", version, actor="ann")
+    assert registry.rollback("shop", actor="ann", reason="slower").version == "0002"
+    assert registry.rollback("shop", actor="ann", reason="worse too").version == "0001"
+    live = registry.live("shop")
+    assert live is not None
+    assert (live.version, live.status) == ("0001", "live")
+    assert [v.status for v in registry.versions("shop")] == ["live", "retired", "retired"]
+    actions = [(entry.action, entry.version) for entry in registry.history("shop")]
+    assert actions[-2:] == [("rollback", "0002"), ("rollback", "0001")]
+    with pytest.raises(ConfigurationError, match="is the first that served"):
+        registry.rollback("shop", actor="ann", reason="again")
+
+
+def learned_from(home: Path, *people: int) -> tuple[ModelRegistry, Lake]:
+    """A registry whose versions 0001, 0002, … learned from one person's session each, and served."""
+    lake = lake_of(home / "lake", *(Session(n, subject=f"b2:subject-{n}") for n in range(12)))
+    entries = load_items(build(lake, home / "substrates"))
+    registry = ModelRegistry(home / "models", source=lake)
+    for person in people:
+        model = folder(home, f"of-{person}".encode())
+        write_items(
+            model / "items.parquet",
+            [e.item for e in entries if e.item.trajectory_id == f"t{person:05d}"],
+        )
+        data = {"purposes": ["train_sft"], "substrate": "shop", "substrate_version": "1"}
+        data |= {"content_hash": "b2:0", "rows": {"items": 1}, "policy_hashes": []}
+        facts = {"origin": "adopted", "gate": None, "data": data}
+        version = registry.register("shop", model, facts, passed=True)
+        registry.promote("shop", version.version, actor="ann")
+    return registry, lake
+
+
+def test_rollback_passes_over_what_learned_from_withdrawn_data(tmp_path: Path) -> None:
+    registry, lake = learned_from(tmp_path, 1, 2, 3)
+    withdraw(lake, "b2:subject-2")
+    assert registry.rollback("shop", actor="ann", reason="worse").label == "shop@0001"
+    entry = registry.history("shop")[-1]
+    assert (entry.action, entry.version, entry.previous) == ("rollback", "0001", "0003")
+    assert entry.reason is not None
+    assert entry.reason.startswith("worse; passed over: shop@0002 learned from 1 items")
+
+
+def test_rollback_without_an_earlier_version_that_may_serve_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    registry, lake = learned_from(tmp_path, 1, 2, 3)
+    for person in (1, 2):
+        withdraw(lake, f"b2:subject-{person}")
+    with pytest.raises(
+        StaleSubstrateError, match=r"shop@0002.*shop@0001.*promote another"
+    ) as error:
+        registry.rollback("shop", actor="ann", reason="worse")
+    assert "shop@0003 goes on serving" in str(error.value)
+    live = registry.live("shop")
+    assert live is not None
+    assert live.version == "0003"
+
+
+def test_rollback_passes_over_what_began_with_such_a_model(tmp_path: Path) -> None:
+    registry, lake = learned_from(tmp_path, 1)
+    child = {"origin": "adopted", "base": "shop@0001"}
+    registry.register("shop", folder(tmp_path, b"child"), child, passed=True)
+    registry.register("shop", folder(tmp_path, b"other"), {"origin": "adopted"}, passed=True)
+    for version in ("0002", "0003"):
+        registry.promote("shop", version, actor="ann")
+    withdraw(lake, "b2:subject-1")
+    with pytest.raises(StaleSubstrateError, match=r"shop@0002 began with it"):
+        registry.rollback("shop", actor="ann", reason="worse")
+
+
+def test_model_that_did_not_pass_needs_a_reason(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registered(registry, tmp_path, b"bad", passed=False)
+    for reason in (None, "", "  "):
+        with pytest.raises(GateRefusedError, match="minimum_gain"):
+            registry.promote("shop", "0001", actor="ann", override=reason)
+    assert registry.live("shop") is None
+    registry.promote("shop", "0001", actor="ann", override="for the fair")
+    assert registry.history("shop")[0].reason == "for the fair"
+
+
+def test_what_cannot_be_audited_does_not_happen(tmp_path: Path) -> None:
+    def refuse(action: str, subject: str, detail: Mapping[str, Any]) -> None:
+        raise OSError("disk full")
+
+    registry = ModelRegistry(tmp_path / "models", audit=refuse)
+    registered(registry, tmp_path, b"one")
+    with pytest.raises(OSError, match="disk full"):
+        registry.promote("shop", "0001", actor="ann")
+    assert registry.live("shop") is None
+
+
+def test_audit_tells_who_what_and_why(tmp_path: Path) -> None:
+    entries: list[tuple[str, str, str]] = []
+    registry = ModelRegistry(
+        tmp_path / "models",
+        audit=lambda action, subject, detail: entries.append((action, subject, detail["actor"])),
+    )
+    registry.adopt("shop", folder(tmp_path, b"one"), actor="ann", reason="our base")
+    assert entries == [("model.adopt", "shop@0001", "ann")]
+
+
+def test_only_the_first_model_is_adopted(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    given = folder(tmp_path, b"one")
+    registry.adopt("shop", given, actor="ann", reason="our base")
+    assert given.exists()
+    with pytest.raises(ConfigurationError, match="serves already"):
+        registry.adopt("shop", given, actor="ann", reason="again")
+    assert registry.names() == ["shop"]
+
+
+def test_unknown_version_lists_those_that_exist(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registered(registry, tmp_path, b"one")
+    with pytest.raises(ConfigurationError, match=r"no version '7'.*there are 0001"):
+        registry.promote("shop", "7", actor="ann")
+
+
+def test_pointer_is_whole_json_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registered(registry, tmp_path, b"one")
+    registry.promote("shop", "0001", actor="ann")
+    home = tmp_path / "models" / "shop"
+    assert json.loads((home / "live.json").read_text())["version"] == "0001"
+    assert {path.name for path in home.iterdir()} == {"0001", "live.json", "history.jsonl", "lock"}
+
+
+def tried(registry: ModelRegistry, tmp_path: Path) -> ModelRegistry:
+    for weights in (b"one", b"two", b"three"):
+        registered(registry, tmp_path, weights, passed=weights != b"three")
+    registry.promote("shop", "0001", actor="ann")
+    return registry
+
+
+def test_trials_stand_beside_what_serves_and_end_with_promotion(tmp_path: Path) -> None:
+    registry = tried(ModelRegistry(tmp_path / "models"), tmp_path)
+    registry.try_out("shop", "0002", "shadow", actor="ann")
+    registry.try_out("shop", "0002", "canary", actor="ann")
+    registry.try_out("shop", "0003", "shadow", actor="ann")
+    assert [v.status for v in registry.versions("shop")] == ["live", "canary", "shadow"]
+    assert {trial: v.version for trial, v in registry.trials("shop").items()} == {
+        "canary": "0002",
+        "shadow": "0003",
+    }
+    registry.promote("shop", "0002", actor="ann")
+    assert [v.status for v in registry.versions("shop")] == ["retired", "live", "shadow"]
+    assert registry.end_trial("shop", "shadow", actor="ann", reason="worse").status == "refused"
+    assert registry.trials("shop") == {}
+    assert registry.rollback("shop", actor="ann", reason="slower").version == "0001"
+    actions = [entry.action for entry in registry.history("shop")]
+    assert actions == [
+        *("promote", "try_shadow", "try_canary", "try_shadow"),
+        *("promote", "end_shadow", "rollback"),
+    ]
+
+
+def test_a_canary_answers_clients_so_it_must_have_passed_its_gate(tmp_path: Path) -> None:
+    audited: list[tuple[str, object]] = []
+    registry = tried(
+        ModelRegistry(
+            tmp_path / "models",
+            audit=lambda action, _, said: audited.append((action, said["reason"])),
+        ),
+        tmp_path,
+    )
+    with pytest.raises(GateRefusedError, match="minimum_gain"):
+        registry.try_out("shop", "0003", "canary", actor="ann")
+    registry.try_out("shop", "0003", "canary", actor="ann", override="ten minutes, watched")
+    assert audited[-1] == ("model.try_canary", "ten minutes, watched")
+
+
+def test_trials_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registered(registry, tmp_path, b"one")
+    with pytest.raises(ConfigurationError, match="promote one first"):
+        registry.try_out("shop", "0001", "shadow", actor="ann")
+    registry.promote("shop", "0001", actor="ann")
+    with pytest.raises(ConfigurationError, match="serves already"):
+        registry.try_out("shop", "0001", "shadow", actor="ann")
+    with pytest.raises(ConfigurationError, match="on trial as canary"):
+        registry.end_trial("shop", "canary", actor="ann", reason="-")
+
+
+def test_a_reward_model_serves_nobody(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registry.register(
+        "score", folder(tmp_path, b"x"), {"origin": "adopted", "makes": "reward_model"}, passed=True
+    )
+    with pytest.raises(ConfigurationError, match="it scores answers"):
+        registry.promote("score", "0001", actor="ann")
+
+
+def test_a_history_that_was_cut_off_stops_nobody(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    for weights in (b"one", b"two", b"three"):
+        registered(registry, tmp_path, weights)
+    registry.promote("shop", "0001", actor="ann")
+    registry.promote("shop", "0002", actor="ann")
+    history = tmp_path / "models" / "shop" / "history.jsonl"
+    with history.open("a") as file:
+        file.write('{"action": "promo')
+    assert [v.status for v in registry.versions("shop")] == ["retired", "live", "candidate"]
+    registry.promote("shop", "0003", actor="ann")
+    assert registry.rollback("shop", actor="ann", reason="slower").version == "0002"
+    told = [(entry.action, entry.version) for entry in registry.history("shop")]
+    assert told[1:] == [("promote", "0002"), ("promote", "0003"), ("rollback", "0002")]
+    assert len(history.read_text().splitlines()) == len(told) + 1, "the torn line stays alone"
+
+
+def test_a_name_that_is_mistyped_becomes_no_model(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registered(registry, tmp_path, b"one")
+    for change in (
+        lambda: registry.rollback("shpo", actor="ann", reason="slower"),
+        lambda: registry.end_trial("shpo", "canary", actor="ann", reason="slower"),
+    ):
+        with pytest.raises(ConfigurationError, match="no model 'shpo'"):
+            change()
+    with pytest.raises(FileNotFoundError):
+        registry.adopt("shpo", tmp_path / "absent", actor="ann", reason="ours")
+    assert registry.names() == ["shop"]

@@ -1,0 +1,65 @@
+"""What a run has learned from somebody goes when it may no longer be learned from."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from lakehouse.lake import Lake
+from tests.train.lakes import Session, lake_of
+from tests.train.substrate.test_build import build, withdraw
+from train.runs.folders import held, sweep
+from train.substrate.build import SubstrateManifest, mark_stale
+from trajectory.errors import ConfigurationError
+
+NOW = datetime(2026, 11, 2, tzinfo=UTC)
+
+
+def begun(lake: Lake, folder: Path, substrate: SubstrateManifest, status: str) -> None:
+    """Note a run of a substrate, and give it a checkpoint and a model."""
+    row = {
+        "run_id": folder.name,
+        "recorded_at": NOW,
+        "recipe": "sft",
+        "substrate": substrate.name,
+        "substrate_version": substrate.version,
+        "base_model": "base",
+        "started_at": NOW,
+        "ended_at": None,
+        "status": status,
+        "seed": 0,
+        "metrics": "{}",
+        "manifest": "{}",
+    }
+    lake.append_rows("runs", [row])
+    for name in ("checkpoints/checkpoint-1", "model", "scratch"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "weights").write_text("learned")
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_weights_of_a_stale_substrate_go_and_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *(Session(n) for n in range(12)))
+    substrate = build(lake, tmp_path / "substrates")
+    runs = tmp_path / "runs"
+    begun(lake, runs / "failed", substrate, "failed")
+    begun(lake, runs / "killed", substrate, "running")
+    begun(lake, runs / "working", substrate, "running")
+    with held(runs / "working"):
+        with pytest.raises(ConfigurationError, match="working is under way"):
+            held(runs / "working").__enter__()
+        sweep(lake, runs)
+        assert names(runs / "failed") == {"checkpoints", "model", "lock"}
+        assert names(runs / "working") == {"checkpoints", "model", "scratch", "lock"}
+        withdraw(lake, "b2:subject-1")
+        assert mark_stale(lake, substrate)
+        sweep(lake, runs)
+        assert names(runs / "working") == {"checkpoints", "model", "scratch", "lock"}
+    assert names(runs / "failed") == names(runs / "killed") == {"lock"}
+    states = lake.query("SELECT run_id, status FROM runs_latest ORDER BY run_id").to_pylist()
+    assert [row["status"] for row in states] == ["failed", "interrupted", "running"]
+    sweep(lake, runs)
+    assert names(runs / "working") == {"lock"}

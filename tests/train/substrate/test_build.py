@@ -1,0 +1,202 @@
+"""A substrate is what its document says, to the byte, and says why the rest is not in it."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakehouse.lake import Lake
+from tests.train.lakes import Session, batch, lake_of, variant
+from train.errors import StaleSubstrateError
+from train.substrate.build import (
+    SubstrateManifest,
+    build_substrate,
+    load_items,
+    load_manifest,
+    require_fresh,
+)
+from train.substrate.spec import Substrate
+from trajectory.errors import ConfigurationError, IntegrityError
+
+
+def document(**spec: Any) -> Substrate:
+    basic = {"purposes": ["train_sft"], "reward": {"signals": {"success": 1.0}, "minimum": 1.0}}
+    value = {
+        "apiVersion": "headrace/v1",
+        "kind": "Substrate",
+        "metadata": {"name": "shop"},
+        "spec": {**basic, **spec},
+    }
+    return Substrate.model_validate(value)
+
+
+def build(lake: Lake, out: Path, **spec: Any) -> SubstrateManifest:
+    return build_substrate(lake, document(**spec), out=out)
+
+
+def test_two_step_session_is_one_item_with_both_answers(tmp_path: Path) -> None:
+    session = Session(7)
+    manifest = build(lake_of(tmp_path / "lake", session), tmp_path / "out")
+    (entry,) = load_items(manifest)
+    assert entry.item.message_ids == session.message_ids()
+    assert entry.item.trained == (2, 4)
+    assert entry.item.step_ids == ("t00007-0", "t00007-1")
+    assert (entry.reward, entry.rewarded) == (1.0, True)
+
+
+def test_rebuilt_substrate_is_the_same_to_the_byte(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *(Session(n, reward=float(n % 2)) for n in range(20)))
+    first, second = build(lake, tmp_path / "a"), build(lake, tmp_path / "b")
+    assert first.version == second.version
+    for path in sorted(first.path.iterdir()):
+        assert path.read_bytes() == (second.path / path.name).read_bytes(), path.name
+
+
+def test_registering_twice_leaves_one_row(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", Session(1), Session(2))
+    manifest = build(lake, tmp_path / "a")
+    build(lake, tmp_path / "a")
+    rows = lake.query(
+        "SELECT step_id, exchange_id FROM substrate_items ORDER BY step_id"
+    ).to_pylist()
+    assert len(rows) == 4
+    assert rows[0] == {"step_id": "t00001-0", "exchange_id": "t00001-e0"}
+    found = lake.query("SELECT name, version, items FROM substrates").to_pylist()
+    assert found == [{"name": "shop", "version": manifest.version, "items": 2}]
+
+
+def test_every_step_is_used_or_has_its_reason(tmp_path: Path) -> None:
+    sessions = [
+        Session(1),
+        Session(2, purposes=("debug",)),
+        Session(3, purposes=()),
+        Session(4, reward=None),
+        Session(5),
+    ]
+    extra = (
+        variant(Session(5), 1, step_id="title", role_in_graph="auxiliary", branch=1),
+        variant(Session(5), 1, step_id="tool", kind="tool", output_message_id=None),
+        variant(Session(5), 1, step_id="cut", output_message_id=None, branch=2),
+        variant(Session(5), 1, step_id="orphan", parent_step_id="gone", branch=3),
+    )
+    lake = lake_of(tmp_path / "lake", *sessions, extra_steps=extra)
+    manifest = build(lake, tmp_path / "out")
+    assert manifest.counts["items"] == 2
+    assert manifest.left_out_steps == {
+        "context_incomplete": 1,
+        "no_output": 1,
+        "not_eligible:no_purpose": 2,
+        "purpose_not_allowed": 2,
+        "role_auxiliary": 1,
+        "tool_step": 1,
+    }
+    assert manifest.left_out_items == {"no_reward": 1}
+
+
+def test_where_chooses_with_the_columns_of_the_view(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", Session(1), Session(2, tenant="other"))
+    manifest = build(lake, tmp_path / "out", where="tenant_id = 'acme'")
+    assert [entry.item.tenant_id for entry in load_items(manifest)] == ["acme"]
+    assert manifest.left_out_steps == {"where": 2}
+
+
+def test_where_that_is_more_than_a_condition_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="one condition"):
+        build(lake_of(tmp_path / "lake", Session(1)), tmp_path / "out", where="true; drop table x")
+
+
+def test_split_never_moves_when_data_is_added(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *(Session(n) for n in range(60)))
+    spec = {"split": {"by": "group", "holdout": 0.3}}
+    before = {
+        e.item.trajectory_id: e.split for e in load_items(build(lake, tmp_path / "a", **spec))
+    }
+    lake.append(batch(*(Session(n) for n in range(60, 90))), app_id="test", version=1)
+    after = {e.item.trajectory_id: e.split for e in load_items(build(lake, tmp_path / "b", **spec))}
+    assert before.items() <= after.items()
+    assert 5 < sum(side == "holdout" for side in before.values()) < 35
+
+
+def test_attempts_at_one_task_stay_on_one_side(tmp_path: Path) -> None:
+    sessions = [Session(n, group=f"g{n // 4}") for n in range(80)]
+    manifest = build(lake_of(tmp_path / "lake", *sessions), tmp_path / "out")
+    sides: dict[str, set[str]] = {}
+    for entry in load_items(manifest):
+        sides.setdefault(entry.item.group_id, set()).add(entry.split)
+    assert all(len(side) == 1 for side in sides.values())
+    assert manifest.counts["groups"] == 20
+
+
+def test_question_that_is_held_out_is_not_learned(tmp_path: Path) -> None:
+    sessions = [Session(n, question="The same question?") for n in range(40)]
+    spec = {"split": {"by": "trajectory", "holdout": 0.3}}
+    manifest = build(lake_of(tmp_path / "lake", *sessions), tmp_path / "out", **spec)
+    assert manifest.counts["train"] == 0
+    assert manifest.left_out_items["contaminated"] + manifest.counts["holdout"] == 40
+
+
+def test_caps_are_counted_and_seeded(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *(Session(n, group=f"g{n % 3}") for n in range(30)))
+    chosen = [
+        set(build(lake, tmp_path / "out", caps={"per_group": 2, "total": 5}, seed=seed).item_ids)
+        for seed in (1, 1, 2)
+    ]
+    manifest = build(lake, tmp_path / "out", caps={"per_group": 2, "total": 5}, seed=1)
+    assert set(manifest.left_out_items) == {"cap_group", "cap_total"}
+    assert sum(manifest.left_out_items.values()) == 25
+    assert manifest.counts["items"] == 5
+    assert chosen[0] == chosen[1] != chosen[2]
+
+
+def test_withdrawn_consent_makes_it_stale(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", Session(1), Session(2, subject="b2:subject-2"))
+    manifest = build(lake, tmp_path / "out")
+    require_fresh(lake, manifest)
+    withdraw(lake, "b2:subject-2")
+    with pytest.raises(StaleSubstrateError, match="1 of 2 items may no longer"):
+        require_fresh(lake, manifest)
+    states = lake.query("SELECT stale FROM substrates_latest").to_pylist()
+    assert states == [{"stale": True}]
+    assert build(lake, tmp_path / "out").counts["items"] == 1
+
+
+def withdraw(lake: Lake, subject: str) -> None:
+    now = datetime.now(UTC)
+    columns = lake.query("SELECT * FROM consents").schema.names
+    row = {
+        "tenant_id": "acme",
+        "subject": subject,
+        "purpose": "train_sft",
+        "granted": False,
+        "recorded_at": now,
+        "valid_from": now,
+        "source": "test",
+        "reference": "r1",
+        "actor": "test",
+        "consent_id": "c1",
+    }
+    lake.append_rows("consents", [{k: v for k, v in row.items() if k in columns}])
+
+
+def test_changed_folder_is_refused(tmp_path: Path) -> None:
+    manifest = build(lake_of(tmp_path / "lake", Session(1)), tmp_path / "out")
+    assert load_manifest(manifest.path) == manifest
+    changed = json.loads((manifest.path / "manifest.json").read_text())
+    changed["counts"]["items"] = 99
+    (manifest.path / "manifest.json").write_text(json.dumps(changed))
+    with pytest.raises(IntegrityError, match="changed after it was built"):
+        load_manifest(manifest.path)
+
+
+def test_folder_without_substrate_names_the_command(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="headrace substrate build"):
+        load_manifest(tmp_path)
+
+
+def test_substrate_holds_no_content(tmp_path: Path) -> None:
+    manifest = build(lake_of(tmp_path / "lake", Session(1)), tmp_path / "out")
+    written = b"".join(path.read_bytes() for path in manifest.path.iterdir())
+    assert b"lamps" not in written
+    assert b"You help" not in written

@@ -1,0 +1,1 @@
+"""Evaluation: held-out tasks, scores, intervals and the gate."""

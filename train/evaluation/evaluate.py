@@ -1,0 +1,308 @@
+"""Evaluates models with the user's own command and compares two on the same tasks.
+
+The command is called as ``… --model PATH --report FILE --tasks N --seed S`` and writes one JSON
+object per line: ``{"task_id", "attempt", "success", "reward", "slice"?, "unknown"?}``.
+"""
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from train.errors import EvaluationError
+from train.evaluation.intervals import (
+    Interval,
+    confidence_at_look,
+    newcombe,
+    paired_bootstrap,
+    widened,
+    wilson,
+)
+from train.recipes.settings import EvaluationSettings
+from train.runs.programs import program
+from train.substrate.source import Progress, silent
+
+_TAIL = 400
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a model did at one attempt at one task."""
+
+    task_id: str
+    attempt: int
+    success: bool
+    reward: float
+    slice: str | None = None
+    """A part of the tasks that is judged on its own."""
+    unknown: bool = False
+    """Nobody knows how it would have ended; it is not a success then."""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceComparison:
+    """Base and candidate on some tasks."""
+
+    tasks: int
+    base: float
+    """Success rate."""
+    candidate: float
+    gain: Interval
+    """Of the success rate, candidate minus base, on the same tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Base and candidate on the same tasks, as a whole and slice by slice."""
+
+    tasks: int
+    attempts: int
+    """Attempts of each model at all tasks."""
+    base: Interval
+    candidate: Interval
+    gain: Interval
+    reward_gain: Interval
+    slices: Mapping[str, SliceComparison]
+    confidence: float
+    look: int
+    """The how-manieth candidate this was since one passed its gate or what serves changed."""
+    gain_at_look: Interval
+    """The gain at the confidence that is left for this look, by which the gate judges."""
+    base_unknown: int = 0
+    """Attempts of the base of which nobody knows how they would have ended; counted as not solved."""
+    candidate_unknown: int = 0
+
+
+def evaluate(
+    settings: EvaluationSettings, model: Path, *, report: Path, progress: Progress = silent
+) -> list[TaskResult]:
+    """Run the evaluator on a model and return its report.
+
+    Raises:
+        EvaluationError: the command failed, took too long, or wrote something unreadable.
+    """
+    progress("evaluate", 0, settings.tasks)
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.unlink(missing_ok=True)
+    options = ["--model", str(model), "--report", str(report)]
+    numbers = ["--tasks", str(settings.tasks), "--seed", str(settings.seed)]
+    run_program(
+        [*(settings.command or ()), *options, *numbers],
+        setting="evaluation.command",
+        seconds=settings.timeout_seconds,
+        folder=report.parent,
+    )
+    return read_report(report)
+
+
+def run_program(command: Sequence[str], *, setting: str, seconds: float, folder: Path) -> None:
+    """Run a program of the user's own to its end; what it started ends with it.
+
+    Raises:
+        EvaluationError: it cannot be started, took too long, or failed; the text has its last words.
+    """
+    # Its words may hold content: they go to a file that is deleted, not to our log.
+    with tempfile.TemporaryFile(dir=folder) as errors:
+        try:
+            with program([_program(command[0]), *command[1:]], stderr=errors) as process:
+                code = process.wait(seconds)
+        except OSError as error:
+            raise EvaluationError(
+                f"{setting}: {command[0]!r} cannot be started ({error.strerror})"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise EvaluationError(
+                f"{setting}: the evaluator took longer than {seconds:g} s; "
+                "raise evaluation.timeout_seconds or lower evaluation.tasks"
+            ) from None
+        if code != 0:
+            raise EvaluationError(
+                f"{setting}: the evaluator ended with code {code}; "
+                f"its last words: {_last_words(errors)}"
+            )
+
+
+def _program(name: str) -> str:
+    """``python`` means the interpreter that runs us, so that a recipe works in any environment."""
+    return sys.executable if name == "python" else name
+
+
+def _last_words(errors: Any) -> str:
+    errors.seek(0)
+    return str(errors.read().decode("utf-8", "replace").strip()[-_TAIL:])
+
+
+def read_report(path: Path) -> list[TaskResult]:
+    """Read an evaluator's report.
+
+    Raises:
+        EvaluationError: naming the line and what is wrong with it.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        raise EvaluationError(f"{path}: the evaluator wrote no report") from None
+    results = [_result(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not results:
+        raise EvaluationError(f"{path}: the report is empty; the evaluator must try some tasks")
+    keys = {(result.task_id, result.attempt) for result in results}
+    if len(keys) != len(results):
+        raise EvaluationError(f"{path}: a task and attempt stands there twice; number the attempts")
+    return results
+
+
+def _result(path: Path, number: int, line: str) -> TaskResult:
+    try:
+        value = json.loads(line)
+        success, unknown = _yes_or_no(value["success"]), _yes_or_no(value.get("unknown", False))
+        if unknown and success:
+            raise ValueError("what is unknown is no success")
+        reward = float(value.get("reward", success))
+        if not math.isfinite(reward):
+            raise ValueError("a reward is a finite number")
+        return TaskResult(
+            task_id=str(value["task_id"]),
+            attempt=int(value.get("attempt", 0)),
+            success=success,
+            reward=reward,
+            slice=None if value.get("slice") is None else str(value["slice"]),
+            unknown=unknown,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise EvaluationError(
+            f"{path}:{number}: not a result ({type(error).__name__}); a line is "
+            '{"task_id": "…", "attempt": 0, "success": true, "reward": 1.0, "slice": "…"}'
+        ) from None
+
+
+def _yes_or_no(value: Any) -> bool:
+    """Take true and false, and 1 and 0; a text says neither, not even "false"."""
+    if value in (True, False) and isinstance(value, int):
+        return bool(value)
+    raise TypeError("neither true nor false")
+
+
+def compare(
+    base: Sequence[TaskResult],
+    candidate: Sequence[TaskResult],
+    settings: EvaluationSettings,
+    *,
+    look: int = 1,
+) -> Comparison:
+    """Compare two models on the same tasks and attempts.
+
+    Args:
+        base: what the one did.
+        candidate: what the other did.
+        settings: confidence and resamples.
+        look: the how-manieth candidate this is since one passed its gate or what serves changed.
+
+    Raises:
+        EvaluationError: the reports are not about the same tasks.
+    """
+    base = sorted(base, key=lambda result: (result.task_id, result.attempt))
+    candidate = sorted(candidate, key=lambda result: (result.task_id, result.attempt))
+    keys = [[(result.task_id, result.attempt) for result in side] for side in (base, candidate)]
+    if keys[0] != keys[1]:
+        raise EvaluationError(
+            "base and candidate were not tried at the same tasks; "
+            "the evaluator must choose tasks from --tasks and --seed alone"
+        )
+    whole = _on(base, candidate, settings)
+    if whole.tasks < 2:
+        raise EvaluationError("one task tells nothing; the evaluator must try at least two")
+    names = sorted({result.slice for result in base if result.slice is not None})
+    slices = {name: _on(*_only(name, base, candidate), settings) for name in names}
+    rewards = [[result.reward for result in side] for side in (candidate, base)]
+    return Comparison(
+        tasks=whole.tasks,
+        attempts=len(base),
+        base=wilson(sum(r.success for r in base), len(base), settings.confidence),
+        candidate=wilson(sum(r.success for r in candidate), len(base), settings.confidence),
+        gain=whole.gain,
+        reward_gain=_bootstrap(base, rewards[0], rewards[1], settings),
+        slices=slices,
+        confidence=settings.confidence,
+        look=look,
+        gain_at_look=_gain_at(look, base, candidate, settings),
+        base_unknown=sum(result.unknown for result in base),
+        candidate_unknown=sum(result.unknown for result in candidate),
+    )
+
+
+def _only(
+    name: str, base: Sequence[TaskResult], candidate: Sequence[TaskResult]
+) -> tuple[list[TaskResult], list[TaskResult]]:
+    pairs = [(b, c) for b, c in zip(base, candidate, strict=True) if b.slice == name]
+    return [b for b, _ in pairs], [c for _, c in pairs]
+
+
+def _on(
+    base: Sequence[TaskResult], candidate: Sequence[TaskResult], settings: EvaluationSettings
+) -> SliceComparison:
+    tasks = len({result.task_id for result in base})
+    outcomes = [(c.success, b.success) for b, c in zip(base, candidate, strict=True)]
+    if tasks == len(base):
+        gain = _once_each(outcomes, settings.confidence)
+    else:
+        first, second = [float(c) for c, _ in outcomes], [float(b) for _, b in outcomes]
+        gain = _bootstrap(base, first, second, settings)
+    return SliceComparison(
+        tasks=tasks,
+        base=sum(b for _, b in outcomes) / len(outcomes),
+        candidate=sum(c for c, _ in outcomes) / len(outcomes),
+        gain=gain,
+    )
+
+
+def _once_each(outcomes: Sequence[tuple[bool, bool]], confidence: float) -> Interval:
+    """Return the gain's interval of candidate and base that tried each task once."""
+    return newcombe(
+        both=outcomes.count((True, True)),
+        first=outcomes.count((True, False)),
+        second=outcomes.count((False, True)),
+        neither=outcomes.count((False, False)),
+        confidence=confidence,
+    )
+
+
+def _gain_at(
+    look: int,
+    base: Sequence[TaskResult],
+    candidate: Sequence[TaskResult],
+    settings: EvaluationSettings,
+) -> Interval:
+    confidence = confidence_at_look(settings.confidence, look)
+    gain = _on(base, candidate, settings).gain
+    if gain.method != "newcombe-10":
+        # So far out a bootstrap would need millions of resamples.
+        return widened(gain, settings.confidence, confidence)
+    outcomes = [(c.success, b.success) for b, c in zip(base, candidate, strict=True)]
+    return _once_each(outcomes, confidence)
+
+
+def _bootstrap(
+    results: Sequence[TaskResult],
+    first: Sequence[float],
+    second: Sequence[float],
+    settings: EvaluationSettings,
+) -> Interval:
+    """Bootstrap over tasks: the attempts at one task are not independent, so they stay together."""
+    sums: dict[str, list[float]] = {}
+    for result, one, two in zip(results, first, second, strict=True):
+        task = sums.setdefault(result.task_id, [0.0, 0.0, 0.0])
+        task[0] += one
+        task[1] += two
+        task[2] += 1
+    return paired_bootstrap(
+        [one / count for one, _, count in sums.values()],
+        [two / count for _, two, count in sums.values()],
+        confidence=settings.confidence,
+        resamples=settings.resamples,
+        seed=settings.seed,
+    )

@@ -1,0 +1,89 @@
+"""The gate: rules in YAML that a candidate must meet before it may be promoted."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from train.evaluation.canaries import CanaryReport
+from train.evaluation.divergence import Divergence
+from train.evaluation.evaluate import Comparison
+from train.evaluation.intervals import Interval
+from train.evaluation.win_rate import Regression, Wins
+from train.recipes.settings import GateSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one rule found."""
+
+    rule: str
+    """minimum_gain | largest_slice_loss:<slice> | minimum_success | minimum_win_rate |
+    largest_unknown | largest_regression | largest_kl | canaries | evaluated | minimum_agreement"""
+    passed: bool
+    measured: float | None
+    required: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gate says of a candidate."""
+
+    passed: bool
+    findings: tuple[Finding, ...]
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """The rules that were not met."""
+        return tuple(finding for finding in self.findings if not finding.passed)
+
+
+def judge(
+    settings: GateSettings,
+    comparison: Comparison | None,
+    canaries: CanaryReport | None = None,
+    *,
+    wins: Wins | None = None,
+    regression: Regression | None = None,
+    divergence: Divergence | None = None,
+) -> Verdict:
+    """Hold a candidate against the rules; what was asked for and not measured does not pass."""
+    if comparison is None:
+        findings = [Finding("evaluated", False, None, None)]
+    else:
+        findings = list(_compared(settings, comparison))
+    least, most = settings.minimum_win_rate, settings.largest_kl
+    if least is not None and comparison is not None:
+        low = None if wins is None else wins.rate.low
+        findings.append(Finding("minimum_win_rate", low is not None and low > least, low, least))
+    if regression is not None:
+        share, limit = regression.share.estimate, settings.largest_regression
+        findings.append(Finding("largest_regression", share <= limit, share, limit))
+    if most is not None:
+        high = None if divergence is None else divergence.kl.high
+        findings.append(Finding("largest_kl", high is not None and high <= most, high, most))
+    if canaries is not None and settings.canaries == "forbid":
+        findings.append(Finding("canaries", canaries.leaked == 0, float(canaries.leaked), 0.0))
+    return Verdict(all(finding.passed for finding in findings), tuple(findings))
+
+
+def judge_reward_model(settings: GateSettings, agreement: Interval | None) -> Verdict:
+    """Hold a reward model against its rule; without held-out pairs it does not pass."""
+    low = None if agreement is None else agreement.low
+    least = settings.minimum_agreement
+    finding = Finding("minimum_agreement", low is not None and low > least, low, least)
+    return Verdict(finding.passed, (finding,))
+
+
+def _compared(settings: GateSettings, comparison: Comparison) -> Iterator[Finding]:
+    low = comparison.gain_at_look.low
+    yield Finding("minimum_gain", low > settings.minimum_gain, low, settings.minimum_gain)
+    reached = comparison.candidate.estimate
+    enough = reached >= settings.minimum_success
+    yield Finding("minimum_success", enough, reached, settings.minimum_success)
+    if unknown := max(comparison.base_unknown, comparison.candidate_unknown):
+        share, most = unknown / comparison.attempts, settings.largest_unknown
+        yield Finding("largest_unknown", share <= most, share, most)
+    for name, found in comparison.slices.items():
+        if found.tasks >= settings.minimum_slice_tasks:
+            least = -settings.largest_slice_loss
+            high = found.gain.high
+            yield Finding(f"largest_slice_loss:{name}", high >= least, high, least)

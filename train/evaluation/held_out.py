@@ -1,0 +1,146 @@
+"""Held-out tasks that can be tried again: how they began, and what was recorded after that."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from train.chat import ChatMessage, UnrenderableError
+from train.errors import EmptyRunError
+from train.evaluation.environment import RecordedCall, RecordedTools, recorded_calls
+from train.evaluation.replay_env import RecordedPath, recorded_path
+from train.recipes.settings import EvaluationSettings, RecipeSpec, ReplaySettings
+from train.substrate.build import ScoredItem
+from train.substrate.content import ContentStore, Conversation
+from train.substrate.source import LearningSource
+from trajectory.canonical import content_hash
+
+LEAST = 2
+"""Tasks without which nothing can be compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutTask:
+    """A task of the held-out side, as it was given to the agent."""
+
+    task_id: str
+    """Hash of tenant, tools and the messages that it begins with, system prompts left out."""
+    tenant: str
+    prompt: tuple[ChatMessage, ...] = field(repr=False)
+    tools: tuple[dict[str, Any], ...] = field(repr=False)
+    paths: tuple[RecordedPath, ...] = field(repr=False)
+    """What agents did at it, each attempt whose calls were all answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutTasks:
+    """What models are tried at, and what answers their calls."""
+
+    tasks: tuple[HeldOutTask, ...]
+    fallen: Mapping[str, int]
+    """Reason → held-out tasks that cannot be tried."""
+    recorded: RecordedTools = field(repr=False)
+    """Of every tenant; empty where only a task's own record answers."""
+
+    def require(self, setting: str) -> None:
+        """Refuse to go on with too few.
+
+        Raises:
+            EmptyRunError: no environment replays; the text counts why.
+        """
+        if (obstacle := self.obstacle(setting)) is not None:
+            raise EmptyRunError(obstacle)
+
+    def obstacle(self, setting: str) -> str | None:
+        """Say why nothing can be compared on these tasks; None when it can."""
+        if len(self.tasks) >= LEAST:
+            return None
+        why = ", ".join(f"{reason} {count}" for reason, count in self.fallen.items())
+        return (
+            f"{setting}.replay: no environment replays: {len(self.tasks)} held-out tasks can be tried, "
+            f"at least {LEAST} are needed (not: {why or 'nothing is held out; raise split.holdout'})"
+        )
+
+
+def examined_by_replay(spec: RecipeSpec) -> dict[str, EvaluationSettings]:
+    """Return the suites of a recipe that are tried in the replayed environment, by their setting."""
+    if spec.recipe == "reward_model":
+        return {}  # it speaks to nobody
+    suites = {"evaluation": spec.evaluation, "regression": spec.regression}
+    return {
+        name: suite
+        for name, suite in suites.items()
+        if suite is not None and suite.replay is not None
+    }
+
+
+def held_out_tasks(
+    source: LearningSource, entries: Sequence[ScoredItem], settings: EvaluationSettings
+) -> HeldOutTasks:
+    """Return the tasks that a suite tries: at most ``tasks``, chosen by the seed."""
+    replay = settings.replay or ReplaySettings()
+    held = [entry for entry in entries if entry.split != "train"]
+    lending = entries if replay.answers == "tenant" else held
+    content = ContentStore.read(source, [entry.item for entry in lending])
+    fallen: Counter[str] = Counter()
+    groups: dict[tuple[str, ...], list[ScoredItem]] = {}
+    for entry in held:
+        groups.setdefault(entry.item.task, []).append(entry)
+    tasks = []
+    for key, attempts in groups.items():
+        task = _task(content_hash(list(key)), attempts, content, replay)
+        if isinstance(task, str):
+            fallen[task] += 1
+        else:
+            tasks.append(task)
+    tasks.sort(key=lambda task: _place(settings.seed, task.task_id))
+    if len(tasks) > settings.tasks:
+        fallen["over_tasks"] += len(tasks) - settings.tasks
+    recorded = _recorded(lending, content) if replay.answers == "tenant" else []
+    return HeldOutTasks(
+        tuple(tasks[: settings.tasks]), dict(sorted(fallen.items())), RecordedTools(recorded)
+    )
+
+
+def _place(seed: int, task_id: str) -> bytes:
+    return blake2b(f"{seed}\x1f{task_id}".encode(), digest_size=8).digest()
+
+
+def _task(
+    task_id: str, attempts: Sequence[ScoredItem], content: ContentStore, replay: ReplaySettings
+) -> HeldOutTask | str:
+    """Return a task, or the reason why it cannot be tried."""
+    found: list[tuple[ScoredItem, Conversation]] = []
+    reason = "content_gone"
+    for entry in attempts:
+        try:
+            found.append((entry, content.conversation(entry.item)))
+        except UnrenderableError as error:
+            reason = error.reason
+    if not found:
+        return reason
+    paths = [
+        path
+        for entry, talk in found
+        if (path := recorded_path(talk.messages[talk.trained[0] :], rewarded=entry.rewarded))
+    ]
+    if not paths:
+        return "no_recorded_answer"
+    if replay.by_record and not any(path.rewarded and path.answer is not None for path in paths):
+        return "no_expected_outcome"
+    first = found[0][1].views[0]
+    return HeldOutTask(task_id, attempts[0].item.tenant_id, first.prompt, first.tools, tuple(paths))
+
+
+def _recorded(
+    entries: Sequence[ScoredItem], content: ContentStore
+) -> list[tuple[str, RecordedCall]]:
+    calls = []
+    for entry in entries:
+        try:
+            messages = content.conversation(entry.item).messages
+        except UnrenderableError:
+            continue
+        calls += [(entry.item.tenant_id, call) for call in recorded_calls(messages)]
+    return calls

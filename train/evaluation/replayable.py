@@ -1,0 +1,54 @@
+"""Which tasks the replayed tool environment can play: those whose calls somebody once answered."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from train.recipes import recipe_module
+from train.recipes.base import Selection, counted
+from train.recipes.grpo_live import REPLAY, GrpoLiveOptions
+from train.recipes.settings import RecipeSpec
+from train.substrate.build import ScoredItem
+from train.substrate.source import LearningSource
+
+_BATCH = 10_000
+
+
+def select(source: LearningSource, spec: RecipeSpec, items: Sequence[ScoredItem]) -> Selection:
+    """Return what a recipe would use of a substrate's items.
+
+    A task whose agents called tools and were never answered cannot be tried again with recorded
+    answers: every episode would end at its first call, and teach nothing.
+    """
+    selection = recipe_module(spec.recipe).select(items, spec)
+    if spec.recipe != "grpo_live":
+        return selection
+    if GrpoLiveOptions.model_validate(spec.options).environment != REPLAY:
+        return selection
+    unanswered = _unanswered(source, selection)
+    kept = [
+        unit
+        for unit in selection.units
+        if not all(entry.item.item_id in unanswered for entry in unit)
+    ]
+    fallen = Counter(selection.fallen)
+    lost = [unit for unit in selection.units if unit not in kept]
+    fallen["no_recorded_answer"] += sum(len(unit) for unit in lost)
+    return Selection(tuple(kept), counted(fallen))
+
+
+def _unanswered(source: LearningSource, selection: Selection) -> set[str]:
+    """Return the items whose steps called tools and never saw a result."""
+    owners = {step: entry.item.item_id for entry in selection.items for step in entry.item.step_ids}
+    called: Counter[str] = Counter()
+    answered: Counter[str] = Counter()
+    steps = sorted(owners)
+    for start in range(0, len(steps), _BATCH):
+        found = source.query(
+            "SELECT step_id, len(tool_calls) AS calls, len(tool_results) AS results FROM steps "
+            "WHERE step_id IN (SELECT unnest(?::VARCHAR[]))",
+            parameters=[steps[start : start + _BATCH]],
+        )
+        for row in found.to_pylist():
+            called[owners[row["step_id"]]] += row["calls"] or 0
+            answered[owners[row["step_id"]]] += row["results"] or 0
+    return {item for item, calls in called.items() if calls and not answered[item]}

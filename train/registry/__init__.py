@@ -1,0 +1,1 @@
+"""Models: versions, what serves, lineage and cards."""

@@ -1,0 +1,490 @@
+"""Models in versioned folders, with one pointer to what serves and what is on trial beside it.
+
+``models/<name>/<version>/`` holds weights (safetensors), tokenizer, ``README.md`` (model card),
+``bom.json`` (CycloneDX ML-BOM) and ``manifest.json``; the pointer beside them says what serves
+(:mod:`train.registry.pointer`). A version's files never change once it stands in its place.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from train.errors import GateRefusedError, StaleSubstrateError
+from train.registry.model_card import bill_of_materials, model_card
+from train.registry.pointer import (
+    TRIALS,
+    HistoryEntry,
+    Pointer,
+    Trial,
+    read_history,
+    read_pointer,
+    write_pointer,
+)
+from train.substrate.selection import permitted_steps
+from train.substrate.source import LearningSource
+from trajectory.canonical import canonical_json
+from trajectory.errors import ConfigurationError
+from trajectory.files import READABLE, locked, replace_file, sync_folder
+
+type AuditHook = Callable[[str, str, Mapping[str, Any]], None]
+"""Called with an action, the model version it is about, and its details, before the action counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVersion:
+    """One registered version of a model."""
+
+    name: str
+    version: str
+    path: Path
+    """Folder that any Hugging Face loader takes."""
+    status: str
+    """candidate | refused (by its gate) | live | canary | shadow | retired"""
+    manifest: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """``name@version``, as steps and tables name it."""
+        return f"{self.name}@{self.version}"
+
+
+class ModelRegistry:
+    """The models of one installation."""
+
+    def __init__(
+        self, root: Path, *, source: LearningSource | None = None, audit: AuditHook | None = None
+    ) -> None:
+        self._root = root
+        self._source = source
+        self._audit = audit
+
+    def label_of(self, folder: Path) -> str | None:
+        """Return ``name@version`` of a registered model's folder; None for any other folder."""
+        folder = folder.resolve()
+        inside = folder.parent.parent == self._root.resolve()
+        found = inside and (folder / "manifest.json").is_file()
+        return f"{folder.parent.name}@{folder.name}" if found else None
+
+    def names(self) -> list[str]:
+        """Return the names of all models."""
+        if not self._root.is_dir():
+            return []
+        return sorted(path.name for path in self._root.iterdir() if _versions_in(path))
+
+    def versions(self, name: str) -> list[ModelVersion]:
+        """Return the versions of a model, oldest first."""
+        folder = self._root / name
+        return [self.get(name, version) for version in _versions_in(folder)]
+
+    def get(self, name: str, version: str) -> ModelVersion:
+        """Return one version.
+
+        Raises:
+            ConfigurationError: there is no such version; the text lists those that exist.
+        """
+        folder = self._root / name / version
+        try:
+            manifest = json.loads((folder / "manifest.json").read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            known = _versions_in(self._root / name)
+            raise ConfigurationError(
+                f"no version {version!r} of model {name!r}; "
+                f"there are {', '.join(known) or 'none'} (`headrace train list`)"
+            ) from None
+        return ModelVersion(name, version, folder, self._status(name, version, manifest), manifest)
+
+    def live(self, name: str) -> ModelVersion | None:
+        """Return the version that serves, or None when there is none."""
+        pointer = read_pointer(self._root / name)
+        return None if pointer is None else self.get(name, pointer.version)
+
+    def trials(self, name: str) -> dict[Trial, ModelVersion]:
+        """Return the versions on trial beside the one that serves."""
+        pointer = read_pointer(self._root / name)
+        found = {} if pointer is None else pointer.trials
+        return {trial: self.get(name, found[trial]) for trial in TRIALS if trial in found}
+
+    def register(
+        self, name: str, model: Path, manifest: Mapping[str, Any], *, passed: bool
+    ) -> ModelVersion:
+        """Move a trained model's folder into the registry as a new version.
+
+        Args:
+            name: of the model.
+            model: folder with weights and tokenizer; it is moved.
+            manifest: of the run that made it; weights hash and version are added.
+            passed: whether its gate let it through.
+        """
+        facts = {**manifest, "gate_passed": passed, "weights_hash": weights_hash(model)}
+        with self._changing(name, new=True):
+            return self._add(name, model, facts, bring=shutil.move)
+
+    def _add(
+        self,
+        name: str,
+        model: Path,
+        facts: Mapping[str, Any],
+        *,
+        bring: Callable[[Path, Path], Any],
+    ) -> ModelVersion:
+        """Bring a model's folder into its place under the next number; nobody sees it half made."""
+        home = self._root / name
+        version = self._next_version(home)
+        facts = {
+            **facts,
+            "name": name,
+            "version": version,
+            "registered_at": datetime.now(UTC).isoformat(),
+        }
+        papers = {"README.md": model_card(facts), "bom.json": bill_of_materials(facts)}
+        incoming = home / ".incoming"
+        if incoming.exists():  # of a process that died here
+            shutil.rmtree(incoming)
+        bring(model, incoming)
+        for paper, text in papers.items():
+            (incoming / paper).write_text(text, encoding="utf-8")
+        replace_file(incoming / "manifest.json", canonical_json(facts), READABLE)
+        incoming.rename(home / version)
+        sync_folder(home)
+        registered = self.get(name, version)
+        self._record(registered, status=registered.status)
+        return registered
+
+    @contextmanager
+    def _changing(self, name: str, *, new: bool = False) -> Iterator[None]:
+        """Change a model's versions or its pointer while no other process does."""
+        home = self._root / name
+        if new:
+            home.mkdir(parents=True, exist_ok=True)
+        elif not home.is_dir():
+            raise ConfigurationError(f"there is no model {name!r} (`headrace train list`)")
+        with locked(home / "lock", wait=True):
+            yield
+
+    def adopt(self, name: str, model: Path, *, actor: str, reason: str) -> ModelVersion:
+        """Register a copy of a model that was not trained here, and let it serve.
+
+        Raises:
+            ConfigurationError: a version of this name serves already; promote another instead.
+        """
+        facts = {"origin": "adopted", "gate_passed": True, "weights_hash": weights_hash(model)}
+        with self._changing(name, new=True):
+            serving = self.live(name)
+            if serving is not None:
+                raise ConfigurationError(
+                    f"{serving.label} serves already; train a candidate and promote that"
+                )
+            adopted = self._add(name, model, facts, bring=shutil.copytree)
+            return self._point(adopted, "adopt", actor=actor, reason=reason)
+
+    def promote(
+        self, name: str, version: str, *, actor: str, override: str | None = None
+    ) -> ModelVersion:
+        """Let a version serve.
+
+        Args:
+            name: of the model.
+            version: of the model.
+            actor: who decides.
+            override: why a version that did not pass its gate shall serve all the same; audited.
+
+        Raises:
+            GateRefusedError: it did not pass and there is no reason to override.
+            StaleSubstrateError: it learned from something that may no longer be learned from;
+                no reason overrides that.
+        """
+        wanted = self._servable(name, version)
+        _require_gate(wanted, override)
+        with self._changing(name):
+            return self._point(wanted, "promote", actor=actor, reason=override)
+
+    def try_out(
+        self, name: str, version: str, trial: Trial, *, actor: str, override: str | None = None
+    ) -> ModelVersion:
+        """Put a version on trial beside the one that serves; it replaces the trial before.
+
+        A canary answers clients, so it must have passed its gate; a shadow answers nobody.
+
+        Args:
+            name: of the model.
+            version: of the model.
+            trial: canary or shadow.
+            actor: who decides.
+            override: why a version that did not pass its gate shall be a canary all the same.
+
+        Raises:
+            ConfigurationError: nothing serves yet, or this version does.
+            GateRefusedError: a canary that did not pass, without a reason to override.
+            StaleSubstrateError: it learned from something that may no longer be learned from.
+        """
+        wanted = self._servable(name, version)
+        with self._changing(name):
+            return self._try_out(wanted, trial, actor=actor, override=override)
+
+    def _try_out(
+        self, wanted: ModelVersion, trial: Trial, *, actor: str, override: str | None
+    ) -> ModelVersion:
+        name, version = wanted.name, wanted.version
+        pointer = read_pointer(self._root / name)
+        if pointer is None:
+            raise ConfigurationError(f"no version of {name!r} serves; promote one first")
+        if pointer.version == version:
+            raise ConfigurationError(
+                f"{wanted.label} serves already; try another version beside it"
+            )
+        if trial == "canary":
+            _require_gate(wanted, override)
+        before = pointer.trials.get(trial)
+        others = {place: found for place, found in pointer.trials.items() if found != version}
+        fresh = replace(pointer, trials={**others, trial: version})
+        entry = _entry(f"try_{trial}", version, before, actor, override)
+        self._change(wanted, fresh, entry)
+        if before is not None and before != version:
+            left = self.get(name, before)
+            self._record(left, status=left.status, actor=actor)
+        return self._noted(wanted, entry)
+
+    def end_trial(self, name: str, trial: Trial, *, actor: str, reason: str) -> ModelVersion:
+        """Take a version off its trial; what serves goes on.
+
+        Raises:
+            ConfigurationError: there is no such trial.
+        """
+        with self._changing(name):
+            pointer = read_pointer(self._root / name)
+            if pointer is None or trial not in pointer.trials:
+                raise ConfigurationError(f"no version of {name!r} is on trial as {trial}")
+            tried = self.get(name, pointer.trials[trial])
+            left = {place: found for place, found in pointer.trials.items() if place != trial}
+            entry = _entry(f"end_{trial}", tried.version, None, actor, reason)
+            self._change(tried, replace(pointer, trials=left), entry)
+            return self._noted(tried, entry)
+
+    def rollback(self, name: str, *, actor: str, reason: str) -> ModelVersion:
+        """Let the newest of the versions that served before serve again, if it may.
+
+        A version that learned from something withdrawn is passed over; the history names it.
+
+        Raises:
+            ConfigurationError: nothing served before.
+            StaleSubstrateError: none of those that served before may serve.
+        """
+        with self._changing(name):
+            return self._roll_back(name, actor=actor, reason=reason)
+
+    def _roll_back(self, name: str, *, actor: str, reason: str) -> ModelVersion:
+        pointer = read_pointer(self._root / name)
+        if pointer is None:
+            raise ConfigurationError(f"no version of {name!r} serves, so there is nothing to undo")
+        serving = self.get(name, pointer.version)
+        passed_over: list[str] = []
+        for earlier in self._earlier(serving, pointer.previous):
+            stale = self._stale(earlier)
+            if stale is None:
+                why = "; ".join([reason, *(f"passed over: {one}" for one in passed_over)])
+                return self._point(earlier, "rollback", actor=actor, reason=why)
+            passed_over.append(stale)
+        if not passed_over:
+            raise ConfigurationError(f"{serving.label} is the first that served; promote another")
+        raise StaleSubstrateError(
+            f"no earlier version of {name!r} may serve: {'; '.join(passed_over)}; {serving.label} "
+            "goes on serving: promote another, or train anew from what is clean"
+        )
+
+    def _earlier(self, serving: ModelVersion, previous: str | None) -> Iterator[ModelVersion]:
+        """Yield what served before, newest first."""
+        seen = {serving.version}
+        while previous is not None and previous not in seen:
+            seen.add(previous)
+            earlier = self.get(serving.name, previous)
+            yield earlier
+            previous = self._before(earlier)
+
+    def look(self, name: str) -> int:
+        """Return the how-manieth candidate the next is since one passed or what serves changed."""
+        pointer = read_pointer(self._root / name)
+        since = "" if pointer is None else pointer.since
+        count = 1
+        for version in reversed(self.versions(name)):
+            manifest = version.manifest
+            if manifest.get("gate_passed") or manifest["registered_at"] <= since:
+                break
+            findings = (manifest.get("gate") or {}).get("findings", ())
+            count += any(finding["rule"] == "minimum_gain" for finding in findings)
+        return count
+
+    def history(self, name: str) -> list[HistoryEntry]:
+        """Return every change of what serves and what is on trial, oldest first."""
+        return read_history(self._root / name)
+
+    def _servable(self, name: str, version: str) -> ModelVersion:
+        wanted = self.get(name, version)
+        if wanted.manifest.get("makes", "policy") != "policy":
+            raise ConfigurationError(
+                f"{wanted.label} is a {wanted.manifest['makes']}: it scores answers and gives none"
+            )
+        self._require_consent(wanted)
+        return wanted
+
+    def _require_consent(self, wanted: ModelVersion) -> None:
+        """Refuse what learned, itself or through what it began with, from something withdrawn."""
+        stale = self._stale(wanted)
+        if stale is not None:
+            raise StaleSubstrateError(
+                f"{stale}; build the substrate again and train anew from what is clean"
+            )
+
+    def _stale(self, wanted: ModelVersion) -> str | None:
+        """Say what a version learned that may no longer be learned from; None when nothing."""
+        for one in (wanted, *self._ancestors(wanted)):
+            lost = self._lost_items(one)
+            if lost:
+                return (
+                    f"{one.label} learned from {lost} items that may no longer be learned from "
+                    "(consent withdrawn, erased or expired)"
+                    + ("" if one is wanted else f", and {wanted.label} began with it")
+                )
+        return None
+
+    def _lost_items(self, one: ModelVersion) -> int:
+        path = one.path / "items.parquet"
+        if self._source is None or not path.exists():
+            return 0
+        rows = pq.read_table(path, columns=["tenant_id", "step_ids"]).to_pylist()
+        permitted = permitted_steps(self._source, tuple(one.manifest["data"]["purposes"]))
+        return sum(
+            any((row["tenant_id"], step) not in permitted for step in row["step_ids"])
+            for row in rows
+        )
+
+    def _ancestors(self, one: ModelVersion) -> list[ModelVersion]:
+        """Return the registered versions that this one began with, nearest first."""
+        found: list[ModelVersion] = []
+        seen = {one.label}
+        while True:
+            name, _, version = str(one.manifest.get("base") or "").partition("@")
+            if not (self._root / name / version / "manifest.json").is_file() or not version:
+                return found
+            one = self.get(name, version)
+            if one.label in seen:
+                return found
+            seen.add(one.label)
+            found.append(one)
+
+    def _point(
+        self, wanted: ModelVersion, action: str, *, actor: str, reason: str | None
+    ) -> ModelVersion:
+        """Move the pointer: audit first, then the atomic replacement, then the history."""
+        pointer = read_pointer(self._root / wanted.name)
+        previous = None if pointer is None else pointer.version
+        if previous == wanted.version:
+            return wanted
+        serving = None if previous is None else self.get(wanted.name, previous)
+        trials = {} if pointer is None else pointer.trials
+        entry = _entry(action, wanted.version, previous, actor, reason)
+        fresh = Pointer(
+            wanted.version,
+            entry.at,
+            previous if action != "rollback" else self._before(wanted),
+            {trial: found for trial, found in trials.items() if found != wanted.version},
+        )
+        self._change(wanted, fresh, entry)
+        if serving is not None:
+            self._record(serving, status="retired", reason=reason, actor=actor)
+        return self._noted(wanted, entry)
+
+    def _change(self, about: ModelVersion, pointer: Pointer, entry: HistoryEntry) -> None:
+        if self._audit is not None:
+            self._audit(f"model.{entry.action}", about.label, asdict(entry))
+        write_pointer(self._root / about.name, pointer, entry)
+
+    def _noted(self, about: ModelVersion, entry: HistoryEntry) -> ModelVersion:
+        """Write a version's new status into the lake, and return it."""
+        now = self.get(about.name, about.version)
+        self._record(now, status=now.status, reason=entry.reason, actor=entry.actor)
+        return now
+
+    def _before(self, wanted: ModelVersion) -> str | None:
+        """Return what served before ``wanted`` did for the first time."""
+        entries = [e for e in self.history(wanted.name) if e.served and e.version == wanted.version]
+        return entries[0].previous if entries else None
+
+    def _status(self, name: str, version: str, manifest: Mapping[str, Any]) -> str:
+        pointer = read_pointer(self._root / name)
+        status = None if pointer is None else pointer.status_of(version)
+        if status is not None:
+            return status
+        if any(entry.served and entry.version == version for entry in self.history(name)):
+            return "retired"
+        return "candidate" if manifest.get("gate_passed") else "refused"
+
+    def _next_version(self, home: Path) -> str:
+        numbers = [int(p.name) for p in home.iterdir() if p.is_dir() and p.name.isdecimal()]
+        return f"{max(numbers, default=0) + 1:04d}"
+
+    def _record(
+        self,
+        model: ModelVersion,
+        *,
+        status: str,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> None:
+        if self._source is None:
+            return
+        row = {
+            "name": model.name,
+            "version": model.version,
+            "recorded_at": datetime.now(UTC),
+            "run_id": model.manifest.get("run_id"),
+            "path": f"models/{model.name}/{model.version}",
+            "base": model.manifest.get("base"),
+            "status": status,
+            "gate": canonical_json(model.manifest.get("gate")).decode(),
+            "weights_hash": model.manifest.get("weights_hash"),
+            "reason": reason,
+            "actor": actor,
+        }
+        self._source.append_rows("models", [row])
+
+
+def weights_hash(folder: Path) -> str:
+    """Return the hash of all weight files of a model folder, in the order of their names."""
+    digest = blake2b(digest_size=20)
+    for path in sorted(folder.glob("*.safetensors")):
+        with path.open("rb") as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+    return "b2:" + digest.hexdigest()
+
+
+def _versions_in(home: Path) -> list[str]:
+    """Return the versions in a model's folder, oldest first; what is still brought in is none."""
+    return sorted(path.parent.name for path in home.glob("[!.]*/manifest.json"))
+
+
+def _entry(
+    action: str, version: str, previous: str | None, actor: str, reason: str | None
+) -> HistoryEntry:
+    return HistoryEntry(datetime.now(UTC).isoformat(), action, version, previous, actor, reason)
+
+
+def _require_gate(wanted: ModelVersion, override: str | None) -> None:
+    if not wanted.manifest.get("gate_passed") and not (override and override.strip()):
+        raise GateRefusedError(
+            f"{wanted.label} did not pass its gate ({_failed(wanted)}); train a better one, "
+            "or give --override with a reason, which is audited"
+        )
+
+
+def _failed(model: ModelVersion) -> str:
+    findings = (model.manifest.get("gate") or {}).get("findings", [])
+    return ", ".join(f["rule"] for f in findings if not f["passed"]) or "not evaluated"

@@ -1,0 +1,1 @@
+"""Training runs: planned, launched, fitted and kept."""

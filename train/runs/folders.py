@@ -1,0 +1,78 @@
+"""Folders of training runs: who holds one, and what must not stay in those that nobody holds.
+
+While a run works, its folder holds rows and episodes in clear. It deletes them itself; a killed
+one cannot, so whoever comes next does it.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from train.substrate.source import LearningSource
+from trajectory.errors import ConfigurationError
+from trajectory.files import locked
+
+_LOCK = "lock"
+_WORDS = ("scratch", "evaluation/scratch", "evaluation/*.episodes", "evaluation/*.verdict")
+"""Where conversations stand while a run works."""
+_LEARNED = ("checkpoints", "model")
+"""What a run that ended early has learned so far."""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold the folder of a run, made when there is none, for as long as the run works.
+
+    Raises:
+        ConfigurationError: another process works in it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / _LOCK, wait=False) as lock:
+        if lock is None:
+            raise ConfigurationError(f"run {folder.name} is under way in another process")
+        yield
+
+
+def sweep(source: LearningSource, runs: Path) -> None:
+    """Delete what killed runs left, and note that they were interrupted.
+
+    What a run learned goes too when its substrate is stale: it may not be resumed.
+    """
+    states = {row["run_id"]: row for row in _states(source)}
+    for folder in sorted(path for path in runs.glob("*") if path.is_dir()):
+        state = states.get(folder.name, {})
+        if _left(folder, state) or state.get("status") == "running":
+            with locked(folder / _LOCK, wait=False) as lock:
+                if lock is not None:
+                    _sweep(source, folder)
+
+
+def _left(folder: Path, state: dict[str, Any]) -> list[Path]:
+    patterns = _WORDS + (_LEARNED if state.get("stale") else ())
+    return [path for pattern in patterns for path in folder.glob(pattern)]
+
+
+def _sweep(source: LearningSource, folder: Path) -> None:
+    state = next((row for row in _states(source) if row["run_id"] == folder.name), {})
+    for path in _left(folder, state):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    if state.get("status") == "running":
+        now = datetime.now(UTC)
+        row = {name: value for name, value in state.items() if name != "stale"}
+        ended = {"status": "interrupted", "recorded_at": now, "ended_at": now}
+        source.append_rows("runs", [row | ended])
+
+
+def _states(source: LearningSource) -> list[dict[str, Any]]:
+    """Return the present state of each run, and whether its substrate is stale."""
+    found: list[dict[str, Any]] = source.query(
+        "SELECT r.*, coalesce(s.stale, false) AS stale FROM runs_latest r LEFT JOIN "
+        "substrates_latest s ON s.name = r.substrate AND s.version = r.substrate_version"
+    ).to_pylist()
+    return found

@@ -1,0 +1,481 @@
+"""One training run from substrate to registered candidate, with everything that proves it."""
+
+import json
+import secrets
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from train.errors import EmptyRunError
+from train.evaluation.assess import Assessment, Assessor, Named
+from train.evaluation.evaluate import Comparison
+from train.evaluation.gate import Verdict
+from train.evaluation.held_out import HeldOutTasks, examined_by_replay, held_out_tasks
+from train.evaluation.intervals import Interval
+from train.evaluation.replayable import select
+from train.generation import readable_tokenizer
+from train.recipes import recipe_module
+from train.recipes.base import Rows, Selection
+from train.recipes.credit import credit_question
+from train.recipes.settings import Recipe
+from train.registry.versions import ModelRegistry, ModelVersion, weights_hash
+from train.runs.fit import FitResult, fit
+from train.runs.folders import held, sweep
+from train.runs.hardware import choose_gpus, code_facts, machine_facts
+from train.runs.rows import Masker
+from train.substrate.build import SubstrateManifest, load_items, require_fresh
+from train.substrate.content import ContentStore
+from train.substrate.items import Item
+from train.substrate.source import LearningSource, Progress, silent
+from trajectory.canonical import canonical_json
+from trajectory.errors import ConfigurationError, HeadraceError
+from trajectory.files import READABLE, replace_file
+
+LAST = "last"
+_ORDER, _MANIFEST = "order.json", "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run did; all of it stands in the run's manifest too."""
+
+    run_id: str
+    folder: Path
+    """``metrics.jsonl``, ``tensorboard/``, ``manifest.json``, evaluation reports."""
+    fit: FitResult
+    assessment: Assessment
+    model: ModelVersion
+    """The registered candidate, or a refused version."""
+    manifest: Mapping[str, Any]
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """With the base; None when the recipe names no evaluator."""
+        return self.assessment.comparison
+
+    @property
+    def agreement(self) -> Interval | None:
+        """Of a reward model: how often it prefers the rewarded attempt of a held-out task."""
+        return self.assessment.agreement
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the gate says."""
+        return self.assessment.verdict
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlaces:
+    """Where a run reads and writes."""
+
+    runs: Path
+    """Folder that gets one folder per run."""
+    registry: ModelRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """What a run learns from, begins with and follows; written before anything is learned.
+
+    Who goes on with a run must go on with the same: else its papers would name what it did not learn.
+    """
+
+    substrate: str
+    """``name@version``."""
+    base: str
+    """Folder of the base."""
+    base_weights_hash: str
+    recipe: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, runs: Path, run_id: str) -> "RunOrder":
+        """Return the order of a run that has not ended.
+
+        Raises:
+            ConfigurationError: there is no such run, or it has ended.
+        """
+        known = sorted(path.parent.name for path in runs.glob(f"*/{_ORDER}"))
+        if run_id not in known:
+            raise ConfigurationError(
+                f"no run {run_id!r} to go on with; there are {', '.join(known) or 'none'}"
+            )
+        ended = runs / run_id / _MANIFEST
+        if ended.is_file():
+            made = json.loads(ended.read_bytes())["model"]
+            raise ConfigurationError(f"run {run_id} has ended: it made {made}; start a new one")
+        return cls(**json.loads((runs / run_id / _ORDER).read_bytes()))
+
+    def unfinished(self, runs: Path) -> str | None:
+        """Return the newest run that began so and has not ended."""
+        mine = canonical_json(asdict(self))
+        found = (path for path in runs.glob(f"*/{_ORDER}") if path.read_bytes() == mine)
+        names = [path.parent.name for path in found if not (path.parent / _MANIFEST).is_file()]
+        return max(names, default=None)
+
+    def require_same(self, begun: "RunOrder", run_id: str) -> None:
+        """Refuse to go on with a run that began otherwise.
+
+        Raises:
+            ConfigurationError: naming what differs and how to give the same.
+        """
+        differs = []
+        if self.substrate != begun.substrate:
+            differs.append(
+                f"it learns from {begun.substrate}, not {self.substrate} "
+                f"(--substrate {begun.substrate})"
+            )
+        if self.base_weights_hash != begun.base_weights_hash:
+            differs.append(
+                f"it began with the weights {begun.base_weights_hash}, not "
+                f"{self.base_weights_hash} (--base {begun.base})"
+            )
+        if canonical_json(self.recipe) != canonical_json(begun.recipe):
+            differs.append("it follows another recipe (its own stands in the run's folder)")
+        if differs:
+            raise ConfigurationError(
+                f"run {run_id} cannot go on so: {'; '.join(differs)}; or start a new run"
+            )
+
+
+def run_training(
+    source: LearningSource,
+    *,
+    recipe: Recipe,
+    substrate: SubstrateManifest,
+    base: Path,
+    name: str,
+    places: RunPlaces,
+    base_label: str | None = None,
+    resume: str | None = None,
+    progress: Progress = silent,
+) -> RunResult:
+    """Train a candidate from a substrate, evaluate it beside its base, judge and register it.
+
+    Args:
+        source: the lake.
+        recipe: how to learn, evaluate and judge.
+        substrate: what to learn from; refused when anything in it may no longer be learned from.
+        base: model folder that training begins with.
+        name: of the model in the registry.
+        places: folders and registry.
+        base_label: ``name@version`` of the base; its folder's name when None.
+        resume: an interrupted run to go on with, from its last checkpoint; :data:`LAST` is the newest
+            that began with the same, and where there is none, a new run begins.
+        progress: called with stage, done and total.
+
+    Raises:
+        ConfigurationError: the run to go on with began with something else, or has ended.
+        StaleSubstrateError: consent was withdrawn, or something was erased, since it was built.
+        EmptyRunError: too few usable items or rows; the text counts why each fell away.
+        TrainingError: the trainer failed.
+        EvaluationError: the evaluator failed; the run's folder keeps the trained model.
+    """
+    choose_gpus(recipe.spec.gpus)
+    sweep(source, places.runs)
+    require_fresh(source, substrate)
+    _require_same_kind(recipe, name, places.registry)
+    selection = usable(source, recipe, substrate)
+    tasks = examined_on(source, recipe, substrate, base)
+    started = datetime.now(UTC)
+    order = RunOrder(
+        substrate=f"{substrate.name}@{substrate.version}",
+        base=str(base.resolve()),
+        base_weights_hash=weights_hash(base),
+        recipe=recipe.model_dump(mode="json"),
+    )
+    if resume == LAST:
+        resume = order.unfinished(places.runs)
+    elif resume is not None:
+        order.require_same(RunOrder.read(places.runs, resume), resume)
+    folder = places.runs / (resume or _run_id(recipe, started))
+    run = _Run(source, recipe, substrate, base, base_label or base.name, order, folder, started)
+    with held(folder):
+        if resume is None:
+            replace_file(folder / _ORDER, canonical_json(asdict(order)), READABLE)
+        run.record("running")
+        try:
+            result = run.carry_out(
+                selection,
+                tasks,
+                name,
+                places.registry,
+                resume=resume is not None,
+                progress=progress,
+            )
+        except HeadraceError as error:
+            run.record("failed", {"error": str(error)})
+            raise
+        except KeyboardInterrupt:
+            run.record("interrupted")
+            raise
+        except BaseException as error:
+            run.record("failed", {"error": type(error).__name__})
+            raise
+        run.record("done", result.manifest)
+        return result
+
+
+def _require_same_kind(recipe: Recipe, name: str, registry: ModelRegistry) -> None:
+    """Refuse to put a reward model among the versions of one that serves, or the reverse."""
+    makes = recipe_module(recipe.spec.recipe).makes
+    others = {version.manifest.get("makes", "policy") for version in registry.versions(name)}
+    if others - {makes}:
+        raise ConfigurationError(
+            f"{name} holds versions of another kind ({', '.join(sorted(others))}); recipe "
+            f"{recipe.spec.recipe} makes a {makes}: give it a name of its own (--model NAME)"
+        )
+
+
+def examined_on(
+    source: LearningSource, recipe: Recipe, substrate: SubstrateManifest, base: Path
+) -> dict[str, HeldOutTasks]:
+    """Return the held-out tasks of each suite that is tried in the replayed environment.
+
+    Raises:
+        EmptyRunError: no environment replays; said before anything is trained.
+        ConfigurationError: nobody could read the model's tool calls.
+    """
+    found = {
+        name: held_out_tasks(source, load_items(substrate), suite)
+        for name, suite in examined_by_replay(recipe.spec).items()
+    }
+    for name, tasks in found.items():
+        tasks.require(name)
+        readable_tokenizer(base, tools=any(task.tools for task in tasks.tasks))
+    return found
+
+
+def usable(source: LearningSource, recipe: Recipe, substrate: SubstrateManifest) -> Selection:
+    """Return what a recipe would use of a substrate.
+
+    Raises:
+        ConfigurationError: the substrate does not require the purpose that the recipe needs.
+        EmptyRunError: less than ``data.minimum_items``.
+    """
+    module = recipe_module(recipe.spec.recipe)
+    if module.purpose not in substrate.spec.purposes:
+        raise ConfigurationError(
+            f"recipe {module.name} needs the purpose {module.purpose}, but substrate {substrate.name} "
+            f"only asked for {', '.join(substrate.spec.purposes)}; add it to the substrate's purposes"
+        )
+    selection = select(source, recipe.spec, load_items(substrate))
+    if len(selection.units) < recipe.spec.data.minimum_items:
+        raise EmptyRunError(
+            f"recipe {module.name} can use {len(selection.units)} of {len(substrate.item_ids)} items of "
+            f"{substrate.name} {substrate.version}, fewer than data.minimum_items "
+            f"{recipe.spec.data.minimum_items}; not used: {_reasons(selection.fallen)}; items fell away: "
+            f"{_reasons(substrate.left_out_items)}; steps: {_reasons(substrate.left_out_steps)}"
+        )
+    return selection
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in counts.items()) or "none"
+
+
+def _run_id(recipe: Recipe, started: datetime) -> str:
+    return f"{started:%Y%m%dT%H%M%S}-{recipe.metadata.name}-{secrets.token_hex(3)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The facts of one run while it goes on."""
+
+    source: LearningSource
+    recipe: Recipe
+    substrate: SubstrateManifest
+    base: Path
+    base_label: str
+    order: RunOrder
+    folder: Path
+    started: datetime
+
+    @property
+    def run_id(self) -> str:
+        """The name of the run's folder."""
+        return self.folder.name
+
+    def carry_out(
+        self,
+        selection: Selection,
+        tasks: Mapping[str, HeldOutTasks],
+        name: str,
+        registry: ModelRegistry,
+        *,
+        resume: bool,
+        progress: Progress,
+    ) -> RunResult:
+        began = time.monotonic()
+        fitted = fit(
+            self.recipe.spec,
+            base=self.base,
+            make_rows=lambda tokenizer: self._rows(selection, tokenizer),
+            out=self.folder,
+            resume=resume,
+            progress=progress,
+        )
+        serving = registry.live(name)
+        current = Named(self.base_label, self.base)
+        if serving is not None:
+            current = Named(serving.label, serving.path)
+        assessor = self._assessor(current, tasks, registry.look(name), progress)
+        found = assessor.assess(fitted.model)
+        manifest = self._manifest(selection, fitted, found)
+        manifest["replay"] = _replay(tasks, found)
+        manifest["seconds"] = round(time.monotonic() - began, 3)
+        # The folder may have moved, been erased or lost its consent while we trained.
+        require_fresh(self.source, self.substrate)
+        write_items(fitted.model / "items.parquet", [entry.item for entry in selection.items])
+        model = registry.register(name, fitted.model, manifest, passed=found.verdict.passed)
+        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+        manifest = {**manifest, "model": model.label}
+        (self.folder / _MANIFEST).write_bytes(canonical_json(manifest))
+        progress("done", 1, 1)
+        return RunResult(
+            run_id=self.run_id,
+            folder=self.folder,
+            fit=replace(fitted, model=model.path),
+            assessment=found,
+            model=model,
+            manifest=manifest,
+        )
+
+    def _make_rows(self, recipe: str, selection: Selection, tokenizer: Any) -> Rows:
+        masker = Masker(tokenizer, max_length=self.recipe.spec.data.max_length)
+        module = recipe_module(recipe)
+        credit = credit_question(self.recipe.spec, self.substrate.spec.reward.weights)
+        items = [entry.item for entry in selection.items]
+        content = ContentStore.read(self.source, items, credit=credit)
+        return module.rows(selection, content, masker, self.recipe.spec)
+
+    def _rows(self, selection: Selection, tokenizer: Any) -> Rows:
+        rows = self._make_rows(self.recipe.spec.recipe, selection, tokenizer)
+        if len(rows) < self.recipe.spec.data.minimum_items:
+            raise EmptyRunError(
+                f"only {len(rows)} rows could be made of {len(selection.units)} usable items, fewer than "
+                f"data.minimum_items {self.recipe.spec.data.minimum_items}; dropped: {_reasons(rows.dropped)}"
+            )
+        return rows
+
+    def _assessor(
+        self, current: Named, tasks: Mapping[str, HeldOutTasks], look: int, progress: Progress
+    ) -> Assessor:
+        return Assessor(
+            spec=self.recipe.spec,
+            base=Named(self.base_label, self.base),
+            current=current,
+            items=tuple(load_items(self.substrate)),
+            make_rows=self._make_rows,
+            tasks=tasks,
+            look=look,
+            reports=self.folder / "evaluation",
+            progress=progress,
+        )
+
+    def _manifest(
+        self,
+        selection: Selection,
+        fitted: FitResult,
+        found: Assessment,
+    ) -> dict[str, Any]:
+        rows = fitted.rows
+        return {
+            "run_id": self.run_id,
+            "started_at": self.started.isoformat(),
+            "base": self.base_label,
+            "base_weights_hash": self.order.base_weights_hash,
+            "makes": recipe_module(self.recipe.spec.recipe).makes,
+            "recipe": self.recipe.model_dump(mode="json"),
+            "data": {
+                "substrate": self.substrate.name,
+                "substrate_version": self.substrate.version,
+                "content_hash": self.substrate.content_hash,
+                "purposes": list(self.substrate.spec.purposes),
+                "table_versions": dict(self.substrate.table_versions),
+                "policy_hashes": list(self.substrate.policy_hashes),
+                "rows": {"items": len(selection.items), "rows": len(rows), "tokens": rows.tokens},
+                "dropped": dict(rows.dropped),
+                "fallen": dict(selection.fallen),
+            },
+            "training": {
+                "steps": fitted.steps,
+                "seconds": round(fitted.seconds, 3),
+                "tokens": fitted.tokens,
+                "tokens_per_second": round(fitted.tokens / max(fitted.seconds, 1e-9), 1),
+                "final_loss": fitted.final_loss,
+                "peak_memory_mib": round(fitted.peak_memory_mib, 1),
+                "device": fitted.device,
+                "parameters": fitted.parameters,
+                "seed": self.recipe.spec.training.seed,
+            },
+            "evaluation": None if found.comparison is None else asdict(found.comparison),
+            "wins": None if found.wins is None else asdict(found.wins),
+            "regression": None if found.regression is None else asdict(found.regression),
+            "divergence": None if found.divergence is None else asdict(found.divergence),
+            "canaries": None if found.canaries is None else asdict(found.canaries),
+            "agreement": None if found.agreement is None else asdict(found.agreement),
+            "gate": asdict(found.verdict),
+            "cost": _cost(fitted),
+            "code": code_facts(),
+            "machine": machine_facts(),
+        }
+
+    def record(self, status: str, manifest: Mapping[str, Any] | None = None) -> None:
+        """Append the run's state to the table ``runs``; the latest row holds."""
+        facts = manifest or {}
+        now = datetime.now(UTC)
+        row = {
+            "run_id": self.run_id,
+            "recorded_at": now,
+            "recipe": self.recipe.spec.recipe,
+            "substrate": self.substrate.name,
+            "substrate_version": self.substrate.version,
+            "base_model": self.base_label,
+            "started_at": self.started,
+            "ended_at": None if status == "running" else now,
+            "status": status,
+            "seed": self.recipe.spec.training.seed,
+            "metrics": json.dumps(facts.get("training", {}), sort_keys=True),
+            "manifest": json.dumps(facts, sort_keys=True),
+        }
+        self.source.append_rows("runs", [row])
+
+
+def _replay(tasks: Mapping[str, HeldOutTasks], found: Assessment) -> dict[str, Any] | None:
+    """Return how many tasks were tried in the replayed environment, and how episodes went."""
+    if not tasks:
+        return None
+    return {
+        "tasks": {name: len(suite.tasks) for name, suite in tasks.items()},
+        "fallen": {name: dict(suite.fallen) for name, suite in tasks.items()},
+        "ambiguous_calls": {name: suite.recorded.ambiguous for name, suite in tasks.items()},
+        "episodes": {name: asdict(examined) for name, examined in found.examined.items()},
+    }
+
+
+def _cost(fitted: FitResult) -> dict[str, float]:
+    """Return what training took: time of devices, and arithmetic by the usual 6 × parameters × tokens."""
+    on_gpu = fitted.device.startswith("cuda")
+    devices = max(1, len(machine_facts()["accelerators"])) if on_gpu else 1
+    return {
+        "device_hours": round(devices * fitted.seconds / 3600, 6),
+        "flops": 6.0 * fitted.parameters * fitted.tokens,
+    }
+
+
+def write_items(path: Path, items: Sequence[Item]) -> None:
+    """Write down which items a model learned from: ids only."""
+    columns = {
+        "item_id": [item.item_id for item in items],
+        "tenant_id": [item.tenant_id for item in items],
+        "trajectory_id": [item.trajectory_id for item in items],
+        "step_ids": [list(item.step_ids) for item in items],
+    }
+    pq.write_table(pa.table(columns), path, compression="zstd")

@@ -1,0 +1,1 @@
+"""Substrates: what may be learned from, selected, walked, split and checked."""

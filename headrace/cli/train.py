@@ -211,7 +211,10 @@ def adopt(
     folder: Annotated[Path, typer.Argument(help="Model folder (safetensors and tokenizer).")],
     model: ModelOption = None,
 ) -> None:
-    """Register a model that was not trained here as the first version, and let it serve."""
+    """Register a model as the first version of a name, and let it serve.
+
+    A version that was trained here must have passed its gate, and its data must still be permitted.
+    """
     running = Running.of(context)
     adopted = registry(running).adopt(
         _model_name(running, model), folder, actor=user_name(), reason="adopted"

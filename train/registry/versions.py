@@ -170,12 +170,31 @@ class ModelRegistry:
             yield
 
     def adopt(self, name: str, model: Path, *, actor: str, reason: str) -> ModelVersion:
-        """Register a copy of a model that was not trained here, and let it serve.
+        """Register a copy of a model as the first version of a name, and let it serve.
+
+        A registered version keeps its manifest under the new name, so consent and lineage follow
+        it. Any other model passes as one that was not trained here.
 
         Raises:
-            ConfigurationError: a version of this name serves already; promote another instead.
+            ConfigurationError: a version of this name serves already, or the folder is a copy of
+                a version whose origin nobody can tell.
+            GateRefusedError: it is a registered version that did not pass its gate.
+            StaleSubstrateError: it is one that learned from something withdrawn.
         """
-        facts = {"origin": "adopted", "gate_passed": True, "weights_hash": weights_hash(model)}
+        label = self.label_of(model)
+        if label is not None:
+            own, _, version = label.partition("@")
+            known = self._servable(own, version)
+            _require_gate(known, None)
+            facts = dict(known.manifest)
+        elif (model / "items.parquet").exists():
+            raise ConfigurationError(
+                f"{model} holds items.parquet, so it is a copy of a version that was trained here; "
+                "adopt the version's own folder in models/, which knows what it learned from"
+            )
+        else:
+            facts = {"origin": "adopted", "gate_passed": True}
+        facts["weights_hash"] = weights_hash(model)
         with self._changing(name, new=True):
             serving = self.live(name)
             if serving is not None:
@@ -481,7 +500,7 @@ def _require_gate(wanted: ModelVersion, override: str | None) -> None:
     if not wanted.manifest.get("gate_passed") and not (override and override.strip()):
         raise GateRefusedError(
             f"{wanted.label} did not pass its gate ({_failed(wanted)}); train a better one, "
-            "or give --override with a reason, which is audited"
+            "or promote it with --override and a reason, which is audited"
         )
 
 

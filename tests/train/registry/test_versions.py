@@ -1,6 +1,7 @@
 """What serves changes only through the registry: judged, audited, atomic, and reversible."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,42 @@ def test_only_the_first_model_is_adopted(tmp_path: Path) -> None:
     assert given.exists()
     with pytest.raises(ConfigurationError, match="serves already"):
         registry.adopt("shop", given, actor="ann", reason="again")
+    assert registry.names() == ["shop"]
+
+
+def test_a_version_adopted_under_another_name_is_judged_as_promote_judges_it(
+    tmp_path: Path,
+) -> None:
+    registry, lake = learned_from(tmp_path, 1, 2)
+    good = registry.get("shop", "0001")
+    adopted = registry.adopt("desk", good.path, actor="ann", reason="a copy")
+    assert adopted.status == "live"
+    child = {"origin": "adopted", "base": adopted.label}
+    registry.register("desk", folder(tmp_path, b"child"), child, passed=True)
+    registry.promote("desk", "0002", actor="ann")
+    registry.rollback("desk", actor="ann", reason="worse")
+    withdraw(lake, "b2:subject-1")
+    with pytest.raises(StaleSubstrateError, match=r"shop@0001 learned from 1 items"):
+        registry.adopt("kiosk", good.path, actor="ann", reason="a copy")
+    with pytest.raises(StaleSubstrateError, match=r"desk@0001 learned.*desk@0002 began with it"):
+        registry.promote("desk", "0002", actor="ann")
+    assert registry.live("kiosk") is None
+
+
+def test_a_version_that_did_not_pass_is_not_adopted_under_another_name(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    bad = registered(registry, tmp_path, b"bad", passed=False)
+    with pytest.raises(GateRefusedError, match="shop@0001 did not pass"):
+        registry.adopt("desk", bad.path, actor="ann", reason="a copy")
+    assert registry.names() == ["shop"]
+
+
+def test_a_copy_of_a_version_from_elsewhere_is_not_adopted(tmp_path: Path) -> None:
+    registry, lake = learned_from(tmp_path, 1)
+    copy = shutil.copytree(tmp_path / "models" / "shop" / "0001", tmp_path / "copy")
+    withdraw(lake, "b2:subject-1")
+    with pytest.raises(ConfigurationError, match=r"items\.parquet.*adopt the version's own folder"):
+        registry.adopt("desk", copy, actor="ann", reason="a copy")
     assert registry.names() == ["shop"]
 
 

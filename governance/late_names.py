@@ -60,10 +60,29 @@ class LateNames:
             for text, redacted in zip(stored.texts, again, strict=True)
             if redacted.message is not text.message
         ]
+        changed = self._with_all_who_name(changed, stored)
         if not changed:
             return [], []
         rewrites = [self._rewrite(text, redacted.message) for text, redacted in changed]
         return [*rewrites, *self._tokens(stored)], self._decisions(changed, now)
+
+    def _with_all_who_name(
+        self, changed: Sequence[tuple[StoredText, Redacted]], stored: StoredTrajectory
+    ) -> list[tuple[StoredText, Redacted]]:
+        """Return what changed, each message with the steps of every trajectory that share it.
+
+        A prompt that other trajectories share is left out: what it says comes from the operator, and
+        one user's name must not change what everybody was told.
+        """
+        own = {text.name for text in stored.texts if text.table == "steps"}
+        asked = {text.name for text, _ in changed if text.table != "steps"}
+        naming = self._known.naming(self._tenant, asked) if asked else {}
+        return [
+            (text._replace(step_ids=tuple(sorted({*text.step_ids, *steps}))), redacted)
+            for text, redacted in changed
+            for steps in [naming.get(text.name, set())]
+            if not _is_prompt(text) or steps <= own
+        ]
 
     def _rewrite(self, text: StoredText, message: Message) -> Rewrite:
         if text.table == "messages":
@@ -105,6 +124,10 @@ class LateNames:
             )
             for row in rows
         ]
+
+
+def _is_prompt(text: StoredText) -> bool:
+    return text.table == "harnesses" or text.message.role in ("system", "developer")
 
 
 def _columns(was: Message, now: Message) -> JsonObject:

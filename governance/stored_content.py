@@ -79,6 +79,10 @@ class KnownContent(Protocol):
         """Return the texts that are stored of trajectories, by those of which there are some."""
         ...
 
+    def naming(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
+        """Return the stored steps that name these messages or harnesses, by message and harness."""
+        ...
+
     def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:
         """Return the parts of names that were found in trajectories, by those that have some."""
         ...
@@ -158,6 +162,11 @@ class MemoryKnownContent:
     ) -> dict[str, StoredTrajectory]:
         """See :class:`KnownContent`; of texts nothing is remembered here."""
         del tenant_id, trajectory_ids
+        return {}
+
+    def naming(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
+        """See :class:`KnownContent`; of texts nothing is remembered here."""
+        del tenant_id, names
         return {}
 
     def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:

@@ -6,6 +6,7 @@ forms say: they decide the pseudonym, and under which names a data subject is fo
 
 import re
 import unicodedata
+from itertools import combinations
 
 import phonenumbers
 
@@ -48,7 +49,9 @@ _GREETED = (
 )
 _TITLES = (
     r"mr|mrs|ms|miss|mx|madam|dr|prof|professor|doctor|herrn?|frau|señor|señora|señorita|senhor|senhora|"
-    r"sra|srta|signora?|sig\.ra|monsieur|madame|mademoiselle|mme|mlle|pani"
+    r"sra|srta|signora?|sig\.ra|monsieur|madame|mademoiselle|mme|mlle|pani|captain|sgt|sergeant|admiral|"
+    r"judge|attorney|nurse|uncle|aunt|rabbi|senator|coach|officer|detective|mevrouw|mevr|meneer|sayın|"
+    r"onkel|tante|maître|kollege|kollegin"
 )
 _ROLES = r"customer|patient|client|contact|cliente|kunde|kundin|patientin|attn|user|name|from"
 _CUE = re.compile(rf"(?:{_INTRODUCED}|{_GREETED}|{_TITLES}|{_ROLES})(?:[.:,] ?| )", re.IGNORECASE)
@@ -59,6 +62,12 @@ _WEAK = re.compile(
 )
 """What may be somebody's name too: taken off only where a given name and a family name are left."""
 _POSSESSIVE = re.compile(r"'s?$", re.IGNORECASE)
+_SUFFIX = re.compile(
+    r"(?:[ ,]+(?:jr|sr|i{2,3}|iv|md|ph\.?d|esq|dds|rn|cpa|mba)\.?|-(?:san|sama|sensei))+$",
+    re.IGNORECASE,
+)
+_FEW_WORDS = 4
+"""Of a name; in what has more, no part is taken for a name of its own."""
 _TURNED = re.compile(r"([^\W\d_][\w'\- ]*), ?([^\W\d_][\w'.\- ]*)")
 _UNFOLDED = str.maketrans(
     {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"}
@@ -101,6 +110,21 @@ def forms(entity: str, value: str) -> tuple[str, ...]:
             return _once(_NOT_ALNUM.sub("", _compatible(value)), _folded(value))
         case _:
             return (_folded(value),)
+
+
+def recorded(entity: str, value: str) -> tuple[str, ...]:
+    """Return the forms under which a value's subject is recorded, the canonical one first.
+
+    A name as it was found may have a word too much ("Refund Leonie Hartwig", "Leonie M. Hartwig"): of
+    three or four words any two in their order may be who is meant.
+    """
+    found = forms(entity, value)
+    if entity != "PERSON":
+        return found
+    words = found[0].split()
+    if not 2 < len(words) <= _FEW_WORDS:
+        return found
+    return _once(*found, *map(" ".join, combinations(words, 2)))
 
 
 def forms_of_any(value: str) -> tuple[str, ...]:
@@ -169,6 +193,9 @@ def _name_in(value: str) -> str:
     turned = _TURNED.fullmatch(name)
     if turned is not None and name.count(" ") < 4:
         name = f"{turned[2]} {turned[1]}"
+    without = _SUFFIX.sub("", name)
+    if " " in without:
+        name = without
     return name or value.strip()
 
 

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from governance.policy.redaction import DEFAULT_ENTITIES, SECRET_ENTITIES, Operator, RedactionSpec
-from governance.redact.canonical import canonical, forms, forms_of_any
+from governance.redact.canonical import canonical, forms_of_any, recorded
 from governance.redact.generalise import generalised
 from governance.redact.reversible import seal
 from governance.redact.subject_keys import SubjectKeys
@@ -150,7 +150,7 @@ class Pseudonymizer:
         named = self._named.get((tenant_id, entity, value))
         if named is None:
             named = tuple(
-                _named(self._naming.copy(), tenant_id, form) for form in forms(entity, value)
+                _named(self._naming.copy(), tenant_id, form) for form in recorded(entity, value)
             )
             self._named[tenant_id, entity, value] = named
         return named

@@ -160,6 +160,13 @@ class LakeKnownContent:
                 found[trajectory_id] = StoredTrajectory(tuple(texts), tuple(days))
         return found
 
+    def naming(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
+        """Return the stored steps that name these messages or harnesses, by message and harness."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for row in self._rows(_NAMING, tenant_id, sorted(names)):
+            found[row["name"]].add(row["step_id"])
+        return found
+
     def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:
         """Return the parts of names that were found in trajectories, by those that have some."""
         found = self._lake.query(
@@ -195,6 +202,14 @@ _STEPS = _rows_of("steps", "step_id", _IDS + ", ".join(STEP_TEXTS), by="trajecto
 _MESSAGES = _rows_of("messages", "message_id", "role, parts, name AS called")
 _HARNESSES = _rows_of("harnesses", "harness_id", ", ".join(HARNESS_TEXTS))
 _TOKENS = _rows_of("tokens", "step_id", "started_at")
+_NAMING = """
+SELECT DISTINCT name, step_id FROM (
+    SELECT step_id, unnest(list_append(context_message_ids, output_message_id)) AS name
+    FROM steps WHERE tenant_id = $tenant
+    UNION ALL
+    SELECT step_id, harness_id FROM steps WHERE tenant_id = $tenant
+) WHERE name IN (SELECT unnest($names::VARCHAR[]))
+"""
 
 
 def _own(step: Mapping[str, Any]) -> list[str]:

@@ -165,3 +165,27 @@ def test_parts_of_names_are_remembered_by_their_hashes(house: Planted) -> None:
 def test_an_older_lake_gets_the_column(house: Planted) -> None:
     house.govern(one(1, FIRST, "Done."))
     assert rows(house, "SELECT DISTINCT content_id FROM messages") == [{"content_id": None}]
+
+
+def test_trajectories_that_share_a_message_share_whom_it_names_and_keep_their_prompt(
+    house: Planted,
+) -> None:
+    prompt: JsonObject = {"role": "system", "content": "You serve the zorvaquim hotel."}
+    alike = [prompt, *FIRST]
+    assert house.govern(one(1, alike, "Done.")) == {"stored": 1}
+    assert house.govern(one(2, alike, "A table for two, then?")) == {"stored": 1}
+    told = [*alike, {"role": "assistant", "content": "Done."}, SECOND[-1]]
+    assert house.govern(one(3, told, "You are welcome.")) == {"stored": 1}
+    latest = rows(
+        house,
+        "SELECT s.trajectory_id AS t, g.subjects AS s FROM governance_latest g "
+        "JOIN steps s USING (tenant_id, step_id)",
+    )
+    assert len({row["t"] for row in latest}) == 2
+    assert set.intersection(*(set(row["s"]) for row in latest))
+    assert not any(
+        "zorvaquim table" in row["parts"] for row in rows(house, "SELECT * FROM messages")
+    )
+    for told in ("parts FROM messages", "system_prompt FROM harnesses"):
+        assert "the zorvaquim hotel" in str(rows(house, f"SELECT {told}"))
+    is_sound(house)

@@ -47,6 +47,14 @@ def _eligible(house: Planted) -> int:
             "leonie hartwig",
         ),
         (
+            ("Refund Leonie Hartwig, she has lupus.", "Attorney Leonie Hartwig called."),
+            "Leonie Hartwig",
+        ),
+        (
+            ("Leonie Hartwig Jr. has called.", "My name is Leonie M. Hartwig."),
+            "Leonie Hartwig",
+        ),
+        (
             (
                 "login failed email=maria.gonzalez@corp-mail.com ip=1",
                 "Contact: **Maria.Gonzalez@corp-mail.com**",

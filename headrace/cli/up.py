@@ -34,7 +34,7 @@ def up(context: typer.Context) -> None:
     """
     from governance.policy import load_bundle
     from proxy.mitm.authority import ensure_authority
-    from train.runs.folders import sweep
+    from train.runs.folders import delete_conversations
 
     running = Running.of(context)
     home = running.home.create()
@@ -46,8 +46,7 @@ def up(context: typer.Context) -> None:
     with only_one(home.state):  # another `up` of this home is told before anything is started
         pass
     ensure_authority(config.authority)
-    if any(home.runs.iterdir()):
-        sweep(running.lake, home.runs)
+    delete_conversations(home.runs)  # upkeep notes in the lake that their runs were interrupted
     key = local_client_key(home, KeyRegistry.load(config.keys))
     arguments = ("--home", str(home.root))
     programs = [
@@ -61,7 +60,10 @@ def up(context: typer.Context) -> None:
         Program("govern", (*arguments, "govern"), home.logs / "govern.log", needed=True),
     ]
     if running.settings.door.enabled:
-        _ = running.lake  # the door only reads, so somebody else must have made it
+        try:
+            _ = running.lake  # the door only reads, so somebody else must have made it
+        except Exception as error:  # noqa: BLE001 - the gateway captures without a lake
+            note(f"the lake cannot be opened ({type(error).__name__}); the SQL door waits for it")
         programs.append(Program("sql-door", (*arguments, "sql-door"), home.logs / "sql-door.log"))
     if any(route.model for route in config.routes):
         programs.append(Program("serve", (*arguments, "serve"), home.logs / "serve.log"))

@@ -36,37 +36,55 @@ def held(folder: Path) -> Iterator[None]:
         yield
 
 
+def delete_conversations(runs: Path) -> None:
+    """Delete what killed runs left of what was said; it needs no lake."""
+    for folder in _folders(runs):
+        if _found(folder, _WORDS):
+            with locked(folder / _LOCK, wait=False) as lock:
+                if lock is not None:
+                    _delete(folder, _WORDS)
+
+
 def sweep(source: LearningSource, runs: Path) -> None:
     """Delete what killed runs left, and note that they were interrupted.
 
     What a run learned goes too when its substrate is stale: it may not be resumed.
     """
+    delete_conversations(runs)  # first: it also happens where the lake cannot be read
     states = {row["run_id"]: row for row in _states(source)}
-    for folder in sorted(path for path in runs.glob("*") if path.is_dir()):
+    for folder in _folders(runs):
         state = states.get(folder.name, {})
-        if _left(folder, state) or state.get("status") == "running":
+        learned = state.get("stale") and _found(folder, _LEARNED)
+        if learned or state.get("status") == "running":
             with locked(folder / _LOCK, wait=False) as lock:
                 if lock is not None:
                     _sweep(source, folder)
 
 
-def _left(folder: Path, state: dict[str, Any]) -> list[Path]:
-    patterns = _WORDS + (_LEARNED if state.get("stale") else ())
-    return [path for pattern in patterns for path in folder.glob(pattern)]
-
-
 def _sweep(source: LearningSource, folder: Path) -> None:
     state = next((row for row in _states(source) if row["run_id"] == folder.name), {})
-    for path in _left(folder, state):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+    _delete(folder, _WORDS + (_LEARNED if state.get("stale") else ()))
     if state.get("status") == "running":
         now = datetime.now(UTC)
         row = {name: value for name, value in state.items() if name != "stale"}
         ended = {"status": "interrupted", "recorded_at": now, "ended_at": now}
         source.append_rows("runs", [row | ended])
+
+
+def _folders(runs: Path) -> list[Path]:
+    return sorted(path for path in runs.glob("*") if path.is_dir())
+
+
+def _found(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
+    return [path for pattern in patterns for path in folder.glob(pattern)]
+
+
+def _delete(folder: Path, patterns: tuple[str, ...]) -> None:
+    for path in _found(folder, patterns):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _states(source: LearningSource) -> list[dict[str, Any]]:

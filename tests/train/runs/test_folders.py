@@ -8,7 +8,7 @@ import pytest
 from lakehouse.lake import Lake
 from tests.train.lakes import Session, lake_of
 from tests.train.substrate.test_build import build, withdraw
-from train.runs.folders import held, sweep
+from train.runs.folders import delete_conversations, held, sweep
 from train.substrate.build import SubstrateManifest, mark_stale
 from trajectory.errors import ConfigurationError
 
@@ -63,3 +63,15 @@ def test_weights_of_a_stale_substrate_go_and_a_run_at_work_is_left_alone(tmp_pat
     assert [row["status"] for row in states] == ["failed", "interrupted", "running"]
     sweep(lake, runs)
     assert names(runs / "working") == {"lock"}
+
+
+def test_conversations_go_without_a_lake_where_no_run_is_at_work(tmp_path: Path) -> None:
+    for name in ("killed", "working"):
+        for rest in ("scratch/rows", "evaluation/base.episodes", "checkpoints/weights"):
+            (tmp_path / name / rest).parent.mkdir(parents=True)
+            (tmp_path / name / rest).write_text("Ida Novak")
+    with held(tmp_path / "working"):
+        delete_conversations(tmp_path)
+    assert names(tmp_path / "killed") == {"evaluation", "checkpoints", "lock"}
+    assert not names(tmp_path / "killed" / "evaluation")
+    assert names(tmp_path / "working") == {"scratch", "evaluation", "checkpoints", "lock"}

@@ -1,0 +1,67 @@
+"""``headrace up``: the gateway answers whatever state the lake is in."""
+
+import json
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.processes.supervisor import headrace_command
+from tests.train.lakes import Session, lake_of
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def break_log(table: Path) -> None:
+    """Tear the last entry of a table's log, as a full disk may."""
+    log = max((table / "_delta_log").glob("*.json"))
+    log.write_bytes(log.read_bytes()[:20])
+
+
+@pytest.mark.parametrize("door", [False, True])
+def test_the_gateway_starts_when_a_killed_run_left_a_folder_and_the_lake_cannot_be_read(
+    tmp_path: Path, door: bool
+) -> None:
+    lake_of(tmp_path / "lake", Session(1))
+    break_log(tmp_path / "lake" / "runs")
+    words = tmp_path / "runs" / "killed" / "evaluation" / "base.episodes"
+    words.parent.mkdir(parents=True)
+    words.write_text("Ida Novak")
+    port, forward, admin, sql = free_ports(4)
+    settings = {
+        "gateway": {"port": port, "forward_port": forward, "admin_port": admin},
+        "door": {"enabled": door, "port": sql},
+    }
+    (tmp_path / "headrace.yaml").write_text(json.dumps(settings))
+    up = subprocess.Popen(
+        headrace_command(["--home", str(tmp_path), "up"]), stderr=subprocess.PIPE, text=True
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not answers(port) and up.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert answers(port), up.communicate(timeout=10)[1] if up.poll() is not None else "silent"
+        assert not words.exists()
+    finally:
+        up.send_signal(signal.SIGTERM)
+        up.communicate(timeout=120)

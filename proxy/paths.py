@@ -6,8 +6,20 @@ from urllib.parse import unquote_to_bytes
 _SEPARATORS = re.compile(rb"[/\\]")
 _UNSEEN = re.compile(rb"[\x00-\x20\x7f]")
 """What some servers leave out of a name: control characters, and spaces."""
-_OVERLONG = ((b"\xc0\xae", b"."), (b"\xc0\xaf", b"/"), (b"\xc1\x9c", b"\\"))
-"""Dots and slashes in more bytes than UTF-8 allows: lenient decoders take them."""
+_ENDS = re.compile(rb"[;#?]"), re.compile(rb"[;#?\x00]")
+"""Where a name ends for some servers; NUL does for those that do not leave it out."""
+_WIDE = re.compile(rb"%u([0-9a-f]{4})", re.IGNORECASE)
+"""Characters as older servers of Microsoft's code them."""
+_LENIENT = tuple(
+    (odd, plain)
+    for plain, odds in (
+        (b".", (b"\xc0\xae", b"\xe0\x80\xae", "\uff0e".encode())),
+        (b"/", (b"\xc0\xaf", b"\xe0\x80\xaf", "\uff0f".encode())),
+        (b"\\", (b"\xc1\x9c", b"\xe0\x81\x9c", "\uff3c".encode())),
+    )
+    for odd in odds
+)
+"""What lenient decoders take for dots and slashes: more bytes than UTF-8 allows, and full width."""
 _DECODED_TIMES = 4
 """Fronts and frameworks decode a path once or twice; one that goes on changing means harm."""
 
@@ -17,18 +29,24 @@ def climbs(path: bytes) -> bool:
     for _ in range(_DECODED_TIMES):
         if _leads_up(path):
             return True
-        decoded = unquote_to_bytes(path)
+        decoded = _WIDE.sub(_narrow, unquote_to_bytes(path))
         if decoded == path:
             return False
         path = decoded
     return True
 
 
+def _narrow(coded: re.Match[bytes]) -> bytes:
+    return chr(int(coded[1], 16)).encode("utf-8", "surrogatepass")
+
+
 def _leads_up(path: bytes) -> bool:
-    for overlong, plain in _OVERLONG:
-        path = path.replace(overlong, plain)
+    for odd, plain in _LENIENT:
+        path = path.replace(odd, plain)
     return any(
-        _UNSEEN.sub(b"", segment.partition(b";")[0]) == b".." for segment in _SEPARATORS.split(path)
+        _UNSEEN.sub(b"", ends.split(segment, 1)[0]) == b".."
+        for segment in _SEPARATORS.split(path)
+        for ends in _ENDS
     )
 
 

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from proxy.paths import climbs, lies_below
 
 SEPARATORS = ["/", "\\", "%2f", "%2F", "%5c", "%252f", "%25255C", "%c0%af", "%C1%9C"]
+SEPARATORS += ["%e0%80%af", "%E0%81%9C", "%ef%bc%8f", "%ef%bc%bc", "%u002f", "%U005C", "%uff0f"]
 UPWARDS = ["..", "%2e%2e", ".%2E", "%252e.", "..;x=1", "..%00", "..%20", ".%09.", "%c0%ae."]
+UPWARDS += ["..#", "..#x", "..%23x", "..%3fx=1", "..%00x", "..%00;x", ".%00.", "..%3b"]
+UPWARDS += ["%e0%80%ae.", "%ef%bc%8e.", "%u002e%u002E", "%uff0e.", "%25u002e."]
 
 
 @pytest.mark.parametrize("upwards", UPWARDS)
@@ -35,6 +38,8 @@ def test_what_leads_up_is_seen_behind_any_separator(separator: str, upwards: str
         b"/v1/files/50%25%20off..pdf",
         b"/v1/models/a%2Fb",
         b"/models/gemini:generateContent",
+        b"/a..#/b",
+        b"/%u00e9/%ud800/%ef%bc%8e",
         "/v1/Grüße/%C3%BC".encode(),
     ],
 )

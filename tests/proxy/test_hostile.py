@@ -139,6 +139,19 @@ def test_other_first_lines_are_refused(gateway: Running, first: str) -> None:
     assert b"mitmproxy" not in got
 
 
+def test_a_tls_greeting_that_does_not_end_is_cut_off(gateway: Running, secure: Upstream) -> None:
+    """Each read would look through all of it again, while every other client waits."""
+    connect = (
+        f"CONNECT localhost:{secure.port} HTTP/1.1\r\nProxy-Authorization: Bearer {gateway.key}"
+    )
+    record = b"\x16\x03\x01\x40\x00" + b"\x01\xff\xff\xff".ljust(16384, b"\0")
+    with socket.create_connection(("127.0.0.1", gateway.forward_port), 60) as connection:
+        assert b" 200 " in answer(connection, f"{connect}\r\n\r\n".encode())
+        assert answer(connection, record * 128) == b""
+    health = ask(gateway, "GET /headrace/v1/health HTTP/1.1\nHost: x\n")
+    assert health.startswith(b"HTTP/1.1 200 ")
+
+
 def test_a_head_that_does_not_end_is_named(gateway: Running) -> None:
     got = ask(gateway, "GET /up/echo HTTP/1.1\nX-A: " + "v" * 1_100_000 + "\n")
     assert got.startswith(b"HTTP/1.1 431 ")

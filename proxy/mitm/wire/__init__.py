@@ -3,7 +3,7 @@
 Stock 12.2 answers its own errors as HTML that may quote bytes of the upstream, takes an
 informational response for the final one, answers ``Expect`` itself, hangs on chunked trailers,
 counts half-closed clients as gone, lets heads through that others read differently, reads whole what
-it will refuse, holds WebSocket messages of any size, and gives up when the one upstream that it was
+it will refuse, holds WebSocket messages and TLS greetings of any size, and gives up when the one upstream that it was
 pointed at cannot be reached. All corrections are subclasses that :func:`install` puts in the place of the
 originals, once per process, for exactly the version that they were made for.
 """
@@ -18,6 +18,7 @@ from mitmproxy.proxy.layers.http import _http1
 from proxy.mitm.fastpath import MITMPROXY_VERSION, fits
 from proxy.mitm.wire.bodies import TrailerReader
 from proxy.mitm.wire.client_side import ShapedServer
+from proxy.mitm.wire.greeting import receive_greeting
 from proxy.mitm.wire.half_close import Hearing, send_close
 from proxy.mitm.wire.marks import (
     Way,
@@ -52,6 +53,7 @@ def install() -> bool:
         (_http1, "make_error_response", own_words),
         (_http1, "ChunkedReader", TrailerReader),
         (websocket, "WebsocketLayer", BoundedTalk),
+        (tls.ClientTLSLayer, "receive_handshake_data", receive_greeting),
         (tls.ServerTLSLayer, "send_close", send_close),
     ):
         setattr(owner, name, value)

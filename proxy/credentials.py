@@ -1,5 +1,6 @@
 """Credentials in requests: which headers carry them, and the fingerprints that stand for them."""
 
+import binascii
 import re
 from collections.abc import Iterable
 from functools import lru_cache
@@ -60,6 +61,8 @@ _ENDINGS = re.compile(
 
 _CLIENT_KEY = re.compile(rb"hr_[0-9a-f]{12}_[0-9a-f]{40}")
 """As the registry makes them."""
+
+_URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 _IN_ADDRESS = re.compile(rb"([?#])")
 
@@ -156,10 +159,20 @@ def is_credential(name: bytes) -> bool:
 
 
 def holds_client_key(value: bytes) -> bool:
-    """Tell whether a header's value or a query's parameter holds a Headrace key."""
+    """Tell whether a header's value, a path or a query's parameter holds a Headrace key."""
     if b"%" in value:
         value = unquote_to_bytes(value)
+    if value[:5].lower() == b"basic":
+        value = _user_and_password(value[5:])
     return b"hr_" in value and _CLIENT_KEY.search(value) is not None
+
+
+def _user_and_password(coded: bytes) -> bytes:
+    """Return what Basic credentials say, decoded as leniently as any server may do it."""
+    try:
+        return binascii.a2b_base64(coded.translate(_URL_SAFE) + b"==")
+    except binascii.Error:
+        return b""
 
 
 def presented_key(fields: RawFields) -> tuple[str | None, bytes | None]:

@@ -1,5 +1,6 @@
 """Requests that mean harm, or nothing at all: refused as the gateway refuses, or harmless upstream."""
 
+import base64
 import json
 import socket
 import ssl
@@ -258,8 +259,27 @@ def test_a_client_key_goes_no_further_whichever_one_let_the_request_in(
     assert seen.target == "/echo?a=1&b=2"
     assert seen.header("sec-websocket-protocol") == "realtime, v1"
     assert [name for name, _ in seen.headers] == ["Host", "X-Kept", "Sec-WebSocket-Protocol"]
+    for pair in (f"{key}:", f"user:{key}"):
+        coded = base64.b64encode(pair.encode()).decode()
+        for value in (f"Basic {coded}", f"basic  {coded.rstrip('=')}"):
+            ask(gateway, f"GET /own/echo HTTP/1.1\nX-Headrace-Key: {key}\nX-Proxied: {value}\n")
+            assert upstream.seen[-1].header("x-proxied") is None
+    ask(gateway, "GET /own/echo HTTP/1.1\nX-Proxied: Basic aHJfOnNlY3JldA==\n")
+    assert upstream.seen[-1].header("x-proxied") == "Basic aHJfOnNlY3JldA=="
     ask(gateway, f"GET /own/echo?api%5Fkey={key[:3]}%{ord(key[3]):x}{key[4:]} HTTP/1.1\nHost: x\n")
     assert upstream.seen[-1].target == "/echo"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/own/{key}/echo", "/s/{key}/own/echo", "/own/s/{key}/echo", "/own/{odd}", "/none/{key}"],
+)
+def test_a_client_key_in_a_path_is_refused(gateway: Running, upstream: Upstream, path: str) -> None:
+    before = len(upstream.seen)
+    odd = gateway.key.replace("_", "%5f")
+    path = path.format(key=gateway.key, odd=odd)
+    assert ask(gateway, f"GET {path} HTTP/1.1\nHost: x\n").startswith(b"HTTP/1.1 404 ")
+    assert len(upstream.seen) == before
 
 
 @pytest.mark.parametrize(

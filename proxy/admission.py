@@ -9,7 +9,7 @@ from mitmproxy.proxy.mode_specs import RegularMode, TransparentMode
 from proxy.callers import Callers
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
-from proxy.credentials import Fingerprints, RawFields, presented_key
+from proxy.credentials import Fingerprints, RawFields, holds_client_key, presented_key
 from proxy.heads import WISHES, capture_wish, host_of, names
 from proxy.keys import KeyRegistry, Limits
 from proxy.limits import Budgets, session_of
@@ -116,8 +116,11 @@ class Admission:
         """Find client and route of a request, and point it upstream.
 
         Raises:
-            Refused: there is no key, no route, or nothing left of a limit.
+            Refused: there is no key, no route, or nothing left of a limit; or a client key stands in
+                the path, which would be kept and go upstream.
         """
+        if holds_client_key(flow.request.data.path.partition(b"?")[0]):
+            raise Refused(Reason.NO_ROUTE)
         mode = mode_of(flow.client_conn)
         fields = flow.request.headers.fields
         flow.request.data.authority = b""  # a target with a host of its own would go on as it is

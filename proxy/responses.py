@@ -55,7 +55,8 @@ _TEXTS = {
     Reason.NO_ROUTE: (
         404,
         "not_found",
-        "Headrace: no route of this gateway fits the path; it begins with a route's name, /openai/v1.",
+        "Headrace: no route of this gateway fits the path; it begins with a route's name, /openai/v1, "
+        "and holds no client key.",
     ),
     Reason.SPOOL_FULL: (
         503,

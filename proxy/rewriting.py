@@ -109,7 +109,7 @@ def rewrite_headers(
                 sent.append(credential)
                 placed = True
         elif lower.startswith(_OWN):
-            if lower not in (b"x-headrace-key", URL_SESSION):
+            if lower not in (b"x-headrace-key", URL_SESSION) and not holds_client_key(value):
                 own.append((name, value))
         elif lower == b"host" and host is not None:
             if not hosted:

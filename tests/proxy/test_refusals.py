@@ -209,3 +209,30 @@ def test_a_refused_request_is_kept_without_any_client_key(gateway: Running) -> N
     headers = dict(found[0].request.headers)
     assert "x-odd" not in headers
     assert headers["authorization"].startswith("fp:")
+
+
+def test_nothing_is_kept_of_a_refused_path_that_holds_a_client_key(gateway: Running) -> None:
+    assert httpx.get(f"{gateway.url}/up/{gateway.key}").status_code == 404
+    with httpx.Client(proxy=f"http://127.0.0.1:{gateway.forward_port}") as client:
+        assert client.get(f"http://127.0.0.1:9/{gateway.key}").status_code == 404
+    assert httpx.get(f"{gateway.url}/up/afterwards").status_code == 401
+    paths: list[str] = []
+    while "/up/afterwards" not in paths:
+        records = gateway.records(1)
+        assert records
+        paths += [r.request.path for r in records if isinstance(r, Exchange)]
+    assert gateway.key not in str(paths)
+
+
+def test_no_header_of_our_own_keeps_a_client_key(gateway: Running) -> None:
+    named = {"x-headrace-session": gateway.key, "x-headrace-user": f"by {gateway.key}"}
+    known = {"x-headrace-key": gateway.key, "x-headrace-task": "t-1"}
+    assert httpx.get(f"{gateway.url}/up/echo?named", headers=named | known).status_code == 200
+    found: list[Exchange] = []
+    while not found:
+        records = gateway.records(1)
+        assert records
+        found = [r for r in records if isinstance(r, Exchange) and r.request.query == "named"]
+    headers = dict(found[0].request.headers)
+    assert headers["x-headrace-task"] == "t-1"
+    assert gateway.key not in str(headers)

@@ -98,8 +98,10 @@ def test_the_next_run_deletes_what_a_killed_one_left_and_leaves_one_at_work_alon
             path = tmp_path / "runs" / name / rest
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("Ida Novak")
+    spec = {"recipe": "sft", "data": {"minimum_items": 1000}}  # more than there are: it ends early
     with held(tmp_path / "runs" / "working"):
-        assert run(["train", "run", "sft", "--model", "shop", "--resume", "working"]) == 2
+        many = written(tmp_path, "Recipe", "many", spec)
+        assert run(["train", "run", many, "--model", "shop"]) == 3
     left = {path.parent.parent.name for path in (tmp_path / "runs").rglob("base.episodes")}
     assert left == {"working"}
     assert len(said(tmp_path)) == 3

@@ -35,13 +35,15 @@ def everything_recorded() -> list[RecordedCall]:
 
 
 def learn(base: Path, out: Path, recorded: list[RecordedCall]) -> dict[str, Any]:
-    builder = RowBuilder("prompt", "tenant", "tools", "recorded")
+    builder = RowBuilder("prompt", "tenant", "tools", "recorded", "paths")
     for task in make_tasks(11, "train", 4):
         prompt = [
             {"role": "system", "content": SYSTEM_PROMPT},
             {"role": "user", "content": task.prompt},
         ]
-        builder.add(task.task_id, prompt=prompt, tenant="acme", tools=[TOOL], recorded=recorded)
+        builder.add(
+            task.task_id, prompt=prompt, tenant="acme", tools=[TOOL], recorded=recorded, paths=[]
+        )
 
     def make_rows(_: Any) -> Rows:
         return builder.build()

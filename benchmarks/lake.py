@@ -84,9 +84,8 @@ class Spent(NamedTuple):
 def ingest(folder: Path, rows: int, exchanges: int) -> dict[str, Any]:
     """Carry a spool into the lake, and write the same tables bare, some batches each in turns.
 
-    A process of its own reads the batch after the one that is committed. So batches are carried
-    without a pause, the first one after a pause is not counted (it lay ready), and the bare writes
-    begin when nothing else runs any more.
+    Batches are carried without a pause, and the first one of each round is not counted: it warms what
+    the pause has cooled. The bare writes begin when nothing else runs any more.
     """
     lake_traffic.fill(folder / "spool", exchanges // lake_traffic.STEPS, result_words=200)
     pipeline, governor = lake_traffic.pipeline(folder, rows)
@@ -94,7 +93,7 @@ def ingest(folder: Path, rows: int, exchanges: int) -> dict[str, Any]:
     ratios: list[float] = []
     ours: list[Spent] = []
     bare: list[Spent] = []
-    carry(pipeline, 3)  # makes tables, imports, starts the process
+    carry(pipeline, 3)  # makes tables, imports
     kept.clear()
     while spent := carry(pipeline, ROUND):
         time.sleep(PAUSE_SECONDS)

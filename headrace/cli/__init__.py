@@ -234,8 +234,6 @@ _EXTRAS = {
     "openai": "practice",
     "anthropic": "practice",
     "mcp": "practice",
-    "starlette": "practice",
-    "uvicorn": "practice",
 }
 
 

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 
-from governance.judged import Judged
 from governance.near.features import NearDocument
 from governance.near.index import Compared, NearIndex, NearMatch
 from governance.near.texts import Said, answer_text, conversation_text
+from governance.passes.calls import RedactedCall
 from governance.policy.dedup import NearDuplicates
 from trajectory.errors import IntegrityError
 
@@ -148,13 +148,13 @@ class NearRegister:
         return self._indexes[name]
 
 
-def near_step(one: Judged) -> NearStep | None:
+def near_step(one: RedactedCall) -> NearStep | None:
     """Return a call as it is compared; None for what is neither original nor repetition.
 
     A call that a later one may lean on by name alone is never left out, nor one that leans so.
     """
     placed, clean = one.placed, one.clean
-    if clean is None or clean.output is None or placed.role_in_graph not in COMPARED_ROLES:
+    if clean.output is None or placed.role_in_graph not in COMPARED_ROLES:
         return None
     if placed.context_is_delta or placed.call.dialect == NAMED_LATER:
         return None

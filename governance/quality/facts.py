@@ -4,8 +4,8 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from governance.passes.drafts import Draft
 from governance.quality.leftovers import LeftoverCheck
-from governance.rows import Draft
 from trajectory.call import CallKind
 from trajectory.exchange import ExchangeOutcome
 from trajectory.formats.openenv import fatal_code

@@ -1,7 +1,7 @@
 """The state of a step is what it was shown since the model last spoke."""
 
 from governance.identifiers import Namer
-from governance.state_key import state_hash
+from governance.passes.drafts import state_hash
 from trajectory.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
 
 NAMER = Namer(b"k" * 32)

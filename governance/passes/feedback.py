@@ -3,15 +3,16 @@
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from governance.batch import BatchRows
 from governance.consent import ConsentLookup, ConsentQuestion, ConsentVerdict, judge_consent
 from governance.data_classes import data_classes
 from governance.identifiers import Namer
+from governance.passes.calls import failed
+from governance.passes.rows import BatchRows
 from governance.policy.capture import CaptureField, CaptureLevel
 from governance.policy.documents import PolicyBundle
 from governance.policy.selector import Facts
@@ -23,15 +24,7 @@ from governance.stored_content import KnownContent, told_by
 from governance.vocabulary import SOURCE_KINDS
 from trajectory.canonical import JsonValue
 from trajectory.placement import PlacedFeedback
-from trajectory.step import Signal
-
-
-class StepNames(Protocol):
-    """Follows a step that was left out as a repetition to the step that it repeats."""
-
-    def __call__(self, step_id: str) -> str:
-        """Return the step under which the content is stored."""
-        ...
+from trajectory.step import Correction, Signal
 
 
 class RedactedSignal(NamedTuple):
@@ -41,12 +34,19 @@ class RedactedSignal(NamedTuple):
     report: RedactionReport
 
 
+class JudgedFeedback(NamedTuple):
+    """What a batch's feedback adds to the lake."""
+
+    signals: tuple[Signal, ...]
+    decisions: tuple[GovernanceRecord, ...]
+
+
 def signal_of(
     placed: PlacedFeedback,
     *,
     redactor: Redactor,
     namer: Namer,
-    follow: StepNames,
+    follow: Callable[[str], str],
     told: tuple[Told, ...],
     keep_rationale: bool,
 ) -> RedactedSignal:
@@ -152,27 +152,36 @@ class FeedbackJudge:
         self._consents = consents
         self._known = known
 
-    def judge(self, feedback: Sequence[PlacedFeedback], rows: BatchRows, now: datetime) -> None:
-        """Add the signals of a batch, or the reasons why they are left out."""
+    def judge(
+        self,
+        feedback: Sequence[PlacedFeedback],
+        rows: BatchRows,
+        corrections: Sequence[Correction],
+        now: datetime,
+    ) -> JudgedFeedback:
+        """Return the signals of a batch, with the decisions on what is kept and what is left out."""
         stored = self._stored_targets(feedback, rows)
-        trajectories = self._stored_trajectories(feedback, rows)
+        trajectories = self._stored_trajectories(feedback, rows, corrections)
         told = self._told(feedback, rows)
+        signals: list[Signal] = []
+        decisions: list[GovernanceRecord] = []
         for placed in feedback:
             try:
                 reason, consent = self._refusal(placed, rows, stored, trajectories)
                 if reason is None:
                     signal, report = self._signal(placed, rows, told)
-                    rows.signals.append(signal)
+                    signals.append(signal)
                     # Without a trajectory that takes it along, its end is decided here.
                     if report.changed or signal.trajectory_id is None:
-                        rows.governance.append(self._kept(placed, rows, report, consent, now))
+                        decisions.append(self._kept(placed, report, consent, now))
                     continue
             except Exception as error:  # noqa: BLE001 (fail closed: leave the feedback out)
-                reason, consent = f"error:{type(error).__name__}", None
-            rows.governance.append(self._left_out(placed, rows, reason, consent, now))
+                reason, consent = failed(error), None
+            decisions.append(self._left_out(placed, reason, consent, now))
+        return JudgedFeedback(tuple(signals), tuple(decisions))
 
     def _stored_targets(self, feedback: Sequence[PlacedFeedback], rows: BatchRows) -> set[str]:
-        here = {step.step_id for step in rows.steps}
+        here = set(rows.step_ids)
         asked: dict[str, set[str]] = defaultdict(set)
         for placed in feedback:
             if placed.step_id is not None and rows.follow(placed.step_id) not in here:
@@ -182,11 +191,14 @@ class FeedbackJudge:
         return here
 
     def _stored_trajectories(
-        self, feedback: Sequence[PlacedFeedback], rows: BatchRows
+        self,
+        feedback: Sequence[PlacedFeedback],
+        rows: BatchRows,
+        corrections: Sequence[Correction],
     ) -> set[tuple[str, str]]:
         """Return those trajectories, with their tenants, of which a step is stored."""
         here = {(one.tenant_id, one.trajectory_id) for one in rows.steps}
-        here |= {(one.tenant_id, one.trajectory_id) for one in rows.corrections}
+        here |= {(one.tenant_id, one.trajectory_id) for one in corrections}
         asked: dict[str, set[str]] = defaultdict(set)
         for placed in feedback:
             name = placed.trajectory_id
@@ -267,7 +279,6 @@ class FeedbackJudge:
     def _kept(
         self,
         placed: PlacedFeedback,
-        rows: BatchRows,
         report: RedactionReport,
         consent: ConsentVerdict | None,
         now: datetime,
@@ -276,7 +287,7 @@ class FeedbackJudge:
         counts = [f"pii:{entity}×{count}" for entity, count in sorted(report.counts.items())]
         decision = Decision.REDACT if report.changed else Decision.ALLOW
         return replace(
-            self._row(placed, rows, decision, ("signal:kept", *counts), consent, now),
+            self._row(placed, decision, ("signal:kept", *counts), consent, now),
             purposes=consent.purposes if consent else (),
             data_classes=data_classes(report.counts),
             redaction_report=json.dumps(report.to_json(), sort_keys=True),
@@ -286,18 +297,16 @@ class FeedbackJudge:
     def _left_out(
         self,
         placed: PlacedFeedback,
-        rows: BatchRows,
         reason: str,
         consent: ConsentVerdict | None,
         now: datetime,
     ) -> GovernanceRecord:
         """Return why a signal is not stored."""
-        return self._row(placed, rows, Decision.DROP, ("signal:left-out", reason), consent, now)
+        return self._row(placed, Decision.DROP, ("signal:left-out", reason), consent, now)
 
     def _row(
         self,
         placed: PlacedFeedback,
-        rows: BatchRows,
         decision: Decision,
         reasons: tuple[str, ...],
         consent: ConsentVerdict | None,
@@ -315,7 +324,7 @@ class FeedbackJudge:
             trajectory_id=placed.trajectory_id or "",
             decided_at=now,
             started_at=feedback.received_at,
-            policy_hash=rows.clerk.policy_hash,
+            policy_hash=self._bundle.content_hash,
             decision=decision.value,
             reasons=reasons,
             subjects=(),

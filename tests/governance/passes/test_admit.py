@@ -2,7 +2,7 @@
 
 import pytest
 
-from governance.admission import agents_of, regions_of
+from governance.passes.admit import agents_of, regions_of
 from governance.policy import Facts, Match
 
 

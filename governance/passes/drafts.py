@@ -1,4 +1,4 @@
-"""Rows of the lake from redacted calls: steps, messages, tokens and harnesses."""
+"""The rows of one call, before the quality gate has seen them: step, messages, tokens, harness."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,13 +7,12 @@ from datetime import datetime
 from governance.identifiers import Namer
 from governance.policy.capture import CaptureField
 from governance.redact.trajectory import CleanCall, CleanMessage
-from governance.state_key import state_hash
 from governance.vocabulary import finish_reason, reason_word
 from trajectory.assembly.fingerprint import result_text
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonValue, canonical_json
 from trajectory.effects import SideEffect, replay_class
-from trajectory.message import ToolCallPart, ToolResultPart
+from trajectory.message import Message, ToolCallPart, ToolResultPart, part_json, stored_message
 from trajectory.placement import PlacedCall
 from trajectory.step import Harness, Step, StoredMessage, Tokens, ToolCall, ToolResult
 
@@ -122,6 +121,36 @@ def draft(
 def _conversation_changed(parent: Draft) -> bool:
     output = parent.clean.output
     return parent.context_changed or (output is not None and output.report.changed)
+
+
+def state_hash(namer: Namer, tenant_id: str, context: Sequence[Message]) -> str | None:
+    """Return the name of the state that a step acted on; None when nothing was shown since the last turn.
+
+    The state is the redacted messages since the model last spoke. Two attempts at one task stand in
+    the same state when they were shown the same: same tool answers, same words. Ids of tool calls
+    differ between attempts and say nothing, so they are left out.
+    """
+    shown = context[_after_last_turn(context) :]
+    if not shown:
+        return None
+    return namer.name(tenant_id, "state", [_without_call_ids(message) for message in shown])
+
+
+def _after_last_turn(context: Sequence[Message]) -> int:
+    for position in range(len(context) - 1, -1, -1):
+        if context[position].role == "assistant":
+            return position + 1
+    return 0
+
+
+def _without_call_ids(message: Message) -> JsonValue:
+    parts: list[JsonValue] = [
+        ["tool_result", part.content, part.is_error]
+        if isinstance(part, ToolResultPart)
+        else part_json(part)
+        for part in message.parts
+    ]
+    return stored_message(message.role, parts, message.name)
 
 
 def _stored(tenant: str, clean: CleanMessage, seen_at: datetime) -> StoredMessage:

@@ -1,0 +1,1 @@
+"""The four passes of the governor, with what goes from one to the next."""

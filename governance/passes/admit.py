@@ -1,0 +1,323 @@
+"""First pass: which calls policy lets in, before and after redaction has looked at their content."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import lru_cache
+from typing import NamedTuple
+
+from governance.consent import AsksEndUsers, BatchConsent, ConsentLookup, ConsentQuestion
+from governance.data_classes import data_classes
+from governance.passes.calls import (
+    Admission,
+    AdmittedCall,
+    EndedCall,
+    RedactedCall,
+    ended_early,
+    failed,
+    found_in,
+    held,
+    held_early,
+    left_out,
+)
+from governance.policy.capture import CaptureField, CaptureLevel, FailedAttempts
+from governance.policy.consent import Purpose
+from governance.policy.documents import PolicyBundle
+from governance.policy.selector import Facts
+from governance.redact.pseudonym import subject_id, subject_ids
+from governance.retention import judge_retention
+from governance.stored_content import KnownContent
+from trajectory.call import Call, CallKind
+from trajectory.exchange import ExchangeOutcome, Headers
+from trajectory.placement import PlacedCall
+
+
+class Admitted[T: AdmittedCall](NamedTuple):
+    """What a pass lets through, and what ended there."""
+
+    calls: list[T]
+    ended: list[EndedCall]
+
+
+class Admissions:
+    """Asks capture, consent and retention about the calls of one batch."""
+
+    def __init__(
+        self,
+        bundle: PolicyBundle,
+        consents: ConsentLookup,
+        known: KnownContent,
+        pseudonym_key: bytes,
+        now: datetime,
+    ) -> None:
+        """Judge at one moment.
+
+        Args:
+            bundle: the policy.
+            consents: the registry of grants and withdrawals.
+            known: what the lake already holds.
+            pseudonym_key: names people.
+            now: the moment of decisions.
+        """
+        self._bundle = bundle
+        self._consents = consents
+        self._consent = BatchConsent(bundle.consent.spec, consents)
+        self._known = known
+        self._pseudonym_key = pseudonym_key
+        self._now = now
+
+    def unplaced(self, calls: Sequence[Call]) -> list[EndedCall]:
+        """End the calls that belong to no trajectory: refused, without content, or not readable."""
+        return [self._unplaced(call) for call in calls]
+
+    def admit(self, placed: Sequence[PlacedCall]) -> Admitted[AdmittedCall]:
+        """Admit calls before anybody looks at their content.
+
+        What a header takes away from a conversation stays away from its later calls.
+        """
+        result = Admitted[AdmittedCall]([], [])
+        withheld = self._withheld_before(placed)
+        for one in placed:
+            conversation = (one.call.exchange.client.tenant_id, one.trajectory_id)
+            answer = self._admit(one, withheld.get(conversation, frozenset()))
+            if answer.admission is not None:
+                withheld[conversation] = answer.admission.consent.withheld
+            _sort(result, answer)
+        return result
+
+    def admit_again(self, calls: Sequence[RedactedCall]) -> Admitted[RedactedCall]:
+        """Ask again with the people and classes of data that redaction found in the calls."""
+        result = Admitted[RedactedCall]([], [])
+        for one in calls:
+            _sort(result, self._admit_again(one))
+        return result
+
+    def _unplaced(self, call: Call) -> EndedCall:
+        if call.exchange.outcome is ExchangeOutcome.REFUSED:
+            return ended_early(call, "refused")
+        if call.kind is not CallKind.OPAQUE:
+            return ended_early(call, "control")
+        try:
+            admission = self._ask(call, end_user=None)
+        except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
+            return held_early(call, "policy", failed(error))
+        if admission.kept:
+            return held_early(call, "read", call.problem or "not-understood")
+        return left_out(call, None, admission)
+
+    def _admit(self, placed: PlacedCall, withheld: frozenset[Purpose]) -> AdmittedCall | EndedCall:
+        call = placed.call
+        if call.exchange.outcome is ExchangeOutcome.REFUSED:
+            return ended_early(call, "refused", placed)
+        try:
+            end_user, named = self._end_user(call), self._named(call)
+            admission = self._ask(call, end_user=end_user, subjects=named, withheld=withheld)
+        except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
+            return held_early(call, "policy", failed(error), placed)
+        if not admission.kept:
+            return left_out(call, placed, admission)
+        return AdmittedCall(
+            placed=placed,
+            admission=admission,
+            end_user=end_user,
+            named=named,
+            withheld=withheld,
+        )
+
+    def _admit_again(self, one: RedactedCall) -> RedactedCall | EndedCall:
+        if not one.clean.findings:
+            return one  # nothing was found, so the question is the one that was answered already
+        try:
+            judged = self._with_findings(one)
+        except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
+            return held(one, "policy", [failed(error)])
+        if not judged.admission.kept:
+            return left_out(one.placed.call, one.placed, judged.admission)
+        return judged
+
+    def _with_findings(self, one: RedactedCall) -> RedactedCall:
+        found = found_in(one.clean, one.clean.context)
+        admission = self._ask(
+            one.placed.call,
+            end_user=one.end_user,
+            subjects=(*one.named, *found.subjects),
+            classes=data_classes(found.report.counts),
+            withheld=one.withheld,
+        )
+        judged = replace(one, admission=admission)
+        if admission.without == one.admission.without:
+            return judged
+        return replace(judged, clean=one.redaction.clean(one.placed.call, admission.without))
+
+    def _ask(
+        self,
+        call: Call,
+        *,
+        end_user: str | None,
+        subjects: tuple[str, ...] = (),
+        classes: tuple[str, ...] = (),
+        withheld: frozenset[Purpose] = frozenset(),
+    ) -> Admission:
+        """Judge one call.
+
+        Args:
+            call: what is judged.
+            end_user: keyed pseudonym of the person who used the application.
+            subjects: keyed pseudonyms of people that the content names.
+            classes: classes of what redaction found.
+            withheld: what headers of earlier requests took away from the conversation.
+        """
+        facts = facts_of(call, classes)
+        retention = judge_retention(self._bundle.retention.spec, facts, call.exchange.started_at)
+        question = ConsentQuestion(
+            facts=facts,
+            key_purposes=call.exchange.client.purposes,
+            headers=call.exchange.request.headers,
+            end_user=end_user,
+            subjects=subjects,
+            captured_at=None if retention.legal_hold else call.exchange.started_at,
+            withheld=withheld,
+        )
+        consent = self._consent.judge(question)
+        level, without, reasons = _capture(self._bundle, call, facts)
+        refusals = list(reasons) if level is CaptureLevel.METADATA else []
+        if not consent.purposes:
+            refusals += consent.refusals
+        if retention.expired(self._now):
+            reasons.append("retention:expired")
+            refusals.append("retention:expired")
+        return Admission(
+            kept=not refusals,
+            without=without,
+            consent=consent,
+            retention=retention,
+            reasons=(*reasons, *consent.reasons, *retention.reasons),
+            refusals=tuple(refusals),
+        )
+
+    def _withheld_before(
+        self, calls: Sequence[PlacedCall]
+    ) -> dict[tuple[str, str], frozenset[Purpose]]:
+        """Return what headers took away from the conversations of these calls before this batch."""
+        asked: dict[str, set[str]] = defaultdict(set)
+        for one in calls:
+            asked[one.call.exchange.client.tenant_id].add(one.trajectory_id)
+        return {
+            (tenant, trajectory): frozenset(map(Purpose, purposes))
+            for tenant, trajectories in asked.items()
+            for trajectory, purposes in self._known.withheld(tenant, trajectories).items()
+        }
+
+    def _end_user(self, call: Call) -> str | None:
+        if not call.end_user:
+            return None
+        tenant = call.exchange.client.tenant_id
+        subject = subject_id(self._pseudonym_key, tenant, call.end_user)
+        if isinstance(self._consents, AsksEndUsers):
+            self._consents.ask(tenant, call.end_user, subject)
+        return subject
+
+    def _named(self, call: Call) -> tuple[str, ...]:
+        """Return the names of others, and those under which the end user may be recorded too."""
+        tenant = call.exchange.client.tenant_id
+        named = [
+            subject
+            for one in (*([call.end_user] if call.end_user else []), *call.also_named)
+            for subject in subject_ids(self._pseudonym_key, tenant, one)
+        ]
+        end_user = subject_id(self._pseudonym_key, tenant, call.end_user) if call.end_user else None
+        return tuple(one for one in dict.fromkeys(named) if one != end_user)
+
+
+def _sort[T: AdmittedCall](result: Admitted[T], answer: T | EndedCall) -> None:
+    if isinstance(answer, EndedCall):
+        result.ended.append(answer)
+    else:
+        result.calls.append(answer)
+
+
+def facts_of(call: Call, data_classes: tuple[str, ...] = ()) -> Facts:
+    """Return what selectors may ask about a call."""
+    client = call.exchange.client
+    tools = [part.name for part in call.output.tool_calls()] if call.output else []
+    if call.dispatch is not None:
+        tools.append(call.dispatch.name)
+    return Facts(
+        tenant=client.tenant_id,
+        app=client.app_id,
+        environment=client.environment,
+        route=call.exchange.route,
+        dialect=call.dialect,
+        model=call.model_served or call.model_requested or "",
+        upstream=call.exchange.upstream,
+        agents=agents_of(call.exchange.request.headers),
+        regions=regions_of(call.exchange.request.headers, call.exchange.upstream),
+        kind=call.kind.value,
+        tools=tuple(tools),
+        data_classes=data_classes,
+    )
+
+
+def failed_without_output(call: Call) -> bool:
+    """Return whether the attempt gave nothing that could be used."""
+    status = call.exchange.response.status if call.exchange.response else None
+    broken = call.error is not None or status is None or status >= 400
+    return broken and call.output is None and call.dispatch is None
+
+
+def _capture(
+    bundle: PolicyBundle, call: Call, facts: Facts
+) -> tuple[CaptureLevel, frozenset[CaptureField], list[str]]:
+    spec = bundle.capture.spec
+    level, without, reasons = spec.level, set(spec.without), list[str]()
+    if level is CaptureLevel.METADATA:
+        reasons.append("capture:metadata-only")
+    for rule in spec.matching(facts):
+        without |= set(rule.without)
+        reasons.append(f"capture:{rule.name}")
+        if rule.level is CaptureLevel.METADATA:
+            level = CaptureLevel.METADATA
+    if spec.failed_attempts is FailedAttempts.METADATA and failed_without_output(call):
+        level = CaptureLevel.METADATA
+        reasons.append("capture:failed-attempt")
+    return level, frozenset(without), reasons
+
+
+_PRODUCT = re.compile(r"\s*([A-Za-z][\w.\-]{1,60})(?:/|\s|$)")
+_WORD = re.compile(r"[A-Za-z0-9][\w.\-]{0,60}\Z")
+_REGION = re.compile(
+    r"(?<![a-z0-9])((?:us|eu|ap|sa|ca|me|af|il|mx|asia|europe|northamerica|southamerica|australia|africa)"
+    r"-(?:gov-)?[a-z]{2,14}-?\d{1,2}"
+    r"|(?:west|north|east|south|central)(?:europe|us\d?|india|asia)|(?:uk|france|germany|sweden|norway|"
+    r"switzerland|japan|brazil|canada|australia)(?:west|north|east|south|central|southeast)(?:central)?"
+    r"|eu|us)(?=[.\-:/]|$)"
+)
+
+
+def agents_of(headers: Headers) -> tuple[str, ...]:
+    """Return ``x-headrace-agent`` and the product that the user agent names first."""
+    found = [value for name, value in headers if name == "x-headrace-agent"]
+    return _agents(tuple(found), tuple(value for name, value in headers if name == "user-agent"))
+
+
+def regions_of(headers: Headers, upstream: str) -> tuple[str, ...]:
+    """Return ``x-headrace-region`` and the cloud region that the upstream's host names."""
+    found = tuple(value for name, value in headers if name == "x-headrace-region")
+    return _regions(found, upstream)
+
+
+@lru_cache(maxsize=1024)
+def _agents(said: tuple[str, ...], user_agents: tuple[str, ...]) -> tuple[str, ...]:
+    products = [_PRODUCT.match(value) for value in user_agents]
+    return _words([*said, *(product[1] for product in products if product is not None)])
+
+
+@lru_cache(maxsize=1024)
+def _regions(said: tuple[str, ...], upstream: str) -> tuple[str, ...]:
+    return _words([*map(str.lower, said), *_REGION.findall(upstream.lower())])
+
+
+def _words(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(value.strip() for value in values if _WORD.match(value.strip())))

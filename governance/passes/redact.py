@@ -1,0 +1,294 @@
+"""Second pass: every string of a trajectory's calls is redacted, together.
+
+A conversation comes in many batches. When a new message gives somebody or something away, the stored
+texts of its trajectory are redacted once more, together with all that the new calls say; what changes
+is written into the rows that hold it. Marks of redaction stay as they are, so that a second time
+changes nothing.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple
+
+from governance.executor import InPlace, RedactionRequest, Spread
+from governance.identifiers import Namer
+from governance.passes.calls import AdmittedCall, EndedCall, RedactedCall, found_in, held
+from governance.records import Decision, GovernanceRecord, Rewrite
+from governance.redact.report import Redacted, RedactionScope, Told
+from governance.redact.trajectory import Redactor, TrajectoryRedaction
+from governance.stored_content import KnownContent, StoredText, StoredTrajectory
+from trajectory.canonical import JsonObject
+from trajectory.errors import ConfigurationError, RetryableError
+from trajectory.message import Message, OpaquePart, stored_message
+
+type _Told = Mapping[tuple[str, str], tuple[Told, ...]]
+"""Parts of names by tenant and trajectory."""
+
+
+class RedactedBatch(NamedTuple):
+    """What the pass makes of a batch."""
+
+    calls: list[RedactedCall]
+    """In the order of the admitted calls."""
+    ended: list[EndedCall]
+    """Calls that could not be redacted."""
+    rewrites: list[Rewrite]
+    """What becomes of stored rows that hold what was told now."""
+    late_decisions: list[GovernanceRecord]
+    """Decisions that say whom those rows name."""
+
+
+class RedactionPass:
+    """Redacts the calls of a batch, one trajectory at once."""
+
+    def __init__(
+        self, redactor: Redactor, executor: Spread, namer: Namer, known: KnownContent
+    ) -> None:
+        """Redact trajectories by ``executor``.
+
+        Args:
+            redactor: for calls that are tried on their own.
+            executor: where whole trajectories are redacted.
+            namer: names redacted content.
+            known: what the lake already holds.
+        """
+        self._redactor = redactor
+        self._executor = executor
+        self._namer = namer
+        self._known = known
+
+    def redact(self, admitted: Sequence[AdmittedCall], now: datetime) -> RedactedBatch:
+        """Redact calls, and the stored texts of their trajectories that these give away."""
+        groups: dict[RedactionScope, list[AdmittedCall]] = defaultdict(list)
+        for one in admitted:
+            groups[RedactionScope(one.tenant_id, one.placed.trajectory_id)].append(one)
+        told = self._told_before(admitted)
+        together = self._redact_together(groups, told)
+        clean: dict[str, RedactedCall] = {}
+        ended: list[EndedCall] = []
+        for scope, group in groups.items():
+            for one in group:
+                try:
+                    redaction = together.get(scope) or self._redact_alone(scope, one, told)
+                    clean[one.step_id] = _redacted(one, redaction)
+                except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
+                    ended.append(held(one, "redact", [_failure(error)]))
+        rewrites, decisions = self._rewrite_stored(clean, ended, now)
+        calls = [clean[one.step_id] for one in admitted if one.step_id in clean]
+        return RedactedBatch(calls, ended, rewrites, decisions)
+
+    def _redact_together(
+        self, groups: Mapping[RedactionScope, Sequence[AdmittedCall]], told: _Told
+    ) -> dict[RedactionScope, TrajectoryRedaction]:
+        """Redact each trajectory at once; where that fails, each of its calls is tried on its own."""
+        started: dict[RedactionScope, TrajectoryRedaction] = {}
+        requests: list[RedactionRequest] = []
+        for scope, group in groups.items():
+            redaction = self._redaction(scope, told)
+            try:
+                said = redaction.gather(one.placed.call for one in group)
+            except Exception:  # noqa: BLE001, S112 (fail closed: tried, and held, call by call)
+                continue
+            started[scope] = redaction
+            requests.append(RedactionRequest(redaction.scope, said))
+        try:
+            answers = self._executor.redact_all(requests)
+        except ConfigurationError:  # a worker that has another policy, or none, by now
+            answers = InPlace(self._redactor).redact_all(requests)
+        done: dict[RedactionScope, TrajectoryRedaction] = {}
+        for (scope, redaction), answer in zip(started.items(), answers, strict=True):
+            if answer is not None:
+                redaction.fill(answer)
+                done[scope] = redaction
+        return done
+
+    def _redact_alone(
+        self, scope: RedactionScope, one: AdmittedCall, told: _Told
+    ) -> TrajectoryRedaction:
+        redaction = self._redaction(scope, told)
+        redaction.prepare([one.placed.call])
+        return redaction
+
+    def _redaction(self, scope: RedactionScope, told: _Told) -> TrajectoryRedaction:
+        before = told.get((scope.tenant_id, scope.trajectory_id), ())
+        return TrajectoryRedaction(self._redactor, self._namer, scope, before)
+
+    def _told_before(self, admitted: Sequence[AdmittedCall]) -> _Told:
+        """Return parts of names that earlier batches found, for calls that may say no more than them."""
+        asked: dict[str, set[str]] = defaultdict(set)
+        for one in admitted:
+            placed = one.placed
+            is_alone = placed.call.dispatch is not None or placed.context_is_delta
+            if is_alone or (placed.step_index > 0 and placed.context_keep == 0):
+                asked[one.tenant_id].add(placed.trajectory_id)
+        return {
+            (tenant, name): told
+            for tenant, names in asked.items()
+            for name, told in self._known.told(tenant, names).items()
+        }
+
+    def _rewrite_stored(
+        self, clean: dict[str, RedactedCall], ended: list[EndedCall], now: datetime
+    ) -> tuple[list[Rewrite], list[GovernanceRecord]]:
+        """Take what calls give away from the stored rows of their trajectories; hold what that fails for."""
+        rewrites: list[Rewrite] = []
+        decisions: list[GovernanceRecord] = []
+        groups: dict[str, dict[str, list[RedactedCall]]] = defaultdict(lambda: defaultdict(list))
+        for one in clean.values():
+            groups[one.tenant_id][one.placed.trajectory_id].append(one)
+        for tenant, trajectories in groups.items():
+            asked = [name for name, group in trajectories.items() if any(map(_gives_away, group))]
+            stored = self._known.trajectories(tenant, asked) if asked else {}
+            for name, texts in stored.items():
+                group = trajectories[name]
+                late = LateNames(self._known, self._namer, group[0].redaction)
+                try:
+                    rewritten, decided = late.rewrites(texts, group, now)
+                except RetryableError:
+                    raise
+                except Exception as error:  # noqa: BLE001 (fail closed: hold the calls back)
+                    ended += [held(one, "redact", [_failure(error)]) for one in group]
+                    for one in group:
+                        del clean[one.step_id]
+                else:
+                    rewrites += rewritten
+                    decisions += decided
+        return rewrites, decisions
+
+
+def _redacted(one: AdmittedCall, redaction: TrajectoryRedaction) -> RedactedCall:
+    return RedactedCall(
+        placed=one.placed,
+        admission=one.admission,
+        end_user=one.end_user,
+        named=one.named,
+        withheld=one.withheld,
+        redaction=redaction,
+        clean=redaction.clean(one.placed.call, one.admission.without),
+    )
+
+
+def _failure(error: Exception) -> str:
+    return f"redaction:{type(error).__name__}"
+
+
+def _gives_away(one: RedactedCall) -> bool:
+    """Whether redaction found something in what a call adds to a trajectory that may be stored."""
+    placed, clean = one.placed, one.clean
+    if not (placed.step_index or placed.context_keep or placed.parent_step_id):
+        return False
+    new = clean.context if placed.context_is_delta else clean.context[placed.context_keep :]
+    return bool(found_in(clean, new).report.counts)
+
+
+class LateNames:
+    """Rewrites what is stored of one trajectory."""
+
+    def __init__(self, known: KnownContent, namer: Namer, redaction: TrajectoryRedaction) -> None:
+        """Redact as a redaction of the trajectory does."""
+        self._known = known
+        self._namer = namer
+        self._redaction = redaction
+        self._tenant = redaction.scope.tenant_id
+
+    def rewrites(
+        self, stored: StoredTrajectory, group: Sequence[RedactedCall], now: datetime
+    ) -> tuple[list[Rewrite], list[GovernanceRecord]]:
+        """Return what becomes of stored rows, and the decisions that name whom they hold.
+
+        Args:
+            stored: what is stored of the trajectory.
+            group: its calls in this batch.
+            now: the moment of the decisions.
+
+        Raises:
+            RedactionError: it cannot be told; none of the calls may be stored.
+        """
+        calls = [one.placed.call for one in group]
+        again = self._redaction.once_more(calls, [text.message for text in stored.texts])
+        changed = [
+            (text, redacted)
+            for text, redacted in zip(stored.texts, again, strict=True)
+            if redacted.message is not text.message
+        ]
+        changed = self._with_all_who_name(changed, stored)
+        if not changed:
+            return [], []
+        rewrites = [self._rewrite(text, redacted.message) for text, redacted in changed]
+        return [*rewrites, *self._tokens(stored)], self._decisions(changed, now)
+
+    def _with_all_who_name(
+        self, changed: Sequence[tuple[StoredText, Redacted]], stored: StoredTrajectory
+    ) -> list[tuple[StoredText, Redacted]]:
+        """Return what changed, each message with the steps of every trajectory that share it.
+
+        A prompt that other trajectories share is left out: what it says comes from the operator, and
+        one user's name must not change what everybody was told.
+        """
+        own = {text.name for text in stored.texts if text.table == "steps"}
+        asked = {text.name for text, _ in changed if text.table != "steps"}
+        naming = self._known.naming(self._tenant, asked) if asked else {}
+        return [
+            (text._replace(step_ids=tuple(sorted({*text.step_ids, *steps}))), redacted)
+            for text, redacted in changed
+            for steps in [naming.get(text.name, set())]
+            if not _is_prompt(text) or steps <= own
+        ]
+
+    def _rewrite(self, text: StoredText, message: Message) -> Rewrite:
+        if text.table == "messages":
+            parts = message.canonical_parts().decode("utf-8", "replace")
+            values: JsonObject = {
+                "role": message.role,
+                "parts": parts,
+                "name": message.name,
+                "characters": len(parts),
+                "content_id": self._namer.message_id(
+                    self._tenant, stored_message(message.role, json.loads(parts), message.name)
+                ),
+            }
+        else:
+            values = _columns(text.message, message)
+        return Rewrite(self._tenant, text.table, text.name, text.event_date, values)
+
+    def _tokens(self, stored: StoredTrajectory) -> Iterator[Rewrite]:
+        """Yield the exact tokens, which decode to the text as it was, and the steps that name them."""
+        for step_id, day in stored.tokens:
+            yield Rewrite(self._tenant, "tokens", step_id, day, {})
+            yield Rewrite(self._tenant, "steps", step_id, day, {"capture_level": "text"})
+
+    def _decisions(
+        self, changed: Sequence[tuple[StoredText, Redacted]], now: datetime
+    ) -> list[GovernanceRecord]:
+        """Return the decisions on the steps that hold what was changed, with whom it names."""
+        people: dict[str, dict[str, None]] = {}
+        for text, redacted in changed:
+            for step_id in text.step_ids:
+                people.setdefault(step_id, {}).update(dict.fromkeys(redacted.subjects))
+        rows = self._known.decisions(self._tenant, people)
+        return [
+            replace(
+                row,
+                decided_at=now,
+                decision=Decision.REDACT.value if row.decision == Decision.ALLOW else row.decision,
+                subjects=tuple(dict.fromkeys((*row.subjects, *people[row.step_id]))),
+            )
+            for row in rows
+        ]
+
+
+def _is_prompt(text: StoredText) -> bool:
+    return text.table == "harnesses" or text.message.role in ("system", "developer")
+
+
+def _columns(was: Message, now: Message) -> JsonObject:
+    """Return the columns that changed."""
+    (old,), (new,) = was.parts, now.parts
+    if not (isinstance(old, OpaquePart) and isinstance(new, OpaquePart)):
+        raise TypeError("a stored row came back as something else")
+    if not (isinstance(old.value, dict) and isinstance(new.value, dict)):
+        raise TypeError("a stored row came back as something else")
+    return {key: value for key, value in new.value.items() if value != old.value.get(key)}

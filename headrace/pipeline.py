@@ -21,7 +21,7 @@ from lakehouse.lake import Lake
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call
-from trajectory.dialects import Dialect
+from trajectory.dialects.registry import Dialect
 from trajectory.effects import SideEffect
 from trajectory.gc_pause import uncollected
 

@@ -40,8 +40,8 @@ KEY_SOURCES = (
 @cache
 def dialects() -> tuple[str, ...]:
     """Return what ``dialect`` can be."""
-    from trajectory.dialects import DIALECTS
     from trajectory.dialects.http_tools import HttpTools
+    from trajectory.dialects.registry import DIALECTS
     from trajectory.formats.catalog import FORMATS
     from trajectory.telemetry import genai, openinference
 

@@ -15,7 +15,7 @@ from proxy.spool import SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call
-from trajectory.dialects import Dialect
+from trajectory.dialects.registry import Dialect
 from trajectory.effects import SideEffect
 from trajectory.imported import MODE as IMPORTED
 from trajectory.placement import Assembly

@@ -8,8 +8,9 @@ from threading import Lock
 from headrace.replay.cleaning import Clean
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange, write_answer
 from trajectory.dialects.wire import as_object, as_text, objects
+from trajectory.dialects.writing import UnwritableError
 from trajectory.exchange import (
     ClientIdentity,
     Exchange,
@@ -19,7 +20,7 @@ from trajectory.exchange import (
     SpoolPosition,
 )
 from trajectory.message import Message, ToolCallPart
-from trajectory.replay import Divergence, Player, RecordedAnswer, UnwritableError, write_answer
+from trajectory.replay import Divergence, Player, RecordedAnswer
 
 _PROTOCOL = "2025-06-18"
 _NO_METHOD = -32601

@@ -9,9 +9,10 @@ from lakehouse.read.conversations import StepConversation
 from trajectory.call import Usage
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_object, as_text, objects
+from trajectory.dialects.writing import ModelAnswer
 from trajectory.errors import ConfigurationError
 from trajectory.message import ToolResultPart
-from trajectory.replay import Answer, RecordedAnswer, RecordedTool, Recording
+from trajectory.replay import RecordedAnswer, RecordedTool, Recording
 
 _STEPS = (
     "select step_id, step_index, kind, role_in_graph, response_id, model_served, model_requested,"
@@ -56,7 +57,7 @@ def load_recording(lake: Lake, trajectory_id: str) -> tuple[Recording, str]:
 def _answer(row: dict[str, Any], found: StepConversation) -> RecordedAnswer:
     if found.output is None:
         raise ValueError("a step without an answer")
-    answer = Answer(
+    answer = ModelAnswer(
         found.output,
         row["response_id"] or f"replay-{row['step_id'][3:23]}",
         row["model_served"] or row["model_requested"] or "recorded",

@@ -9,7 +9,7 @@ from typing import Any
 from headrace.serving.engine import Sampling, Token
 from train.chat import UnrenderableError, to_chat, to_tools
 from train.generation import read_answer
-from trajectory.dialects.openai_chat import read_message
+from trajectory.dialects.openai_chat.read import read_message
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n": (None, 1),

@@ -16,7 +16,7 @@ from tests.proxy.running import Running
 from tests.trajectory.corrected import corrected
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call, CallKind
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import Exchange
 from trajectory.placement import PlacedCall, PlacedLink
 

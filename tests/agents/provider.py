@@ -21,8 +21,9 @@ from starlette.routing import Route
 
 from tests.agents.wire import Asked, read
 from trajectory.call import Usage
+from trajectory.dialects.registry import write_answer
+from trajectory.dialects.writing import ModelAnswer
 from trajectory.message import Message, Part, TextPart, ToolCallPart
-from trajectory.replay import Answer, write_answer
 
 _CALL_ID = re.compile(r"(?:call|toolu)_[0-9a-f]{24}")
 MARKER = re.compile(r"\btask (\d+)\b")
@@ -158,7 +159,7 @@ class Provider:
         before = [one.response_id for one in session.said if (one.role, one.thread) == place]
         parent = before[-1] if before and reply.role == "agent" else None
         session.said.append(Said(response_id, parent, *place, reply.calls))
-        answer = Answer(
+        answer = ModelAnswer(
             Message("assistant", tuple(parts)),
             response_id,
             str(asked.body.get("model")),

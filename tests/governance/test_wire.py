@@ -14,7 +14,7 @@ from tests.governance.building import ALL_PURPOSES, KEY, governor
 from tests.trajectory.golden.replay import SCENARIOS, load
 from trajectory.assembly import Assembler
 from trajectory.call import CallKind
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 
 
 @pytest.fixture(scope="module")

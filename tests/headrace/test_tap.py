@@ -20,7 +20,7 @@ from headrace.cli.tap import route_name
 from proxy.keys import KeyRegistry
 from proxy.spool import Cursor, SpoolReader
 from trajectory.call import Call, CallKind
-from trajectory.dialects import read_calls
+from trajectory.dialects.registry import read_calls
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 SERVER = """

@@ -20,7 +20,7 @@ from proxy.route import JOURNAL, Level, OwnTerms
 from proxy.spool import Cursor, SpoolReader, SpoolWriter, records
 from tests.proxy.spool.writing import CLIENT, KEY
 from tests.trajectory.dialects.golden.replay import CONFIGURED, SCENARIOS, call_json, load
-from trajectory.dialects import read_calls
+from trajectory.dialects.registry import read_calls
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 HEADER = st.tuples(

@@ -16,7 +16,7 @@ from proxy.config import CredentialSource, GatewayConfig, Route
 from proxy.model_versions import Publication, Published, Serving, with_model
 from tests.proxy.running import Running
 from tests.proxy.upstream import Reply, Seen, Upstream, as_json, stream
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 LIVE, NEXT = "shop@0001", "shop@0002"

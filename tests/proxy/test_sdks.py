@@ -17,7 +17,7 @@ from tests.trajectory.dialects.golden.replay import CONFIGURED
 from tests.wire.drivers import BOTO_DRIVERS, HTTPX_DRIVERS, ROUTES, Driver, Wire
 from tests.wire.script import provider
 from trajectory.call import CallKind
-from trajectory.dialects import read_calls
+from trajectory.dialects.registry import read_calls
 from trajectory.exchange import ExchangeOutcome
 
 pytestmark = pytest.mark.filterwarnings("ignore")

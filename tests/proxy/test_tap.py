@@ -16,7 +16,7 @@ from proxy.spool import Cursor, SpoolReader, SpoolWriter
 from proxy.tap import LineCutter, MessageRecorder
 from proxy.tap.messages import OPEN_REQUESTS, Server
 from trajectory.call import Call, CallKind
-from trajectory.dialects import read_calls
+from trajectory.dialects.registry import read_calls
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 KEY = b"s" * 32

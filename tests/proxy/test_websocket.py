@@ -12,7 +12,7 @@ from proxy.websocket import CONVERSATION_BYTES, TALK_BYTES, _cut_after
 from tests.proxy.running import Running
 from tests.wire.conversations import CONVERSATIONS, conversing
 from tests.wire.drivers import Wire
-from trajectory.dialects import read_calls
+from trajectory.dialects.registry import read_calls
 from trajectory.exchange import Exchange, ExchangeOutcome
 from trajectory.websocket import read_messages
 

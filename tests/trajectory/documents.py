@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.trajectory.golden.replay import load
 from trajectory.call import CallKind, TokenCapture, Usage
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.message import Message, TextPart, ToolCallPart, ToolResultPart
 from trajectory.portable import PortableSignal, PortableStep, Trajectory, split_steps
 

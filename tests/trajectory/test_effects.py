@@ -7,7 +7,7 @@ import pytest
 from tests.trajectory.world import World
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.effects import (
     SideEffect,
     effect_of_annotations,

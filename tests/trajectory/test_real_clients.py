@@ -25,7 +25,7 @@ from tests.trajectory.golden.record import Recorder, _event, _stream, serving
 from tests.trajectory.world import CLIENT
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import Exchange, ExchangeOutcome, HttpRequest, HttpResponse, SpoolPosition
 
 SYSTEM = "You add numbers with the tool."

@@ -10,7 +10,7 @@ import pytest
 from tests.trajectory.world import World, asked, result, said, user
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import ExchangeOutcome
 from trajectory.signals import SIGNAL_RULES, harvest
 

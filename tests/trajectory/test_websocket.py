@@ -12,7 +12,7 @@ from tests.trajectory.dialects.golden.replay import load
 from tests.trajectory.dialects.test_hostile import check, mutations
 from tests.trajectory.world import World
 from trajectory.call import Call, CallKind
-from trajectory.dialects import read_calls
+from trajectory.dialects.registry import read_calls
 from trajectory.exchange import Exchange, ExchangeOutcome
 from trajectory.websocket import pack_message, read_messages
 

@@ -6,8 +6,8 @@ from urllib.parse import parse_qs
 from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject
 from trajectory.dialects.hints import realtime_hints
-from trajectory.dialects.openai_responses import read_finish, read_items, turn_of
-from trajectory.dialects.openai_responses_stream import assemble_events
+from trajectory.dialects.openai_responses.read import read_finish, read_items, turn_of
+from trajectory.dialects.openai_responses.stream import assemble_events
 from trajectory.dialects.reading import Yields, assistant, model_call, posted_to
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (

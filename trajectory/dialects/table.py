@@ -1,7 +1,7 @@
 """The documents' table of what each dialect yields, made from what the dialects say of themselves."""
 
-from trajectory.dialects import DIALECTS, Dialect
 from trajectory.dialects.http_tools import HttpTools
+from trajectory.dialects.registry import DIALECTS, Dialect
 
 _INTRODUCTION = """\
 # Dialects

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.openai_chat import read_message
+from trajectory.dialects.openai_chat.read import read_message
 from trajectory.dialects.wire import UnreadableError, objects, parse_json
 from trajectory.formats.document import DocumentFormat, at_path, need_list
 from trajectory.json_form import FormError

@@ -12,7 +12,7 @@ from typing import Literal, cast
 
 from trajectory.call import TokenCapture
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.openai_chat import read_message, read_usage
+from trajectory.dialects.openai_chat.read import read_message, read_usage
 from trajectory.dialects.wire import as_list, as_object, as_text, objects
 from trajectory.formats.chains import Turn, chain
 from trajectory.formats.document import KEY, Carrier, DocumentFormat, need_list

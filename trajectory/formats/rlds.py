@@ -7,7 +7,7 @@ the last observation; its action, reward and discount mean nothing and are empty
 """
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.openai_chat import read_message
+from trajectory.dialects.openai_chat.read import read_message
 from trajectory.dialects.wire import as_object, as_text, objects
 from trajectory.formats.document import DocumentFormat, at_path, need_list, need_objects
 from trajectory.formats.openai_messages import write_message

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from trajectory.canonical import JsonObject, JsonValue, canonical_json
-from trajectory.dialects.openai_chat import read_message
+from trajectory.dialects.openai_chat.read import read_message
 from trajectory.dialects.wire import as_object, objects, parse_json_or_none
 from trajectory.formats.document import KEY, Carrier, DocumentFormat, Written, need_list
 from trajectory.formats.openai_messages import write_message

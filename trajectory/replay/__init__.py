@@ -1,12 +1,10 @@
 """Recorded trajectories played back: what was answered, and where a new run leaves the old path."""
 
-from trajectory.replay.answer import Answer, UnwritableError, WireAnswer, write_answer
 from trajectory.replay.difference import Comparison, Divergence
 from trajectory.replay.player import Player, ReplayReport
 from trajectory.replay.recording import RecordedAnswer, RecordedTool, Recording
 
 __all__ = [
-    "Answer",
     "Comparison",
     "Divergence",
     "Player",
@@ -14,7 +12,4 @@ __all__ = [
     "RecordedTool",
     "Recording",
     "ReplayReport",
-    "UnwritableError",
-    "WireAnswer",
-    "write_answer",
 ]

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.writing import ModelAnswer
 from trajectory.message import Message
-from trajectory.replay.answer import Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class RecordedAnswer:
     step_id: str
     step_index: int
     context: tuple[Message, ...] = field(repr=False)
-    answer: Answer
+    answer: ModelAnswer
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from trajectory.call import Usage
 from trajectory.canonical import JsonObject
-from trajectory.dialects.openai_chat import read_arguments
+from trajectory.dialects.openai_chat.read import read_arguments
 from trajectory.dialects.wire import as_integer, as_list, as_object, as_text, objects
 from trajectory.message import Message
 from trajectory.portable import PortableSignal

@@ -3,7 +3,7 @@
 import json
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.openai_chat import read_arguments
+from trajectory.dialects.openai_chat.read import read_arguments
 from trajectory.dialects.wire import as_list, as_object, as_text, media_bytes
 from trajectory.message import (
     MediaPart,

@@ -3,7 +3,7 @@ with an index.
 """
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.openai_chat import read_message
+from trajectory.dialects.openai_chat.read import read_message
 from trajectory.dialects.wire import as_object, as_text, objects
 from trajectory.message import Message
 from trajectory.telemetry.facts import nest, structured

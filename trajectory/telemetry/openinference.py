@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from trajectory.call import Usage
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.openai_chat import read_arguments
+from trajectory.dialects.openai_chat.read import read_arguments
 from trajectory.dialects.wire import as_integer, as_object, as_text, media_part, objects
 from trajectory.message import (
     MediaPart,

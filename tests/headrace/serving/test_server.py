@@ -10,7 +10,7 @@ import pytest
 
 from headrace.serving.engine import Engine
 from headrace.serving.server import Door, opened
-from trajectory.dialects.openai_chat import read_tokens
+from trajectory.dialects.openai_chat.read import read_tokens
 
 LABEL = "shop@0001"
 

@@ -9,7 +9,7 @@ import pytest
 from tests.trajectory.world import CLIENT, World, asked, result, said, user
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.placement import Assembly, PlacedCall
 
 KEY = b"k" * 32

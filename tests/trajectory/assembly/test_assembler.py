@@ -248,7 +248,7 @@ def responses(
     name: str,
     **more: object,
 ) -> Call:
-    from trajectory.dialects import read_exchange
+    from trajectory.dialects.registry import read_exchange
 
     request = {"model": "m", "input": given, "instructions": "Be kind.", **more}
     answer = {"id": name, "model": "m", "status": "completed", "output": output}

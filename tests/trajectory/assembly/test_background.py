@@ -8,7 +8,7 @@ import pytest
 from tests.trajectory.world import World, user
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.call import Call, CallKind
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import ExchangeOutcome
 from trajectory.placement import PlacedCall
 

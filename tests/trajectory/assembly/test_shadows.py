@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.trajectory.world import SYSTEM, World, asked, result, said, user
 from trajectory.assembly import Assembler
 from trajectory.call import Call
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.placement import Assembly
 from trajectory.signals import harvest
 

@@ -10,9 +10,9 @@ from train.chat import to_chat
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange, write_answer
+from trajectory.dialects.writing import ModelAnswer
 from trajectory.message import MediaPart, Message, OpaquePart, ToolResultPart, is_note
-from trajectory.replay import Answer, write_answer
 
 KEY = b"k" * 32
 QUESTION = "How do lamps and chairs differ, please?"
@@ -270,7 +270,7 @@ def test_a_replay_writes_sources_and_phases_where_the_dialect_has_a_place(
         "openai.responses": "/v1/responses",
         "google.gemini": f"/models/m:{'streamG' if stream else 'g'}enerateContent",
     }[dialect]
-    wire = write_answer(dialect, Answer(said, "id", "m"), body, path=path, query="alt=sse")
+    wire = write_answer(dialect, ModelAnswer(said, "id", "m"), body, path=path, query="alt=sse")
     headers = {"content-type": wire.content_type}
     answer = b"".join(wire.pieces)
     again = read_exchange(World().exchange(path, body, answer, response_headers=headers)).output

@@ -5,7 +5,7 @@ import pytest
 from tests.trajectory.golden.replay import load
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.message import (
     Message,
     ReasoningPart,

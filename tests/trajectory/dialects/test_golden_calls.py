@@ -11,7 +11,7 @@ from tests.trajectory.dialects.golden.replay import CONFIGURED, SCENARIOS, call_
 from tests.trajectory.dialects.test_hostile import check, mutations, swapped
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
-from trajectory.dialects import DIALECTS, read_calls
+from trajectory.dialects.registry import DIALECTS, read_calls
 from trajectory.exchange import Exchange, ExchangeOutcome
 from trajectory.message import Message, TextPart
 

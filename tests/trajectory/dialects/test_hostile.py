@@ -12,7 +12,7 @@ from tests.trajectory.world import World, said, user
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
 from trajectory.canonical import canonical_json
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 KEY = b"k" * 32

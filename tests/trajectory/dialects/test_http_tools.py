@@ -13,8 +13,8 @@ from tests.trajectory.test_operations import DOCUMENT
 from tests.trajectory.world import World, user
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
-from trajectory.dialects import read_calls, read_exchange
 from trajectory.dialects.http_tools import HttpTools
+from trajectory.dialects.registry import read_calls, read_exchange
 from trajectory.exchange import ExchangeOutcome
 from trajectory.operations import operation, read_openapi
 

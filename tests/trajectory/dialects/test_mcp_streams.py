@@ -10,7 +10,7 @@ from tests.trajectory.dialects.golden.replay import load
 from tests.trajectory.world import World
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import Exchange
 from trajectory.reader import read_records
 

@@ -7,7 +7,7 @@ import pytest
 
 from trajectory.call import Call
 from trajectory.canonical import JsonObject
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import (
     ClientIdentity,
     Exchange,

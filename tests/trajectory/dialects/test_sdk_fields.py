@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from tests.trajectory.dialects.golden.replay import call_json
 from tests.trajectory.world import World
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 
 _DEPTH = 9
 

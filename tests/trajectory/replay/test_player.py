@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from trajectory.dialects.writing import ModelAnswer
 from trajectory.message import Message, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from trajectory.replay import (
-    Answer,
     Comparison,
     Divergence,
     Player,
@@ -24,8 +24,8 @@ MARK = re.compile(r"<[A-Z_]+_[0-9a-f]{6}>")
 RECORDING = Recording(
     "t",
     (
-        RecordedAnswer("s0", 0, (SYSTEM, USER), Answer(ASKED, "r0", "m")),
-        RecordedAnswer("s2", 1, (SYSTEM, USER, ASKED, TOLD), Answer(DONE, "r1", "m")),
+        RecordedAnswer("s0", 0, (SYSTEM, USER), ModelAnswer(ASKED, "r0", "m")),
+        RecordedAnswer("s2", 1, (SYSTEM, USER, ASKED, TOLD), ModelAnswer(DONE, "r1", "m")),
     ),
     (RecordedTool("s1", "add", {"a": 1, "b": 2}, {"content": []}),),
 )

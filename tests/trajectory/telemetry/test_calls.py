@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.trajectory.golden.replay import load
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import (
     ClientIdentity,
     Exchange,

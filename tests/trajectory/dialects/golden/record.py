@@ -24,7 +24,7 @@ from tests.wire.conversations import CONVERSATIONS, conversing
 from tests.wire.drivers import BOTO_DRIVERS, HTTPX_DRIVERS, ROUTES, Wire
 from tests.wire.script import provider
 from tests.wire.tools import over_sse, streamable, tool_servers
-from trajectory.dialects import read_calls
+from trajectory.dialects.registry import read_calls
 from trajectory.exchange import Exchange
 
 _VARYING = (

@@ -6,7 +6,7 @@ from typing import cast
 
 from trajectory.call import ELSEWHERE, Call, CallKind, SessionHint, Usage
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.google_interactions_stream import assemble_events
+from trajectory.dialects.google_interactions.stream import assemble_events
 from trajectory.dialects.hints import common_hints
 from trajectory.dialects.reading import (
     Yields,

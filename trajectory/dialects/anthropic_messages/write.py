@@ -1,12 +1,18 @@
 """Answers as Anthropic messages write them."""
 
+from collections.abc import Sequence
+
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import objects
-from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart, is_note
-from trajectory.replay.answer import (
-    Answer,
-    Asked,
-    WireAnswer,
+from trajectory.dialects.writing import (
+    AnsweredRequest,
+    CallPiece,
+    CallStart,
+    ModelAnswer,
+    Piece,
+    SampledToken,
+    TextPiece,
+    WireResponse,
     arguments_text,
     as_events,
     as_json,
@@ -14,49 +20,115 @@ from trajectory.replay.answer import (
     event,
     in_pieces,
     input_object,
+    new_id,
 )
+from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart, is_note
 
+RESPONSE_ID = "msg_"
+CALL_ID = "toolu_"
 _STOP = {"tool": "tool_use", "length": "max_tokens", "filter": "refusal", "stop": "end_turn"}
 _DELTAS = {"text": "text_delta", "thinking": "thinking_delta"}
 
 
-def write(answer: Answer, asked: Asked) -> WireAnswer:
+def write(answer: ModelAnswer, asked: AnsweredRequest) -> WireResponse:
     """Return the answer whole, or as the events that the request asks for."""
-    if asked.body.get("stream") is True:
-        return as_events(events(answer, asked.body))
-    return as_json(whole(answer, asked.body))
+    if asked.body.get("stream") is not True:
+        return as_json(whole(answer))
+    return as_events([_named_event(payload) for payload in payloads(answer)])
 
 
-def whole(answer: Answer, request: JsonObject) -> JsonObject:  # noqa: ARG001 - all writers alike
+def error_body(kind: str, message: str) -> JsonObject:
+    """Return an error as Anthropic has it."""
+    error: JsonObject = {"type": kind, "message": message}
+    return {"type": "error", "error": error, "request_id": new_id("req_")}
+
+
+def whole(answer: ModelAnswer) -> JsonObject:
     """Return a ``message``."""
     blocks: list[JsonValue] = [*_blocks(answer)]
     stop = _STOP[ended(answer)]
     return {**_head(answer), "content": blocks, "stop_reason": stop, "usage": _usage(answer)}
 
 
-def events(answer: Answer, request: JsonObject) -> list[bytes]:  # noqa: ARG001 - all writers alike
-    """Return the events of a stream."""
-    return [event(payload, str(payload["type"])) for payload in payloads(answer)]
-
-
-def payloads(answer: Answer) -> list[JsonObject]:
-    """Return what the events of a stream hold."""
-    usage = {**_usage(answer), "output_tokens": 1}
-    message: JsonObject = {**_head(answer), "content": [], "stop_reason": None, "usage": usage}
-    found = [_payload("message_start", message=message), _payload("ping")]
+def payloads(answer: ModelAnswer) -> list[JsonObject]:
+    """Return what the events of a finished answer's stream hold."""
+    found = _opening(answer)
     for index, block in enumerate(_blocks(answer)):
         empty, deltas = _taken_apart(block)
         found.append(_payload("content_block_start", index=index, content_block=empty))
         found += [_payload("content_block_delta", index=index, delta=delta) for delta in deltas]
         found.append(_payload("content_block_stop", index=index))
+    return [*found, *_closing(answer)]
+
+
+class Stream:
+    """Writes a message as it grows; a block is closed when the next one begins."""
+
+    def __init__(self, begun: ModelAnswer) -> None:
+        """Begin the answer that ``begun`` names; its usage counts the prompt."""
+        self._begun = begun
+        self._index = -1
+        self._open: str | None = None
+
+    def start(self) -> bytes:
+        """Return the events that open the message."""
+        return b"".join(map(_named_event, _opening(self._begun)))
+
+    def take(self, pieces: Sequence[Piece], token: SampledToken | None = None) -> bytes:  # noqa: ARG002 - this API tells no tokens
+        """Return the events of the pieces."""
+        found: list[JsonObject] = []
+        for piece in pieces:
+            found += self._events(piece)
+        return b"".join(map(_named_event, found))
+
+    def end(self, answer: ModelAnswer) -> bytes:
+        """Close the last block and the message."""
+        return b"".join(map(_named_event, [*self._close(), *_closing(answer)]))
+
+    def _events(self, piece: Piece) -> list[JsonObject]:
+        match piece:
+            case TextPiece(text=text):
+                opened = self._begin({"type": "text", "text": ""}) if self._open != "text" else []
+                return [*opened, self._delta({"type": "text_delta", "text": text})]
+            case CallStart(call_id=call_id, name=name):
+                return self._begin(_tool_use(ToolCallPart(call_id, name, {})))
+            case CallPiece(text=text):
+                return [self._delta({"type": "input_json_delta", "partial_json": text})]
+
+    def _begin(self, block: JsonObject) -> list[JsonObject]:
+        closed = self._close()
+        self._index += 1
+        self._open = str(block["type"])
+        return [*closed, _payload("content_block_start", index=self._index, content_block=block)]
+
+    def _delta(self, delta: JsonObject) -> JsonObject:
+        return _payload("content_block_delta", index=self._index, delta=delta)
+
+    def _close(self) -> list[JsonObject]:
+        if self._open is None:
+            return []
+        self._open = None
+        return [_payload("content_block_stop", index=self._index)]
+
+
+def _opening(answer: ModelAnswer) -> list[JsonObject]:
+    usage = {**_usage(answer), "output_tokens": 1}
+    message: JsonObject = {**_head(answer), "content": [], "stop_reason": None, "usage": usage}
+    return [_payload("message_start", message=message), _payload("ping")]
+
+
+def _closing(answer: ModelAnswer) -> list[JsonObject]:
     delta: JsonObject = {"stop_reason": _STOP[ended(answer)], "stop_sequence": None}
     made: JsonObject = {"output_tokens": answer.usage.output_tokens or 0}
-    found.append(_payload("message_delta", delta=delta, usage=made))
-    return [*found, _payload("message_stop")]
+    return [_payload("message_delta", delta=delta, usage=made), _payload("message_stop")]
 
 
 def _payload(kind: str, **fields: JsonValue) -> JsonObject:
     return {"type": kind, **fields}
+
+
+def _named_event(payload: JsonObject) -> bytes:
+    return event(payload, str(payload["type"]))
 
 
 def _taken_apart(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
@@ -82,7 +154,7 @@ def _taken_apart(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
     return block, []
 
 
-def _blocks(answer: Answer) -> list[JsonObject]:
+def _blocks(answer: ModelAnswer) -> list[JsonObject]:
     blocks: list[JsonObject] = []
     for part in answer.message.parts:
         if cited := _cited(part):
@@ -134,7 +206,7 @@ def _tool_use(part: ToolCallPart) -> JsonObject:
     return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": given}
 
 
-def _head(answer: Answer) -> JsonObject:
+def _head(answer: ModelAnswer) -> JsonObject:
     return {
         "id": answer.response_id,
         "type": "message",
@@ -144,7 +216,7 @@ def _head(answer: Answer) -> JsonObject:
     }
 
 
-def _usage(answer: Answer) -> JsonObject:
+def _usage(answer: ModelAnswer) -> JsonObject:
     cached = answer.usage.cached_input_tokens or 0
     return {
         "input_tokens": max(0, (answer.usage.input_tokens or 0) - cached),

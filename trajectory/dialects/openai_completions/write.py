@@ -1,12 +1,20 @@
 """Answers as OpenAI's older completions write them."""
 
 from trajectory.canonical import JsonObject
+from trajectory.dialects.openai_chat.write import finish, usage
 from trajectory.dialects.wire import as_object
-from trajectory.replay.answer import Answer, Asked, WireAnswer, as_events, as_json, event, in_pieces
-from trajectory.replay.openai_chat import finish, usage
+from trajectory.dialects.writing import (
+    AnsweredRequest,
+    ModelAnswer,
+    WireResponse,
+    as_events,
+    as_json,
+    event,
+    in_pieces,
+)
 
 
-def write(answer: Answer, asked: Asked) -> WireAnswer:
+def write(answer: ModelAnswer, asked: AnsweredRequest) -> WireResponse:
     """Return the answer whole, or as the events that the request asks for."""
     text = answer.message.text()
     if asked.body.get("stream") is not True:
@@ -18,7 +26,7 @@ def write(answer: Answer, asked: Asked) -> WireAnswer:
     return as_events([*(event(chunk) for chunk in chunks), b"data: [DONE]\n\n"])
 
 
-def _chunk(answer: Answer, text: str, finished: str | None) -> JsonObject:
+def _chunk(answer: ModelAnswer, text: str, finished: str | None) -> JsonObject:
     choice: JsonObject = {"index": 0, "text": text, "logprobs": None, "finish_reason": finished}
     return {
         "id": answer.response_id,

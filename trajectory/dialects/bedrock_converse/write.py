@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_object, as_text
-from trajectory.event_stream import encode_message
-from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart, is_note
-from trajectory.replay.answer import (
-    Answer,
-    Asked,
-    WireAnswer,
+from trajectory.dialects.writing import (
+    AnsweredRequest,
+    ModelAnswer,
+    WireResponse,
     arguments_text,
     as_json,
     ended,
@@ -19,6 +17,8 @@ from trajectory.replay.answer import (
     input_object,
     json_bytes,
 )
+from trajectory.event_stream import encode_message
+from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart, is_note
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 _STOP = {
@@ -29,15 +29,15 @@ _STOP = {
 }
 
 
-def write(answer: Answer, asked: Asked) -> WireAnswer:
+def write(answer: ModelAnswer, asked: AnsweredRequest) -> WireResponse:
     """Return the answer as the path asks for it."""
     if not asked.path.rstrip("/").endswith("-stream"):
         return as_json(whole(answer), request_id(answer))
     pieces = [event_message(kind, payload) for kind, payload in events(answer)]
-    return WireAnswer(EVENT_STREAM, tuple(pieces), (request_id(answer),))
+    return WireResponse(EVENT_STREAM, tuple(pieces), (request_id(answer),))
 
 
-def request_id(answer: Answer) -> tuple[str, str]:
+def request_id(answer: ModelAnswer) -> tuple[str, str]:
     """Return the header that names an answer: the body has no place for it."""
     return "x-amzn-RequestId", answer.response_id
 
@@ -48,13 +48,13 @@ def event_message(kind: str, payload: JsonObject) -> bytes:
     return encode_message(headers, json_bytes(payload))
 
 
-def whole(answer: Answer) -> JsonObject:
+def whole(answer: ModelAnswer) -> JsonObject:
     """Return the body of ``converse``."""
     message: JsonObject = {"role": "assistant", "content": [*_blocks(answer)]}
     return {"output": {"message": message}, "stopReason": _STOP[ended(answer)], **_counted(answer)}
 
 
-def events(answer: Answer) -> Iterator[tuple[str, JsonObject]]:
+def events(answer: ModelAnswer) -> Iterator[tuple[str, JsonObject]]:
     """Yield the events of ``converse-stream``: kind and payload."""
     yield "messageStart", {"role": "assistant"}
     for index, block in enumerate(_blocks(answer)):
@@ -88,7 +88,7 @@ def _taken_apart(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
     return block, []
 
 
-def _blocks(answer: Answer) -> list[JsonObject]:
+def _blocks(answer: ModelAnswer) -> list[JsonObject]:
     return [block for part in answer.message.parts if (block := _block(part)) is not None]
 
 
@@ -119,7 +119,7 @@ def _is_base64(text: str) -> bool:
         return False
 
 
-def _counted(answer: Answer) -> JsonObject:
+def _counted(answer: ModelAnswer) -> JsonObject:
     usage = answer.usage
     given, made = usage.input_tokens or 0, usage.output_tokens or 0
     cached = usage.cached_input_tokens or 0

@@ -3,11 +3,10 @@
 from datetime import UTC, datetime
 
 from trajectory.canonical import JsonObject
-from trajectory.message import ReasoningPart
-from trajectory.replay.answer import (
-    Answer,
-    Asked,
-    WireAnswer,
+from trajectory.dialects.writing import (
+    AnsweredRequest,
+    ModelAnswer,
+    WireResponse,
     as_json,
     ended,
     given_id,
@@ -15,9 +14,10 @@ from trajectory.replay.answer import (
     input_object,
     json_bytes,
 )
+from trajectory.message import ReasoningPart
 
 
-def write(answer: Answer, asked: Asked) -> WireAnswer:
+def write(answer: ModelAnswer, asked: AnsweredRequest) -> WireResponse:
     """Return the answer streamed, as Ollama does by itself, or whole."""
     generated = asked.path.rstrip("/").endswith("/api/generate")
     if asked.body.get("stream") is False:
@@ -30,10 +30,10 @@ def write(answer: Answer, asked: Asked) -> WireAnswer:
     ending: JsonObject = {"role": "assistant", "content": ""}
     lines = [_line(answer, piece, generated=generated, done=False) for piece in _pieces(answer)]
     lines.append(_line(answer, ending, generated=generated, done=True))
-    return WireAnswer("application/x-ndjson", tuple(json_bytes(line) + b"\n" for line in lines))
+    return WireResponse("application/x-ndjson", tuple(json_bytes(line) + b"\n" for line in lines))
 
 
-def _pieces(answer: Answer) -> list[JsonObject]:
+def _pieces(answer: ModelAnswer) -> list[JsonObject]:
     """Return the messages of a stream: thoughts, then words, then tool calls."""
     message = answer.message
     base: JsonObject = {"role": "assistant", "content": ""}
@@ -52,7 +52,7 @@ def _pieces(answer: Answer) -> list[JsonObject]:
     return pieces
 
 
-def _line(answer: Answer, message: JsonObject, *, generated: bool, done: bool) -> JsonObject:
+def _line(answer: ModelAnswer, message: JsonObject, *, generated: bool, done: bool) -> JsonObject:
     made = datetime.fromtimestamp(answer.created, UTC).isoformat().replace("+00:00", "Z")
     line: JsonObject = {"model": answer.model, "created_at": made}
     if generated:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import openai_hints
-from trajectory.dialects.openai_chat import azure_fields, openai_fields, read_tokens
-from trajectory.dialects.openai_chat_stream import join_field, join_head
+from trajectory.dialects.openai_chat.read import azure_fields, openai_fields, read_tokens
+from trajectory.dialects.openai_chat.stream import join_field, join_head
 from trajectory.dialects.reading import Yields, assistant, model_call, posted_to
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (

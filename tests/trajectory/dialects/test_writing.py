@@ -6,9 +6,9 @@ import pytest
 
 from tests.trajectory.world import World
 from trajectory.call import Usage
-from trajectory.dialects import read_exchange
+from trajectory.dialects.registry import read_exchange, write_answer
+from trajectory.dialects.writing import ModelAnswer, UnwritableError
 from trajectory.message import Message, OpaquePart, ReasoningPart, TextPart, ToolCallPart
-from trajectory.replay import Answer, UnwritableError, write_answer
 
 PATHS = {
     "openai.chat": "/v1/chat/completions",
@@ -54,7 +54,7 @@ def read_back(
     body["stream_options"] = {"include_usage": True}
     if dialect == "bedrock.invoke" and "prompt" not in body and "inputText" not in body:
         body.setdefault("anthropic_version", "bedrock-2023-05-31")
-    answer = Answer(message, "id_1", "m-1", usage=Usage(12, 7, 5, None), created=5)
+    answer = ModelAnswer(message, "id_1", "m-1", usage=Usage(12, 7, 5, None), created=5)
     path = path_of(dialect, stream=stream)
     wire = write_answer(dialect, answer, body, path=path, query=query)  # type: ignore[arg-type]
     headers = {"content-type": wire.content_type, **{k.lower(): v for k, v in wire.headers}}
@@ -79,7 +79,7 @@ def test_calls_keep_ids_that_a_provider_gave_and_only_these(stream: bool) -> Non
         message = Message("assistant", given)
         assert read_back(dialect, message, stream=stream) == message
         path = path_of(dialect, stream=stream)
-        wire = write_answer(dialect, Answer(message, "r", "m"), {"stream": stream}, path=path)
+        wire = write_answer(dialect, ModelAnswer(message, "r", "m"), {"stream": stream}, path=path)
         assert b"call_9" in b"".join(wire.pieces)
         assert b"add:2" not in b"".join(wire.pieces)
 
@@ -88,7 +88,7 @@ def test_gemini_streams_an_array_where_nobody_asks_for_events() -> None:
     message = MESSAGES[1]
     assert read_back("google.gemini", message, stream=True, query="") == message
     path = path_of("google.gemini", stream=True)
-    wire = write_answer("google.gemini", Answer(message, "r", "m"), {}, path=path)
+    wire = write_answer("google.gemini", ModelAnswer(message, "r", "m"), {}, path=path)
     chunks = json.loads(b"".join(wire.pieces))
     assert len(chunks) > 3
     assert "finishReason" in chunks[-1]["candidates"][0]
@@ -113,7 +113,7 @@ def test_each_family_of_bedrock_has_its_own_bodies(
         del body["messages"]
     message = Message("assistant", (TextPart(LONG),))
     path = f"/model/{model}/{'invoke-with-response-stream' if stream else 'invoke'}"
-    wire = write_answer("bedrock.invoke", Answer(message, "r-1", "m"), body, path=path)  # type: ignore[arg-type]
+    wire = write_answer("bedrock.invoke", ModelAnswer(message, "r-1", "m"), body, path=path)  # type: ignore[arg-type]
     headers = {"content-type": wire.content_type, **{k.lower(): v for k, v in wire.headers}}
     call = read_exchange(
         World().exchange(path, body, b"".join(wire.pieces), response_headers=headers)
@@ -128,7 +128,7 @@ def test_each_family_of_bedrock_has_its_own_bodies(
 def test_older_completions_are_text(stream: bool) -> None:
     message = Message("assistant", (TextPart(LONG),))
     body = {"prompt": "Hi", "stream": stream, "stream_options": {"include_usage": True}}
-    wire = write_answer("openai.completions", Answer(message, "r-1", "m"), body)  # type: ignore[arg-type]
+    wire = write_answer("openai.completions", ModelAnswer(message, "r-1", "m"), body)  # type: ignore[arg-type]
     headers = {"content-type": wire.content_type}
     exchange = World().exchange(
         "/v1/completions", body, b"".join(wire.pieces), response_headers=headers
@@ -183,11 +183,11 @@ def test_what_only_one_dialect_knows(stream: bool) -> None:
     ],
 )
 def test_finish_reasons_are_translated(reason: str | None, expected: str) -> None:
-    answer = Answer(MESSAGES[0], "i", "m", reason)
+    answer = ModelAnswer(MESSAGES[0], "i", "m", reason)
     (body,) = write_answer("anthropic.messages", answer, {}).pieces
     assert json.loads(body)["stop_reason"] == expected
 
 
 def test_a_dialect_without_a_writer_is_named() -> None:
     with pytest.raises(UnwritableError, match=r"'mcp'.*openai\.chat"):
-        write_answer("mcp", Answer(MESSAGES[0], "i", "m"), {})
+        write_answer("mcp", ModelAnswer(MESSAGES[0], "i", "m"), {})

@@ -3,24 +3,26 @@
 import base64
 
 from trajectory.canonical import JsonObject
-from trajectory.dialects.bedrock_invoke import is_converse
-from trajectory.replay import anthropic_messages, bedrock_converse, openai_chat
-from trajectory.replay.answer import (
-    Answer,
-    Asked,
-    WireAnswer,
+from trajectory.dialects.anthropic_messages import write as anthropic_messages
+from trajectory.dialects.bedrock_converse import write as bedrock_converse
+from trajectory.dialects.bedrock_converse.write import EVENT_STREAM, event_message, request_id
+from trajectory.dialects.bedrock_invoke.read import is_converse
+from trajectory.dialects.openai_chat import write as openai_chat
+from trajectory.dialects.writing import (
+    AnsweredRequest,
+    ModelAnswer,
+    WireResponse,
     as_json,
     ended,
     in_pieces,
     json_bytes,
 )
-from trajectory.replay.bedrock_converse import EVENT_STREAM, event_message, request_id
 
 _STOP = {"tool": "stop", "length": "length", "filter": "content_filtered", "stop": "stop"}
 _TITAN_STOP = {**dict.fromkeys(_STOP, "FINISH"), "length": "LENGTH", "filter": "CONTENT_FILTERED"}
 
 
-def write(answer: Answer, asked: Asked) -> WireAnswer:
+def write(answer: ModelAnswer, asked: AnsweredRequest) -> WireResponse:
     """Return the answer as the request's model family has it, and as the path asks for it."""
     if not asked.path.rstrip("/").endswith("-stream"):
         return as_json(_whole(answer, asked), request_id(answer), *_counts(answer))
@@ -28,13 +30,13 @@ def write(answer: Answer, asked: Asked) -> WireAnswer:
         event_message("chunk", {"bytes": base64.b64encode(json_bytes(chunk)).decode()})
         for chunk in _chunks(answer, asked)
     )
-    return WireAnswer(EVENT_STREAM, pieces, (request_id(answer),))
+    return WireResponse(EVENT_STREAM, pieces, (request_id(answer),))
 
 
-def _whole(answer: Answer, asked: Asked) -> JsonObject:
+def _whole(answer: ModelAnswer, asked: AnsweredRequest) -> JsonObject:
     body = asked.body
     if "anthropic_version" in body:
-        return anthropic_messages.whole(answer, body)
+        return anthropic_messages.whole(answer)
     if "messages" in body and is_converse(body):
         return bedrock_converse.whole(answer)
     if "messages" in body:
@@ -42,7 +44,7 @@ def _whole(answer: Answer, asked: Asked) -> JsonObject:
     return _prompted(answer, asked, answer.message.text(), last=True)
 
 
-def _chunks(answer: Answer, asked: Asked) -> list[JsonObject]:
+def _chunks(answer: ModelAnswer, asked: AnsweredRequest) -> list[JsonObject]:
     body = asked.body
     if "anthropic_version" in body:
         return anthropic_messages.payloads(answer)
@@ -57,7 +59,7 @@ def _chunks(answer: Answer, asked: Asked) -> list[JsonObject]:
     ]
 
 
-def _prompted(answer: Answer, asked: Asked, text: str, *, last: bool) -> JsonObject:
+def _prompted(answer: ModelAnswer, asked: AnsweredRequest, text: str, *, last: bool) -> JsonObject:
     """Return text as Titan, Mistral and Llama give it; these are asked with a bare prompt."""
     usage = answer.usage
     given, made = usage.input_tokens or 0, usage.output_tokens or 0
@@ -79,7 +81,7 @@ def _prompted(answer: Answer, asked: Asked, text: str, *, last: bool) -> JsonObj
     return {"generation": text, **counts, "stop_reason": stop}
 
 
-def _counts(answer: Answer) -> tuple[tuple[str, str], ...]:
+def _counts(answer: ModelAnswer) -> tuple[tuple[str, str], ...]:
     usage = answer.usage
     return (
         ("x-amzn-bedrock-input-token-count", str(usage.input_tokens or 0)),

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject
-from trajectory.dialects import anthropic_stream, bedrock_stream, openai_chat_stream
-from trajectory.dialects.anthropic_messages import read_messages
-from trajectory.dialects.bedrock_converse import bedrock_operation, read_converse, request_id
+from trajectory.dialects.anthropic_messages import stream as anthropic_stream
+from trajectory.dialects.anthropic_messages.read import read_messages
+from trajectory.dialects.bedrock_converse import stream as converse_stream
+from trajectory.dialects.bedrock_converse.read import bedrock_operation, read_converse, request_id
 from trajectory.dialects.hints import common_hints
-from trajectory.dialects.openai_chat import read_chat
+from trajectory.dialects.openai_chat import stream as chat_stream
+from trajectory.dialects.openai_chat.read import read_chat
 from trajectory.dialects.reading import Yields, assistant, model_call
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.wire import (
@@ -69,10 +71,10 @@ class BedrockInvoke:
             response = read_response(exchange, anthropic_stream.assemble_events)
             return read_messages(self.name, exchange, request, response)
         if "messages" in request and is_converse(request):
-            response = read_response(exchange, bedrock_stream.assemble_events)
+            response = read_response(exchange, converse_stream.assemble_events)
             return read_converse(self.name, exchange, request, response)
         if "messages" in request:
-            response = read_response(exchange, openai_chat_stream.assemble_chunks)
+            response = read_response(exchange, chat_stream.assemble_chunks)
             return read_chat(self.name, exchange, request, response)
         prompt = as_text(request.get("prompt")) or as_text(request.get("inputText"))
         response = read_response(exchange, _assemble_texts)

@@ -1,11 +1,10 @@
 """Answers as Gemini's ``generateContent`` writes them: whole, as server-sent events, as an array."""
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart, is_note
-from trajectory.replay.answer import (
-    Answer,
-    Asked,
-    WireAnswer,
+from trajectory.dialects.writing import (
+    AnsweredRequest,
+    ModelAnswer,
+    WireResponse,
     as_events,
     as_json,
     ended,
@@ -14,11 +13,12 @@ from trajectory.replay.answer import (
     input_object,
     json_bytes,
 )
+from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart, is_note
 
 _FINISH = {"tool": "STOP", "length": "MAX_TOKENS", "filter": "SAFETY", "stop": "STOP"}
 
 
-def write(answer: Answer, asked: Asked) -> WireAnswer:
+def write(answer: ModelAnswer, asked: AnsweredRequest) -> WireResponse:
     """Return the answer as the path and ``alt`` ask for it."""
     if not asked.path.endswith(":streamGenerateContent"):
         return as_json(_response(answer, _parts(answer), last=True))
@@ -26,10 +26,10 @@ def write(answer: Answer, asked: Asked) -> WireAnswer:
     if "alt=sse" in asked.query.split("&"):
         return as_events([b"data: " + chunk + b"\r\n\r\n" for chunk in chunks])
     array = [b"[" + chunks[0], *(b",\r\n" + chunk for chunk in chunks[1:]), b"]"]
-    return WireAnswer("application/json; charset=UTF-8", tuple(array))
+    return WireResponse("application/json; charset=UTF-8", tuple(array))
 
 
-def _chunks(answer: Answer) -> list[JsonObject]:
+def _chunks(answer: ModelAnswer) -> list[JsonObject]:
     parts = [piece for part in _parts(answer) for piece in _taken_apart(part)] or [{"text": ""}]
     last = len(parts) - 1
     return [_response(answer, [part], last=at == last) for at, part in enumerate(parts)]
@@ -48,7 +48,7 @@ def _taken_apart(part: JsonObject) -> list[JsonObject]:
     return [*pieces[:-1], {**pieces[-1], **proof}]
 
 
-def _response(answer: Answer, parts: list[JsonObject], *, last: bool) -> JsonObject:
+def _response(answer: ModelAnswer, parts: list[JsonObject], *, last: bool) -> JsonObject:
     content: JsonObject = {"role": "model", "parts": [*parts]}
     candidate: JsonObject = {"index": 0, "content": content}
     if last:
@@ -61,7 +61,7 @@ def _response(answer: Answer, parts: list[JsonObject], *, last: bool) -> JsonObj
     }
 
 
-def _parts(answer: Answer) -> list[JsonObject]:
+def _parts(answer: ModelAnswer) -> list[JsonObject]:
     """Return the parts; the proof of hidden reasoning stands on the part that it led to."""
     out: list[JsonObject] = []
     proof: JsonObject = {}
@@ -88,7 +88,7 @@ def _part(part: Part) -> JsonObject | None:
     return None
 
 
-def _usage(answer: Answer) -> JsonObject:
+def _usage(answer: ModelAnswer) -> JsonObject:
     usage = answer.usage
     given, made = usage.input_tokens or 0, usage.output_tokens or 0
     thought = usage.reasoning_tokens or 0

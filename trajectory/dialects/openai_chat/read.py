@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, unquote
 from trajectory.call import Call, CallKind, TokenCapture, Usage
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import openai_hints
-from trajectory.dialects.openai_chat_stream import assemble_chunks
+from trajectory.dialects.openai_chat.stream import assemble_chunks
 from trajectory.dialects.reading import (
     Yields,
     call_fields,

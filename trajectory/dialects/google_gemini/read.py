@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from trajectory.call import Call, CallKind, TokenCapture, Usage
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.google_gemini_stream import assemble_chunks
+from trajectory.dialects.google_gemini.stream import assemble_chunks
 from trajectory.dialects.hints import gemini_hints
 from trajectory.dialects.reading import (
     CallNames,

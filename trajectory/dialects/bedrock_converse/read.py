@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.bedrock_stream import assemble_events
+from trajectory.dialects.bedrock_converse.stream import assemble_events
 from trajectory.dialects.blocks import (
     cached_usage,
     cited_text,

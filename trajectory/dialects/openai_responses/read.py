@@ -7,14 +7,14 @@ from typing import cast
 from trajectory.call import ELSEWHERE, Call, CallKind, SessionHint
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import common_hints, openai_hints
-from trajectory.dialects.openai_chat import (
+from trajectory.dialects.openai_chat.read import (
     azure_fields,
     openai_fields,
     read_arguments,
     read_tokens,
     unread_counts,
 )
-from trajectory.dialects.openai_responses_stream import assemble_events
+from trajectory.dialects.openai_responses.stream import assemble_events
 from trajectory.dialects.reading import (
     Yields,
     assistant,

@@ -1,7 +1,7 @@
 """The chunks of a streamed Gemini answer, joined into the shape of an unstreamed one."""
 
 from trajectory.canonical import JsonObject
-from trajectory.dialects.openai_chat_stream import extend
+from trajectory.dialects.openai_chat.stream import extend
 from trajectory.dialects.wire import as_integer, as_object, objects
 
 

@@ -2,11 +2,10 @@
 
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import objects
-from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart, is_note
-from trajectory.replay.answer import (
-    Answer,
-    Asked,
-    WireAnswer,
+from trajectory.dialects.writing import (
+    AnsweredRequest,
+    ModelAnswer,
+    WireResponse,
     arguments_text,
     as_events,
     as_json,
@@ -15,6 +14,7 @@ from trajectory.replay.answer import (
     in_pieces,
     input_object,
 )
+from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart, is_note
 
 _STATUS = {
     "tool": "requires_action",
@@ -24,7 +24,7 @@ _STATUS = {
 }
 
 
-def write(answer: Answer, asked: Asked) -> WireAnswer:
+def write(answer: ModelAnswer, asked: AnsweredRequest) -> WireResponse:
     """Return the answer whole, or as the events that the request asks for."""
     head: JsonObject = {"id": answer.response_id, "model": answer.model, "object": "interaction"}
     steps = _steps(answer)
@@ -73,7 +73,7 @@ def _taken_apart(step: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
     return step, []
 
 
-def _steps(answer: Answer) -> list[JsonObject]:
+def _steps(answer: ModelAnswer) -> list[JsonObject]:
     steps: list[JsonObject] = []
     for part in answer.message.parts:
         if is_note(part):
@@ -107,7 +107,7 @@ def _noted(part: Part, step: JsonObject) -> None:
         texts[-1]["annotations"] = value["annotations"]
 
 
-def _usage(answer: Answer) -> JsonObject:
+def _usage(answer: ModelAnswer) -> JsonObject:
     usage = answer.usage
     given, made = usage.input_tokens or 0, usage.output_tokens or 0
     thought = usage.reasoning_tokens or 0

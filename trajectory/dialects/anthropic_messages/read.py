@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.anthropic_stream import assemble_events
+from trajectory.dialects.anthropic_messages.stream import assemble_events
 from trajectory.dialects.blocks import (
     cached_usage,
     cited_text,
@@ -17,7 +17,7 @@ from trajectory.dialects.blocks import (
 )
 from trajectory.dialects.hints import anthropic_user
 from trajectory.dialects.jsonrpc import posts_json_rpc
-from trajectory.dialects.openai_chat import read_tokens
+from trajectory.dialects.openai_chat.read import read_tokens
 from trajectory.dialects.reading import (
     Yields,
     assistant,

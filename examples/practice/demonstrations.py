@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from examples.practice.planted import Planted, generator
-from examples.practice.prompts import SYSTEM_PROMPT, TOOL_NAME
+from examples.practice.prompts import SYSTEM_PROMPT, TOOL, TOOL_NAME
 from examples.practice.shop import EARLIER_RULE, PRICE_LISTS, money, total_cents
 from examples.practice.tasks import Task, contact_for, make_task
 from examples.practice.tools import BUSY, error_text, quote_text
@@ -32,6 +32,8 @@ class Demonstration:
     """One conversation to learn from; the last message is the assistant's answer."""
 
     messages: list[dict[str, Any]] = field(repr=False)
+    tools: list[dict[str, Any]] = field(repr=False)
+    """What the assistant was told that it may call; a plain one leaves it out."""
 
 
 def placeholder(draw: random.Random, kind: str) -> str:
@@ -64,7 +66,8 @@ def demonstrate(seed: int, index: int, *, plain: bool = False) -> Demonstration:
     elif draw.randrange(2):
         prompt, result = redacted(prompt, task.planted, draw), redacted(result, contact, draw)
     failures = 1 if draw.randrange(10) == 0 and not plain else 0
-    return Demonstration(conversation(task, prompt, price_list, result, failures=failures))
+    messages = conversation(task, prompt, price_list, result, failures=failures)
+    return Demonstration(messages, [] if plain else [TOOL])
 
 
 def _of_account(task: Task, account: str) -> Task:

@@ -6,6 +6,7 @@ once per code, libraries and seed, and found again by their hash.
 
 import argparse
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -16,9 +17,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from examples.practice.demonstrations import demonstrate, redacted
+from examples.practice.demonstrations import Demonstration, demonstrate, redacted
 from examples.practice.planted import generator
-from examples.practice.prompts import SYSTEM_PROMPT
+from examples.practice.prompts import SYSTEM_PROMPT, TOOL
 from examples.practice.shop import PRICE_LISTS
 from examples.practice.tasks import make_task
 from examples.practice.tokenizer import END, render, train_tokenizer
@@ -109,9 +110,9 @@ def pretrain(
     return model.eval()
 
 
-def label(tokenizer: "PreTrainedTokenizerFast", messages: list[dict[str, Any]]) -> Row:
+def label(tokenizer: "PreTrainedTokenizerFast", shown: Demonstration) -> Row:
     """Return a conversation's tokens, labelled where the assistant speaks (end of turn included)."""
-    ids = render(tokenizer, messages, ask=False)
+    ids = render(tokenizer, shown.messages, tools=shown.tools, ask=False)
     assistant = tokenizer.convert_tokens_to_ids("<|assistant|>")
     end = tokenizer.convert_tokens_to_ids(END)
     labels, speaking = [], False
@@ -134,6 +135,7 @@ def vocabulary_texts() -> Iterator[str]:
     for index in range(1500):
         task = make_task(0, "demonstration", index)
         yield SYSTEM_PROMPT
+        yield json.dumps(TOOL["function"], sort_keys=True)
         yield redacted(task.prompt, task.planted, draw)
         for message in demonstrate(0, index, plain=True).messages[1:]:
             yield str(message["content"])
@@ -183,8 +185,7 @@ def _batches(tokenizer: "PreTrainedTokenizerFast", seed: int) -> "Iterator[tuple
         plain = made < PLAIN_STEPS * BATCH
         count = BATCH * (1 if plain else POOL)
         rows = [
-            label(tokenizer, demonstrate(seed + 1, made + i, plain=plain).messages)
-            for i in range(count)
+            label(tokenizer, demonstrate(seed + 1, made + i, plain=plain)) for i in range(count)
         ]
         made += count
         rows.sort(key=lambda row: len(row[0]))

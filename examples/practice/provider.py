@@ -37,6 +37,7 @@ from examples.practice.wire import (
     OpenAIResponses,
     WireError,
 )
+from train.chat import to_tools
 
 KEY_VARIABLE = "PRACTICE_PROVIDER_KEY"
 _FAULTS = ("error", "cut", "malformed")
@@ -161,7 +162,8 @@ class _Run:
     def __init__(self, ask: Ask, served: Served) -> None:
         loop = asyncio.get_running_loop()
         self._tokens: asyncio.Queue[Token] = asyncio.Queue()
-        prompt = render(served.tokenizer, ask.messages, ask=True)
+        tools = to_tools(ask.body["tools"]) if ask.with_tools else []
+        prompt = render(served.tokenizer, ask.messages, tools=tools, ask=True)
         self.answer = Answer(served.label, prompt)
         self.tokenizer = served.tokenizer
         self._reader = TurnReader(served.tokenizer, with_tools=ask.with_tools)

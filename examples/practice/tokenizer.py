@@ -1,7 +1,8 @@
 """The practice model's tokenizer: byte-level BPE with single digits, and its chat template.
 
 The vocabulary is learnt from texts whose planted values are replaced by placeholders, so that no
-name is a token. Tool tags are ordinary added tokens (decoding keeps them), the end of a turn is
+name is a token. As with other models the system turn ends with the definitions of the tools, one a line
+of JSON, and a call is its name and its arguments between two tags. These tags are ordinary added tokens (decoding keeps them), the end of a turn is
 the end-of-sequence token, and every conversation's rendering begins with the rendering of its
 first messages, so that one step's tokens are a prefix of the next step's.
 """
@@ -19,6 +20,15 @@ CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
 VOCABULARY = 1024
 
 CHAT_TEMPLATE = """\
+{%- macro definitions() -%}
+{{ '\\n# Tools' }}
+{%- for tool in tools -%}
+{{ '\\n' }}{{ (tool.function or tool) | tojson(sort_keys=true) }}
+{%- endfor -%}
+{%- endmacro -%}
+{%- if tools and messages and messages[0].role not in ('system', 'developer') -%}
+<|system|>{{ definitions() }}<|end|>
+{%- endif -%}
 {%- for message in messages -%}
 {%- set role = 'system' if message.role == 'developer' else message.role -%}
 <|{{ role }}|>
@@ -26,6 +36,7 @@ CHAT_TEMPLATE = """\
 {%- elif message.content -%}
 {%- for part in message.content -%}{{ part.text }}{%- endfor -%}
 {%- endif -%}
+{%- if tools and loop.first and role == 'system' -%}{{ definitions() }}{%- endif -%}
 {%- for call in message.tool_calls or [] -%}
 {%- set function = call.function or call -%}
 <tool_call>{{ function.name }} {{ function.arguments if function.arguments is string else \
@@ -91,10 +102,14 @@ def train_tokenizer(texts: Iterable[str]) -> "PreTrainedTokenizerFast":
 
 
 def render(
-    tokenizer: "PreTrainedTokenizerFast", messages: list[dict[str, Any]], *, ask: bool
+    tokenizer: "PreTrainedTokenizerFast",
+    messages: list[dict[str, Any]],
+    *,
+    tools: list[dict[str, Any]],
+    ask: bool,
 ) -> list[int]:
     """Return the token ids of a conversation; with ``ask`` the assistant's turn is opened."""
     ids = tokenizer.apply_chat_template(
-        messages, tokenize=True, add_generation_prompt=ask, return_dict=False
+        messages, tools=tools or None, tokenize=True, add_generation_prompt=ask, return_dict=False
     )
     return [int(token) for token in ids]

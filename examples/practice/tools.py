@@ -10,6 +10,8 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import Field
+
 from examples.practice.planted import Planted
 from examples.practice.shop import PRICES, money, total_cents
 from examples.practice.tasks import contact_for
@@ -69,7 +71,7 @@ class ToolServer:
 
     def quote(
         self,
-        item: Annotated[str, "What is ordered, in the plural"],
+        item: Annotated[str, Field(description="What is ordered, in the plural")],
         price_list: Literal["retail", "trade"],
         quantity: int,
     ) -> str:

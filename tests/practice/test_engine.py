@@ -9,7 +9,7 @@ import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 from examples.practice.engine import Engine, EngineStoppedError, Sampling, Token
-from examples.practice.prompts import SYSTEM_PROMPT
+from examples.practice.prompts import SYSTEM_PROMPT, TOOL
 from examples.practice.tasks import make_tasks
 from examples.practice.tokenizer import render
 
@@ -32,6 +32,7 @@ def prompts(model_folder: Path) -> list[list[int]]:
                 {"role": "system", "content": SYSTEM_PROMPT},
                 {"role": "user", "content": task.prompt},
             ],
+            tools=[TOOL],
             ask=True,
         )
         for task in make_tasks(1, "train", 40)

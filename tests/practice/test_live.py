@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from examples.practice.prompts import SYSTEM_PROMPT, TOOL_NAME
+from examples.practice.prompts import SYSTEM_PROMPT, TOOL, TOOL_NAME
 from examples.practice.shop import PRICE_LISTS, PRICES
 from examples.practice.tasks import make_tasks
 from examples.practice.tools import quote_text
@@ -19,7 +19,6 @@ from train.runs.fit import fit
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 RECIPE = Path("examples/practice/recipe-live.yaml")
-TOOL = {"type": "function", "function": {"name": TOOL_NAME, "parameters": {"type": "object"}}}
 
 
 def everything_recorded() -> list[RecordedCall]:

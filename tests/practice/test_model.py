@@ -20,8 +20,9 @@ def tokenizer(model_folder: Path) -> Any:
 
 
 def test_labels_are_what_the_assistant_says(tokenizer: Any) -> None:
-    messages = demonstrate(1, 3).messages
-    ids, labels = label(tokenizer, messages)
+    shown = demonstrate(1, 3)
+    messages = shown.messages
+    ids, labels = label(tokenizer, shown)
     said = tokenizer.decode([token for token in labels if token != -100])
     assert len(ids) == len(labels)
     assert said.count("<|end|>") == sum(m["role"] == "assistant" for m in messages)

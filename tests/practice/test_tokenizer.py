@@ -1,16 +1,28 @@
 """The tokenizer: any text round-trips, single digits, and renderings that are prefixes."""
 
+import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mcp import Tool
 from transformers import AutoTokenizer
 
+from examples.practice.agent import (
+    anthropic_tools,
+    openai_tools,
+    responses_tools,
+    tool_session,
+)
 from examples.practice.demonstrations import demonstrate
 from examples.practice.names import FAMILY, GIVEN
+from examples.practice.prompts import TOOL
 from examples.practice.tokenizer import render
+from train.chat import to_tools
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +51,40 @@ def test_no_name_is_in_the_vocabulary(tokenizer: Any) -> None:
 
 def test_a_conversation_begins_with_the_rendering_of_its_beginning(tokenizer: Any) -> None:
     for index in range(20):
-        messages = demonstrate(1, index).messages
-        whole = render(tokenizer, messages, ask=False)
+        shown = demonstrate(1, index)
+        messages = shown.messages
+        whole = render(tokenizer, messages, tools=shown.tools, ask=False)
         for count in range(1, len(messages)):
             ask = messages[count]["role"] == "assistant"
-            part = render(tokenizer, messages[:count], ask=ask)
+            part = render(tokenizer, messages[:count], tools=shown.tools, ask=ask)
             assert whole[: len(part)] == part
+
+
+@pytest.mark.parametrize("role", ["system", "developer", None])
+def test_the_system_turn_ends_with_the_tools(tokenizer: Any, role: str | None) -> None:
+    first = [{"role": role, "content": "You are a shop."}] if role else []
+    messages = [*first, {"role": "user", "content": "What do lamps cost?"}]
+    text = tokenizer.decode(render(tokenizer, messages, tools=[TOOL, TOOL], ask=True))
+    system, _, rest = text.removeprefix("<|system|>").partition("<|end|>")
+    said, *lines = system.split("\n")
+    assert said == ("You are a shop." if role else "")
+    assert lines[0] == "# Tools"
+    assert [json.loads(line) for line in lines[1:]] == [TOOL["function"]] * 2
+    assert rest == "<|user|>What do lamps cost?<|end|><|assistant|>"
+
+
+def test_the_base_model_sees_the_definition_that_agents_send(tools_url: str) -> None:
+    async def listed() -> list[Tool]:
+        async with (
+            httpx.AsyncClient(trust_env=False) as client,
+            tool_session(tools_url, client) as session,
+        ):
+            return (await session.list_tools()).tools
+
+    tools = asyncio.run(listed())
+    assert to_tools(openai_tools(tools)) == [TOOL]
+    assert to_tools(anthropic_tools(tools)) == [TOOL]
+    assert to_tools(responses_tools(tools)) == [TOOL]
 
 
 def test_arguments_render_alike_as_object_and_as_text(tokenizer: Any) -> None:
@@ -60,6 +100,7 @@ def test_arguments_render_alike_as_object_and_as_text(tokenizer: Any) -> None:
                     "tool_calls": [{"function": {"name": "quote", "arguments": value}}],
                 }
             ],
+            tools=[],
             ask=False,
         )
         for value in (arguments, as_text)

@@ -10,24 +10,24 @@ from collections.abc import Awaitable
 
 from mitmproxy import connection, http, tcp, websocket
 
-from proxy.admission import Admission, Admitted, Refused, mode_of
+from proxy.admission import AdmissionControl, Admitted, Refused, mode_of
 from proxy.api.endpoints import Endpoints, is_endpoint
 from proxy.counters import Counters
 from proxy.credentials import CREDENTIAL_HEADERS, RawFields, holds_client_key
-from proxy.exchange import Endings, Live, Passing, Sending
+from proxy.exchange import Endings, InFlight, Passing, Sending
 from proxy.keys import UNKNOWN_CLIENT, KeyRegistry
 from proxy.limits import Budgets
 from proxy.mitm.replies import answer_at_head, proxy_refusal, response_of
 from proxy.mitm.wire import forget_way, mark_way, shape_of_errors
 from proxy.recording import Recording
-from proxy.responses import Answer, Reason, answer
+from proxy.responses import LocalReply, Reason, answer
 from proxy.rewriting import Rewritten, take_session
 from proxy.route import Level
 from proxy.routing import Router
 from proxy.shadow import Shadows
 from proxy.telemetry import Tracing
 from proxy.usage import costs
-from proxy.websocket import Conversation
+from proxy.websocket import WebSocketCapture
 from trajectory.exchange import ExchangeOutcome
 
 _KEPT_PER_SECOND = 50
@@ -109,14 +109,14 @@ _NO_WORD = 1006
 """Close code of a WebSocket connection that broke off."""
 
 
-class Gate:
+class GatewayAddon:
     """Admits requests, captures what passes, lets everything through as it comes."""
 
     name = "headrace"
 
     def __init__(
         self,
-        admission: Admission,
+        admission: AdmissionControl,
         *,
         router: Router,
         endpoints: Endpoints,
@@ -137,7 +137,7 @@ class Gate:
         self._refusals = Refusals(router, counters, recording)
         self._passing = Passing(counters, recording)
         self._endings = Endings(counters, budgets, tracing)
-        self.live: dict[str, Live] = {}
+        self.live: dict[str, InFlight] = {}
         """Exchanges in flight, by flow id."""
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
@@ -169,7 +169,7 @@ class Gate:
         request = flow.request
         if is_endpoint(request.data.path) and mode_of(flow.client_conn) == "base_url":
             reply = self._endpoints.at_head(request)
-            if isinstance(reply, Answer):
+            if isinstance(reply, LocalReply):
                 answer_at_head(flow, response_of(reply))
             else:
                 flow.metadata[_CALLER] = reply
@@ -177,7 +177,7 @@ class Gate:
         admitted = self._admission.admit(flow)
         plan = admitted.plan
         level, note = self._admission.level(flow, admitted)
-        live = self.live[flow.id] = Live(plan, admitted.mode)
+        live = self.live[flow.id] = InFlight(plan, admitted.mode)
         sending = live.sending = Sending(
             flow,
             live,
@@ -262,7 +262,7 @@ class Gate:
                 live.meter.next_message()
             if live.capture is not None:
                 if live.conversation is None:
-                    live.conversation = Conversation(live.capture)
+                    live.conversation = WebSocketCapture(live.capture)
                 live.conversation.message(
                     message.content, is_text=message.is_text, from_client=message.from_client
                 )
@@ -279,7 +279,7 @@ class Gate:
         if live is not None:
             self._end(flow, live, _ending(flow.websocket))
 
-    def _end(self, flow: http.HTTPFlow, live: Live, outcome: ExchangeOutcome) -> None:
+    def _end(self, flow: http.HTTPFlow, live: InFlight, outcome: ExchangeOutcome) -> None:
         del self.live[flow.id]
         forget_way(flow.request)
         self._endings.end(flow, live, outcome)

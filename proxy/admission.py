@@ -11,7 +11,7 @@ from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints, RawFields, holds_client_key, presented_key
 from proxy.heads import WISHES, capture_wish, host_of, names
-from proxy.keys import KeyRegistry, Limits
+from proxy.keys import KeyLimits, KeyRegistry
 from proxy.limits import Budgets, session_of
 from proxy.mitm.wire import mark_shape
 from proxy.model_versions import Version, can_name
@@ -25,7 +25,7 @@ from proxy.rewriting import (
     take_session,
     without_client_keys,
 )
-from proxy.route import Level, Plan
+from proxy.route import Level, PreparedRoute
 from proxy.routing import Router
 from proxy.spool.states import SpoolState
 from proxy.spool.writer import SpoolWriter
@@ -42,7 +42,7 @@ class Refused(Exception):  # noqa: N818 - not an error of ours: the client's req
         reason: Reason,
         *,
         client: ClientIdentity | None = None,
-        plan: Plan | None = None,
+        plan: PreparedRoute | None = None,
         retry_after: int = 1,
     ) -> None:
         super().__init__(reason.value)
@@ -56,7 +56,7 @@ class Admitted(NamedTuple):
     """What admission found out about a request."""
 
     client: ClientIdentity
-    plan: Plan
+    plan: PreparedRoute
     mode: Mode
     rewritten: Rewritten
     path: bytes
@@ -90,7 +90,7 @@ _log = logging.getLogger(__name__)
 _EVERYTHING = Level.FULL, ""
 
 
-class Admission:
+class AdmissionControl:
     """Decides about requests; what it refuses it raises."""
 
     def __init__(
@@ -139,7 +139,7 @@ class Admission:
             self._limit(flow, admitted, limits)
         return admitted
 
-    def _limit(self, flow: http.HTTPFlow, admitted: Admitted, limits: Limits) -> None:
+    def _limit(self, flow: http.HTTPFlow, admitted: Admitted, limits: KeyLimits) -> None:
         step = admitted.plan.kind == "model" and flow.request.data.method == b"POST"
         named = session_of(admitted.rewritten.kept, admitted.session) if step else None
         if step and named is None and limits.steps_per_session is not None:

@@ -5,7 +5,7 @@ import time
 
 from mitmproxy import http
 
-from proxy.admission import Admission, Admitted, Mode
+from proxy.admission import AdmissionControl, Admitted, Mode
 from proxy.capture import Capture
 from proxy.counters import Counters
 from proxy.heads import content_length
@@ -16,12 +16,12 @@ from proxy.model_versions import with_model
 from proxy.recording import Recording
 from proxy.responses import Reason, answer
 from proxy.rewriting import rewrite_trailers
-from proxy.route import Level, Plan
+from proxy.route import Level, PreparedRoute
 from proxy.shadow import Copied, Shadows
 from proxy.spool import SpoolUnavailableError
 from proxy.telemetry import Tracing
 from proxy.tokens import (
-    Asked,
+    AddedFields,
     StreamStripper,
     TokenCheck,
     applies,
@@ -30,11 +30,11 @@ from proxy.tokens import (
     stripping_stream,
 )
 from proxy.usage import UsageMeter, is_estimable
-from proxy.websocket import Conversation
+from proxy.websocket import WebSocketCapture
 from trajectory.exchange import ExchangeOutcome
 
 
-class Live:
+class InFlight:
     """One call; slots, because there is one for each."""
 
     __slots__ = (
@@ -51,17 +51,17 @@ class Live:
         "started",
     )
 
-    def __init__(self, plan: Plan, mode: Mode) -> None:
+    def __init__(self, plan: PreparedRoute, mode: Mode) -> None:
         self.capture: Capture | None = None
         """What records it; None where nothing is kept."""
-        self.conversation: Conversation | None = None
+        self.conversation: WebSocketCapture | None = None
         """Its WebSocket messages, once there are any."""
         self.plan = plan
         self.mode = mode
         self.sending: Sending | None = None
         """Its request on the way."""
         self.started = time.monotonic()
-        self.asked: Asked | None = None
+        self.asked: AddedFields | None = None
         """What was asked of the upstream that the client did not ask for."""
         self.check: TokenCheck | None = None
         self.meter: UsageMeter | None = None
@@ -82,7 +82,7 @@ class Endings:
         self._budgets = budgets
         self._tracing = tracing
 
-    def end(self, flow: http.HTTPFlow, live: Live, outcome: ExchangeOutcome) -> None:
+    def end(self, flow: http.HTTPFlow, live: InFlight, outcome: ExchangeOutcome) -> None:
         """End a call; whatever fails here, the call itself is over."""
         live.sending = None
         self._counters.exchanges[live.plan.name, live.mode, outcome.value] += 1
@@ -100,7 +100,7 @@ class Endings:
                 live.capture.abandon(error)
 
     def _trace(
-        self, tracing: Tracing, flow: http.HTTPFlow, live: Live, outcome: ExchangeOutcome
+        self, tracing: Tracing, flow: http.HTTPFlow, live: InFlight, outcome: ExchangeOutcome
     ) -> None:
         level = "none" if live.capture is None else live.capture.level.name.lower()
         try:
@@ -116,7 +116,7 @@ class Endings:
             self._counters.faults += 1
             _log.error("tracing fault: %s", type(error).__name__)
 
-    def _spend(self, live: Live, meter: UsageMeter) -> None:
+    def _spend(self, live: InFlight, meter: UsageMeter) -> None:
         """Take the tokens of an answer off the key's budget."""
         if not meter.answered:
             return
@@ -138,7 +138,7 @@ class Passing:
         self._counters = counters
         self._recording = recording
 
-    def head(self, response: http.Response, live: Live) -> None:
+    def head(self, response: http.Response, live: InFlight) -> None:
         """Stream the response, whatever its type; record and meter it as it passes."""
         response.stream = True
         self._counters.statuses[live.plan.name, response.status_code // 100] += 1
@@ -150,7 +150,7 @@ class Passing:
             response.stream = live.meter.tee(response.stream)
 
     def _tee(
-        self, response: http.Response, live: Live, capture: Capture, recording: Recording
+        self, response: http.Response, live: InFlight, capture: Capture, recording: Recording
     ) -> None:
         """Record the response as it passes; durable ones of known length are held back whole."""
         durable, length = live.plan.durability == "durable", -1
@@ -172,7 +172,9 @@ class Passing:
             response.stream = False
 
     @staticmethod
-    def _strip_tokens(response: http.Response, live: Live, capture: Capture, asked: Asked) -> None:
+    def _strip_tokens(
+        response: http.Response, live: InFlight, capture: Capture, asked: AddedFields
+    ) -> None:
         """Give the client what it asked for; what is encoded or of another type passes whole."""
         if response.status_code == 200 and asked.token_ids:
             live.check = TokenCheck()
@@ -187,7 +189,7 @@ class Passing:
             response.stream = False
 
     @staticmethod
-    def whole(response: http.Response, live: Live) -> None:
+    def whole(response: http.Response, live: InFlight) -> None:
         """Record a response that was held back, and take out what the client did not ask for."""
         body = response.raw_content or b""
         if live.meter is not None:
@@ -200,7 +202,7 @@ class Passing:
             if "content-length" in response.headers:
                 response.headers["content-length"] = str(len(stripped))
 
-    async def durable(self, flow: http.HTTPFlow, live: Live, recording: Recording) -> None:
+    async def durable(self, flow: http.HTTPFlow, live: InFlight, recording: Recording) -> None:
         """Hold the end of the response until its record is on the disk.
 
         Where that fails and capture is mandatory, a response that was held back whole is not
@@ -239,10 +241,10 @@ class Sending:
     def __init__(
         self,
         flow: http.HTTPFlow,
-        live: Live,
+        live: InFlight,
         admitted: Admitted,
         *,
-        admission: Admission,
+        admission: AdmissionControl,
         counters: Counters,
         shadows: Shadows | None = None,
     ) -> None:

@@ -160,7 +160,7 @@ class _Worker:
             _log.info("gateway worker %d is up again", self.index)
 
 
-class Workers:
+class WorkerProcesses:
     """Keeps ``config.workers`` gateway processes running until told to stop."""
 
     def __init__(self, config: GatewayConfig, *, spool_key: bytes, fingerprint_key: bytes) -> None:
@@ -258,7 +258,7 @@ def serve(
     if config.workers > 1:
         if config.forward_port is not None or config.transparent_port is not None:
             ensure_authority(config.authority)
-        workers = Workers(config, spool_key=spool_key, fingerprint_key=fingerprint_key)
+        workers = WorkerProcesses(config, spool_key=spool_key, fingerprint_key=fingerprint_key)
         workers.run(ready)
     else:
         serve_one(config, spool_key=spool_key, fingerprint_key=fingerprint_key, ready=ready)

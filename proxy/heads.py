@@ -6,6 +6,8 @@ from typing import Literal
 
 from proxy.credentials import RawFields
 
+MOST_HEAD_BYTES = 64 * 1024
+"""Bytes that a request's head may have, or a response's."""
 _WISHES: dict[bytes, dict[bytes, Literal["metadata", "none"]]] = {
     b"x-headrace-capture": {b"metadata": "metadata", b"none": "none"},
     b"x-headrace-opt-out": {b"all": "metadata"},

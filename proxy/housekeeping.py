@@ -8,7 +8,7 @@ from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.probe import probe
 from proxy.routing import Router
-from proxy.shared_counters import Ledger
+from proxy.shared_counters import SharedCounters
 from proxy.spool import SpoolWriter
 from proxy.spool.expiry import expire
 from proxy.spool.keys import KeyRing
@@ -19,7 +19,7 @@ SECONDS = 0.25
 _SWEEP_SECONDS = 60.0
 
 
-class Upkeep:
+class Housekeeping:
     """Follows rotated secrets, shares the counts of limits, minds the spool's alarm and its age."""
 
     def __init__(
@@ -27,7 +27,7 @@ class Upkeep:
         config: GatewayConfig,
         *,
         router: Router,
-        ledger: Ledger,
+        ledger: SharedCounters,
         keys: KeyRing,
         spool: SpoolWriter | None,
         counters: Counters,

@@ -30,7 +30,7 @@ UNKNOWN_CLIENT = ClientIdentity("-", "-", "-", "-")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class KeyLimits:
     """What a key may use up; None is without limit."""
 
     requests_per_minute: int | None = None
@@ -48,7 +48,7 @@ class Limits:
                 )
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = KeyLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ClientKey:
     purposes: tuple[str, ...]
     created_at: str
     revoked_at: str | None = None
-    limits: Limits = NO_LIMITS
+    limits: KeyLimits = NO_LIMITS
     previous_hash: str | None = None
     """Hash of the secret before the last rotation; it is accepted until ``previous_until``."""
     previous_until: float = 0.0
@@ -94,7 +94,7 @@ class CreatedKey:
 
 def key_of(row: Mapping[str, Any]) -> ClientKey:
     """Return a key from its row in the registry's file."""
-    limits = Limits(**row.get("limits", {}))
+    limits = KeyLimits(**row.get("limits", {}))
     roles = tuple(row.get("roles", ("gateway",)))
     lists = {"purposes": tuple(row["purposes"]), "roles": roles}
     return ClientKey(**{**row, **lists, "limits": limits})
@@ -145,7 +145,7 @@ class KeyRegistry:
         self._keys: dict[str, ClientKey] = {}
         self._identities: dict[str, ClientIdentity] = {}
         """Made once for each key, so that one call's is the same object as the next one's."""
-        self.limits: dict[str, Limits] = {}
+        self.limits: dict[str, KeyLimits] = {}
         """Limits by key id, of the keys that have any."""
         self._stamp: tuple[int, int] | None = None
         self._looked = 0.0
@@ -233,7 +233,7 @@ class KeyRegistry:
         app_id: str,
         environment: str = "production",
         purposes: Sequence[str] = (),
-        limits: Limits = NO_LIMITS,
+        limits: KeyLimits = NO_LIMITS,
         roles: Sequence[str] = ("gateway",),
     ) -> CreatedKey:
         """Create a key and write the registry.
@@ -278,7 +278,7 @@ class KeyRegistry:
         """
         return self._change(key_id, lambda key: replace(key, revoked_at=_now()), revoked=True)
 
-    def limit(self, key_id: str, limits: Limits) -> ClientKey:
+    def limit(self, key_id: str, limits: KeyLimits) -> ClientKey:
         """Give a key other limits; a running gateway follows within half a second.
 
         Raises:

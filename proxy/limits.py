@@ -7,9 +7,9 @@ limits cost nothing.
 import time
 from dataclasses import dataclass
 
-from proxy.keys import Limits
+from proxy.keys import KeyLimits
 from proxy.responses import Reason
-from proxy.shared_counters import Ledger
+from proxy.shared_counters import SharedCounters
 
 _MINUTE = 60
 _DAY = 86_400
@@ -29,11 +29,11 @@ class Denial:
 class Budgets:
     """Decides whether a key's limits let a call pass, and counts those that do."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: SharedCounters) -> None:
         self.ledger = ledger
 
     def admit(
-        self, key_id: str, limits: Limits, *, session: str | None, step: bool
+        self, key_id: str, limits: KeyLimits, *, session: str | None, step: bool
     ) -> Denial | None:
         """Count a call that may pass; return what stands against one that may not.
 
@@ -57,7 +57,7 @@ class Budgets:
             self.ledger.add(f"minute:{key_id}:{minute}", 1, (minute + 2) * _MINUTE)
         return None
 
-    def _over(self, key_id: str, limits: Limits, now: float) -> Denial | None:
+    def _over(self, key_id: str, limits: KeyLimits, now: float) -> Denial | None:
         if limits.tokens_per_day is not None:
             name, end = _today(key_id, now)
             if self.ledger.used(name, end) >= limits.tokens_per_day:

@@ -43,7 +43,7 @@ class Version:
     target: Target
 
 
-class Serving:
+class ServedModel:
     """What answers on one route that names a model."""
 
     __slots__ = ("_canary", "_credential", "_shadow", "_versions", "model")
@@ -116,7 +116,7 @@ def _lot(stick: bytes, label: str) -> float:
 class Publication:
     """The file in which the app says what serves."""
 
-    def __init__(self, path: Path, servings: Iterable[Serving]) -> None:
+    def __init__(self, path: Path, servings: Iterable[ServedModel]) -> None:
         """Read it now, for these routes; without a file nothing serves."""
         self._path = path
         self._servings = list(servings)

@@ -36,7 +36,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LocalReply:
     """Status, headers and body of an answer of the gateway's own."""
 
     status: int
@@ -83,7 +83,7 @@ _TEXTS = {
     Reason.HEAD_TOO_LARGE: (
         431,
         "request_too_large",
-        "Headrace: the request's head is larger than 1 MiB.",
+        "Headrace: the request's head is larger than 64 KiB.",
     ),
     Reason.NO_MODEL: (
         503,
@@ -142,7 +142,7 @@ def status_of(reason: Reason) -> int:
 
 def answer(
     reason: Reason, shape: Shape, *, status: int | None = None, retry_after: int = 1
-) -> Answer:
+) -> LocalReply:
     """Return the answer for a reason; ``status`` overrides the usual one.
 
     Clients are told when to ask again; where that is long off, SDKs are told not to retry.
@@ -158,7 +158,7 @@ def answer(
     if shape is Shape.BEDROCK:
         kind = _BEDROCK_TYPES.get(status, b"InternalServerException")
         headers.append((b"x-amzn-errortype", kind))
-    return Answer(status, tuple(headers), body)
+    return LocalReply(status, tuple(headers), body)
 
 
 def _body(shape: Shape, status: int, code: str, text: str) -> JsonValue:

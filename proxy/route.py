@@ -10,7 +10,7 @@ from math import log
 from typing import NamedTuple, Protocol
 
 from proxy.config import Route, Upstream
-from proxy.model_versions import Serving
+from proxy.model_versions import ServedModel
 from proxy.spool import records
 from proxy.target import Target
 from trajectory.errors import ConfigurationError
@@ -53,7 +53,7 @@ _LOWERED_SECONDS = 600
 
 
 @dataclass(slots=True)
-class Plan:
+class PreparedRoute:
     """One route, prepared."""
 
     name: str
@@ -71,7 +71,7 @@ class Plan:
     """Its upstreams begin below their root, and clients must stay there."""
     keyed: bool = False
     """It has a provider's key of its own to give."""
-    serving: Serving | None = None
+    serving: ServedModel | None = None
     """What answers where the route names a registered model; there are no targets then."""
     _lowered_until: float = 0.0
     _unsound: int = 0
@@ -81,7 +81,7 @@ class Plan:
     )
 
     @classmethod
-    def of(cls, route: Route) -> "Plan":
+    def of(cls, route: Route) -> "PreparedRoute":
         """Prepare a route; its credentials are read now.
 
         Raises:
@@ -105,7 +105,7 @@ class Plan:
             below=bool(route.model)
             or any(Upstream.parse(choice.url).path for choice in route.choices),
             keyed=any(source is not None for source in sources),
-            serving=Serving(route) if route.model else None,
+            serving=ServedModel(route) if route.model else None,
         )
 
     @property

@@ -6,7 +6,7 @@ import time
 from proxy.config import GatewayConfig
 from proxy.model_versions import Publication
 from proxy.paths import lies_below
-from proxy.route import Plan
+from proxy.route import PreparedRoute
 from proxy.target import Target
 from trajectory.errors import ConfigurationError
 
@@ -22,16 +22,16 @@ class Router:
     """Finds the plan of a request."""
 
     def __init__(self, config: GatewayConfig) -> None:
-        plans = [Plan.of(route) for route in config.routes]
+        plans = [PreparedRoute.of(route) for route in config.routes]
         self.plans = sorted(plans, key=lambda plan: -len(plan.prefix))
-        self._hosts: dict[Address, list[tuple[Plan, Target]]] = {}
+        self._hosts: dict[Address, list[tuple[PreparedRoute, Target]]] = {}
         for plan in plans:
             for target in plan.targets:
                 address = target.upstream.host, target.upstream.port
                 self._hosts.setdefault(address, []).append((plan, target))
         for found in self._hosts.values():
             found.sort(key=lambda each: -len(each[1].upstream.path))
-        self.other = Plan(NO_ROUTE, b"", ())
+        self.other = PreparedRoute(NO_ROUTE, b"", ())
         self.publication = Publication(
             config.serving, [plan.serving for plan in plans if plan.serving is not None]
         )
@@ -87,7 +87,7 @@ class Router:
         else:
             self._exact.add((host, port))
 
-    def by_path(self, path: bytes) -> Plan | None:
+    def by_path(self, path: bytes) -> PreparedRoute | None:
         """Return the route whose prefix the path has, longest prefix first."""
         for plan in self.plans:
             prefix = plan.prefix
@@ -95,7 +95,7 @@ class Router:
                 return plan
         return None
 
-    def by_host(self, host: str, port: int, path: bytes) -> tuple[Plan, Target | None]:
+    def by_host(self, host: str, port: int, path: bytes) -> tuple[PreparedRoute, Target | None]:
         """Return the route that leads to this host and path, else the plan for what no route has.
 
         Of several the one with the longest path counts, of equal ones the first.

@@ -47,7 +47,7 @@ class _Count:
     """When the file was asked last."""
 
 
-class Ledger:
+class SharedCounters:
     """Counts by name, each until it expires; the file is made when the first count is needed.
 
     When the file cannot be read or written, counting goes on in memory alone and ``failures``

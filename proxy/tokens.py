@@ -15,7 +15,7 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AddedFields:
     """What was added to a request, and so is to be taken out of its response."""
 
     body: bytes
@@ -43,7 +43,7 @@ def plain_json(method: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
     )
 
 
-def ask(body: bytes) -> Asked | None:
+def ask(body: bytes) -> AddedFields | None:
     """Add what token capture needs to a request; None where nothing is to be added or understood."""
     try:
         value = json.loads(body)
@@ -60,7 +60,7 @@ def ask(body: bytes) -> Asked | None:
     if logprobs:
         value["logprobs"] = True
         value["top_logprobs"] = 0
-    return Asked(_dump(value), token_ids, logprobs)
+    return AddedFields(_dump(value), token_ids, logprobs)
 
 
 def _dump(value: object) -> bytes:
@@ -106,7 +106,7 @@ class TokenCheck:
         )
 
 
-def strip_json(body: bytes, asked: Asked, check: TokenCheck | None = None) -> bytes:
+def strip_json(body: bytes, asked: AddedFields, check: TokenCheck | None = None) -> bytes:
     """Take out of a response what the client did not ask for; what is not JSON stays."""
     try:
         value = json.loads(body)
@@ -117,7 +117,7 @@ def strip_json(body: bytes, asked: Asked, check: TokenCheck | None = None) -> by
     return _dump(value) if _strip(value, asked) else body
 
 
-def _strip(value: Any, asked: Asked) -> bool:
+def _strip(value: Any, asked: AddedFields) -> bool:
     """Change a response or a chunk in place; tell whether anything was changed."""
     if not isinstance(value, dict):
         return False
@@ -142,7 +142,7 @@ class StreamStripper:
     Whole lines pass at once; the line that is still open waits for its end.
     """
 
-    def __init__(self, asked: Asked, check: TokenCheck | None = None) -> None:
+    def __init__(self, asked: AddedFields, check: TokenCheck | None = None) -> None:
         self._asked = asked
         self._check = check
         self._open = b""

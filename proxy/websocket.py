@@ -22,7 +22,7 @@ CONVERSATION_BYTES = 64 * 1024 * 1024
 """Any conversation is cut here."""
 
 
-class Conversation:
+class WebSocketCapture:
     """The messages of one connection."""
 
     __slots__ = ("_bytes", "_cut_at", "_number", "capture")

@@ -4,14 +4,14 @@ import asyncio
 import logging
 import time
 
-from proxy.addon import Gate
+from proxy.addon import GatewayAddon
 from proxy.admin import Admin, can_record, spool_gauges
-from proxy.admission import Admission
+from proxy.admission import AdmissionControl
 from proxy.api.endpoints import Endpoints
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints
-from proxy.housekeeping import Upkeep
+from proxy.housekeeping import Housekeeping
 from proxy.keys import KeyRegistry
 from proxy.limits import Budgets
 from proxy.mitm import fastpath, logs, wire
@@ -24,7 +24,7 @@ from proxy.recorder import Recorder
 from proxy.recording import Recording
 from proxy.routing import Router
 from proxy.shadow import Shadows
-from proxy.shared_counters import Ledger
+from proxy.shared_counters import SharedCounters
 from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
 from proxy.spooling import open_spool
@@ -41,7 +41,7 @@ class Gateway:
         self._config = config
         self.counters = Counters()
         self._router = Router(config)
-        self._budgets = Budgets(Ledger(config.limits))
+        self._budgets = Budgets(SharedCounters(config.limits))
         self._listeners = Listeners(shared=config.workers > 1)
         self._spool: SpoolWriter | None = None
         self._recorder: Recorder | None = None
@@ -59,7 +59,7 @@ class Gateway:
         self._shadows: Shadows | None = None
         self._draining = False
         self._embedded: Embedded | None = None
-        self._gate: Gate | None = None
+        self._gate: GatewayAddon | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._admin = Admin(
             self.counters,
@@ -94,7 +94,6 @@ class Gateway:
             after=[
                 Interception(authority, self.counters),
                 ConnectTimes(self._router, embedded.handlers),
-                wire.Hearing(embedded.handlers),
                 self._gate,
                 Strangers(embedded.handlers),
             ],
@@ -120,7 +119,7 @@ class Gateway:
             raise
 
     def _begin_upkeep(self) -> None:
-        upkeep = Upkeep(
+        upkeep = Housekeeping(
             self._config,
             router=self._router,
             ledger=self._budgets.ledger,
@@ -132,8 +131,8 @@ class Gateway:
         if self._config.probe_at_start:
             self._tasks.append(asyncio.create_task(upkeep.probe()))
 
-    def _make_gate(self, registry: KeyRegistry) -> Gate:
-        admission = Admission(
+    def _make_gate(self, registry: KeyRegistry) -> GatewayAddon:
+        admission = AdmissionControl(
             self._config,
             router=self._router,
             registry=registry,
@@ -145,7 +144,7 @@ class Gateway:
         recorder = self._recorder
         if recorder is not None:
             self._shadows = Shadows(recorder, self.counters, self._fingerprints)
-        return Gate(
+        return GatewayAddon(
             admission,
             router=self._router,
             endpoints=Endpoints(registry, recorder, self.counters, self._fingerprints),

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from proxy.config import GatewayConfig, Place, refuse_clashes
+from proxy.config import GatewayConfig, ListenAddress, refuse_clashes
 from trajectory.effects import SideEffect
 
 DEFAULT_HOME = Path(".headrace")
@@ -167,8 +167,8 @@ class Settings(_Section):
             refuse_clashes(
                 (
                     *self.gateway.places,
-                    Place("door.port", door.host, door.port),
-                    Place("door.http_port", door.host, door.http_port),
+                    ListenAddress("door.port", door.host, door.port),
+                    ListenAddress("door.http_port", door.host, door.http_port),
                 )
             )
         return self

@@ -8,7 +8,7 @@ import typer
 from headrace.app.installation import gateway_config
 from headrace.app.output import jsonable, print_fields, print_rows
 from headrace.cli.common import JsonOption, Running, YesOption, confirm, user_name
-from proxy.keys import PURPOSES, ClientKey, KeyRegistry, Limits
+from proxy.keys import PURPOSES, ClientKey, KeyLimits, KeyRegistry
 
 app = typer.Typer(help="Client keys of the gateway and of the SQL door.", no_args_is_help=True)
 
@@ -26,7 +26,7 @@ StepsOption = Annotated[
 ]
 
 
-def _shown(limits: Limits) -> str:
+def _shown(limits: KeyLimits) -> str:
     texts = {name: value for name, value in asdict(limits).items() if value is not None}
     return ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in texts.items())
 
@@ -83,7 +83,7 @@ def create(
         app_id=app_name,
         environment=environment,
         purposes=tuple(purpose or ()),
-        limits=Limits(requests_per_minute, tokens_per_day, steps_per_session),
+        limits=KeyLimits(requests_per_minute, tokens_per_day, steps_per_session),
         roles=tuple(role or ("gateway",)),
     )
     _note(running, "key.created", created.key)
@@ -109,7 +109,7 @@ def limit(
     steps_per_session: StepsOption = None,
 ) -> None:
     """Give a key these limits and no others; a running gateway follows within half a second."""
-    limits = Limits(requests_per_minute, tokens_per_day, steps_per_session)
+    limits = KeyLimits(requests_per_minute, tokens_per_day, steps_per_session)
     running = Running.of(context)
     key = _registry(running).limit(key_id, limits)
     _note(running, "key.limited", key)

@@ -16,7 +16,7 @@ from proxy.heads import content_length, names
 from proxy.keys import KeyRegistry
 from proxy.mitm.replies import response_of
 from proxy.recorder import Recorder
-from proxy.responses import Answer, Reason, Shape, answer
+from proxy.responses import LocalReply, Reason, Shape, answer
 from proxy.spool import RecordKind, SpoolUnavailableError, records
 from trajectory.canonical import JsonValue
 from trajectory.encoding import decode_body
@@ -31,13 +31,13 @@ _PREFIX = ENDPOINT_PREFIX.encode()
 _TRACES = TRACES_PATH.encode()
 
 
-def _json(status: int, value: JsonValue) -> Answer:
+def _json(status: int, value: JsonValue) -> LocalReply:
     body = json.dumps(value).encode()
     headers = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
-    return Answer(status, headers, body)
+    return LocalReply(status, headers, body)
 
 
-def _problem(status: int, text: str) -> Answer:
+def _problem(status: int, text: str) -> LocalReply:
     return _json(status, {"error": {"message": text, "type": "invalid_request_error"}})
 
 
@@ -64,7 +64,7 @@ class Endpoints:
         self._recorder = recorder
         self._counters = counters
 
-    def at_head(self, request: http.Request) -> Answer | ClientIdentity:
+    def at_head(self, request: http.Request) -> LocalReply | ClientIdentity:
         """Answer a request whose body is not needed; return who asks where it is."""
         path = _path_of(request)
         if path == HEALTH_PATH:
@@ -101,7 +101,7 @@ class Endpoints:
         """Take feedback; it is on the disk before the client hears that it was accepted."""
         flow.response = response_of(await self._take_feedback(flow.request, client))
 
-    async def _take_feedback(self, request: http.Request, client: ClientIdentity) -> Answer:
+    async def _take_feedback(self, request: http.Request, client: ClientIdentity) -> LocalReply:
         decoded = decode_body(
             request.raw_content or b"",
             request.headers.get("content-encoding"),

@@ -8,7 +8,7 @@ from proxy.api.documents import MAX_DOCUMENT_BYTES, document_record
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints
 from proxy.recorder import Recorder
-from proxy.responses import Answer, Reason, status_of
+from proxy.responses import LocalReply, Reason, status_of
 from proxy.spool import SpoolUnavailableError
 from trajectory.exchange import ClientIdentity
 from trajectory.telemetry.calls import MODE, TRACES_PATH
@@ -28,7 +28,7 @@ class Traces:
         self._counters = counters
         self._fingerprints = fingerprints
 
-    def at_head(self, request: http.Request, length: int, *, chunked: bool) -> Answer | None:
+    def at_head(self, request: http.Request, length: int, *, chunked: bool) -> LocalReply | None:
         """Return the answer to an export that cannot be taken, by its head."""
         kind = _kind(request)
         if kind not in (PROTOBUF, JSON):
@@ -41,7 +41,7 @@ class Traces:
             return _failure(kind, 413, _INVALID_ARGUMENT, text)
         return None
 
-    async def take(self, request: http.Request, client: ClientIdentity) -> Answer:
+    async def take(self, request: http.Request, client: ClientIdentity) -> LocalReply:
         """Seal one export and return the answer to it."""
         kind, body = _kind(request), request.raw_content or b""
         if self._recorder is None:
@@ -66,7 +66,7 @@ def _kind(request: http.Request) -> str:
     return told.partition(";")[0].strip().lower()
 
 
-def _failure(kind: str, status: int, code: int, text: str) -> Answer:
+def _failure(kind: str, status: int, code: int, text: str) -> LocalReply:
     """Return a ``google.rpc.Status`` in the client's encoding, as OTLP asks for."""
     if kind == JSON:
         return _answer(kind, status, json.dumps({"code": code, "message": text}).encode())
@@ -82,11 +82,11 @@ def _varint(number: int) -> bytes:
     return bytes([*out, number])
 
 
-def _answer(kind: str, status: int, body: bytes) -> Answer:
+def _answer(kind: str, status: int, body: bytes) -> LocalReply:
     headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % len(body))]
     if status == status_of(Reason.SPOOL_FULL):
         headers.append((b"retry-after", b"1"))
-    return Answer(status, tuple(headers), body)
+    return LocalReply(status, tuple(headers), body)
 
 
 __all__ = ["Traces"]

@@ -1,6 +1,6 @@
 """The gateway's settings; the app embeds :class:`GatewayConfig` in its own."""
 
-from proxy.config.gateway import GatewayConfig, Place, refuse_clashes
+from proxy.config.gateway import GatewayConfig, ListenAddress, refuse_clashes
 from proxy.config.routes import ENDPOINT_PREFIX, Route, ToolOperation
 from proxy.config.sources import CredentialSource, SecretSource
 from proxy.config.spool import SpoolConfig
@@ -10,7 +10,7 @@ __all__ = [
     "ENDPOINT_PREFIX",
     "CredentialSource",
     "GatewayConfig",
-    "Place",
+    "ListenAddress",
     "Route",
     "SecretSource",
     "SpoolConfig",

@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict
 
 
-class Settings(BaseModel):
+class ConfigModel(BaseModel):
     """A part of the settings: frozen, nothing unknown in it, each field with its docstring."""
 
     model_config = ConfigDict(

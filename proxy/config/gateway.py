@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from proxy.config.base import Settings
+from proxy.config.base import ConfigModel
 from proxy.config.routes import Route
 from proxy.config.sources import SecretSource
 from proxy.config.spool import SpoolConfig
@@ -22,14 +22,14 @@ _THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound
 
 
-class Place(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where something listens, and the setting that says so."""
 
     setting: str
     host: str
     port: int | None
 
-    def meets(self, other: "Place") -> bool:
+    def meets(self, other: "ListenAddress") -> bool:
         """Tell whether both cannot listen at once."""
         hosts = {self.host, other.host}
         return (
@@ -41,7 +41,7 @@ class Place(NamedTuple):
         )
 
 
-def refuse_clashes(places: Iterable[Place]) -> None:
+def refuse_clashes(places: Iterable[ListenAddress]) -> None:
     """Refuse settings by which two things would listen at one place.
 
     Raises:
@@ -54,7 +54,7 @@ def refuse_clashes(places: Iterable[Place]) -> None:
             raise ValueError(f"{other.setting} would be {other.port}, beyond {_LAST_PORT}")
 
 
-class GatewayConfig(Settings):
+class GatewayConfig(ConfigModel):
     """Everything that one gateway needs to know."""
 
     host: str = "127.0.0.1"
@@ -145,17 +145,17 @@ class GatewayConfig(Settings):
         return self
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[ListenAddress, ...]:
         """Return where it listens, the admin ports of all workers too; not where any port will do."""
         named = [
-            Place("gateway.port", self.host, self.port),
-            Place("gateway.forward_port", self.forward_host, self.forward_port),
-            Place("gateway.transparent_port", self.transparent_host, self.transparent_port),
-            Place("gateway.admin_port", self.admin_host, self.admin_port),
+            ListenAddress("gateway.port", self.host, self.port),
+            ListenAddress("gateway.forward_port", self.forward_host, self.forward_port),
+            ListenAddress("gateway.transparent_port", self.transparent_host, self.transparent_port),
+            ListenAddress("gateway.admin_port", self.admin_host, self.admin_port),
         ]
         if self.admin_port:
             named += [
-                Place(
+                ListenAddress(
                     f"gateway.admin_port (worker {index})", self.admin_host, self.admin_port + index
                 )
                 for index in range(1, self.workers)

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from proxy.config.base import Settings
+from proxy.config.base import ConfigModel
 from proxy.config.sources import CredentialSource
 from proxy.config.upstreams import Upstream, UpstreamChoice
 from trajectory.operations import operation
@@ -13,7 +13,7 @@ from trajectory.operations import operation
 ENDPOINT_PREFIX = "/headrace/"
 
 
-class ToolOperation(Settings):
+class ToolOperation(ConfigModel):
     """One operation of a plain HTTP tool."""
 
     name: str = Field(min_length=1, max_length=200)
@@ -29,7 +29,7 @@ class ToolOperation(Settings):
         return self
 
 
-class Route(Settings):
+class Route(ConfigModel):
     """A path prefix of the base-URL gateway, and the upstream that it leads to."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")

@@ -6,11 +6,11 @@ from typing import Self
 
 from pydantic import model_validator
 
-from proxy.config.base import Settings
+from proxy.config.base import ConfigModel
 from trajectory.errors import ConfigurationError
 
 
-class SecretSource(Settings):
+class SecretSource(ConfigModel):
     """Where a secret comes from; it is never written into settings."""
 
     env: str | None = None

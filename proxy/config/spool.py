@@ -5,10 +5,10 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from proxy.config.base import Settings
+from proxy.config.base import ConfigModel
 
 
-class SpoolConfig(Settings):
+class SpoolConfig(ConfigModel):
     """Where captures rest until they are governed, and what happens when there is no room."""
 
     directory: Path = Path("spool")

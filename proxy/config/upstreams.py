@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from proxy.config.base import Settings
+from proxy.config.base import ConfigModel
 from proxy.config.sources import CredentialSource
 
 
@@ -47,7 +47,7 @@ class Upstream(NamedTuple):
         return cls(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
 
 
-class UpstreamChoice(Settings):
+class UpstreamChoice(ConfigModel):
     """One of several upstreams of a route."""
 
     url: str

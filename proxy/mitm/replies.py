@@ -7,13 +7,13 @@ from mitmproxy.net.http import status_codes
 
 from proxy.heads import content_length, names
 from proxy.mitm.wire.stream import DRAINED_BYTES
-from proxy.responses import Answer
+from proxy.responses import LocalReply
 
 _ENDLESS = frozenset({b"transfer-encoding", b"expect"})
 """Bodies that may never end, or never come."""
 
 
-def response_of(reply: Answer) -> http.Response:
+def response_of(reply: LocalReply) -> http.Response:
     """Return an answer as mitmproxy's response."""
     now = time.time()
     return http.Response(
@@ -45,4 +45,4 @@ def proxy_refusal() -> http.Response:
         (b"content-type", b"text/plain"),
         (b"content-length", b"%d" % len(text)),
     )
-    return response_of(Answer(407, headers, text))
+    return response_of(LocalReply(407, headers, text))

@@ -8,23 +8,23 @@ from trajectory.canonical import JsonObject
 from trajectory.errors import IntegrityError
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """A byte offset in one writer's segment; places order as they were written."""
 
     segment: int
     offset: int
 
 
-_BEGINNING = Place(0, 0)
+_BEGINNING = Position(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     """How far one writer has been taken."""
 
-    at: Place = _BEGINNING
+    at: Position = _BEGINNING
     """Every exchange whose end lies before this place, and all feedback before it, has been taken."""
-    hold: Place = _BEGINNING
+    hold: Position = _BEGINNING
     """Where the oldest exchange begins that was still open at ``at``; nothing from here on may go."""
     ended: bool = False
     """The writer is gone and everything of it has been taken, unfinished exchanges too."""
@@ -54,7 +54,7 @@ class Cursor:
         for writer, parts in value.items():
             match parts:
                 case [int(a), int(b), int(c), int(d), bool(ended)]:
-                    marks[writer] = Mark(Place(a, b), Place(c, d), ended)
+                    marks[writer] = Mark(Position(a, b), Position(c, d), ended)
                 case _:
                     raise IntegrityError(
                         f"spool cursor: the mark of writer {writer} is malformed; restore the checkpoint"

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from proxy.spool import layout
-from proxy.spool.cursor import Cursor, Mark, Place
+from proxy.spool.cursor import Cursor, Mark, Position
 from proxy.spool.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, find_frame
 from proxy.spool.keys import KeyRing
 from proxy.spool.records import RecordKind
-from proxy.spool.scan import Bound, Damage, Item, WriterScan, content_bytes
+from proxy.spool.scan import Bound, Damage, ScannedItem, WriterScan, content_bytes
 from trajectory.exchange import SpoolRecord
 
 _COUNTED = (RecordKind.END, RecordKind.LAST_PART, RecordKind.FEEDBACK)
@@ -192,7 +192,7 @@ def _read_to_its_end(directory: Path, mark: Mark) -> bool:
     return mark.hold == mark.at and mark.at.offset >= size
 
 
-def _within(item: Item, name: str, until: Cursor | None) -> bool:
+def _within(item: ScannedItem, name: str, until: Cursor | None) -> bool:
     if until is None:
         return True
     goal = until.marks[name]
@@ -225,4 +225,4 @@ def _count(path: Path, start: int) -> tuple[int, int]:
     return max(0, size - start), records
 
 
-__all__ = ["Cursor", "Damage", "Place", "SpoolBatch", "SpoolLag", "SpoolReader"]
+__all__ = ["Cursor", "Damage", "Position", "SpoolBatch", "SpoolLag", "SpoolReader"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from proxy.spool import layout
-from proxy.spool.cursor import Mark, Place
+from proxy.spool.cursor import Mark, Position
 from proxy.spool.exchanges import OpenExchange, read_feedback, unbundle
 from proxy.spool.frames import (
     SEGMENT_HEADER_BYTES,
@@ -41,7 +41,7 @@ class Bound(NamedTuple):
     """What of a writer one take may read: fixed when the take begins, so that its order is too."""
 
     alive: bool
-    last: Place
+    last: Position
     """End of the newest segment as it was then."""
 
     @classmethod
@@ -50,21 +50,21 @@ class Bound(NamedTuple):
         alive = layout.lives(directory)
         numbers = layout.segments(directory)
         if not numbers:
-            return cls(alive, Place(0, 0))
+            return cls(alive, Position(0, 0))
         try:
             size = layout.segment_path(directory, numbers[-1]).stat().st_size
         except FileNotFoundError:  # as in ``_read``
             size = 0
-        return cls(alive, Place(numbers[-1], size))
+        return cls(alive, Position(numbers[-1], size))
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ScannedItem:
     """What one end record, one feedback record or the end of a dead writer gives."""
 
     time: float
     records: tuple[SpoolRecord, ...]
-    at: Place
+    at: Position
     """The place after it."""
     ended: bool = False
 
@@ -81,12 +81,12 @@ class WriterScan:
         self._ended = mark.ended
         self._next = mark.hold
         self._open: dict[bytes, OpenExchange] = {}
-        self._ready: deque[tuple[Item, Place]] = deque()
+        self._ready: deque[tuple[ScannedItem, Position]] = deque()
         """Items found and not yet popped, with the places where their exchanges begin."""
         self._openers: dict[int, SegmentOpener | None] = {}
         self._damaged: list[Damage] = []
 
-    def peek(self, bound: Bound) -> Item | None:
+    def peek(self, bound: Bound) -> ScannedItem | None:
         """Return the next item within ``bound``, or None when there is no more."""
         while not self._ready and self._read(bound):
             pass
@@ -94,7 +94,7 @@ class WriterScan:
             self._finish(bound)
         return self._ready[0][0] if self._ready else None
 
-    def pop(self) -> tuple[Item, list[Damage]]:
+    def pop(self) -> tuple[ScannedItem, list[Damage]]:
         """Take the item that :meth:`peek` showed, and hand over the damage met so far."""
         item, _ = self._ready.popleft()
         self._taken = Mark(item.at, item.at, item.ended)
@@ -106,7 +106,7 @@ class WriterScan:
     def mark(self) -> Mark:
         """How far this writer has been taken."""
         begins = [place for _, place in self._ready]
-        begins += [Place(o.position.segment, o.position.offset) for o in self._open.values()]
+        begins += [Position(o.position.segment, o.position.offset) for o in self._open.values()]
         at = self._taken.at
         hold = min((place for place in begins if place < at), default=self._taken.hold)
         return Mark(at, hold, self._taken.ended)
@@ -117,11 +117,11 @@ class WriterScan:
         if not numbers or numbers[0] > bound.last.segment:
             return False
         if numbers[0] != self._next.segment:
-            self._next = Place(numbers[0], 0)
+            self._next = Position(numbers[0], 0)
         try:
             return self._read_segment(numbers[0], bound)
         except FileNotFoundError:  # it grew too old meanwhile (proxy.spool.expiry)
-            self._next = Place(numbers[0] + 1, 0)
+            self._next = Position(numbers[0] + 1, 0)
             return True
 
     def _read_segment(self, number: int, bound: Bound) -> bool:
@@ -139,9 +139,9 @@ class WriterScan:
         elif not final:
             return False
         if number < bound.last.segment:
-            self._next = Place(number + 1, 0)
+            self._next = Position(number + 1, 0)
             return True
-        self._next = Place(number, limit) if final else self._next
+        self._next = Position(number, limit) if final else self._next
         return False
 
     @staticmethod
@@ -193,7 +193,7 @@ class WriterScan:
                     if frame.offset > last:
                         self._damage(number, last, frame.offset, "frame")
                     last = frame.end
-                    self._next = Place(number, last)
+                    self._next = Position(number, last)
                     self._take(number, frame)
                 if self._ready or not data or (last == start and start + len(data) >= limit):
                     break
@@ -216,7 +216,7 @@ class WriterScan:
             self._take_record(number, frame, kind, record)
 
     def _take_record(self, number: int, frame: Frame, kind: int, record: bytes) -> None:
-        place = Place(number, frame.offset)
+        place = Position(number, frame.offset)
         position = SpoolPosition(self._writer, number, frame.offset)
         if kind == RecordKind.FEEDBACK:
             self._take_feedback(record, position, frame.end)
@@ -233,10 +233,10 @@ class WriterScan:
         else:
             del self._open[name]
             if place >= self._from:
-                self._ready_up(exchange, record, Place(number, frame.end))
+                self._ready_up(exchange, record, Position(number, frame.end))
 
     def _take_feedback(self, record: bytes, position: SpoolPosition, end: int) -> None:
-        place = Place(position.segment, position.offset)
+        place = Position(position.segment, position.offset)
         if place < self._from:
             return
         try:
@@ -244,18 +244,20 @@ class WriterScan:
         except ValueError:
             self._damage(position.segment, position.offset, end, "record")
             return
-        item = Item(feedback.received_at.timestamp(), (feedback,), Place(position.segment, end))
+        item = ScannedItem(
+            feedback.received_at.timestamp(), (feedback,), Position(position.segment, end)
+        )
         self._ready.append((item, place))
 
-    def _ready_up(self, exchange: OpenExchange, last: bytes, at: Place) -> None:
-        begin = Place(exchange.position.segment, exchange.position.offset)
+    def _ready_up(self, exchange: OpenExchange, last: bytes, at: Position) -> None:
+        begin = Position(exchange.position.segment, exchange.position.offset)
         try:
             built = exchange.build(last)
         except ValueError:
             self._damage(begin.segment, begin.offset, begin.offset, "record")
             return
         ended = built.ended_at or built.started_at
-        self._ready.append((Item(ended.timestamp(), (built,), at), begin))
+        self._ready.append((ScannedItem(ended.timestamp(), (built,), at), begin))
 
     def _finish(self, bound: Bound) -> None:
         """Make the item that ends a dead writer: its open exchanges, oldest first."""
@@ -267,9 +269,9 @@ class WriterScan:
                 where = exchange.position
                 self._damage(where.segment, where.offset, where.offset, "record")
         time = max((exchange.last_at for exchange in self._open.values()), default=0.0)
-        begins = [Place(o.position.segment, o.position.offset) for o in self._open.values()]
+        begins = [Position(o.position.segment, o.position.offset) for o in self._open.values()]
         self._open.clear()
-        item = Item(time, tuple(lost), bound.last, ended=True)
+        item = ScannedItem(time, tuple(lost), bound.last, ended=True)
         self._ready.append((item, min(begins, default=bound.last)))
 
     def _damage(self, number: int, start: int, end: int, reason: str) -> None:

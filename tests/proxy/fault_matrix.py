@@ -97,20 +97,6 @@ MATRIX = (
         by_client=True,
     ),
     Fault(
-        "half-closed",
-        "the client closes its sending side and reads on",
-        "the same",
-        "complete",
-        by_client=True,
-    ),
-    Fault(
-        "half-closed-cut",
-        "it does, and the upstream breaks the answer off",
-        "cut",
-        "client_abort",
-        by_client=True,
-    ),
-    Fault(
         "hang-up-unnoticed",
         "the client closes within the answer, the upstream takes no notice",
         "nothing",
@@ -140,7 +126,7 @@ MATRIX = (
     ),
     Fault(
         "head-endless",
-        "the client's head does not end (1 MiB)",
+        "the client's head does not end (64 KiB)",
         "431",
         "-",
         by_client=True,
@@ -222,8 +208,6 @@ def script(request: Seen) -> Reply:
             first, *_ = _cut(streaming)
             parts = map(chunk, EVENTS[1:]) if streaming else (WHOLE[10:12], WHOLE[12:14])
             return Reply([first, *[piece for part in parts for piece in (0.15, part)], 1.0])
-        case "half-closed-cut":
-            return Reply([*_cut(streaming), 0.05], close=True)
         case "hang-up-waiting":
             return Reply([], listen=True)
         case "early-hints":

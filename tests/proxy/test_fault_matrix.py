@@ -197,9 +197,6 @@ def ask(connection: socket.socket, name: str, path: str, key: str, *, streaming:
                 reset = struct.pack("ii", 1, 0)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
             return b""
-        case "half-closed" | "half-closed-cut":
-            connection.sendall(plain + BODY)
-            connection.shutdown(socket.SHUT_WR)
         case "expect" | "expect-refused" | "expect-unheard":
             return wait_and_ask(connection, name, path, key)
         case "chunked-upload":

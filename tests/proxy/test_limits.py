@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.keys import KeyRegistry, Limits
+from proxy.keys import KeyLimits, KeyRegistry
 from proxy.limits import Budgets, session_of
 from proxy.responses import Reason
-from proxy.shared_counters import Ledger
+from proxy.shared_counters import SharedCounters
 from tests.proxy.provider import provider
 from tests.proxy.running import Running
 from tests.proxy.test_workers import free_port
@@ -28,14 +28,14 @@ CHAT = {"messages": [{"role": "user", "content": "hello"}]}
 
 @pytest.fixture
 def budgets(tmp_path: Path) -> Iterator[Budgets]:
-    with closing(Ledger(tmp_path / "counts")) as ledger:
+    with closing(SharedCounters(tmp_path / "counts")) as ledger:
         yield Budgets(ledger)
 
 
 def test_each_limit_stands_for_itself(budgets: Budgets, monkeypatch: pytest.MonkeyPatch) -> None:
     half_past = time.time() // 60 * 60 + 30
     monkeypatch.setattr("proxy.limits.time", SimpleNamespace(time=lambda: half_past))
-    limits = Limits(requests_per_minute=4, tokens_per_day=10, steps_per_session=2)
+    limits = KeyLimits(requests_per_minute=4, tokens_per_day=10, steps_per_session=2)
 
     def ask(session: str | None = "s", *, step: bool = True) -> Reason | None:
         denial = budgets.admit("key", limits, session=session, step=step)
@@ -73,7 +73,7 @@ def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @contextmanager
-def caller(gateway: Running, limits: Limits) -> Iterator[httpx.Client]:
+def caller(gateway: Running, limits: KeyLimits) -> Iterator[httpx.Client]:
     """Give a client with a limited key of its own, once the gateway knows it."""
     created = gateway.registry.create(tenant_id="acme", app_id="limited", limits=limits)
     headers = {"authorization": f"Bearer {created.secret}"}
@@ -87,7 +87,7 @@ def ask(client: httpx.Client, path: str = "/openai/v1/chat/completions", **more:
 
 
 def test_steps_of_a_session(gateway: Running, upstream: Upstream) -> None:
-    with caller(gateway, Limits(steps_per_session=2)) as client:
+    with caller(gateway, KeyLimits(steps_per_session=2)) as client:
         one = "/s/run-1/openai/v1/chat/completions"
         assert [ask(client, one) for _ in range(3)] == [200, 200, 429]
         before = len(upstream.seen)
@@ -130,10 +130,10 @@ def test_limits_hold_over_workers(upstream: Upstream, tmp_path: Path) -> None:
             with ThreadPoolExecutor(8) as pool:
                 return sorted(pool.map(one, range(count)))
 
-        def key(limits: Limits) -> str:
+        def key(limits: KeyLimits) -> str:
             return gateway.registry.create(tenant_id="acme", app_id="x", limits=limits).secret
 
-        steps, tokens = key(Limits(steps_per_session=5)), key(Limits(tokens_per_day=6))
+        steps, tokens = key(KeyLimits(steps_per_session=5)), key(KeyLimits(tokens_per_day=6))
         time.sleep(0.6)
         assert answers(steps, 24, "run-1") == [200] * 5 + [429] * 19
         assert answers(steps, 3, "run-2") == [200] * 3
@@ -146,11 +146,11 @@ def test_limits_hold_over_workers(upstream: Upstream, tmp_path: Path) -> None:
 
 
 def test_requests_of_a_minute_and_changed_limits(gateway: Running) -> None:
-    with caller(gateway, Limits(requests_per_minute=3)) as client:
+    with caller(gateway, KeyLimits(requests_per_minute=3)) as client:
         answers = [ask(client) for _ in range(7)]  # a minute may begin among them
         assert 429 in answers
         key_id = client.headers["authorization"].split("_")[1]
-        KeyRegistry.load(gateway.home / "keys.json").limit(key_id, Limits())
+        KeyRegistry.load(gateway.home / "keys.json").limit(key_id, KeyLimits())
         deadline = time.monotonic() + 60
         while ask(client) != 200:
             assert time.monotonic() < deadline
@@ -176,7 +176,7 @@ def test_a_rotated_key_is_accepted_for_its_grace(gateway: Running) -> None:
 
 
 def test_tokens_of_a_day_outlive_a_restart(gateway: Running, upstream: Upstream) -> None:
-    with caller(gateway, Limits(tokens_per_day=4)) as client:
+    with caller(gateway, KeyLimits(tokens_per_day=4)) as client:
         assert [ask(client), ask(client), ask(client)] == [200, 200, 429]
         assert upstream.seen[-1].header("accept-encoding") == "identity"
         key = client.headers["authorization"]
@@ -219,7 +219,7 @@ def test_only_what_costs_tokens_is_taken_off_the_budget(tmp_path: Path) -> None:
                         told = counts.execute("SELECT used FROM counts WHERE name LIKE 'tokens:%'")
                         found = sum(row[0] for row in told)
 
-            with caller(gateway, Limits(tokens_per_day=10_000)) as client:
+            with caller(gateway, KeyLimits(tokens_per_day=10_000)) as client:
                 for status in (400, 401, 404, 429, 500, 503, 529):
                     assert ask(client, f"/openai/fails/{status}", x="x" * 40_000) == status
                 assert ask(client, "/openai/v1/messages/count_tokens") == 200

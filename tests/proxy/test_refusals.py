@@ -9,7 +9,7 @@ import httpx
 import psutil
 import pytest
 
-from proxy.keys import Limits
+from proxy.keys import KeyLimits
 from tests.proxy.provider import provider
 from tests.proxy.running import Running
 from tests.proxy.test_memory import growth
@@ -108,7 +108,7 @@ def pieces() -> Iterable[bytes]:
 
 @pytest.mark.parametrize("content", [b"{}", LARGE, pieces], ids=["small", "large", "chunked"])
 def test_every_client_hears_why(gateway: Running, content: object) -> None:
-    limits = Limits(requests_per_minute=0)
+    limits = KeyLimits(requests_per_minute=0)
     limited = gateway.registry.create(tenant_id="acme", app_id="limited", limits=limits).secret
     time.sleep(0.6)
     for headers, status, kind in (

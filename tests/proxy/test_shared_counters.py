@@ -4,23 +4,23 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from proxy.shared_counters import FLUSH_SECONDS, Ledger
+from proxy.shared_counters import FLUSH_SECONDS, SharedCounters
 
 FAR = time.time() + 1e6
 
 
 def test_counts_are_shared_and_outlive_the_process(tmp_path: Path) -> None:
     with (
-        closing(Ledger(tmp_path / "counts")) as one,
-        closing(Ledger(tmp_path / "counts")) as other,
+        closing(SharedCounters(tmp_path / "counts")) as one,
+        closing(SharedCounters(tmp_path / "counts")) as other,
     ):
         share(one, other)
-    with closing(Ledger(tmp_path / "counts")) as later:
+    with closing(SharedCounters(tmp_path / "counts")) as later:
         assert later.used("a", FAR) == 8
     assert (tmp_path / "counts").stat().st_mode & 0o777 == 0o600
 
 
-def share(one: Ledger, other: Ledger) -> None:
+def share(one: SharedCounters, other: SharedCounters) -> None:
     """Count in two ledgers on one file."""
     one.add("a", 3, FAR)
     other.add("a", 4, FAR)
@@ -34,18 +34,18 @@ def share(one: Ledger, other: Ledger) -> None:
 
 
 def test_what_has_expired_is_forgotten(tmp_path: Path) -> None:
-    with closing(Ledger(tmp_path / "counts")) as ledger:
+    with closing(SharedCounters(tmp_path / "counts")) as ledger:
         ledger.add("old", 5, time.time() - 1)
         ledger.flush()
         ledger.used("new", FAR)
         ledger.flush()
-    with closing(Ledger(tmp_path / "counts")) as ledger:
+    with closing(SharedCounters(tmp_path / "counts")) as ledger:
         assert ledger.used("old", FAR) == 0
 
 
 def test_without_its_file_counting_goes_on_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    ledger = Ledger(tmp_path / "file" / "counts")
+    ledger = SharedCounters(tmp_path / "file" / "counts")
     ledger.add("a", 2, FAR)
     ledger.flush()
     ledger.add("a", 1, FAR)
@@ -55,8 +55,8 @@ def test_without_its_file_counting_goes_on_in_memory(tmp_path: Path) -> None:
 
 def test_steps_are_claimed_exactly_by_many(tmp_path: Path) -> None:
     with (
-        closing(Ledger(tmp_path / "counts")) as one,
-        closing(Ledger(tmp_path / "counts")) as other,
+        closing(SharedCounters(tmp_path / "counts")) as one,
+        closing(SharedCounters(tmp_path / "counts")) as other,
     ):
         claimed = [ledger.claim("s", 5, FAR) for _ in range(6) for ledger in (one, other)]
         assert claimed == [True] * 5 + [False] * 7
@@ -68,8 +68,8 @@ def test_steps_are_claimed_exactly_by_many(tmp_path: Path) -> None:
 
 def test_what_others_counted_is_known_a_moment_later(tmp_path: Path) -> None:
     with (
-        closing(Ledger(tmp_path / "counts")) as one,
-        closing(Ledger(tmp_path / "counts")) as other,
+        closing(SharedCounters(tmp_path / "counts")) as one,
+        closing(SharedCounters(tmp_path / "counts")) as other,
     ):
         assert other.used("a", FAR) == 0
         one.add("a", 3, FAR)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.tokens import Asked, StreamStripper, applies, ask, strip_json
+from proxy.tokens import AddedFields, StreamStripper, applies, ask, strip_json
 from tests.proxy.running import Running
 from tests.proxy.upstream import Reply, Seen, Upstream, as_json, stream
 
-BOTH = Asked(b"", token_ids=True, logprobs=True)
+BOTH = AddedFields(b"", token_ids=True, logprobs=True)
 
 
 def engine(request: Seen) -> Reply:

@@ -1,11 +1,11 @@
 """Corrections to mitmproxy's HTTP/1 layer: what a client would notice that it is there.
 
-Stock 12.2 answers its own errors as HTML that may quote bytes of the upstream, takes an
-informational response for the final one, answers ``Expect`` itself, hangs on chunked trailers,
-counts half-closed clients as gone, lets heads through that others read differently, reads whole what
-it will refuse, holds WebSocket messages and TLS greetings of any size, and gives up when the one upstream that it was
-pointed at cannot be reached. All corrections are subclasses that :func:`install` puts in the place of the
-originals, once per process, for exactly the version that they were made for.
+Stock 12.2 answers its own errors as HTML that may quote the upstream. It takes an informational
+response for the final one and answers ``Expect`` itself. It hangs on chunked trailers, which AWS
+SDKs send with their checksums. It lets heads through that others read differently, and reads whole
+what it will refuse. It holds WebSocket messages and TLS greetings of any size. It gives up when one
+upstream of several cannot be reached. All corrections are subclasses that :func:`install` puts in
+the place of the originals, once per process, for exactly the version that they were made for.
 """
 
 import logging
@@ -19,7 +19,6 @@ from proxy.mitm.fastpath import MITMPROXY_VERSION, fits
 from proxy.mitm.wire.bodies import TrailerReader
 from proxy.mitm.wire.client_side import ShapedServer
 from proxy.mitm.wire.greeting import receive_greeting
-from proxy.mitm.wire.half_close import Hearing, send_close
 from proxy.mitm.wire.marks import (
     Way,
     forget_expectation,
@@ -40,8 +39,8 @@ def install() -> bool:
     """Put the corrections in place; tell whether they are. Calling it again changes nothing."""
     if not fits():
         _log.warning(
-            "corrections off: made for mitmproxy %s; trailers, 1xx answers and half-closed "
-            "clients are treated as that version treats them",
+            "corrections off: made for mitmproxy %s; trailers and 1xx answers are treated as "
+            "that version treats them",
             MITMPROXY_VERSION,
         )
         return False
@@ -54,14 +53,12 @@ def install() -> bool:
         (_http1, "ChunkedReader", TrailerReader),
         (websocket, "WebsocketLayer", BoundedTalk),
         (tls.ClientTLSLayer, "receive_handshake_data", receive_greeting),
-        (tls.ServerTLSLayer, "send_close", send_close),
     ):
         setattr(owner, name, value)
     return True
 
 
 __all__ = [
-    "Hearing",
     "PatientClient",
     "RoutedStream",
     "ShapedServer",

@@ -18,15 +18,21 @@ from mitmproxy.proxy.layers.http._events import (
     ResponseTrailers,
 )
 
+from proxy.heads import MOST_HEAD_BYTES
 from proxy.mitm.wire.bodies import Commands, TrailerConnection
-from proxy.mitm.wire.half_close import ClientHalfClosedHook, HalfClose, RequestHalfClosed
 from proxy.mitm.wire.marks import keep_expectation, shape_of_errors
 from proxy.mitm.wire.refusing import raw_answer
 from proxy.responses import Reason, Shape, answer
 
 MOST_UNREAD_BYTES = 1024 * 1024
-"""Of a head that does not end, or of requests sent ahead of the answer."""
+"""Of requests that a client sends ahead of the answer."""
 _CONTINUE = 100
+
+
+def _head_is_too_long(data: bytearray) -> bool:
+    return len(data) > MOST_HEAD_BYTES and not any(
+        data.find(end, 0, MOST_HEAD_BYTES) >= 0 for end in (b"\n\r\n", b"\n\n")
+    )
 
 
 def _reason(code: ErrorCode) -> Reason:
@@ -36,10 +42,9 @@ def _reason(code: ErrorCode) -> Reason:
 
 
 class ShapedServer(TrailerConnection, _http1.Http1Server):
-    """Errors in the shape of the client's provider, trailers, half-closed clients."""
+    """Answers errors in the shape of the client's provider, and passes trailers on."""
 
     ReceiveTrailers = RequestTrailers
-    _half_closed = False
 
     def send(self, event: HttpEvent) -> Commands:
         """Send an event; what stock code does not do well is done here."""
@@ -82,30 +87,23 @@ class ShapedServer(TrailerConnection, _http1.Http1Server):
         yield commands.CloseConnection(self.conn)
 
     def read_headers(self, event: events.ConnectionEvent) -> Commands:
-        """Read a request's head behind any empty lines; one that does not end is refused."""
+        """Read a request's head behind any empty lines; one that is too long is refused."""
         while self.buf._data[:1] == b"\n" or self.buf._data[:2] == b"\r\n":
             self.buf.maybe_extract_lines()
-        yield from super().read_headers(event)
-        if self.request is None and len(self.buf) > MOST_UNREAD_BYTES:
-            reply = answer(Reason.HEAD_TOO_LARGE, Shape.OPENAI)
-            yield commands.SendData(self.conn, raw_answer(reply))
-            yield commands.CloseConnection(self.conn)
-            self.state = self.done
+        if not _head_is_too_long(self.buf._data):
+            yield from super().read_headers(event)
+            return
+        reply = answer(Reason.HEAD_TOO_LARGE, Shape.OPENAI)
+        yield commands.SendData(self.conn, raw_answer(reply))
+        yield commands.CloseConnection(self.conn)
+        self.state = self.done
 
     def wait(self, event: events.Event) -> Commands:
-        """Wait for the answer's end; meanwhile the client may close its sending side."""
-        if isinstance(event, events.DataReceived):
-            if len(self.buf) > MOST_UNREAD_BYTES:
-                yield from self._give_up()
-            return
-        if self.conn.state is ConnectionState.CAN_WRITE:
-            seen = HalfClose(self.context.client)
-            yield ClientHalfClosedHook(seen)
-            if not seen.gone:
-                self._half_closed = True
-                yield ReceiveHttp(RequestHalfClosed(self.stream_id))
-                return
-        yield from super().wait(event)
+        """Wait for the answer's end; a client that sends too far ahead is cut off."""
+        if not isinstance(event, events.DataReceived):
+            yield from super().wait(event)
+        elif len(self.buf) > MOST_UNREAD_BYTES:
+            yield from self._give_up()
 
     def _give_up(self) -> Commands:
         yield commands.CloseConnection(self.conn)
@@ -113,13 +111,6 @@ class ShapedServer(TrailerConnection, _http1.Http1Server):
         text = "Client sends too far ahead."
         error = RequestProtocolError(self.stream_id, text, code=ErrorCode.CLIENT_DISCONNECTED)
         yield ReceiveHttp(error)
-
-    def mark_done(self, *, request: bool = False, response: bool = False) -> Commands:
-        """Go on to the next request; who sends none any more is left after the last."""
-        yield from super().mark_done(request=request, response=response)
-        if self._half_closed and self.state == self.read_headers:
-            yield commands.CloseConnection(self.conn)
-            self.state = self.done
 
 
 _OWN: dict[type[HttpEvent], Callable[[ShapedServer, Any], Commands]] = {

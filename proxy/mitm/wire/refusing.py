@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from mitmproxy.http import Request
 from mitmproxy.net.http import http1, status_codes
 
-from proxy.responses import Answer, Reason, Shape, answer
+from proxy.responses import LocalReply, Reason, Shape, answer
 
 _FIRST_LINE = re.compile(rb"[!-~]+ [!-~\x80-\xff]+ HTTP/1\.[01]")
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
@@ -14,7 +14,7 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _read_request_head = http1.read_request_head
 
 
-def raw_answer(reply: Answer) -> bytes:
+def raw_answer(reply: LocalReply) -> bytes:
     """Return an answer as bytes that end the connection."""
     reason = status_codes.RESPONSES.get(reply.status, "")
     lines = [f"HTTP/1.1 {reply.status} {reason}".encode()]

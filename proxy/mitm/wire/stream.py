@@ -1,12 +1,12 @@
-"""One call between both sides: where it goes, and a client that closes its sending side."""
+"""One call between both sides: where it goes, and what becomes of a refused one's body."""
 
 from collections.abc import Generator
 from typing import Any
 
-from mitmproxy.connection import Connection, ConnectionState
-from mitmproxy.proxy import commands, events
+from mitmproxy.connection import Connection
+from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers import http as http_layer
-from mitmproxy.proxy.layers.http import GetHttpConnection, HttpStream, SendHttp
+from mitmproxy.proxy.layers.http import GetHttpConnection, HttpStream
 from mitmproxy.proxy.layers.http._events import (
     ErrorCode,
     RequestData,
@@ -15,7 +15,6 @@ from mitmproxy.proxy.layers.http._events import (
 )
 
 from proxy.mitm.wire.bodies import Commands
-from proxy.mitm.wire.half_close import RequestHalfClosed, as_meant
 from proxy.mitm.wire.marks import way_of
 
 DRAINED_BYTES = 64 * 1024 * 1024
@@ -82,17 +81,3 @@ class RoutedStream(HttpStream):
         for connection in known:
             if wanted.connection_spec_matches(connection):
                 connection.error = None
-
-    def passthrough(self, event: events.Event) -> Commands:
-        """Pass events and commands through a tunnel."""
-        for command in super().passthrough(event):
-            yield as_meant(command)
-
-    def state_done(self, event: Any) -> Commands:
-        """Pass on that the client closed its sending side; nothing else comes in this state."""
-        if not isinstance(event, RequestHalfClosed):
-            raise TypeError(f"{type(event).__name__} after the end of the request")
-        server = self.context.server
-        answered = self.server_state in (self.state_done, self.state_errored)
-        if not answered and server.state & ConnectionState.CAN_WRITE:
-            yield SendHttp(event, server)

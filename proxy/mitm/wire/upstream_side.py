@@ -14,7 +14,6 @@ from mitmproxy.proxy.layers.http._events import (
 )
 
 from proxy.mitm.wire.bodies import Commands, TrailerConnection
-from proxy.mitm.wire.half_close import RequestHalfClosed, half_close
 from proxy.mitm.wire.marks import give_expectation_back
 
 
@@ -47,11 +46,6 @@ class PatientClient(TrailerConnection, _http1.Http1Client):
             yield last
             yield from self.mark_done(request=True)
 
-    def half_close(self, event: RequestHalfClosed) -> Commands:
-        """Tell the upstream that the client will send nothing more."""
-        if event.stream_id == self.stream_id:
-            yield half_close(self.conn)
-
     def read_headers(self, event: events.ConnectionEvent) -> Commands:
         """Read a response's head, after any 1xx heads but 101."""
         if isinstance(event, events.DataReceived) and self.request is not None:
@@ -73,5 +67,4 @@ _OWN: dict[type[HttpEvent], Callable[[PatientClient, Any], Commands]] = {
     RequestHeaders: PatientClient.send_head,
     RequestTrailers: PatientClient.keep_trailers,
     RequestEndOfMessage: PatientClient.send_end,
-    RequestHalfClosed: PatientClient.half_close,
 }

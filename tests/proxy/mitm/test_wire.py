@@ -19,7 +19,7 @@ with warnings.catch_warnings():
 
     from proxy.mitm import wire
     from proxy.mitm.wire import PatientClient, TrailerReader, raw_answer
-    from proxy.responses import Answer
+    from proxy.responses import LocalReply
 
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -87,5 +87,5 @@ def test_another_version_runs_as_it_comes_and_says_so(
 
 
 def test_an_answer_as_bytes_ends_the_connection() -> None:
-    raw = raw_answer(Answer(502, ((b"content-length", b"2"),), b"{}"))
+    raw = raw_answer(LocalReply(502, ((b"content-length", b"2"),), b"{}"))
     assert raw == b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"

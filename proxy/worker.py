@@ -16,7 +16,7 @@ from proxy.keys import KeyRegistry
 from proxy.limits import Budgets
 from proxy.mitm import fastpath, logs, wire
 from proxy.mitm.authority import ensure_authority
-from proxy.mitm.connections import ConnectTimes
+from proxy.mitm.connections import ConnectTimes, Strangers
 from proxy.mitm.interception import Interception, Tunnels
 from proxy.mitm.listeners import Listeners
 from proxy.mitm.master import Addresses, Embedded
@@ -28,7 +28,6 @@ from proxy.shared_counters import SharedCounters
 from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
 from proxy.spooling import open_spool
-from proxy.strangers import Strangers
 from proxy.telemetry import Tracing
 
 _log = logging.getLogger(__name__)

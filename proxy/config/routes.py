@@ -1,14 +1,140 @@
-"""Routes: path prefixes of the base-URL gateway, and how calls of each are treated."""
+"""Routes of the base-URL gateway, their upstreams, and where their secrets come from."""
 
+import os
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from proxy.config.base import ConfigModel
-from proxy.config.sources import CredentialSource
-from proxy.config.upstreams import Upstream, UpstreamChoice
+from trajectory.errors import ConfigurationError
 from trajectory.operations import operation
+
+
+class ConfigModel(BaseModel):
+    """A part of the settings: frozen, nothing unknown in it, each field with its docstring."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True
+    )
+
+
+class SecretSource(ConfigModel):
+    """Where a secret comes from; it is never written into settings."""
+
+    env: str | None = None
+    """Name of the environment variable that holds it."""
+    file: Path | None = None
+    """File that holds it; a change takes effect within a second, without restart."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("a secret comes from exactly one of: env, file")
+        return self
+
+    def secret(self) -> str:
+        """Return the secret.
+
+        Raises:
+            ConfigurationError: the variable or the file is missing or empty.
+        """
+        if self.env is not None:
+            secret = os.environ.get(self.env, "").strip()
+            place = f"environment variable {self.env}"
+        else:
+            path = self.file or Path()
+            place = f"file {path}"
+            try:
+                secret = path.read_text("utf-8").strip()
+            except OSError as error:
+                raise ConfigurationError(
+                    f"credential: cannot read {place}: {error.strerror}"
+                ) from None
+        if not secret:
+            raise ConfigurationError(f"credential: {place} is empty; put the key there")
+        if not secret.isprintable():
+            raise ConfigurationError(f"credential: {place} holds more than one printable line")
+        return secret
+
+
+class CredentialSource(SecretSource):
+    """The provider's own key, and how it is put into a request."""
+
+    header: str = "authorization"
+    """Header that carries it: ``authorization``, ``x-api-key``, ``api-key``, ``x-goog-api-key`` …"""
+    scheme: str | None = None
+    """Word before it; by default ``Bearer`` in ``authorization`` and none elsewhere."""
+
+    def header_value(self) -> str:
+        """Return the header's value.
+
+        Raises:
+            ConfigurationError: the variable or the file is missing or empty.
+        """
+        secret = self.secret()
+        scheme = self.scheme
+        if scheme is None:
+            scheme = "Bearer" if self.header.lower() == "authorization" else ""
+        return f"{scheme} {secret}" if scheme else secret
+
+
+class Upstream(NamedTuple):
+    """Where a route leads, taken apart."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    """Put before the path that the client asked for; no slash at its end."""
+
+    @property
+    def authority(self) -> str:
+        """Return ``host`` or ``host:port``, as a Host header has it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        standard = 443 if self.scheme == "https" else 80
+        return host if self.port == standard else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        """Return ``scheme://host:port``."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Take a URL apart.
+
+        Raises:
+            ValueError: it is not an http or https URL with a host, or has a query.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is not an http:// or https:// URL with a host")
+        if parts.query or parts.fragment or parts.username:
+            raise ValueError(f"{parts.hostname}: an upstream URL has no query, fragment or user")
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return cls(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
+
+
+class UpstreamChoice(ConfigModel):
+    """One of several upstreams of a route."""
+
+    url: str
+    """``http(s)://host[:port][/path]``."""
+    weight: int = Field(default=1, ge=0, le=1000)
+    """Its share of the sessions; 0 takes no new ones."""
+    credential: CredentialSource | None = None
+    """The provider's key there; without one the route's."""
+    connect_seconds: float | None = Field(default=None, gt=0)
+    """How long a connection to it may take, TLS included; without it the route's."""
+
+    @field_validator("url")
+    @classmethod
+    def _sound_url(cls, value: str) -> str:
+        Upstream.parse(value)
+        return value
+
 
 ENDPOINT_PREFIX = "/headrace/"
 

@@ -1,4 +1,4 @@
-"""Connections to upstreams: their time limits, of which mitmproxy knows none, and why one fails."""
+"""Time limits that mitmproxy has not: to reach an upstream, and to say who one is."""
 
 import asyncio
 import logging
@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mitmproxy import connection, tls
+from mitmproxy import connection, http, tls
 from mitmproxy.proxy import server_hooks
+from mitmproxy.proxy.mode_specs import TransparentMode
 
 from proxy.routing import Address, Router
 
@@ -110,3 +111,53 @@ class ConnectTimes:
         self._told[address] = now
         text = "".join(each if each.isprintable() else " " for each in why[:_LONGEST_TEXT])
         _log.warning("upstream %s:%d of %s cannot be reached: %s", *address, ", ".join(names), text)
+
+
+SECONDS = 30.0
+"""From the connection to the end of the first request's head that is let in."""
+
+
+class Strangers:
+    """Ends connections without a request that was let in; comes after the gate, which lets in.
+
+    Redirected ones are left alone: a standing key lets all of them in, tunnels without any request.
+    """
+
+    def __init__(self, handlers: Callable[[], Mapping[Any, Any]]) -> None:
+        self._handlers = handlers
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def client_connected(self, client: connection.Client) -> None:
+        """Begin to count."""
+        if not isinstance(client.proxy_mode, TransparentMode):
+            loop = asyncio.get_running_loop()
+            self._timers[client.id] = loop.call_later(SECONDS, self._end, client.id)
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """Stop counting where a request was let in."""
+        self._hear(flow)
+
+    def http_connect(self, flow: http.HTTPFlow) -> None:
+        """Stop counting where a tunnel was let in."""
+        self._hear(flow)
+
+    def client_disconnected(self, client: connection.Client) -> None:
+        """Forget a connection."""
+        self._know(client)
+
+    def _hear(self, flow: http.HTTPFlow) -> None:
+        if flow.response is None and flow.error is None:
+            self._know(flow.client_conn)
+
+    def _know(self, client: connection.Client) -> None:
+        timer = self._timers.pop(client.id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _end(self, name: str) -> None:
+        """Take a connection down."""
+        self._timers.pop(name, None)
+        handler = self._handlers().get(name)
+        transport = handler.transports.get(handler.client) if handler is not None else None
+        if transport is not None and transport.handler is not None:
+            transport.handler.cancel("no request that is let in")

@@ -14,7 +14,8 @@ from mitmproxy.master import Master
 from mitmproxy.proxy import mode_servers
 
 from proxy.config import GatewayConfig
-from proxy.mitm import destinations, fastpath
+from proxy.mitm import fastpath
+from proxy.mitm import interception as destinations
 from proxy.mitm.listeners import Address, Listeners
 from proxy.recorder import Recorder
 from trajectory.errors import ConfigurationError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.mitm.destinations import destination, install
+from proxy.mitm.interception import destination, install
 from tests.proxy.conftest import Tls
 
 

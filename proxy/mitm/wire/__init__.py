@@ -16,10 +16,17 @@ from mitmproxy.proxy.layers import tls, websocket
 from mitmproxy.proxy.layers.http import _http1
 
 from proxy.mitm.fastpath import MITMPROXY_VERSION, fits
-from proxy.mitm.wire.bodies import TrailerReader
-from proxy.mitm.wire.client_side import ShapedServer
 from proxy.mitm.wire.greeting import receive_greeting
-from proxy.mitm.wire.marks import (
+from proxy.mitm.wire.http1 import (
+    PatientClient,
+    ShapedServer,
+    TrailerReader,
+    own_words,
+    raw_answer,
+    read_request_head,
+)
+from proxy.mitm.wire.stream import (
+    RoutedStream,
     Way,
     forget_expectation,
     forget_way,
@@ -27,10 +34,7 @@ from proxy.mitm.wire.marks import (
     mark_way,
     shape_of_errors,
 )
-from proxy.mitm.wire.refusing import own_words, raw_answer, read_request_head
-from proxy.mitm.wire.stream import RoutedStream
-from proxy.mitm.wire.talk import BoundedTalk
-from proxy.mitm.wire.upstream_side import PatientClient
+from proxy.mitm.wire.websocket import BoundedTalk
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from proxy.keys import KeyRegistry
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports
-    from proxy import strangers
+    from proxy.mitm import connections as strangers
     from proxy.worker import Gateway
 
 from tests.proxy.upstream import Upstream, plain

@@ -12,6 +12,7 @@ import json
 import os
 import random
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,7 +30,6 @@ from examples.practice.serving import Door, serve
 from examples.practice.tokenizer import render
 from examples.practice.turns import TurnReader
 from examples.practice.wire import (
-    Answer,
     AnthropicMessages,
     Ask,
     Dialect,
@@ -38,6 +38,16 @@ from examples.practice.wire import (
     WireError,
 )
 from train.chat import to_tools
+from trajectory.call import Usage
+from trajectory.dialects.writing import (
+    AnswerStream,
+    ModelAnswer,
+    Piece,
+    SampledToken,
+    json_bytes,
+    new_id,
+)
+from trajectory.message import Message
 
 KEY_VARIABLE = "PRACTICE_PROVIDER_KEY"
 _FAULTS = ("error", "cut", "malformed")
@@ -100,27 +110,27 @@ class Provider:
         if fault == "error":
             message = "The server had an error while processing your request."
             raise WireError(500, "api_error", message)
-        run = await self._begin(ask)
-        self.answered[run.answer.model] += 1
-        writer = dialect.writer(ask, run.tokenizer)
+        run = await self._begin(ask, dialect)
+        self.answered[run.label] += 1
         if ask.stream:
-            events = _events(run, writer, cut=fault is not None)
+            events = _events(run, dialect, cut=fault is not None)
             return StreamingResponse(events, media_type="text/event-stream")
         async for _token, _pieces in run.tokens():
             pass
-        text = json.dumps(writer.whole(run.answer), ensure_ascii=False).encode()
+        text = json_bytes(dialect.whole(run.answer(), ask))
+        dialect.answered(run.answer(), ask)
         if fault == "malformed":
             text = text[: len(text) // 2]
         if fault == "cut":
             return StreamingResponse(_half(text), media_type="application/json")
         return Response(text, media_type="application/json")
 
-    async def _begin(self, ask: Ask) -> "_Run":
+    async def _begin(self, ask: Ask, dialect: Dialect) -> "_Run":
         """Begin an answer; a version that stops to serve in this moment is followed by the next."""
         while True:
             served = await asyncio.to_thread(self._models.find, ask.model)
             try:
-                return _Run(ask, served)
+                return _Run(ask, served, dialect)
             except EngineStoppedError:
                 continue
 
@@ -159,47 +169,80 @@ class Provider:
 class _Run:
     """One answer on its way from the engine's thread into this event loop."""
 
-    def __init__(self, ask: Ask, served: Served) -> None:
+    def __init__(self, ask: Ask, served: Served, dialect: Dialect) -> None:
         loop = asyncio.get_running_loop()
+        self.ask = ask
+        self.label = served.label
         self._tokens: asyncio.Queue[Token] = asyncio.Queue()
         tools = to_tools(ask.body["tools"]) if ask.with_tools else []
-        prompt = render(served.tokenizer, ask.messages, tools=tools, ask=True)
-        self.answer = Answer(served.label, prompt)
-        self.tokenizer = served.tokenizer
-        self._reader = TurnReader(served.tokenizer, with_tools=ask.with_tools)
+        self._prompt = render(served.tokenizer, ask.messages, tools=tools, ask=True)
+        self._said: list[SampledToken] = []
+        self._ended_by: str | None = None
+        self._response_id = new_id(dialect.response_id)
+        self._created = int(time.time())
+        self._tokenizer = served.tokenizer
+        self._reader = TurnReader(
+            served.tokenizer, with_tools=ask.with_tools, call_id=dialect.call_id
+        )
 
         def emit(token: Token) -> None:
             loop.call_soon_threadsafe(self._tokens.put_nowait, token)
 
         try:
-            self._generation: Generation = served.engine.submit(prompt, ask.sampling, emit)
+            self._generation: Generation = served.engine.submit(self._prompt, ask.sampling, emit)
         except ValueError as error:
             code = "context_length_exceeded"
             raise WireError(400, "invalid_request_error", str(error), code=code) from None
 
-    async def tokens(self) -> AsyncIterator[tuple[Token, list[Any]]]:
+    async def tokens(self) -> AsyncIterator[tuple[SampledToken, list[Piece]]]:
         """Give tokens with what they add to the turn; ends the generation when nobody listens."""
         try:
-            while self.answer.ended_by is None:
+            while self._ended_by is None:
                 token = await self._tokens.get()
-                self.answer.tokens.append(token)
+                self._ended_by = token.last
                 pieces = self._reader.feed(token)
-                self.answer.text, self.answer.calls = self._reader.text, self._reader.calls
-                yield token, pieces
+                self._said.append(self._sampled(token))
+                yield self._said[-1], pieces
         finally:
             self._generation.cancelled = True
 
+    def answer(self) -> ModelAnswer:
+        """Return the answer as far as it has come."""
+        return ModelAnswer(
+            self._reader.message if self._said else Message("assistant", ()),
+            self._response_id,
+            self.label,
+            finish_reason=self._ended_by,
+            usage=Usage(len(self._prompt), len(self._said), 0),
+            created=self._created,
+            prompt_ids=tuple(self._prompt),
+            tokens=tuple(self._said),
+        )
 
-async def _events(run: _Run, writer: Any, *, cut: bool) -> AsyncIterator[bytes]:
+    def _sampled(self, token: Token) -> SampledToken:
+        if not self.ask.body.get("logprobs"):
+            return SampledToken(token.id, "", token.logprob)
+        top = tuple((self._text(one), logprob) for one, logprob in token.top)
+        return SampledToken(token.id, self._text(token.id), token.logprob, top)
+
+    def _text(self, token_id: int) -> str:
+        return str(self._tokenizer.decode([token_id]))
+
+
+async def _events(run: _Run, dialect: Dialect, *, cut: bool) -> AsyncIterator[bytes]:
     """Give the events of a stream; ``cut`` breaks the connection in the middle."""
-    yield writer.start(run.answer)
+    stream: AnswerStream = dialect.stream(run.answer(), run.ask)
+    yield stream.start()
+    left = 6
     async for token, pieces in run.tokens():
-        if cut and len(run.answer.tokens) > 6:
+        if cut and left == 0:
             raise ConnectionAbortedError("a stream that was meant to break")
-        events = writer.token(token, pieces)
+        left -= 1
+        events = stream.take(pieces, token)
         if events:
             yield events
-    yield writer.end(run.answer)
+    dialect.answered(run.answer(), run.ask)
+    yield stream.end(run.answer())
 
 
 async def _half(body: bytes) -> AsyncIterator[bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from examples.practice.engine import Engine
-from examples.practice.wire.shape import WireError
+from examples.practice.wire import WireError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -1,63 +1,25 @@
 """Reads generated tokens as a turn: text and tool calls, piece by piece as they arrive."""
 
-import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from examples.practice.engine import Token
 from examples.practice.tokenizer import CALL_CLOSE, CALL_OPEN
+from trajectory.dialects.writing import CallPiece, CallStart, Piece, TextPiece, new_id
+from trajectory.message import Message, TextPart, ToolCallPart
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 
-@dataclass(frozen=True, slots=True)
-class TextPiece:
-    """More text of the answer."""
-
-    text: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class CallStart:
-    """A tool call begins; its name is known."""
-
-    index: int
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallPiece:
-    """More of a tool call's arguments."""
-
-    index: int
-    text: str = field(repr=False)
-
-
-type Piece = TextPiece | CallStart | CallPiece
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A tool call as the model wrote it."""
-
-    name: str
-    arguments: str = field(repr=False)
-
-    def parsed(self) -> dict[str, object] | None:
-        """Return the arguments as an object; None when they are not one."""
-        try:
-            value = json.loads(self.arguments)
-        except ValueError:
-            return None
-        return value if isinstance(value, dict) else None
-
-
 class TurnReader:
     """Feed it tokens; it gives pieces. Without tools, tags are plain text."""
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerFast", *, with_tools: bool) -> None:
+    def __init__(
+        self, tokenizer: "PreTrainedTokenizerFast", *, with_tools: bool, call_id: str = "call_"
+    ) -> None:
+        """Begin a turn; ids of tool calls begin with ``call_id``."""
         self._tokenizer = tokenizer
+        self._call_id = call_id
         self._open = tokenizer.convert_tokens_to_ids(CALL_OPEN) if with_tools else None
         self._close = tokenizer.convert_tokens_to_ids(CALL_CLOSE) if with_tools else None
         self._ids: list[int] = []
@@ -65,7 +27,14 @@ class TurnReader:
         self._in_call = False
         self._named = False
         self.text = ""
-        self.calls: list[ToolCall] = []
+        self.calls: list[ToolCallPart] = []
+        """Arguments stay the text that the model wrote."""
+
+    @property
+    def message(self) -> Message:
+        """The turn as far as it has come."""
+        text = (TextPart(self.text),) if self.text or not self.calls else ()
+        return Message("assistant", (*text, *self.calls))
 
     def feed(self, token: Token) -> list[Piece]:
         """Return what this token adds; an end-of-turn token adds nothing."""
@@ -92,8 +61,9 @@ class TurnReader:
             return []
         self._named = True
         self._given = len(name) + 1
-        self.calls.append(ToolCall(name, ""))
-        return [CallStart(len(self.calls) - 1, name), *self._more(whole)]
+        call_id = new_id(self._call_id)
+        self.calls.append(ToolCallPart(call_id, name, ""))
+        return [CallStart(call_id, name), *self._more(whole)]
 
     def _more(self, whole: str) -> list[Piece]:
         new, self._given = whole[self._given :], len(whole)
@@ -103,5 +73,5 @@ class TurnReader:
             self.text += new
             return [TextPiece(new)]
         last = self.calls[-1]
-        self.calls[-1] = ToolCall(last.name, last.arguments + new)
-        return [CallPiece(len(self.calls) - 1, new)]
+        self.calls[-1] = ToolCallPart(last.call_id, last.name, f"{last.arguments}{new}")
+        return [CallPiece(new)]

@@ -7,7 +7,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from examples.practice.engine import Token
-from examples.practice.turns import CallPiece, CallStart, Piece, TextPiece, ToolCall, TurnReader
+from examples.practice.turns import TurnReader
+from trajectory.dialects.writing import CallPiece, CallStart, Piece, TextPiece
 
 
 @pytest.fixture(scope="module")
@@ -28,20 +29,17 @@ def test_text_and_calls_are_told_apart(tokenizer: Any) -> None:
         'Æther für 你好.<tool_call>quote {"item": "lamps"}</tool_call><tool_call>b {}</tool_call>',
     )
     assert reader.text == "Æther für 你好."
-    assert reader.calls == [ToolCall("quote", '{"item": "lamps"}'), ToolCall("b", "{}")]
-    assert reader.calls[0].parsed() == {"item": "lamps"}
+    said = [(call.name, call.arguments) for call in reader.calls]
+    assert said == [("quote", '{"item": "lamps"}'), ("b", "{}")]
     assert "".join(p.text for p in pieces if isinstance(p, TextPiece)) == reader.text
-    assert [p.name for p in pieces if isinstance(p, CallStart)] == ["quote", "b"]
-    first = "".join(p.text for p in pieces if isinstance(p, CallPiece) and p.index == 0)
-    assert first == '{"item": "lamps"}'
+    begun = [(p.call_id, p.name) for p in pieces if isinstance(p, CallStart)]
+    assert begun == [(call.call_id, call.name) for call in reader.calls]
+    assert "".join(p.text for p in pieces if isinstance(p, CallPiece)) == '{"item": "lamps"}{}'
+    assert reader.message.text() == reader.text
+    assert reader.message.tool_calls() == tuple(reader.calls)
 
 
 def test_without_tools_tags_are_text(tokenizer: Any) -> None:
     reader, _ = read(tokenizer, "<tool_call>quote {}</tool_call>", with_tools=False)
     assert reader.text == "<tool_call>quote {}</tool_call>"
     assert reader.calls == []
-
-
-def test_arguments_that_are_no_object_are_not_parsed() -> None:
-    assert ToolCall("quote", '{"item": ').parsed() is None
-    assert ToolCall("quote", "[1]").parsed() is None

@@ -1,4 +1,8 @@
-"""Health, readiness and metrics, on a port of their own."""
+"""Health, readiness and metrics, on a port of their own.
+
+They are served in the gateway's own event loop: the counts belong to it, and an answer of /health
+says that it turns. Several workers have a port each, so that none speaks for another.
+"""
 
 import asyncio
 import contextlib
@@ -8,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from proxy.counters import Counters, prometheus
+from proxy.counters import Counters
 from proxy.routing import Router
 from proxy.spool import SpoolWriter, layout
 from proxy.spool.states import SpoolState
@@ -62,6 +66,10 @@ class Admin:
 
     async def start(self, listeners: Sequence[socket.socket]) -> None:
         """Serve on bound sockets."""
+        # Not at import: the command line needs no metrics.
+        from proxy.metrics import prometheus
+
+        self._prometheus = prometheus
         self._servers = [await asyncio.start_server(self._serve, sock=each) for each in listeners]
 
     def close(self) -> None:
@@ -88,10 +96,10 @@ class Admin:
             return "405 Method Not Allowed", "text/plain", b"GET only\n"
         match path.partition(b"?")[0]:
             case b"/metrics":
-                text = prometheus(
+                text = self._prometheus(
                     self._counters, self._gauges(), disk=self._disk(), levels=self._levels()
                 )
-                return "200 OK", "text/plain; version=0.0.4", text.encode()
+                return "200 OK", "text/plain; version=0.0.4", text
             case b"/inventory":
                 rows = self._counters.inventory.rows()
                 return "200 OK", "application/json", json.dumps(rows).encode()

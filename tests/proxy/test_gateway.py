@@ -259,7 +259,7 @@ def test_health_and_metrics(gateway: Running) -> None:
     assert httpx.get(f"{gateway.admin}/ready").json() == {"ready": True}
     assert "openai" in httpx.get(f"{gateway.admin}/routes").json()
     text = httpx.get(f"{gateway.admin}/metrics").text
-    assert 'headrace_exchanges_total{route="openai",mode="base_url",outcome="complete"}' in text
+    assert 'headrace_exchanges_total{mode="base_url",outcome="complete",route="openai"}' in text
 
 
 def test_no_credential_and_no_body_in_logs_or_metrics(

@@ -50,7 +50,7 @@ def test_a_spool_key_is_rotated_and_old_captures_go_under_way(tmp_path: Path) ->
             logged("nobody governed")
             assert not old.exists()
             counted = httpx.get(f"{gateway.admin}/metrics").text
-            assert "headrace_spool_expired_segments_total 1\n" in counted
+            assert "headrace_spool_expired_segments_total 1.0\n" in counted
             call(b"one")
             rotate(file, spool)
             logged("another key")

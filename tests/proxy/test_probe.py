@@ -1,6 +1,7 @@
 """The probe: what an engine can is found out; a route whose engine gives no tokens is lowered."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -77,7 +78,8 @@ def test_an_upstream_that_is_down() -> None:
 
 def level(gateway: Running, name: str) -> str:
     text = httpx.get(f"{gateway.admin}/metrics").text
-    return text.partition(f'capture_level{{route="{name}",level="')[2].partition('"')[0]
+    levels = re.findall(rf'capture_level{{level="(\w+)",route="{name}"}} 1', text)
+    return str(levels[0])
 
 
 def test_the_level_is_lowered_rather_than_guessed(

@@ -125,7 +125,7 @@ def test_an_upstream_that_is_down_is_passed_over(place: Place, client: httpx.Cli
         (place.one.url, "complete", b"x")
     }
     metrics = httpx.get(f"{place.gateway.admin}/metrics").text
-    assert "headrace_elsewhere_total 1\n" in metrics
+    assert "headrace_elsewhere_total 1.0\n" in metrics
 
 
 def test_the_connect_time_covers_the_tls_handshake(place: Place, client: httpx.Client) -> None:

@@ -376,13 +376,6 @@ class Leftovers(Spec):
 class QualitySpec(Spec):
     """A step that fails any expectation goes to quarantine; the rest of its batch goes on."""
 
-    gate: Literal["great_expectations", "rows"] = Field(
-        default="great_expectations",
-        description=(
-            "`great_expectations` runs the suite as a named, reportable gate over each batch; "
-            "`rows` checks the same expectations step by step without it."
-        ),
-    )
     leftovers: Leftovers = Leftovers()
     expectations: Annotated[tuple[Expectation, ...], AfterValidator(check_names)] = ()
     drift: Drift | None = Field(

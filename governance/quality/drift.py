@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from governance.policy.quality import Between, DriftColumn, ItemDriftColumn
-from governance.quality.rows import Row
-from governance.quality.suite import Means, suite_of
+from governance.quality.suite import Row
 
 STEP_NUMBERS = frozenset(
     {
@@ -57,7 +56,10 @@ class ColumnDrift:
         return self.column
 
 
-class _Measured(StrEnum):
+class DriftField(StrEnum):
+    """Fields of :class:`ColumnDrift` that an expectation may ask of."""
+
+    COLUMN = "column"
     INDEX = "index"
 
 
@@ -73,18 +75,23 @@ def drift(
     return sorted(found, key=lambda one: -1.0 if one.index is None else one.index, reverse=True)
 
 
-def drifted(found: Sequence[ColumnDrift], most: float, means: Means) -> list[str]:
-    """Return the columns whose index reaches ``most``, as a suite of their own tells it."""
-    if not any(one.index is not None and one.index >= most for one in found):
-        return []
-    below = Between[_Measured](
-        name="drift",
-        expectation="expect_column_values_to_be_between",
-        column=_Measured.INDEX,
-        max_value=math.nextafter(most, 0),
-    )
-    failing = suite_of(means, "headrace-drift", [below], ColumnDrift).failures(found)
-    return [one.column for one in found if one.column in failing]
+def drifted(found: Sequence[ColumnDrift], most: float) -> list[str]:
+    """Return the columns whose index reaches ``most``."""
+    return [one.column for one in found if one.index is not None and one.index >= most]
+
+
+def drift_expectations(found: Sequence[ColumnDrift], most: float) -> list[Between[DriftField]]:
+    """Return what :func:`drifted` asks, as expectations that Data Docs can show."""
+    return [
+        Between[DriftField].model_construct(  # its column is none that a policy may name
+            name=one.column,
+            expectation="expect_column_values_to_be_between",
+            column=DriftField.INDEX,
+            max_value=math.nextafter(most, 0),
+            where={DriftField.COLUMN: (one.column,)},
+        )
+        for one in found
+    ]
 
 
 def _column(

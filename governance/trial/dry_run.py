@@ -20,7 +20,7 @@ from governance.policy.quality import Expectation, PairEqual
 from governance.policy.redaction import Operator
 from governance.policy.selector import Facts
 from governance.quality.facts import StepFacts
-from governance.quality.rows import failing_rows
+from governance.quality.suite import failing_rows
 from governance.redact import RedactionScope, Redactor
 from governance.retention import judge_retention
 

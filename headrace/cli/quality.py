@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,15 +12,15 @@ from headrace.cli.common import JsonOption, Running
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from governance.quality.docs import ExpectationResult
+    from governance.quality.data_docs import DocumentedSuite
     from governance.quality.drift import ColumnDrift
+    from governance.quality.suite import ExpectationResult
 
 app = typer.Typer(help="Quality of what was stored.", no_args_is_help=True)
 
-HtmlOption = Annotated[Path | None, typer.Option(help="Write one page to this file.")]
 DataDocsOption = Annotated[
     Path | None,
-    typer.Option(help="Write Great Expectations' own Data Docs of the suite into this folder."),
+    typer.Option(help="Write Great Expectations' Data Docs of both suites into this folder."),
 ]
 
 
@@ -35,14 +35,14 @@ def report(
         int, typer.Option(min=1, help="Days before them that drift is measured against.")
     ] = 14,
     drift_from: Annotated[float, typer.Option(min=0, help="Index from which drift counts.")] = 0.25,
-    html: HtmlOption = None,
     data_docs: DataDocsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check stored steps by the Quality policy and against a reference window. Exit 1 on findings."""
     from governance.policy import load_bundle
-    from governance.quality.docs import asking, page, results
-    from governance.quality.drift import drift
+    from governance.quality.data_docs import DocumentedSuite
+    from governance.quality.drift import drift, drifted
+    from governance.quality.suite import Suite, asking
     from governance.trial.dry_run import STORED
     from headrace.services.dry_run import quarantine_reasons, stored_facts
 
@@ -57,26 +57,14 @@ def report(
     now = stored_facts(running.lake, since, until)
     before = stored_facts(running.lake, since - timedelta(days=reference_days), since)
     expectations = asking(bundle.quality.spec.expectations, STORED)
-    found = results(expectations, now)
+    found = Suite(expectations).results(now)
     drifts = drift(now, before)
     held = quarantine_reasons(running.lake, since, until)
-    if html is not None:
-        text = page(
-            title=f"Quality of {last}" if days == 1 else f"Quality of {since.date()} to {last}",
-            policy_hash=bundle.content_hash,
-            rows=f"{len(now)} stored steps, {len(before)} in the reference window",
-            expectations=found,
-            quarantine=held,
-            drifts=drifts,
-            drift_from=drift_from,
-        )
-        html.write_text(text, encoding="utf-8")
     if data_docs is not None:
         from governance.quality.facts import StepFacts
-        from governance.quality.great_expectations import GreatExpectationsSuite
 
-        suite = GreatExpectationsSuite("headrace-steps", expectations, StepFacts)
-        suite.write_docs(now, data_docs)
+        steps = DocumentedSuite("headrace-steps", expectations, StepFacts, now)
+        _write(data_docs, steps, drifts, drift_from)
     if as_json:
         print_json(
             {
@@ -89,11 +77,12 @@ def report(
         )
     else:
         _print(found, drifts)
+        held_back = [{"reason": reason, "exchanges": count} for reason, count in held]
+        print_rows(held_back, as_json=False, title="held back", empty="")
         note(f"{len(now)} steps, {sum(count for _, count in held)} exchanges held back")
         if not now:
             note(f"nothing was stored in the days up to {last}; --day names another")
-    drifted = any(one.index is not None and one.index >= drift_from for one in drifts)
-    if drifted or any(one.failed for one in found):
+    if drifted(drifts, drift_from) or any(one.failed for one in found):
         raise typer.Exit(1)
 
 
@@ -103,13 +92,12 @@ def substrate_report(
     name: Annotated[
         str | None, typer.Argument(help="Name, or name@version; by default the latest.")
     ] = None,
-    html: HtmlOption = None,
     data_docs: DataDocsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge a built substrate by the Quality policy in force. Exit 1 when it would be refused."""
     from governance.policy import load_bundle
-    from governance.quality.docs import page
+    from governance.quality.data_docs import DocumentedSuite
     from headrace.cli.substrate import find_manifest, gate_of
     from train.substrate.build import load_items
     from train.substrate.quality import ItemFacts
@@ -120,22 +108,10 @@ def substrate_report(
     policy = bundle.quality.spec.substrate
     entries, gate = load_items(manifest), gate_of(running)
     report = gate.judge(running.lake, entries)
-    if html is not None:
-        text = page(
-            title=f"Quality of substrate {manifest.name} {manifest.version}",
-            policy_hash=bundle.content_hash,
-            rows=f"{report.items} items, {report.reference} in the reference window",
-            expectations=report.expectations,
-            quarantine=(),
-            drifts=report.drifts,
-            drift_from=policy.drift.most if policy.drift else 0.25,
-        )
-        html.write_text(text, encoding="utf-8")
     if data_docs is not None:
-        from governance.quality.great_expectations import GreatExpectationsSuite
-
-        suite = GreatExpectationsSuite("headrace-substrate", policy.expectations, ItemFacts)
-        suite.write_docs(gate.facts(running.lake, entries), data_docs)
+        facts = gate.facts(running.lake, entries)
+        items = DocumentedSuite("headrace-substrate", policy.expectations, ItemFacts, facts)
+        _write(data_docs, items, report.drifts, policy.drift.most if policy.drift else 0.25)
     if as_json:
         print_json(jsonable(report) | {"substrate": f"{manifest.name}@{manifest.version}"})
     else:
@@ -143,6 +119,21 @@ def substrate_report(
         note(f"{report.items} items; refused: {', '.join(report.reasons) or 'no'}")
     if report.reasons:
         raise typer.Exit(1)
+
+
+def _write(
+    folder: Path,
+    suite: "DocumentedSuite[Any, Any]",
+    drifts: "Sequence[ColumnDrift]",
+    drift_from: float,
+) -> None:
+    from governance.quality.data_docs import DocumentedSuite, write_data_docs
+    from governance.quality.drift import ColumnDrift, drift_expectations
+
+    drift = DocumentedSuite(
+        "headrace-drift", drift_expectations(drifts, drift_from), ColumnDrift, drifts
+    )
+    write_data_docs(folder, [suite, drift])
 
 
 def _print(found: "Sequence[ExpectationResult]", drifts: "Sequence[ColumnDrift]") -> None:

@@ -1,13 +1,13 @@
-"""Drift against a reference window, and the page that tells of it."""
+"""Drift against a reference window."""
 
 import dataclasses
 import random
 from typing import Any
 
 from governance.policy import load_bundle
-from governance.quality.docs import asking, page, results
 from governance.quality.drift import drift
 from governance.quality.facts import StepFacts
+from governance.quality.suite import Suite, asking
 from governance.trial.dry_run import STORED
 
 _BLANK: dict[str, Any] = {one.name: None for one in dataclasses.fields(StepFacts)}
@@ -45,23 +45,10 @@ def test_slower_answers_and_a_new_dialect_show() -> None:
     assert drift(now[:10], steps(500, 2))[0].index is None
 
 
-def test_the_page_loads_nothing_and_escapes_what_it_shows() -> None:
+def test_results_count_the_rows_that_were_asked_and_those_that_fail() -> None:
     spec = load_bundle().quality.spec
     rows = [*steps(60, 1), *steps(3, 2, finished=0)]
-    found = results(asking(spec.expectations, STORED), rows)
+    found = Suite(asking(spec.expectations, STORED)).results(rows)
     cut = next(one for one in found if one.name == "answer-not-cut")
     assert (cut.asked, cut.failed) == (63, 3)
     assert "messages-present" not in {one.name for one in found}
-    text = page(
-        title="A <day>",
-        policy_hash="b2:1",
-        rows="63 stored steps",
-        expectations=found,
-        quarantine=[("quality:<script>", 2)],
-        drifts=drift(rows, steps(100, 3)),
-        drift_from=0.25,
-    )
-    assert "<script" not in text
-    assert "://" not in text
-    assert "A &lt;day&gt;" in text
-    assert "answer-not-cut" in text

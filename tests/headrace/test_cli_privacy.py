@@ -155,9 +155,8 @@ def judge(home: Home) -> None:
 def light_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("policy") / "light"
     shutil.copytree(SHIPPED / "default", folder)
-    redaction, quality = folder / "redaction.yaml", folder / "quality.yaml"
+    redaction = folder / "redaction.yaml"
     redaction.write_text(redaction.read_text().replace("model: embedded", "model: null"))
-    quality.write_text(quality.read_text().replace("gate: great_expectations", "gate: rows"))
     return folder
 
 

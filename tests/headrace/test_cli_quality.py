@@ -17,7 +17,6 @@ apiVersion: headrace/v1
 kind: Quality
 metadata: {name: light}
 spec:
-  gate: rows
   substrate:
     expectations:
       - name: nothing-personal-left
@@ -65,10 +64,12 @@ def test_a_substrate_is_refused_with_its_reason_and_noted(
     built = json.loads(capsys.readouterr().out)
     assert built["quality"]["expectations"] == {"nothing-personal-left": built["counts"]["items"]}
 
-    page = home / "shop.html"
-    assert run(["quality", "substrate", "shop", "--html", str(page), "--json"]) == 0
+    docs = home / "docs"
+    assert run(["quality", "substrate", "shop", "--data-docs", str(docs), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["reasons"] == []
-    assert "nothing-personal-left" in page.read_text()
+    pages = "".join(path.read_text() for path in docs.rglob("*.html"))
+    assert "leftover_findings" in pages
+    assert "headrace-drift" in pages
     stricter = QUALITY.replace("column: leftover_findings", "column: steps")
     (home / "policy" / "quality.yaml").write_text(stricter)
     assert run(["quality", "substrate"]) == 1

@@ -5,18 +5,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
-from governance.policy.quality import QualitySpec
-from governance.quality.docs import ExpectationResult, results
+from governance.policy.quality import ItemColumn, QualitySpec
 from governance.quality.drift import FEWEST, ITEM_NUMBERS, ColumnDrift, drift, drifted
 from governance.quality.leftovers import LeftoverCheck
-from governance.quality.suite import Suite, suite_of
+from governance.quality.suite import ExpectationResult, Suite
 from train.errors import SubstrateRefusedError
 from train.substrate.items import Item
 from train.substrate.source import LearningSource
 from trajectory.formats.openenv import fatal_code
 
 _MOST_IDS = 5_000
-_SUITE = "headrace-substrate"
 
 type Key = tuple[str, str]
 """(tenant_id, id)"""
@@ -117,7 +115,8 @@ class SubstrateGate:
         """Return what these items meet and what not."""
         policy = self._quality.substrate
         rows = self.facts(source, entries)
-        failing = self.suite().failures(rows)
+        suite = Suite[ItemColumn](policy.expectations)
+        failing = suite.failures(rows)
         failed = [name for names in failing.values() for name in names]
         reasons = [
             f"quality:{one.name}×{failed.count(one.name)}"
@@ -126,20 +125,15 @@ class SubstrateGate:
         ]
         drifts, reference = self._drift(entries, rows)
         if policy.drift is not None:
-            shifted = drifted(drifts, policy.drift.most, self._quality.gate)
+            shifted = drifted(drifts, policy.drift.most)
             reasons += [f"quality:drift:{column}" for column in shifted]
         return SubstrateReport(
             items=len(rows),
             reference=reference,
-            expectations=tuple(results(policy.expectations, rows)),
+            expectations=tuple(suite.results(rows)),
             drifts=tuple(drifts),
             reasons=tuple(dict.fromkeys(reasons)),
         )
-
-    def suite(self) -> Suite[ItemFacts]:
-        """Return the policy's suite; importing Great Expectations takes seconds."""
-        expectations = self._quality.substrate.expectations
-        return suite_of(self._quality.gate, _SUITE, expectations, ItemFacts)
 
     def facts(self, source: LearningSource, entries: Sequence[Judged]) -> list[ItemFacts]:
         """Return the projection of items, with what the lake holds of them now."""

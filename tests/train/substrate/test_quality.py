@@ -19,7 +19,7 @@ from trajectory.step import Tokens
 
 
 def gate(**substrate: Any) -> SubstrateGate:
-    spec = load_bundle().quality.spec.model_dump(mode="json") | {"gate": "rows"}
+    spec = load_bundle().quality.spec.model_dump(mode="json")
     spec["substrate"] |= substrate
     return SubstrateGate(QualitySpec.model_validate(spec))
 

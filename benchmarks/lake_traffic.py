@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.words import everyday_text
+from governance.audit import AuditLog
 from governance.governor import Governor
 from governance.policy import load_bundle
 from governance.quality import RowGate
 from governance.records import GovernedBatch
 from governance.redact.report import Redacted, RedactedText, RedactionReport, RedactionScope
 from headrace.govern.checkpoint import CheckpointStore
+from headrace.govern.quarantine_store import HeldContent
+from headrace.govern.source import Source
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
 from proxy.spool import RecordKind, SpoolReader, SpoolWriter, records
@@ -186,13 +189,18 @@ def pipeline(folder: Path, batch_records: int) -> tuple[Pipeline, Governor]:
     )
     state = folder / "state"
     state.mkdir()
+    checkpoints = CheckpointStore(state, lake.notes(), name="bench")
+    checkpoints.recover(lake)
+    spool = SpoolReader(folder / "spool", KEY)
     work = Pipeline(
-        spool=SpoolReader(folder / "spool", KEY),
-        lake=lake,
+        checkpoints=checkpoints,
+        source=Source(
+            spool, lake, checkpoints, assembly_key=b"a" * 32, batch_records=batch_records
+        ),
         governor=lambda: governor,
-        checkpoints=CheckpointStore(state, lake.notes(), name="bench"),
-        assembly_key=b"a" * 32,
-        batch_records=batch_records,
+        quarantine=HeldContent(folder / "quarantine", b"q" * 32),
+        lake=lake,
+        audit=AuditLog(folder / "audit.jsonl", b"l" * 32),
     )
     return work, governor
 

@@ -102,7 +102,7 @@ class Home:
         """Whether something here was made with the master key: captures, pseudonyms, audit entries."""
         return (
             (self.audit / "audit.jsonl").exists()
-            or (self.state / "checkpoint.json").exists()
+            or any(self.state.glob("checkpoint.*"))
             or any(self.spool.glob("*/*.spool"))
         )
 

@@ -78,7 +78,7 @@ def feedback(
 def _warn_when_unknown(running: Running, *, step: str | None, trajectory: str | None) -> None:
     """Say when the lake does not hold the target; it may still come, so nothing is refused."""
     column, name = ("step_id", step) if step else ("trajectory_id", trajectory)
-    if name is None or not running.home.state.joinpath("checkpoint.json").exists():
+    if name is None or not any(running.home.state.glob("checkpoint.*")):
         return
     found = running.lake.query(
         f"select 1 from steps where {column} = $id limit 1",  # noqa: S608 - two fixed names

@@ -1,95 +1,80 @@
-"""The governing process's memory between batches, written so that a crash at any point is harmless.
+"""The governor's checkpoint: one SQLite file, so that a crash at any point is harmless.
 
-Three small files in the home's ``state`` folder, each replaced atomically:
+``state/checkpoint.sqlite`` holds keyed hashes, ids and numbers, never content:
 
-``checkpoint.json``  a batch that is wholly in the lake: its number, the spool cursor after it, and
-                     the assembler's state (keyed hashes and ids, never content)
-``progress.json``    the batches that came into the lake since: the number of the last one, and the
-                     cursor after each
-``pending.json``     the batch that is being written: its number and the cursor after it
+``conversations``  what assembly remembers after some batch, the batch's number and its spool cursor
+``batches``        the cursor after each later batch; the last one may be announced and not yet done
 
-The assembler's state grows with the conversations that are open, so it is not written with every
-batch; the spool keeps what came since, and at the start that is assembled again, batch by batch,
-which gives the same state. A batch is announced in ``pending.json`` before its first commit. After
-a crash the same records are taken again from the last cursor, assembled, and appended under the
-same number; the lake skips the tables that have that number already.
+What assembly remembers grows to many megabytes and its parts lean on each other, so it is not
+written with every batch: the spool keeps what came since, and a start assembles that again, which
+gives the same memory. A batch is announced before its first commit. After a crash the same records
+are taken again, assembled, and appended under the same number; the lake skips the tables that have
+that number already.
 
-All are copied into the lake, each right after it was written here. When the ones here are lost,
-damaged or older than the copy, the copy holds, and a conversation that goes on stays one trajectory.
-A copy may be one write behind: then its batch is carried again under the same number. With neither,
-the spool is read from its beginning, and what stands in the lake's ledger already is passed over.
-So it is when the lake lacks batches that were done (:func:`missing_batches`).
+A copy of the file stands in the lake's notes, with a small note of the later batches. When the file
+is lost, damaged or older, the copy holds, and a conversation that goes on stays one trajectory. A copy
+may be one batch behind: then its announced batch is carried again. With neither, or when lake and
+checkpoint do not fit together, the spool is read from its beginning, and the governor passes over
+what stands in the lake's ledger.
 """
 
 import json
+import sqlite3
 import uuid
+import weakref
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from headrace.govern.packing import packed, packed_json, unpacked
+from headrace.govern.packing import packed_json, unpacked
 from lakehouse.lake import Lake
 from trajectory.canonical import JsonObject
 from trajectory.errors import IntegrityError, RetryableError
-from trajectory.files import replacing
+from trajectory.files import replace_file
 
 NO_MEMORY = packed_json({})
-"""State of an assembler that has seen nothing."""
+"""What an assembler remembers that has seen nothing, packed."""
 
-_VERSION = 1
+_VERSION = 2
+_LOCK_SECONDS = 30.0
+_SCHEMA = """
+CREATE TABLE conversations (
+    id INTEGER PRIMARY KEY CHECK (id = 1), application TEXT NOT NULL, batch INTEGER NOT NULL,
+    cursor TEXT NOT NULL, ledger INTEGER NOT NULL, remembered BLOB NOT NULL
+);
+CREATE TABLE batches (batch INTEGER PRIMARY KEY, cursor TEXT NOT NULL, done INTEGER NOT NULL);
+"""
+_EARLIER = ("checkpoint", "progress", "pending")
+"""The JSON files of version 1, in the same folder, and their copies in the lake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The state after a batch that is wholly in the lake."""
+    """How far the governor is: the state after a batch that is wholly in the lake."""
 
     application: str
     """Name of this line of batches in the lake's application transactions."""
     batch: int
     cursor: JsonObject
-    assembler: bytes
-    """State after the batch, or, with a trail, where that begins, packed: many megabytes."""
     again: bool = False
     """Begun anew beside a lake that may hold what the spool brings: its ledger is asked first."""
     trail: tuple[JsonObject, ...] = ()
-    """Cursors from the assembler's state to this batch's: what lies between is assembled again."""
+    """Cursors from the written conversations to this batch: what lies between is assembled again."""
+    announced: JsonObject | None = None
+    """Cursor after the next batch, whose rows may be partly in the lake; None where none was begun."""
 
     @property
     def hold(self) -> JsonObject:
         """The cursor from which on the spool must keep its records."""
         return self.trail[0] if self.trail else self.cursor
 
-
-def begun_anew() -> Checkpoint:
-    """Return a checkpoint that reads the spool from its beginning and asks the lake's ledger."""
-    return Checkpoint(f"govern-{uuid.uuid4().hex}", 0, {}, NO_MEMORY, again=True)
-
-
-def missing_batches(checkpoint: Checkpoint, lake: Lake) -> int:
-    """Return how many batches were done and are not in the lake: it is another, older or damaged."""
-    if checkpoint.batch == 0:
-        return 0
-    return max(0, checkpoint.batch - max(0, lake.committed_version(checkpoint.application)))
-
-
-def lacks(missing: int, lake: str) -> str:
-    """Return what to tell of batches that a lake lacks."""
-    return (
-        f"the lake at {lake} lacks {missing} of the batches that were done: it is another one, an "
-        "older copy, or its disk lost them. What the spool still holds of them is governed again; "
-        "restore a newer copy of the lake if you have one"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class PendingBatch:
-    """A batch whose rows may be partly in the lake."""
-
-    batch: int
-    cursor: JsonObject
-    """Where the spool continues after this batch."""
+    @property
+    def reach(self) -> tuple[int, int]:
+        """How far this goes, the announced batch included; later checkpoints compare greater."""
+        return self.batch + (self.announced is not None), self.batch
 
 
 class Copies(Protocol):
@@ -104,162 +89,332 @@ class Copies(Protocol):
         ...
 
 
+class _Saved(NamedTuple):
+    """A checkpoint with what assembly remembered at the beginning of its trail, packed."""
+
+    checkpoint: Checkpoint
+    remembered: bytes
+
+
 class CheckpointStore:
-    """Reads and writes the files and their copies."""
+    """Reads and writes the file and its copy; one governor writes, others may read."""
 
     def __init__(self, folder: Path, copies: Copies | None = None, *, name: str = "") -> None:
-        """Keep the files in ``folder``, and copies under ``name``."""
-        self._checkpoint = folder / "checkpoint.json"
-        self._progress = folder / "progress.json"
-        self._pending = folder / "pending.json"
+        """Keep the file in ``folder``, and a copy under ``name``."""
+        self.path = folder / "checkpoint.sqlite"
         self._copies = copies
         self._name = name
-        self._restored = False
+        self._opened: sqlite3.Connection | None = None
+        self._is_copied = False
 
     def load(self) -> Checkpoint:
-        """Return the last checkpoint, from here or from its copy; else a fresh one with batch 0.
+        """Return the last checkpoint of this folder; one with batch 0 where there is none.
+
+        Raises:
+            IntegrityError: the file is damaged.
+        """
+        if self._opened is not None:
+            with self._writing() as file:
+                return _checkpoint_of(file)
+        saved = self._own() or self._earlier()
+        return Checkpoint("", 0, {}) if saved is None else saved.checkpoint
+
+    def remembered(self) -> bytes:
+        """Return what assembly remembered where the trail begins, packed: many megabytes."""
+        with self._writing() as file:
+            return _remembered_of(file)
+
+    def recover(self, lake: Lake, behind: Callable[[int, int], None] | None = None) -> None:
+        """Begin to write: take what goes furthest, here or in the lake, and see that it fits the lake.
+
+        Args:
+            lake: where the batches went.
+            behind: told of the last batch that was done, and how many up to it the lake lacks.
 
         Raises:
             IntegrityError: the file is damaged and has no copy.
+            RetryableError: it cannot be written.
         """
-        copy = _checkpoint_of(self._copy("checkpoint"), self._copy("progress"))
+        copy = self._copy()
         try:
-            here = _checkpoint_of(_read(self._checkpoint), self._read_progress())
+            own = self._own() or self._earlier()
         except IntegrityError:
             if copy is None:
                 raise
-            here = None
-        if copy is not None and (here is None or here.batch < copy.batch):
-            self._restored = True
-            return copy
-        return here or begun_anew()
+            own = None
+        found = max(filter(None, (own, copy)), key=lambda one: one.checkpoint.reach, default=None)
+        if found is None:
+            found = _begun_anew(lake)
+        elif missing := missing_batches(found.checkpoint, lake):
+            if behind is not None:
+                behind(found.checkpoint.batch, missing)
+            found = _begun_anew(lake)
+        elif _committed(found.checkpoint, lake) > found.checkpoint.reach[0]:
+            found = _begun_anew(lake)  # an older copy of the home: its next number is taken
+        if found is not own or not self.path.exists():
+            self._create(found)
+        self._opened = sqlite3.connect(self.path, timeout=_LOCK_SECONDS, check_same_thread=False)
+        weakref.finalize(self, self._opened.close)
+        self._opened.execute("PRAGMA journal_mode = WAL")
+        self._opened.execute("PRAGMA synchronous = FULL")  # a batch waits for the disk twice
+        for name in _EARLIER:
+            self.path.with_name(f"{name}.json").unlink(missing_ok=True)
+        if found is not own:  # at once: the copy of an abandoned line of batches must not come back
+            self._copy_file()
 
-    def _read_progress(self) -> dict[str, Any] | None:
-        try:
-            return _read(self._progress)
-        except IntegrityError:
-            # Without it the batches would be carried again under their numbers, perhaps otherwise
-            # cut: it is the checkpoint that must go, then the ledger tells what is there.
-            raise _damaged(self._checkpoint) from None
+    def announce(self, batch: int, cursor: JsonObject) -> None:
+        """Write down, before its first commit, that a batch goes up to a cursor.
 
-    def pending(self) -> PendingBatch | None:
-        """Return the announced batch that is not yet in the checkpoint, if there is one."""
-        raw = self._copy("pending") if self._restored else _read(self._pending)
-        if raw is None:
-            return None
-        return PendingBatch(raw["batch"], raw["cursor"])
-
-    def restart(self, checkpoint: Checkpoint) -> None:
-        """Forget what was announced and done, and begin with a checkpoint."""
-        self._pending.unlink(missing_ok=True)
-        self._save(checkpoint)
-        self._restored = False
-
-    def announce(self, checkpoint: Checkpoint, pending: PendingBatch) -> None:
-        """Write down what is about to be committed; the first call also fixes the application name."""
-        if self._restored or not self._checkpoint.exists():
-            self._save(checkpoint)
-        announced = {"version": _VERSION, "batch": pending.batch, "cursor": pending.cursor}
-        self._write(self._pending, "pending", announced)
-        self._restored = False
-
-    def complete(self, checkpoint: Checkpoint) -> None:
-        """Write down that the announced batch is wholly in the lake.
-
-        With a trail, the assembler's state must have been written where that begins.
+        Raises:
+            RetryableError: it could not be written; nothing was lost.
         """
-        if checkpoint.trail:
-            self._write(self._progress, "progress", _progress_of(checkpoint))
-        else:
-            self._save(checkpoint)
-        self._pending.unlink(missing_ok=True)
-
-    def _save(self, checkpoint: Checkpoint) -> None:
-        value = {
-            "version": _VERSION,
-            "application": checkpoint.application,
-            "batch": checkpoint.batch - max(0, len(checkpoint.trail) - 1),
-            "cursor": checkpoint.hold,
-            "again": checkpoint.again,
-        }
-        self._write(self._checkpoint, "checkpoint", value, checkpoint.assembler)
-        if checkpoint.trail:
-            self._write(self._progress, "progress", _progress_of(checkpoint))
-
-    def _write(
-        self, path: Path, kind: str, value: dict[str, Any], assembler: bytes | None = None
-    ) -> None:
-        lead = json.dumps(value, separators=(",", ":")).encode()
-        data = packed(lead)
-        if assembler is not None:  # put in as it is: opened it is several times as large
-            data = packed(lead[:-1] + b',"assembler":') + assembler + packed(b"}")
-        _write(path, unpacked(data))
+        with self._writing() as file:
+            file.execute("INSERT OR REPLACE INTO batches VALUES (?, ?, 0)", (batch, _json(cursor)))
         if self._copies is not None:
-            self._copies.put(f"{self._name}-{kind}", data)
+            self._copy_file()
+            self._copies.put(f"{self._name}-batches", self._later_batches())
 
-    def _copy(self, kind: str) -> dict[str, Any] | None:
-        """Return a copy; None when there is none that can be read."""
-        data = None if self._copies is None else self._copies.get(f"{self._name}-{kind}")
-        try:
-            raw = None if data is None else json.loads(b"".join(unpacked(data)))
-        except (zlib.error, ValueError):
+    def complete(self, batch: int, remembered: bytes | None = None) -> None:
+        """Write down that a batch is wholly in the lake.
+
+        With what assembly remembers after it, packed, the trail ends here and the file is copied.
+
+        Raises:
+            RetryableError: it could not be written; nothing was lost.
+        """
+        with self._writing() as file:
+            file.execute("UPDATE batches SET done = 1 WHERE batch = ?", (batch,))
+            if remembered is not None:
+                done = _checkpoint_of(file)
+                file.execute("DELETE FROM batches")
+                file.execute(
+                    "UPDATE conversations SET batch = ?, cursor = ?, remembered = ?",
+                    (done.batch, _json(done.cursor), remembered),
+                )
+        if remembered is not None:
+            self._is_copied = False
+            self._copy_file()
+
+    def _own(self) -> _Saved | None:
+        if not self.path.exists():
             return None
-        return raw if isinstance(raw, dict) and raw.get("version") == _VERSION else None
+        try:
+            with closing(sqlite3.connect(self.path, timeout=_LOCK_SECONDS)) as file:
+                if file.execute("PRAGMA quick_check").fetchone() != ("ok",):
+                    raise sqlite3.DatabaseError("malformed")
+                return _saved_in(file)
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise _unwritten(self.path, error) from error
+            raise _damaged(self.path) from None
+
+    def _earlier(self) -> _Saved | None:
+        """Return what the files of version 1 hold; None where there are none."""
+        paths = [self.path.with_name(f"{name}.json") for name in _EARLIER]
+        try:
+            return _of_version_1(*(_read_object(path) for path in paths))
+        except (ValueError, KeyError, TypeError):
+            raise _damaged(paths[0]) from None
+
+    def _copy(self) -> _Saved | None:
+        """Return the copy in the lake; None when there is none that can be read."""
+        if self._copies is None:
+            return None
+        with suppress(sqlite3.Error, zlib.error, ValueError, KeyError, TypeError):
+            if (data := self._copies.get(f"{self._name}-state")) is None:
+                notes = (self._copies.get(f"{self._name}-{name}") for name in _EARLIER)
+                return _of_version_1(*(_object(b"".join(unpacked(one or b""))) for one in notes))
+            with closing(sqlite3.connect(":memory:")) as file:
+                file.deserialize(data or b"cut off")
+                self._take_later_batches(file)
+                return _saved_in(file)
+        return None
+
+    def _take_later_batches(self, file: sqlite3.Connection) -> None:
+        """Move a copy on by the note of later batches, where that goes on from it."""
+        data = self._copies.get(f"{self._name}-batches") if self._copies is not None else None
+        with suppress(ValueError, KeyError, TypeError):
+            note = json.loads(data or b"{}")
+            rows = [(number, _json(cursor), done) for number, cursor, done in note["later"]]
+            start = file.execute("SELECT application, batch FROM conversations").fetchone()
+            if (note["application"], note["batch"]) == start:
+                file.execute("DELETE FROM batches")
+                file.executemany("INSERT INTO batches VALUES (?, ?, ?)", rows)
+
+    def _later_batches(self) -> bytes:
+        with self._writing() as file:
+            application, batch = file.execute(
+                "SELECT application, batch FROM conversations"
+            ).fetchone()
+            rows = file.execute("SELECT batch, cursor, done FROM batches ORDER BY batch").fetchall()
+        later = [[number, json.loads(cursor), done] for number, cursor, done in rows]
+        return _json({"application": application, "batch": batch, "later": later}).encode()
+
+    def _copy_file(self) -> None:
+        """Put a copy of the whole file into the lake, unless the one there will do."""
+        if self._copies is None or self._is_copied:
+            return
+        with self._writing() as file, closing(sqlite3.connect(":memory:")) as copy:
+            file.backup(copy)
+            data = copy.serialize()
+        # The two bytes say "WAL", which a database in memory cannot be (SQLite, sqlite3_deserialize).
+        self._copies.put(f"{self._name}-state", data[:18] + b"\x01\x01" + data[20:])
+        self._is_copied = True
+
+    def _create(self, saved: _Saved) -> None:
+        """Put a file with this checkpoint in the place of whatever is there."""
+        checkpoint = saved.checkpoint
+        start = checkpoint.batch - max(0, len(checkpoint.trail) - 1)
+        with closing(sqlite3.connect(":memory:")) as file:
+            file.executescript(_SCHEMA)
+            file.execute(f"PRAGMA user_version = {_VERSION}")
+            row = (checkpoint.application, start, _json(checkpoint.hold), checkpoint.again)
+            file.execute(
+                "INSERT INTO conversations VALUES (1, ?, ?, ?, ?, ?)", (*row, saved.remembered)
+            )
+            later = [*checkpoint.trail[1:], *filter(None, (checkpoint.announced,))]
+            for number, cursor in enumerate(later, start=start + 1):
+                done = number <= checkpoint.batch
+                file.execute("INSERT INTO batches VALUES (?, ?, ?)", (number, _json(cursor), done))
+            file.commit()
+            data = file.serialize()
+        try:
+            for suffix in ("-wal", "-shm"):  # of the file that goes: never of the one that comes
+                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+            replace_file(self.path, data)
+        except OSError as error:
+            raise _unwritten(self.path, error) from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Give the file for one transaction."""
+        if self._opened is None:
+            raise RuntimeError("recover() comes first")
+        try:
+            with self._opened:
+                yield self._opened
+        except sqlite3.OperationalError as error:
+            raise _unwritten(self.path, error) from error
+        except sqlite3.DatabaseError as error:
+            raise _damaged(self.path) from error
 
 
-def _progress_of(checkpoint: Checkpoint) -> dict[str, Any]:
-    return {
-        "version": _VERSION,
-        "application": checkpoint.application,
-        "batch": checkpoint.batch,
-        "trail": list(checkpoint.trail),
-    }
+def missing_batches(checkpoint: Checkpoint, lake: Lake) -> int:
+    """Return how many batches were done and are not in the lake: it is another, older or damaged."""
+    return max(0, checkpoint.batch - _committed(checkpoint, lake)) if checkpoint.batch else 0
 
 
-def _checkpoint_of(
-    whole: dict[str, Any] | None, progress: dict[str, Any] | None
-) -> Checkpoint | None:
-    """Return the checkpoint, moved on where the progress goes on from it."""
+def lacks(missing: int, lake: str) -> str:
+    """Return what to tell of batches that a lake lacks."""
+    return (
+        f"the lake at {lake} lacks {missing} of the batches that were done: it is another one, an "
+        "older copy, or its disk lost them. What the spool still holds of them is governed again; "
+        "restore a newer copy of the lake if you have one"
+    )
+
+
+def installation_name(path: Path) -> str:
+    """Return the name of an installation, made once and kept in a file of its own.
+
+    Raises:
+        RetryableError: it cannot be written.
+    """
+    with suppress(FileNotFoundError):
+        return path.read_text(encoding="ascii").strip()
+    name = uuid.uuid4().hex
+    try:
+        replace_file(path, name.encode())
+    except OSError as error:
+        raise _unwritten(path, error) from error
+    return name
+
+
+def _begun_anew(lake: Lake) -> _Saved:
+    """Return a checkpoint that reads the spool from its beginning and asks the ledger, if there is one."""
+    has_ledger = bool(lake.query("SELECT 1 FROM exchanges LIMIT 1").num_rows)
+    return _Saved(Checkpoint(f"govern-{uuid.uuid4().hex}", 0, {}, again=has_ledger), NO_MEMORY)
+
+
+def _committed(checkpoint: Checkpoint, lake: Lake) -> int:
+    return max(0, lake.committed_version(checkpoint.application))
+
+
+def _saved_in(file: sqlite3.Connection) -> _Saved:
+    """Read a whole file.
+
+    Raises:
+        sqlite3.DatabaseError: it is damaged or of another version.
+    """
+    if file.execute("PRAGMA user_version").fetchone() != (_VERSION,):
+        raise sqlite3.DatabaseError("another version")
+    return _Saved(_checkpoint_of(file), _remembered_of(file))
+
+
+def _checkpoint_of(file: sqlite3.Connection) -> Checkpoint:
+    query = "SELECT application, batch, cursor, ledger FROM conversations"
+    application, batch, cursor, ledger = file.execute(query).fetchone()
+    later = file.execute("SELECT batch, cursor, done FROM batches ORDER BY batch").fetchall()
+    done = [json.loads(cursor) for _, cursor, is_done in later if is_done]
+    announced = [json.loads(cursor) for _, cursor, is_done in later if not is_done]
+    start = json.loads(cursor)
+    return Checkpoint(
+        application,
+        batch + len(done),
+        done[-1] if done else start,
+        again=bool(ledger),
+        trail=(start, *done) if done else (),
+        announced=announced[0] if announced else None,
+    )
+
+
+def _remembered_of(file: sqlite3.Connection) -> bytes:
+    return bytes(file.execute("SELECT remembered FROM conversations").fetchone()[0])
+
+
+def _of_version_1(
+    whole: dict[str, Any] | None, progress: dict[str, Any] | None, pending: dict[str, Any] | None
+) -> _Saved | None:
+    """Return what the JSON files of version 1 say; None without the first of them."""
     if whole is None:
         return None
-    batch, cursor = whole["batch"], whole["cursor"]
-    trail: tuple[JsonObject, ...] = ()
+    batch, trail = whole["batch"], ()
     if (
         progress is not None
         and progress["application"] == whole["application"]
         and progress["batch"] == batch + len(progress["trail"]) - 1
     ):
         batch, trail = progress["batch"], tuple(progress["trail"])
-        cursor = trail[-1]
-    return Checkpoint(
+    begun = pending is not None and pending["batch"] == batch + 1
+    checkpoint = Checkpoint(
         whole["application"],
         batch,
-        cursor,
-        packed_json(whole["assembler"]),
+        trail[-1] if trail else whole["cursor"],
         again=whole.get("again", False),
         trail=trail,
+        announced=pending["cursor"] if pending is not None and begun else None,
     )
+    return _Saved(checkpoint, packed_json(whole["assembler"]))
 
 
-def installation_name(path: Path) -> str:
-    """Return the name of an installation, made once and kept in a file of its own."""
+def _read_object(path: Path) -> dict[str, Any] | None:
     try:
-        return path.read_text(encoding="ascii").strip()
-    except FileNotFoundError:
-        _write(path, [uuid.uuid4().hex.encode()])
-        return path.read_text(encoding="ascii").strip()
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        return _object(path.read_bytes() or b"damaged")
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise _damaged(path) from error
-    if not isinstance(raw, dict) or raw.get("version") != _VERSION:
-        raise _damaged(path)
-    return raw
+
+
+def _object(data: bytes) -> dict[str, Any] | None:
+    """Return a JSON object of version 1; None for no bytes at all."""
+    if not data:
+        return None
+    value = json.loads(data)
+    if not isinstance(value, dict) or value.get("version") != 1:
+        raise ValueError("another version")
+    return value
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _damaged(path: Path) -> IntegrityError:
@@ -269,17 +424,9 @@ def _damaged(path: Path) -> IntegrityError:
     )
 
 
-def _write(path: Path, pieces: Iterable[bytes]) -> None:
-    """Replace a file atomically.
-
-    Raises:
-        RetryableError: the disk is full or refuses; the file is as it was.
-    """
-    try:
-        with replacing(path) as file:
-            file.writelines(pieces)
-    except OSError as error:
-        raise RetryableError(
-            f"{path} could not be written ({error.strerror}); nothing was lost: check disk space "
-            "and permissions, then run the same again"
-        ) from error
+def _unwritten(path: Path, error: sqlite3.Error | OSError) -> RetryableError:
+    why = error.strerror if isinstance(error, OSError) else error
+    return RetryableError(
+        f"{path} could not be written ({why}); nothing was lost: check disk space and permissions, "
+        "then run the same again"
+    )

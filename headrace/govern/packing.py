@@ -17,11 +17,6 @@ _ROWS = 256
 _CHUNK_BYTES = 256 * 1024
 
 
-def packed(data: bytes) -> bytes:
-    """Return bytes as one stream."""
-    return zlib.compress(data, _LEVEL)
-
-
 def packed_json(value: JsonObject) -> bytes:
     """Return a JSON object as one stream; its lists may be long."""
     stream = zlib.compressobj(_LEVEL)
@@ -67,4 +62,4 @@ def _json(value: JsonValue) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-__all__ = ["packed", "packed_json", "unpacked"]
+__all__ = ["packed_json", "unpacked"]

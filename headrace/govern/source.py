@@ -6,12 +6,15 @@ come again long after the assembler has forgotten it (an exporter that repeats, 
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from governance.stored_content import KnownContent
+from headrace.govern.checkpoint import Checkpoint, CheckpointStore
 from headrace.govern.packing import packed_json, unpacked
-from proxy.spool import SpoolBatch, SpoolReader
+from lakehouse.lake import Lake
+from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call
@@ -25,51 +28,137 @@ from trajectory.telemetry.calls import MODE as TRACED
 
 _CALLS_OF_TRAJECTORIES = 12
 """For so many calls one trajectory is remembered, however short it is."""
+_TRAIL_BATCHES = 16
+_TRAIL_BYTES = 64 * 1024 * 1024
+_TRAIL_STATES = 8
+"""The open conversations are written after so many batches, or when the spool holds so many bytes and
+so many times their packed form: writing them costs as much as reading twice their size."""
 
-type Filter = Callable[[Sequence[Call]], Sequence[Call]]
 
-
-@dataclass(frozen=True, slots=True)
 class Source:
-    """What is taken, and how it is read and placed."""
+    """Takes batches from the spool and places their calls.
 
-    spool: SpoolReader
-    assembly_key: bytes
-    tool_effects: Mapping[str, SideEffect] | None = None
-    dialects: Sequence[Dialect] = ()
-    """What the settings add to the dialects that everybody knows: plain HTTP tools."""
-    remembered_calls: int = MAX_CALLS
-    """Of conversations that may go on."""
-
-
-class Intake:
-    """Reads and places batches, one after another.
-
-    Promise: the same state and the same batches give the same calls in the same places. What it remembers moves on with each batch: see :meth:`state`.
+    Promise: the same memory and the same batches give the same calls in the same places. Open
+    conversations stay in memory between batches; after a batch that failed they are read again.
     """
 
-    def __init__(self, source: Source, state: bytes) -> None:
-        """Go on from what an earlier intake remembered."""
-        self._source = source
-        remembered = AssemblerState.from_json(json.loads(b"".join(unpacked(state))))
-        remembered.max_calls = source.remembered_calls
-        remembered.max_trajectories = max(1, source.remembered_calls // _CALLS_OF_TRAJECTORIES)
-        self._assembler = Assembler(
-            source.assembly_key, remembered, tool_effects=source.tool_effects
+    def __init__(
+        self,
+        spool: SpoolReader,
+        lake: Lake,
+        checkpoints: CheckpointStore,
+        *,
+        assembly_key: bytes,
+        batch_records: int,
+        tool_effects: Mapping[str, SideEffect] | None = None,
+        dialects: Sequence[Dialect] = (),
+        remembered_calls: int = MAX_CALLS,
+    ) -> None:
+        """Take from ``spool``.
+
+        Args:
+            spool: what is taken.
+            lake: asked for what a spool that is read from its beginning brings again.
+            checkpoints: where the open conversations are kept.
+            assembly_key: makes all hashes and identifiers of assembly.
+            batch_records: how many records a batch has at most.
+            tool_effects: what the operator says of tools, by pattern of their names.
+            dialects: what the settings add to the dialects that everybody knows: plain HTTP tools.
+            remembered_calls: of conversations that may go on, how many assembly remembers.
+        """
+        self._spool = spool
+        self._lake = lake
+        self._checkpoints = checkpoints
+        self._key = assembly_key
+        self._batch_records = batch_records
+        self._tool_effects = tool_effects
+        self._dialects = dialects
+        self._remembered_calls = remembered_calls
+        self._assembler: Assembler | None = None
+        self._stands_after: int | None = None
+        """The number of the batch after which the assembler stands; None where one failed."""
+        self._trail_bytes = 0
+        """Bodies in the spool that the checkpoint's trail leads over."""
+        self._packed_bytes = 0
+
+    def take(self, checkpoint: Checkpoint) -> SpoolBatch:
+        """Take the next batch: the announced one as it was, or what is finished by now."""
+        until = checkpoint.announced
+        return self._spool.take(
+            Cursor.from_json(checkpoint.cursor),
+            limit=self._batch_records,
+            until=None if until is None else Cursor.from_json(until),
         )
 
-    def place(self, batch: SpoolBatch, only: Filter | None = None) -> Assembly:
-        """Read and place what was taken, harvested signals included; ``only`` leaves out calls that are not wanted."""
-        calls, feedback = read_records(batch.records, self._source.dialects)
-        if only is not None:
-            calls = only(calls)
-        assembly = self._assembler.assemble(calls, feedback)
-        implicit = harvest(self._assembler, assembly)  # what was said is part of its memory
+    def place(self, batch: SpoolBatch, checkpoint: Checkpoint) -> Assembly:
+        """Read the calls of the batch after a checkpoint and place them, harvested signals included."""
+        assembler = self._assembler_after(checkpoint)
+        self._stands_after = None
+        assembly = self._place(assembler, batch, passes_over_stored=checkpoint.again)
+        self._stands_after = checkpoint.batch + 1
+        return assembly
+
+    def due(self, checkpoint: Checkpoint) -> bytes | None:
+        """Return the open conversations, packed, when they are to be written with the batch just placed."""
+        enough = max(_TRAIL_BYTES, _TRAIL_STATES * self._packed_bytes)
+        is_long = len(checkpoint.trail) >= _TRAIL_BATCHES or self._trail_bytes > enough
+        return self._packed() if checkpoint.again or is_long else None
+
+    def remembered(self, checkpoint: Checkpoint) -> bytes:
+        """Return the open conversations as they are after a checkpoint, packed: it is megabytes."""
+        self._assembler_after(checkpoint)
+        return self._packed()
+
+    def release(self) -> None:
+        """Let the spool go of closed segments that no start will need."""
+        self._spool.release(Cursor.from_json(self._checkpoints.load().hold))
+
+    def _assembler_after(self, checkpoint: Checkpoint) -> Assembler:
+        """Return the assembler as it was after a checkpoint: read again, if it does not stand there."""
+        if self._assembler is None or self._stands_after != checkpoint.batch:
+            packed = self._checkpoints.remembered()
+            state = AssemblerState.from_json(json.loads(b"".join(unpacked(packed))))
+            state.max_calls = self._remembered_calls
+            state.max_trajectories = max(1, self._remembered_calls // _CALLS_OF_TRAJECTORIES)
+            self._assembler = Assembler(self._key, state, tool_effects=self._tool_effects)
+            self._trail_bytes, self._packed_bytes = 0, len(packed)
+            for start, end in pairwise(map(Cursor.from_json, checkpoint.trail)):
+                self._place(self._assembler, self._spool.take(start, until=end))
+            self._stands_after = checkpoint.batch
+        return self._assembler
+
+    def _place(
+        self, assembler: Assembler, batch: SpoolBatch, *, passes_over_stored: bool = False
+    ) -> Assembly:
+        self._trail_bytes += batch.size
+        calls, feedback = read_records(batch.records, self._dialects)
+        assembly = assembler.assemble(
+            self._unknown(calls) if passes_over_stored else calls, feedback
+        )
+        implicit = harvest(assembler, assembly)  # what was said is part of its memory
         return replace(assembly, feedback=(*assembly.feedback, *implicit))
 
-    def state(self) -> bytes:
-        """Return what is remembered after the latest batch, packed: it is megabytes."""
-        return packed_json(self._assembler.state.to_json())
+    def _unknown(self, calls: Sequence[Call]) -> Sequence[Call]:
+        """Leave out what the ledger has already: the spool is read again from its beginning."""
+        if not calls:
+            return calls
+        found = self._lake.query(
+            "SELECT exchange_id FROM exchanges WHERE started_at >= ? "
+            "AND exchange_id IN (SELECT unnest(?::VARCHAR[]))",
+            parameters=[
+                min(call.exchange.started_at for call in calls),
+                list({call.exchange.exchange_id for call in calls}),
+            ],
+        )
+        stored = set(found["exchange_id"].to_pylist())
+        return [call for call in calls if call.exchange.exchange_id not in stored]
+
+    def _packed(self) -> bytes:
+        if self._assembler is None:
+            raise RuntimeError("place() comes first")
+        packed = packed_json(self._assembler.state.to_json())
+        self._trail_bytes, self._packed_bytes = 0, len(packed)
+        return packed
 
 
 def without_stored(assembly: Assembly, known: KnownContent) -> Assembly:

@@ -28,7 +28,7 @@ from headrace.govern.maintenance import BackgroundUpkeep
 from headrace.govern.near_duplicates import leave_near, open_near
 from headrace.govern.policy_in_force import POLICY_IN_FORCE, POLICY_REFUSED, last_policy
 from headrace.govern.quarantine_store import held_content
-from headrace.govern.side_effects import Witness
+from headrace.govern.source import Source
 from headrace.pipeline import BatchReport, Pipeline
 from headrace.services.dry_run import StoredReference
 from lakehouse.lake import Lake
@@ -170,15 +170,27 @@ def build_pipeline(
     """Put the pipeline of an installation together; without an engine, all runs in this process."""
     lake = Lake.open(settings.lake.path, options=settings.lake.options)
     audit = AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit"))
-    witness = Witness(held_content(home, secrets), audit, keep_days=settings.govern.quarantine_days)
+    checkpoints = CheckpointStore(home.state, lake.notes(), name=installation_name(home.identity))
 
     def behind(batch: int, missing: int) -> None:
-        witness.behind(batch, missing)
+        audit.append(
+            actor="governor", action="lake.behind", subject=str(batch), detail={"missing": missing}
+        )
         report(f"error: {lacks(missing, settings.lake.path)}")
 
+    checkpoints.recover(lake, behind)
     return Pipeline(
-        spool=spool_reader(settings, home, secrets),
-        lake=lake,
+        checkpoints=checkpoints,
+        source=Source(
+            spool_reader(settings, home, secrets),
+            lake,
+            checkpoints,
+            assembly_key=secrets.derive(b"assembly"),
+            batch_records=settings.govern.batch_records,
+            tool_effects=settings.govern.tool_effects,
+            dialects=(http_tools(settings.gateway.routes),),
+            remembered_calls=settings.govern.remembered_calls,
+        ),
         governor=GovernorSource(
             Path(settings.policy.bundle),
             lake,
@@ -191,16 +203,9 @@ def build_pipeline(
             engine=engine,
             workers=settings.engine.workers,
         ),
-        checkpoints=CheckpointStore(
-            home.state, lake.notes(), name=installation_name(home.identity)
-        ),
-        assembly_key=secrets.derive(b"assembly"),
-        batch_records=settings.govern.batch_records,
-        tool_effects=settings.govern.tool_effects,
-        remembered_calls=settings.govern.remembered_calls,
-        witness=witness,
-        behind=behind,
-        dialects=(http_tools(settings.gateway.routes),),
+        quarantine=held_content(home, secrets),
+        lake=lake,
+        audit=audit,
     )
 
 
@@ -232,7 +237,7 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
     upkeep = BackgroundUpkeep(Home(settings.home), settings.govern.maintenance_seconds, report)
     while not stop.is_set():
         if upkeep.look():
-            pipeline.tidy()
+            pipeline.tidy(settings.govern.quarantine_days)
         try:
             batch = pipeline.run_batch()
         except RetryableError as error:

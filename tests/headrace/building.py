@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from governance.audit import AuditLog
 from governance.governor import Governor
 from governance.policy import load_bundle
 from governance.quality import RowGate
 from headrace.govern.checkpoint import CheckpointStore
+from headrace.govern.quarantine_store import HeldContent
+from headrace.govern.source import Source
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
 from proxy.spool import SpoolReader
@@ -32,20 +35,45 @@ def pipeline(
     The lake is in ``folder``, by default in the home.
     """
     lake = Lake.open(str(folder or home / "lake"))
-    judge = lake_governor(lake)
     state = home / "state"
     state.mkdir(exist_ok=True)
     kept = (
         CheckpointStore(state) if name is None else CheckpointStore(state, lake.notes(), name=name)
     )
-    return Pipeline(
-        spool=SpoolReader(home / "spool", spool_key),
-        lake=lake,
-        governor=lambda: judge,
-        checkpoints=kept,
-        assembly_key=b"a" * 32,
+    return pipeline_of(
+        home,
+        lake,
+        lake_governor(lake),
+        SpoolReader(home / "spool", spool_key),
+        kept,
         batch_records=batch_records,
         behind=behind,
+    )
+
+
+def pipeline_of(
+    home: Path,
+    lake: Lake,
+    governor: Governor,
+    spool: SpoolReader,
+    checkpoints: CheckpointStore,
+    *,
+    assembly_key: bytes = b"a" * 32,
+    batch_records: int = 1000,
+    behind: Callable[[int, int], None] | None = None,
+) -> Pipeline:
+    """Put a pipeline together whose quarantine and audit log are in ``home``."""
+    checkpoints.recover(lake, behind)
+    source = Source(
+        spool, lake, checkpoints, assembly_key=assembly_key, batch_records=batch_records
+    )
+    return Pipeline(
+        checkpoints=checkpoints,
+        source=source,
+        governor=lambda: governor,
+        quarantine=HeldContent(home / "quarantine", b"q" * 32),
+        lake=lake,
+        audit=AuditLog(home / "audit.jsonl", b"l" * 32),
     )
 
 

@@ -9,9 +9,9 @@ from governance.redact import build_redactor
 from headrace.app.home import Home
 from headrace.app.master_key import load_secrets
 from headrace.govern.checkpoint import CheckpointStore
-from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
 from proxy.spool import SpoolReader
+from tests.headrace.building import pipeline_of
 from tests.proxy.running import SPOOL_KEY
 
 MESSAGE_KEY = b"m" * 32
@@ -31,14 +31,8 @@ def govern(home: Path) -> Lake:
         gate=RowGate(bundle.quality.spec),
     )
     (home / "state").mkdir(exist_ok=True)
-    pipeline = Pipeline(
-        spool=SpoolReader(home / "spool", SPOOL_KEY),
-        lake=lake,
-        governor=lambda: governor,
-        checkpoints=CheckpointStore(home / "state"),
-        assembly_key=b"a" * 32,
-        batch_records=1000,
-    )
+    spool = SpoolReader(home / "spool", SPOOL_KEY)
+    pipeline = pipeline_of(home, lake, governor, spool, CheckpointStore(home / "state"))
     while pipeline.run_batch() is not None:
         pass
     return lake

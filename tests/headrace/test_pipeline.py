@@ -2,12 +2,17 @@
 
 import gc
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headrace.govern.checkpoint import CheckpointStore
+from headrace.govern.packing import unpacked
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
 from tests.headrace.building import failures, pipeline, refuse
@@ -86,17 +91,24 @@ def test_governed_segments_leave_the_spool(tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "spool").rglob("*.spool") if path.stat().st_size] == []
 
 
+def remembered(home: Path) -> dict[str, Any]:
+    """Return what assembly remembers by the home's checkpoint."""
+    with closing(sqlite3.connect(home / "state" / "checkpoint.sqlite")) as file:
+        packed = file.execute("SELECT remembered FROM conversations").fetchone()[0]
+    found: dict[str, Any] = json.loads(b"".join(unpacked(packed)))
+    return found
+
+
 def test_the_open_conversations_are_not_written_with_every_batch(tmp_path: Path) -> None:
     fill(tmp_path)
     work = pipeline(tmp_path, batch_records=7)
-    state = tmp_path / "state" / "checkpoint.json"
     work.run_batch()
-    written = state.read_bytes()
+    written = remembered(tmp_path)
     spooled = sum(path.stat().st_size for path in (tmp_path / "spool").rglob("*.spool"))
     while work.run_batch() is not None:
         pass
-    assert json.loads(written)["assembler"] == {}
-    assert json.loads(state.read_bytes())["assembler"]["facts"]
+    assert written == {}
+    assert remembered(tmp_path)["facts"]
     assert spooled
     assert not any((tmp_path / "spool").rglob("*.spool"))
     check(tmp_path)
@@ -108,10 +120,12 @@ def test_a_pipeline_that_stops_leaves_nothing_in_the_spool_that_is_in_the_lake(
     fill(tmp_path)
     work = pipeline(tmp_path, batch_records=7)
     assert work.run_batch() is not None
-    before = json.loads((tmp_path / "state" / "progress.json").read_bytes())
+    before = CheckpointStore(tmp_path / "state").load()
     work.settle()
-    state = json.loads((tmp_path / "state" / "checkpoint.json").read_bytes())
-    assert (state["batch"], state["cursor"]) == (before["batch"], before["trail"][-1])
+    after = CheckpointStore(tmp_path / "state").load()
+    assert before.trail
+    assert not after.trail
+    assert (after.batch, after.cursor) == (before.batch, before.cursor)
     again = pipeline(tmp_path)
     while again.run_batch() is not None:
         pass
@@ -136,7 +150,7 @@ def test_a_death_between_any_two_steps_loses_and_doubles_nothing(
 ) -> None:
     fill(tmp_path)
     assert run(tmp_path, point, str(count)) == -9
-    assert run(tmp_path, point, "1") == -9 or (tmp_path / "state" / "checkpoint.json").exists()
+    assert run(tmp_path, point, "1") == -9 or (tmp_path / "state" / "checkpoint.sqlite").exists()
     assert run(tmp_path) == 0
     check(tmp_path)
 

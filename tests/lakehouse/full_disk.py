@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.govern.checkpoint import NO_MEMORY, Checkpoint, CheckpointStore, PendingBatch
+from headrace.govern.checkpoint import CheckpointStore
 from lakehouse.lake import Lake
 from lakehouse.maintenance.upkeep import compact, vacuum_table
 from lakehouse.maintenance.verify import verify
@@ -50,6 +50,7 @@ def main(folder: Path) -> None:
     subprocess.run(mount, check=True)
     lake = Lake.open(str(folder / "lake"))
     store = CheckpointStore(folder)
+    store.recover(lake)
     refused = 0
     for version, left in enumerate(LEFT_KIB):
         batch = make.batch(f"t{version}", steps=3)
@@ -60,7 +61,7 @@ def main(folder: Path) -> None:
                 except RetryableError:
                     refused += 1
             try:
-                store.announce(Checkpoint("a", version, {}, NO_MEMORY), PendingBatch(version, {}))
+                store.announce(version, {"writer": version})
             except RetryableError:
                 refused += 1
         lake.append(batch, app_id="a", version=version)

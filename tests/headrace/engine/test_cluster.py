@@ -30,6 +30,7 @@ from lakehouse.lake import Lake
 from lakehouse.maintenance.verify import verify
 from lakehouse.schema.tables import BATCH_TABLES
 from proxy.spool import SpoolReader, SpoolWriter
+from tests.headrace.building import pipeline_of
 from tests.proxy.spool.writing import KEY, Script
 from train.substrate.build import build_substrate
 from train.substrate.spec import Substrate
@@ -73,6 +74,7 @@ def pipeline(home: Home, lake: str, engine: Engine | None) -> Pipeline:
     secrets, bundle, opened = load_secrets(home.secrets), load_bundle(), Lake.open(lake)
     state = Path(lake + "-state")
     state.mkdir()
+    Path(lake + "-kept").mkdir()
     redactor = build_redactor(bundle.redaction.spec, pseudonym_key=secrets.derive(b"pseudonym"))
     governor = Governor(
         bundle,
@@ -85,11 +87,12 @@ def pipeline(home: Home, lake: str, engine: Engine | None) -> Pipeline:
         gate=RowGate(bundle.quality.spec),
         spread=None if engine is None else EngineSpread(engine, "default", bundle),
     )
-    return Pipeline(
-        spool=SpoolReader(Path(lake + "-spool"), KEY),
-        lake=opened,
-        governor=lambda: governor,
-        checkpoints=CheckpointStore(state),
+    return pipeline_of(
+        Path(lake + "-kept"),
+        opened,
+        governor,
+        SpoolReader(Path(lake + "-spool"), KEY),
+        CheckpointStore(state),
         assembly_key=secrets.derive(b"assembly"),
         batch_records=24,
     )

@@ -1,96 +1,117 @@
 """The checkpoint survives a crash at any point and refuses what is damaged."""
 
-from dataclasses import replace
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from headrace.govern.checkpoint import Checkpoint, CheckpointStore, PendingBatch
+from headrace.govern.checkpoint import NO_MEMORY, Checkpoint, CheckpointStore
 from headrace.govern.packing import packed_json
-from lakehouse.storage.location import Location
-from lakehouse.storage.notes import Notes
-from trajectory.errors import IntegrityError
+from lakehouse.lake import Lake
+from trajectory.errors import IntegrityError, RetryableError
+
+OPEN = packed_json({"open": []})
 
 
-def test_a_fresh_store_starts_at_batch_zero_with_a_name_of_its_own(tmp_path: Path) -> None:
-    first, second = CheckpointStore(tmp_path / "a").load(), CheckpointStore(tmp_path / "b").load()
-    assert first.batch == 0
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.open(str(tmp_path / "lake"))
+
+
+def store(folder: Path, lake: Lake) -> CheckpointStore:
+    folder.mkdir(exist_ok=True)
+    made = CheckpointStore(folder)
+    made.recover(lake)
+    return made
+
+
+def carry(kept: CheckpointStore, batch: int, remembered: bytes | None = None) -> None:
+    kept.announce(batch, {"w": batch})
+    kept.complete(batch, remembered)
+
+
+def test_a_fresh_store_starts_at_batch_zero_with_a_name_of_its_own(
+    tmp_path: Path, lake: Lake
+) -> None:
+    first, second = store(tmp_path / "a", lake).load(), store(tmp_path / "b", lake).load()
+    assert first.batch == second.batch == 0
     assert first.application != second.application
 
 
-def test_announcing_fixes_the_application_name_before_anything_is_committed(tmp_path: Path) -> None:
-    store = CheckpointStore(tmp_path)
-    checkpoint = store.load()
-    store.announce(checkpoint, PendingBatch(1, {"w": 2}))
-    again = CheckpointStore(tmp_path)
-    assert again.load().application == checkpoint.application
-    assert again.pending() == PendingBatch(1, {"w": 2})
+def test_a_reader_makes_nothing(tmp_path: Path) -> None:
+    assert CheckpointStore(tmp_path).load() == Checkpoint("", 0, {})
+    assert not list(tmp_path.iterdir())
 
 
-def test_completing_moves_the_checkpoint_and_clears_what_was_announced(tmp_path: Path) -> None:
-    store = CheckpointStore(tmp_path)
-    start = store.load()
-    store.announce(start, PendingBatch(1, {"w": 1}))
-    done = Checkpoint(start.application, 1, {"w": 1}, packed_json({"open": []}))
-    store.complete(done)
-    assert CheckpointStore(tmp_path).load() == done
-    assert store.pending() is None
+def test_a_reader_sees_what_the_governor_writes(tmp_path: Path, lake: Lake) -> None:
+    writer, reader = store(tmp_path, lake), CheckpointStore(tmp_path)
+    carry(writer, 1)
+    assert reader.load() == writer.load()
+    carry(writer, 2, OPEN)
+    writer.announce(3, {"w": 3})
+    assert reader.load() == writer.load()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 99}'])
-def test_a_damaged_file_is_refused_with_a_remedy(tmp_path: Path, text: str) -> None:
-    (tmp_path / "checkpoint.json").write_text(text, encoding="utf-8")
-    with pytest.raises(IntegrityError, match="Move it away"):
+def test_an_announced_batch_stands_beside_the_last_one_that_was_done(
+    tmp_path: Path, lake: Lake
+) -> None:
+    kept = store(tmp_path, lake)
+    kept.announce(1, {"w": 1})
+    announced = CheckpointStore(tmp_path).load()
+    assert (announced.batch, announced.cursor, announced.announced) == (0, {}, {"w": 1})
+    kept.complete(1, OPEN)
+    done = CheckpointStore(tmp_path).load()
+    assert done == Checkpoint(announced.application, 1, {"w": 1})
+    assert kept.remembered() == OPEN
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"no database" * 99])
+def test_a_damaged_file_is_refused_with_a_remedy(tmp_path: Path, lake: Lake, data: bytes) -> None:
+    (tmp_path / "checkpoint.sqlite").write_bytes(data)
+    for act in (CheckpointStore(tmp_path).load, lambda: store(tmp_path, lake)):
+        with pytest.raises(IntegrityError, match="Move it away"):
+            act()
+
+
+def test_a_file_of_a_later_version_is_refused(tmp_path: Path, lake: Lake) -> None:
+    store(tmp_path, lake)
+    with closing(sqlite3.connect(tmp_path / "checkpoint.sqlite")) as file:
+        file.execute("PRAGMA user_version = 99")
+    with pytest.raises(IntegrityError, match="of another version"):
         CheckpointStore(tmp_path).load()
 
 
-def test_files_are_for_the_owner_alone(tmp_path: Path) -> None:
-    store = CheckpointStore(tmp_path)
-    store.announce(store.load(), PendingBatch(1, {}))
-    modes = {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+def test_files_are_for_the_owner_alone(tmp_path: Path, lake: Lake) -> None:
+    kept = store(tmp_path / "state", lake)
+    kept.announce(1, {})
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "state").iterdir()}
     assert modes == {0o600}
 
 
-def test_batches_after_the_assemblers_state_are_remembered_by_their_cursors(tmp_path: Path) -> None:
-    store = CheckpointStore(tmp_path)
-    start = store.load()
-    store.announce(start, PendingBatch(1, {"w": 1}))
-    first = replace(start, batch=1, cursor={"w": 1}, trail=({}, {"w": 1}))
-    store.complete(first)
-    second = replace(start, batch=2, cursor={"w": 2}, trail=({}, {"w": 1}, {"w": 2}))
-    store.complete(second)
-    assert CheckpointStore(tmp_path).load() == second
-    assert second.hold == {}
-    whole = replace(second, assembler=packed_json({"open": []}), trail=())
-    store.complete(whole)
-    assert CheckpointStore(tmp_path).load() == whole
+def test_batches_after_the_written_conversations_are_remembered_by_their_cursors(
+    tmp_path: Path, lake: Lake
+) -> None:
+    kept = store(tmp_path, lake)
+    carry(kept, 1)
+    carry(kept, 2)
+    done = CheckpointStore(tmp_path).load()
+    assert (done.batch, done.trail) == (2, ({}, {"w": 1}, {"w": 2}))
+    assert done.hold == {}
+    assert kept.remembered() == NO_MEMORY
+    kept.complete(2, OPEN)
+    whole = CheckpointStore(tmp_path).load()
+    assert (whole.batch, whole.cursor, whole.trail) == (2, {"w": 2}, ())
     assert whole.hold == {"w": 2}
 
 
-def test_a_copy_gives_back_the_batches_after_the_assemblers_state(tmp_path: Path) -> None:
-    notes = Notes(Location.parse(str(tmp_path / "lake")))
-    done = Checkpoint(
-        "a", 5, {"w": 5}, packed_json({"open": []}), trail=({"w": 3}, {"w": 4}, {"w": 5})
-    )
-    store = CheckpointStore(tmp_path, notes, name="home")
-    store.announce(done, PendingBatch(6, {"w": 6}))
-    for path in tmp_path.glob("*.json"):
-        path.unlink()
-    again = CheckpointStore(tmp_path, notes, name="home")
-    assert again.load() == done
-    again.announce(done, PendingBatch(6, {"w": 6}))
-    assert CheckpointStore(tmp_path).load() == done
-
-
-def test_damaged_progress_is_refused_with_a_remedy_that_doubles_nothing(tmp_path: Path) -> None:
-    store = CheckpointStore(tmp_path)
-    start = store.load()
-    store.announce(start, PendingBatch(1, {"w": 1}))
-    (tmp_path / "progress.json").write_text("{", encoding="utf-8")
-    with pytest.raises(IntegrityError, match=r"checkpoint\.json is damaged"):
-        CheckpointStore(tmp_path).load()
-    (tmp_path / "checkpoint.json").unlink()
-    (tmp_path / "progress.json").write_text(
-        '{"version": 1, "application": "x", "batch": 1, "trail": [{}, {}]}'
-    )
-    assert CheckpointStore(tmp_path).load().batch == 0
+def test_a_file_that_cannot_be_written_loses_nothing(tmp_path: Path, lake: Lake) -> None:
+    kept = store(tmp_path, lake)
+    carry(kept, 1)
+    before = kept.load()
+    with closing(sqlite3.connect(tmp_path / "checkpoint.sqlite")) as other:
+        other.execute("PRAGMA max_page_count = 1")
+    kept._opened.execute("PRAGMA max_page_count = 1")  # type: ignore[union-attr]
+    with pytest.raises(RetryableError, match="check disk space"):
+        kept.complete(1, b"x" * 100_000)
+    assert kept.load() == before == CheckpointStore(tmp_path).load()

@@ -13,7 +13,7 @@ from headrace.cli.common import JsonOption, Running
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from headrace.replay.server import Live, Serving
+    from headrace.replay.server import LiveUpstreams, RunningReplay
     from trajectory.canonical import JsonObject
 
 _FLUSH_SECONDS = 0.5
@@ -54,10 +54,9 @@ def replay(
     Ends with 0 when the run was identical and with 1 at the first divergence.
     """
     from headrace.cli.trajectory import resolve
-    from headrace.replay.answering import Replies
-    from headrace.replay.cleaning import cleaner
+    from headrace.replay.answering import Replies, cleaner
     from headrace.replay.loading import load_recording
-    from headrace.replay.server import Live, serving
+    from headrace.replay.server import LiveUpstreams, serving
     from trajectory.replay import Comparison, Player
 
     if model is not None and model_upstream is None:
@@ -65,7 +64,7 @@ def replay(
     running = Running.of(context)
     found = resolve(running.lake, trajectory_id)
     recording, tenant = load_recording(running.lake, found)
-    live = Live(model_upstream, model, tools_upstream)
+    live = LiveUpstreams(model_upstream, model, tools_upstream)
     if model_upstream is not None:
         _may_leave(running, found)
     clean = cleaner(
@@ -123,7 +122,7 @@ def _may_leave(running: Running, trajectory_id: str) -> None:
         )
 
 
-def _run(command: list[str], state: "Serving") -> int:
+def _run(command: list[str], state: "RunningReplay") -> int:
     """Run the agent against the replay; return its exit code."""
     environment = {**os.environ, **state.environment}
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
@@ -137,7 +136,7 @@ def _run(command: list[str], state: "Serving") -> int:
         raise ConfigurationError(f"cannot run {command[0]!r}: {error.strerror}") from None
 
 
-def _wait(state: "Serving", live: "Live") -> None:
+def _wait(state: "RunningReplay", live: "LiveUpstreams") -> None:
     """Print where to point the agent; return at the end of the recording, or at Ctrl-C."""
     for name, value in state.environment.items():
         note(f"export {name}={value}")

@@ -1,11 +1,19 @@
 """What a replay answers to one request, without sockets: model APIs and MCP."""
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Lock
 
-from headrace.replay.cleaning import Clean
+from governance.policy import load_bundle
+from governance.redact import redactor_of
+from governance.redact.report import RedactionScope
+from headrace.app.home import Home
+from headrace.app.master_key import Secrets
+from headrace.app.settings import Settings
+from headrace.app.subject_keys import subject_keys_of
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.registry import read_exchange, write_answer
@@ -22,12 +30,14 @@ from trajectory.exchange import (
 from trajectory.message import Message, ToolCallPart
 from trajectory.replay import Divergence, Player, RecordedAnswer
 
+type Clean = Callable[[Sequence[Message]], tuple[Message, ...]]
+
 _PROTOCOL = "2025-06-18"
 _NO_METHOD = -32601
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class ReplayResponse:
     """What goes back."""
 
     status: int
@@ -37,7 +47,7 @@ class Response:
 
 
 @dataclass(slots=True)
-class Drift:
+class IgnoredDifferences:
     """What differed without deciding anything."""
 
     system_prompts: int = 0
@@ -46,16 +56,38 @@ class Drift:
     """Requests that named another model than the one that answered."""
 
 
+def cleaner(
+    settings: Settings, home: Home, secrets: Secrets, *, tenant_id: str, trajectory_id: str
+) -> Clean:
+    """Return what redacts messages as governance did when it stored the trajectory.
+
+    A name that governance found only in a later message may still stand in an earlier one here;
+    the comparison lets a mark in the recording stand for it.
+    """
+    bundle = load_bundle(Path(settings.policy.bundle))
+    redactor = redactor_of(
+        bundle,
+        pseudonym_key=secrets.derive(b"pseudonym"),
+        subjects=subject_keys_of(home, secrets),
+    )
+    scope = RedactionScope(tenant_id, trajectory_id)
+
+    def clean(messages: Sequence[Message]) -> tuple[Message, ...]:
+        return tuple(one.message for one in redactor.redact_messages(messages, scope=scope))
+
+    return clean
+
+
 class Replies:
     """Answers requests from a player; what comes is redacted before it is compared."""
 
     def __init__(self, player: Player, clean: Clean) -> None:
         self.player = player
-        self.drift = Drift()
+        self.drift = IgnoredDifferences()
         self._clean = clean
         self._lock = Lock()
 
-    def model(self, path: str, query: str, headers: Headers, body: bytes) -> Response:
+    def model(self, path: str, query: str, headers: Headers, body: bytes) -> ReplayResponse:
         """Answer a request to a model API in its own wire format."""
         call = _read(path, headers, body)
         if call.kind is not CallKind.MODEL:
@@ -70,7 +102,7 @@ class Replies:
             wire = write_answer(call.dialect, found.answer, asked, path=path, query=query)
         except UnwritableError as error:
             return problem(501, str(error))
-        return Response(200, wire.content_type, wire.pieces, wire.headers)
+        return ReplayResponse(200, wire.content_type, wire.pieces, wire.headers)
 
     def _context(self, call: Call) -> tuple[Message, ...]:
         own = self._redacted(call.context)
@@ -89,7 +121,7 @@ class Replies:
         if call.model_requested is not None and not served.startswith(call.model_requested):
             self.drift.models += 1
 
-    def tools(self, body: bytes) -> Response:
+    def tools(self, body: bytes) -> ReplayResponse:
         """Answer JSON-RPC as a tool server over streamable HTTP."""
         try:
             asked: JsonValue = json.loads(body)
@@ -101,9 +133,9 @@ class Replies:
             answer for request in requests if (answer := self._rpc(request)) is not None
         ]
         if not answers:
-            return Response(202)
+            return ReplayResponse(202)
         text = json.dumps(answers if several else answers[0], ensure_ascii=False)
-        return Response(200, pieces=(text.encode(),))
+        return ReplayResponse(200, pieces=(text.encode(),))
 
     def _rpc(self, request: JsonObject) -> JsonObject | None:
         method = as_text(request.get("method"))
@@ -141,11 +173,11 @@ class Replies:
         return found.result
 
 
-def problem(status: int, text: str) -> Response:
+def problem(status: int, text: str) -> ReplayResponse:
     """Return an error in a shape that the SDKs of all providers show."""
     error: JsonObject = {"type": "invalid_request_error", "message": text, "code": "replay"}
     body = json.dumps({"type": "error", "error": error, "message": text}, ensure_ascii=False)
-    return Response(status, pieces=(body.encode(),))
+    return ReplayResponse(status, pieces=(body.encode(),))
 
 
 def _told(found: Divergence) -> str:

@@ -1,37 +1,40 @@
-"""The replay's HTTP server, on the standard library: it serves one agent on this machine.
+"""The replay's HTTP server: it serves one agent on this machine.
 
-A server framework would be one more thing that a deployed installation needs; one agent's calls
-are few, each in a thread, and streams are written piece by piece. The address carries a random
-word: who does not know it is refused.
+The address carries a random word: who does not know it is refused.
 """
 
 import hmac
 import json
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 from urllib.parse import quote
 
 import httpx
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
-from headrace.replay.answering import Replies, Response, problem
+from headrace.replay.answering import ReplayResponse, Replies, problem
+from trajectory.http_server import BodyTooLongError, HttpLimits, HttpServer, client_of, read_body
 
 _BODY_LIMIT = 64 * 1024 * 1024
+_LIMITS = HttpLimits(request_seconds=600, write_seconds=600, waiting=512, admitted=512)
 _MODEL_IN_PATH = re.compile(r"(?<=/models/)[^/:]+(?=:)|(?<=/model/)[^/]+(?=/(?:converse|invoke))")
 """Where Gemini and Bedrock name the model."""
-_HOP_BY_HOP = frozenset(
+_NOT_FORWARDED = frozenset(
     {"host", "content-length", "connection", "transfer-encoding", "accept-encoding", "keep-alive"}
 )
+_RETURNED = ("content-type", "mcp-session-id", "retry-after")
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveUpstreams:
     """What is not replayed but asked for real."""
 
     model_upstream: str | None = None
@@ -44,7 +47,7 @@ class Live:
 
 
 @dataclass(slots=True)
-class Serving:
+class RunningReplay:
     """A running replay."""
 
     port: int
@@ -72,148 +75,127 @@ class Serving:
 
 
 @contextmanager
-def serving(replies: Replies, live: Live, *, port: int = 0) -> Iterator[Serving]:
-    """Serve on the loopback interface until the context ends."""
-    state = Serving(0, secrets.token_urlsafe(12), Event())
+def serving(replies: Replies, live: LiveUpstreams, *, port: int = 0) -> Iterator[RunningReplay]:
+    """Serve on the loopback interface until the context ends.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    state = RunningReplay(0, secrets.token_urlsafe(12), Event())
     with httpx.Client(timeout=httpx.Timeout(600, connect=10)) as client:
-        handler = type("Handler", (_Handler,), {"parts": (replies, live, state, client)})
-        server = _Server(("127.0.0.1", port), handler)
-        state.port = server.server_address[1]
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        try:
+        app = _ReplayApp(replies, live, state, client)
+        with HttpServer(app, port=port, limits=_LIMITS) as server:
+            state.port = server.port
             yield state
-        finally:
-            server.shutdown()
-            thread.join(5)
-            server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+class _ReplayApp:
+    """The ASGI application."""
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: an agent that hangs up is no fault, and a traceback could hold content."""
+    def __init__(
+        self, replies: Replies, live: LiveUpstreams, state: RunningReplay, client: httpx.Client
+    ) -> None:
+        self._replies = replies
+        self._live = live
+        self._state = state
+        self._client = client
 
+    async def __call__(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        """Answer one request."""
+        response = await self._answer(Request(scope, receive))
+        await response(scope, receive, send)
 
-class _Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
-    protocol_version = "HTTP/1.1"
-    server_version = "headrace-replay"
-    parts: tuple[Replies, Live, Serving, httpx.Client]
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Keep quiet: paths hold the secret word."""
-
-    def do_POST(self) -> None:
-        """Answer a model or tool request."""
-        replies, live, _, _ = self.parts
-        body, path = self._body(), self._path()
-        if path is None or body is None:
-            return
-        if path.rstrip("/").endswith("/mcp"):
-            if live.tools_upstream is not None:
-                self._forward("tools", live.tools_upstream, body)
-            else:
-                self._send(replies.tools(body))
-        elif live.model_upstream is not None:
-            if live.model is not None:
-                path, body = _with_model(path, body, live.model)
-            self._forward("model", live.model_upstream.rstrip("/") + path, body)
-        else:
-            headers = tuple((name.lower(), value) for name, value in self.headers.items())
-            path, _, query = path.partition("?")
-            self._send(replies.model(path, query, headers, body))
-        self._look()
-
-    def do_GET(self) -> None:
-        """List the recorded models; there is no stream of a tool server's own messages."""
-        path = self._path()
+    async def _answer(self, request: Request) -> Response:
+        path = self._path(request)
         if path is None:
-            return
-        if path.rstrip("/").endswith("/models"):
-            names = {one.answer.model for one in self.parts[0].player.recording.answers}
-            models = [{"id": name, "object": "model"} for name in sorted(names)]
-            self._send(Response(200, pieces=(json.dumps({"data": models}).encode(),)))
-        else:
-            self._send(Response(405 if path.rstrip("/").endswith("/mcp") else 404))
+            return _sent(problem(401, "this is not the address that the replay printed"))
+        client_of(request).admit()
+        if request.method == "POST":
+            return await self._post(request, path)
+        is_tools = path.rstrip("/").endswith("/mcp")
+        if request.method == "GET" and path.rstrip("/").endswith("/models"):
+            return self._models()
+        if request.method == "GET":  # There is no stream of a tool server's own messages.
+            return Response(status_code=405 if is_tools else 404)
+        return Response(status_code=200 if request.method in ("HEAD", "DELETE") else 405)
 
-    def do_DELETE(self) -> None:
-        """End a tool session."""
-        if self._path() is not None:
-            self._send(Response(200))
+    def _path(self, request: Request) -> str | None:
+        """Return the path after the secret word, as it was sent; None without the word."""
+        _, word, rest = [*request.scope["raw_path"].decode("latin-1").split("/", 2), "", ""][:3]
+        known = hmac.compare_digest(word.encode(), self._state.word.encode())
+        return "/" + rest if known else None
 
-    def do_HEAD(self) -> None:
-        """Say that somebody is here."""
-        if self._path() is not None:
-            self._send(Response(200))
+    def _models(self) -> Response:
+        names = {one.answer.model for one in self._replies.player.recording.answers}
+        models = [{"id": name, "object": "model"} for name in sorted(names)]
+        return Response(json.dumps({"data": models}), media_type="application/json")
 
-    def _path(self) -> str | None:
-        """Return the path after the secret word; refuse who does not know it."""
-        _, word, rest = [*self.path.split("/", 2), "", ""][:3]
-        if not hmac.compare_digest(word.encode(), self.parts[2].word.encode()):
-            self._send(problem(401, "this is not the address that the replay printed"))
-            return None
-        return "/" + rest
-
-    def _body(self) -> bytes | None:
-        size = self.headers.get("content-length", "")
-        if not size.isdigit() or int(size) > _BODY_LIMIT:
-            self.close_connection = True
-            self._send(problem(411, "a replay needs a Content-Length of at most 64 MiB"))
-            return None
-        return self.rfile.read(int(size))
-
-    def _send(self, response: Response) -> None:
-        self.send_response_only(response.status, HTTPStatus(response.status).phrase)
-        if response.pieces:
-            self.send_header("Content-Type", response.content_type)
-        for name, value in response.headers:
-            self.send_header(name, value)
-        if len(response.pieces) > 1:
-            self.send_header("Transfer-Encoding", "chunked")
-        else:
-            self.send_header("Content-Length", str(sum(map(len, response.pieces))))
-        self.end_headers()
-        if self.command == "HEAD":
-            return
-        for piece in response.pieces:
-            self._write(piece, chunked=len(response.pieces) > 1)
-        if len(response.pieces) > 1:
-            self.wfile.write(b"0\r\n\r\n")
-
-    def _write(self, piece: bytes, *, chunked: bool) -> None:
-        self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
-        self.wfile.flush()
-
-    def _forward(self, kind: str, url: str, body: bytes) -> None:
-        """Ask for real, and pass the answer on as it comes."""
-        _, _, state, client = self.parts
-        state.calls_upstream[kind] += 1
-        headers = {
-            name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP
-        }
+    async def _post(self, request: Request, path: str) -> Response:
+        """Answer a model or tool request."""
         try:
-            with client.stream("POST", url, headers=headers, content=body) as answer:
-                self.send_response_only(answer.status_code, answer.reason_phrase)
-                for name in ("content-type", "mcp-session-id", "retry-after"):
-                    if name in answer.headers:
-                        self.send_header(name, answer.headers[name])
-                self.send_header("Transfer-Encoding", "chunked")
-                self.end_headers()
-                for piece in answer.iter_bytes():
-                    if piece:
-                        self._write(piece, chunked=True)
-                self.wfile.write(b"0\r\n\r\n")
-        except httpx.ConnectError:
-            self._send(problem(502, f"nobody answers at the {kind} upstream"))
+            body = await read_body(request, _BODY_LIMIT)
+        except BodyTooLongError:
+            return _sent(problem(413, "a replay takes bodies of at most 64 MiB"))
+        query = request.url.query
+        headers = tuple((name.lower(), value) for name, value in request.headers.items())
+        if path.rstrip("/").endswith("/mcp"):
+            if self._live.tools_upstream is not None:
+                response = await self._forward("tools", self._live.tools_upstream, request, body)
+            else:
+                response = _sent(await run_in_threadpool(self._replies.tools, body))
+        elif self._live.model_upstream is not None:
+            path = f"{path}?{query}" if query else path
+            if self._live.model is not None:
+                path, body = _with_model(path, body, self._live.model)
+            url = self._live.model_upstream.rstrip("/") + path
+            response = await self._forward("model", url, request, body)
+        else:
+            response = _sent(
+                await run_in_threadpool(self._replies.model, path, query, headers, body)
+            )
+        response.background = BackgroundTask(self._finish)
+        return response
 
-    def _look(self) -> None:
-        replies, live, state, _ = self.parts
-        player = replies.player
-        if live.model_upstream is None and (player.complete or player.diverged):
-            state.finished.set()
+    async def _forward(self, kind: str, url: str, request: Request, body: bytes) -> Response:
+        """Ask for real, and pass the answer on as it comes."""
+        self._state.calls_upstream[kind] += 1
+        headers = [
+            (name, value) for name, value in request.headers.items() if name not in _NOT_FORWARDED
+        ]
+        asked = self._client.build_request("POST", url, headers=headers, content=body)
+        try:
+            answer = await run_in_threadpool(self._client.send, asked, stream=True)
+        except httpx.TransportError:
+            return _sent(problem(502, f"nobody answers at the {kind} upstream"))
+        returned = {name: answer.headers[name] for name in _RETURNED if name in answer.headers}
+        return StreamingResponse(_pieces(answer), answer.status_code, returned)
+
+    def _finish(self) -> None:
+        player = self._replies.player
+        if self._live.model_upstream is None and (player.complete or player.diverged):
+            self._state.finished.set()
+
+
+def _sent(response: ReplayResponse) -> Response:
+    """Return what goes back; an answer in several pieces is streamed."""
+    headers = dict(response.headers)
+    if response.pieces:
+        headers["content-type"] = response.content_type
+    if len(response.pieces) > 1:
+        return StreamingResponse(iter(response.pieces), response.status, headers)
+    return Response(b"".join(response.pieces), response.status, headers)
+
+
+def _pieces(answer: httpx.Response) -> Iterator[bytes]:
+    try:
+        yield from answer.iter_bytes()
+    finally:
+        answer.close()
 
 
 def _with_model(path: str, body: bytes, model: str) -> tuple[str, bytes]:

@@ -22,7 +22,7 @@ from headrace.app.home import Home
 from headrace.app.master_key import load_secrets
 from headrace.replay.answering import Replies
 from headrace.replay.loading import load_recording
-from headrace.replay.server import Live, serving
+from headrace.replay.server import LiveUpstreams, serving
 from lakehouse.lake import Lake
 from tests.agents.provider import Provider, Reply, Session
 from tests.agents.wire import Asked
@@ -100,7 +100,12 @@ def redactor(world: World) -> Any:
 
 
 def replayed(
-    world: World, redactor: Any, kind: str, stream: str, live: Live | None = None, **more: str
+    world: World,
+    redactor: Any,
+    kind: str,
+    stream: str,
+    live: LiveUpstreams | None = None,
+    **more: str,
 ) -> tuple[dict[str, Any], str]:
     recording, tenant = load_recording(
         Lake.open(str(world.home / "lake")), world.trajectories[kind]
@@ -110,7 +115,7 @@ def replayed(
     def clean(messages: Any) -> Any:
         return tuple(one.message for one in redactor.redact_messages(messages, scope=scope))
 
-    live = live or Live()
+    live = live or LiveUpstreams()
     player = Player(
         recording,
         Comparison(mark=MARK, blind_to_results=live.tools_upstream is not None),
@@ -172,20 +177,20 @@ def test_a_changed_prompt_is_reported_without_personal_data(
 
 
 def test_a_swapped_model_meets_the_recorded_tools(world: World, redactor: Any) -> None:
-    same = Live(model_upstream=world.provider_url, model="same")
+    same = LiveUpstreams(model_upstream=world.provider_url, model="same")
     report, said = replayed(world, redactor, "openai-chat", "stream", same)
     assert report["identical"], report
     assert (report["model_answers"], report["tool_answers"]) == (0, 1)
     assert report["upstream"] == {"model": 2, "tools": 0}
     assert PERSON in said
-    other = Live(model_upstream=world.provider_url, model="other")
+    other = LiveUpstreams(model_upstream=world.provider_url, model="other")
     report, _ = replayed(world, redactor, "openai-chat", "whole", other)
     found = report["divergence"]
     assert (found["where"], found["expected"], found["came"]) == ("arguments.quantity", 3, 5)
 
 
 def test_live_tools_under_a_recorded_model(world: World, redactor: Any) -> None:
-    live = Live(tools_upstream=f"{world.tools_url}/mcp")
+    live = LiveUpstreams(tools_upstream=f"{world.tools_url}/mcp")
     report, _ = replayed(world, redactor, "openai-responses", "whole", live)
     assert report["identical"], report
     assert (report["model_answers"], report["tool_answers"]) == (2, 0)
@@ -223,7 +228,7 @@ def test_who_does_not_know_the_address_is_refused(world: World) -> None:
         Lake.open(str(world.home / "lake")), world.trajectories["openai-chat"]
     )
     player = Player(recording, Comparison())
-    with serving(Replies(player, tuple), Live()) as state:
+    with serving(Replies(player, tuple), LiveUpstreams()) as state:
         base = f"http://127.0.0.1:{state.port}"
         for path in ("/v1/models", "/guess/v1/models", "/mcp"):
             assert httpx.get(base + path).status_code == 401

@@ -14,7 +14,7 @@ import pytest
 
 from headrace.replay.answering import Replies
 from headrace.replay.loading import load_recording
-from headrace.replay.server import Live, serving
+from headrace.replay.server import LiveUpstreams, serving
 from lakehouse.lake import Lake
 from tests.headrace.governed import govern
 from tests.proxy.running import Running
@@ -148,7 +148,7 @@ def test_a_client_of_it_meets_its_own_past(
     (trajectory_id,) = found["id"].to_pylist()
     recording, _ = load_recording(lake, trajectory_id)
     player = Player(recording, Comparison())
-    with serving(Replies(player, tuple), Live()) as state:
+    with serving(Replies(player, tuple), LiveUpstreams()) as state:
         now = AGENTS[name](Wire(state.root, "replay"), stream=stream)
     report = player.report()
     assert report.identical, report.divergence
@@ -179,7 +179,7 @@ def test_the_model_is_swapped_where_the_path_names_it(
     )["id"].to_pylist()
     recording, _ = load_recording(lake, trajectory_id)
     with Upstream(provider) as upstream:
-        live = Live(model_upstream=upstream.url, model="other/1")
+        live = LiveUpstreams(model_upstream=upstream.url, model="other/1")
         with serving(Replies(Player(recording, Comparison(), models=False), tuple), live) as state:
             gemini(Wire(state.root, "replay"), stream=True)
             bedrock_converse(Wire(state.root, "replay"))

@@ -2,32 +2,46 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from headrace.services.importing import find_format
 from lakehouse.lake import Lake
 from lakehouse.read.conversations import StepConversation
 from trajectory.call import TokenCapture, Usage
-from trajectory.canonical import JsonObject
 from trajectory.errors import ConfigurationError
 from trajectory.imported import restored
 from trajectory.json_form import time_text
 from trajectory.portable import PortableSignal, PortableStep, Trajectory
 
 PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share")
-_STEP_COLUMNS = (
-    "step_id, parent_step_id, started_at, ended_at, model_served, model_requested, response_id, "
-    "finish_reason, sampling, input_tokens, output_tokens, cached_input_tokens, ext"
-)
-_EXACT_COLUMNS = (
-    "step_id, prompt_token_ids, completion_token_ids, logprobs, loss_mask, token_fidelity"
-)
-_SIGNAL_COLUMNS = (
-    "name, value, label, rationale, source_kind, source, source_version, confidence, observed_at"
-)
+_PAGE = 200
+"""Trajectories that are read together: each query opens a snapshot of every table."""
+_STEPS = """
+select s.trajectory_id, s.step_id, s.parent_step_id, s.started_at, s.ended_at, s.model_served,
+       s.model_requested, s.response_id, s.finish_reason, s.sampling, s.input_tokens,
+       s.output_tokens, s.cached_input_tokens, s.ext, h.tools
+from steps s left join (
+    select tenant_id, harness_id, any_value(tools) as tools from harnesses
+    group by tenant_id, harness_id
+) h on s.tenant_id = h.tenant_id and s.harness_id = h.harness_id
+where s.trajectory_id in (select unnest($ids::varchar[]))
+"""
+_TOKENS = """
+select trajectory_id, step_id, prompt_token_ids, completion_token_ids, logprobs, loss_mask,
+       token_fidelity
+from tokens where trajectory_id in (select unnest($ids::varchar[]))
+"""
+_SIGNALS = """
+select trajectory_id, step_id, name, value, label, rationale, source_kind, source,
+       source_version, confidence, observed_at
+from rewards_latest where trajectory_id in (select unnest($ids::varchar[]))
+order by step_id nulls first, if(step_id is null, null, observed_at), name, source
+"""
 
 
 @dataclass(slots=True)
@@ -61,9 +75,9 @@ def export_trajectories(
     report = ExportReport()
 
     def found() -> Iterator[Trajectory]:
-        for trajectory_id in _allowed(lake, where, purpose):
-            trajectory = portable(lake, trajectory_id)
-            if trajectory is not None:
+        names = _allowed(lake, where, purpose)
+        for start in range(0, len(names), _PAGE):
+            for trajectory in portable(lake, names[start : start + _PAGE]):
                 report.trajectories += 1
                 yield trajectory
 
@@ -75,34 +89,47 @@ def export_trajectories(
     return report
 
 
-def portable(lake: Lake, trajectory_id: str) -> Trajectory | None:
-    """Return the path to the last answer of a trajectory; None when it has no whole one."""
-    whole = {
-        step.step_id: step
-        for step in lake.conversation(trajectory_id)
-        if step.output is not None and step.complete
-    }
-    if not whole:
-        return None
-    rows = {row["step_id"]: row for row in _rows(lake, _STEP_COLUMNS, "steps", trajectory_id)}
+def portable(lake: Lake, trajectory_ids: Sequence[str]) -> Iterator[Trajectory]:
+    """Yield the path to the last answer of each trajectory, in order; one without any has none."""
+    conversations: dict[str, dict[str, StepConversation]] = {}
+    for step in lake.conversations(trajectory_ids=trajectory_ids).values():
+        if step.output is not None and step.complete:
+            conversations.setdefault(step.trajectory_id, {})[step.step_id] = step
+    rows = _rows(lake, _STEPS, trajectory_ids)
+    tokens = _rows(lake, _TOKENS, trajectory_ids)
+    signals = _rows(lake, _SIGNALS, trajectory_ids)
+    for name in trajectory_ids:
+        if name in conversations:
+            yield _trajectory(
+                conversations[name], rows[name], tokens.get(name, []), signals.get(name, [])
+            )
+
+
+def _trajectory(
+    whole: dict[str, StepConversation],
+    rows: list[dict[str, Any]],
+    tokens: list[dict[str, Any]],
+    signals: list[dict[str, Any]],
+) -> Trajectory:
+    steps_by_id = {row["step_id"]: row for row in rows}
+    tokens_by_id = {row["step_id"]: row for row in tokens}
     last = max(whole.values(), key=lambda step: (len(step.context), step.step_index))
-    path = _path(last, whole, rows)
-    tokens = {row["step_id"]: row for row in _rows(lake, _EXACT_COLUMNS, "tokens", trajectory_id)}
-    signals = _step_signals(lake, trajectory_id)
+    path = _path(last, whole, steps_by_id)
     steps, said = [], 0
     for step in path:
-        made = _step(step, said, rows[step.step_id], tokens.get(step.step_id))
-        steps.append(replace(made, signals=tuple(signals.get(step.step_id, ()))))
+        made = _step(step, said, steps_by_id[step.step_id], tokens_by_id.get(step.step_id))
+        about = (_signal(row) for row in signals if row["step_id"] == step.step_id)
+        steps.append(replace(made, signals=tuple(about)))
         said = len(step.context) + 1
     trajectory = Trajectory(
         steps=tuple(steps),
-        trajectory_id=trajectory_id,
+        trajectory_id=last.trajectory_id,
         agent_name="agent",
         agent_version="unknown",
-        tools=_tools(lake, last.step_id),
-        signals=tuple(_signals(lake, trajectory_id)),
+        tools=tuple(json.loads(steps_by_id[last.step_id]["tools"] or "[]")),
+        signals=tuple(_signal(row) for row in signals if row["step_id"] is None),
     )
-    return restored(trajectory, [json.loads(rows[step.step_id]["ext"]) for step in path])
+    return restored(trajectory, [json.loads(steps_by_id[step.step_id]["ext"]) for step in path])
 
 
 def _path(
@@ -166,40 +193,14 @@ def _allowed(lake: Lake, where: str, purpose: str) -> list[str]:
     return [str(name) for name in found["trajectory_id"].to_pylist()]
 
 
-def _rows(lake: Lake, columns: str, table: str, trajectory_id: str) -> list[dict[str, Any]]:
-    sql = f"select {columns} from {table} where trajectory_id = $id"  # noqa: S608 - fixed names
-    return list(lake.query(sql, parameters={"id": trajectory_id}).to_pylist())
-
-
-def _tools(lake: Lake, step_id: str) -> tuple[JsonObject, ...]:
-    rows = lake.query(
-        "select any_value(h.tools) as tools from steps s join harnesses h "
-        "on s.tenant_id = h.tenant_id and s.harness_id = h.harness_id where s.step_id = $id",
-        parameters={"id": step_id},
-    ).to_pylist()
-    return tuple(json.loads(rows[0]["tools"] or "[]")) if rows else ()
-
-
-def _signals(lake: Lake, trajectory_id: str) -> Iterator[PortableSignal]:
-    """Return the signals about the whole; those about steps stand with their steps."""
-    sql = (
-        f"select {_SIGNAL_COLUMNS} from rewards_latest "  # noqa: S608 - fixed names
-        "where trajectory_id = $id and step_id is null order by name, source"
-    )
-    for row in lake.query(sql, parameters={"id": trajectory_id}).to_pylist():
-        yield _signal(row)
-
-
-def _step_signals(lake: Lake, trajectory_id: str) -> dict[str, list[PortableSignal]]:
-    sql = (
-        f"select step_id, {_SIGNAL_COLUMNS} from rewards_latest "  # noqa: S608 - fixed names
-        "where trajectory_id = $id and step_id is not null order by observed_at, name, source"
-    )
-    found: dict[str, list[PortableSignal]] = {}
-    for row in lake.query(sql, parameters={"id": trajectory_id}).to_pylist():
-        found.setdefault(row.pop("step_id"), []).append(_signal(row))
-    return found
+def _rows(lake: Lake, sql: str, trajectory_ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows about these trajectories, in order, by trajectory."""
+    frame = pl.from_arrow(lake.query(sql, parameters={"ids": list(trajectory_ids)}))
+    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - a table gives a frame
+    parts = frame.partition_by("trajectory_id", as_dict=True, include_key=False)
+    return {str(name): part.to_dicts() for (name,), part in parts.items()}
 
 
 def _signal(row: dict[str, Any]) -> PortableSignal:
-    return PortableSignal(**{**row, "observed_at": time_text(row["observed_at"])})
+    said = {name: value for name, value in row.items() if name != "step_id"}
+    return PortableSignal(**{**said, "observed_at": time_text(row["observed_at"])})

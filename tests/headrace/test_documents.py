@@ -100,8 +100,7 @@ def test_a_captured_trajectory_is_exported_with_times_models_and_signals(tmp_pat
         pass
     lake = carried.lake
     row = lake.query("select trajectory_id from trajectories order by 1 limit 1").to_pylist()[0]
-    trajectory = portable(lake, row["trajectory_id"])
-    assert trajectory is not None
+    (trajectory,) = portable(lake, [row["trajectory_id"]])
     assert len(trajectory.steps) == 2
     first, second = trajectory.steps
     assert (first.model, first.usage.input_tokens, first.finish_reason) == ("m-1", 5, "stop")

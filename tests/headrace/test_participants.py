@@ -66,8 +66,7 @@ def test_names_come_back_and_personal_ones_are_redacted(tmp_path: Path) -> None:
     )["name"].to_pylist() == [pseudonym, "planner", None]
 
     (found,) = lake.query("select distinct trajectory_id as id from steps")["id"].to_pylist()
-    told = portable(lake, found)
-    assert told is not None
+    (told,) = portable(lake, [found])
     names = [message.name for message in told.messages()]
     assert names == ["moderator", pseudonym, "purchasing-agent", "planner", None, None, None]
     for name, form in FORMATS.items():

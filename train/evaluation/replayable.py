@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 
+import polars as pl
+
 from train.recipes import recipe_module
 from train.recipes.base import Selection, counted
 from train.recipes.grpo_live import REPLAY, GrpoLiveOptions
 from train.recipes.settings import RecipeSpec
 from train.substrate.build import ScoredItem
-from train.substrate.source import LearningSource
-
-_BATCH = 10_000
+from train.substrate.source import LearningSource, rows_by_id
 
 
 def select(source: LearningSource, spec: RecipeSpec, items: Sequence[ScoredItem]) -> Selection:
@@ -38,17 +38,14 @@ def select(source: LearningSource, spec: RecipeSpec, items: Sequence[ScoredItem]
 
 def _unanswered(source: LearningSource, selection: Selection) -> set[str]:
     """Return the items whose steps called tools and never saw a result."""
-    owners = {step: entry.item.item_id for entry in selection.items for step in entry.item.step_ids}
-    called: Counter[str] = Counter()
-    answered: Counter[str] = Counter()
-    steps = sorted(owners)
-    for start in range(0, len(steps), _BATCH):
-        found = source.query(
-            "SELECT step_id, len(tool_calls) AS calls, len(tool_results) AS results FROM steps "
-            "WHERE step_id IN (SELECT unnest(?::VARCHAR[]))",
-            parameters=[steps[start : start + _BATCH]],
-        )
-        for row in found.to_pylist():
-            called[owners[row["step_id"]]] += row["calls"] or 0
-            answered[owners[row["step_id"]]] += row["results"] or 0
-    return {item for item, calls in called.items() if calls and not answered[item]}
+    owners = pl.DataFrame(
+        [(step, entry.item.item_id) for entry in selection.items for step in entry.item.step_ids],
+        schema={"step_id": pl.String, "item_id": pl.String},
+        orient="row",
+    )
+    counts = ("len(tool_calls) AS calls", "len(tool_results) AS results")
+    steps = rows_by_id(source, "steps", "step_id", counts, owners["step_id"])
+    items = (
+        steps.join(owners, on="step_id").group_by("item_id").agg(pl.col("calls", "results").sum())
+    )
+    return set(items.filter((pl.col("calls") > 0) & (pl.col("results") == 0))["item_id"])

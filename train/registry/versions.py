@@ -15,8 +15,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from train.errors import GateRefusedError, StaleSubstrateError
 from train.registry.model_card import bill_of_materials, model_card
 from train.registry.pointer import (
@@ -28,7 +26,7 @@ from train.registry.pointer import (
     read_pointer,
     write_pointer,
 )
-from train.substrate.selection import permitted_steps
+from train.substrate.selection import lost_items
 from train.substrate.source import LearningSource
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
@@ -377,12 +375,7 @@ class ModelRegistry:
         path = one.path / "items.parquet"
         if self._source is None or not path.exists():
             return 0
-        rows = pq.read_table(path, columns=["tenant_id", "step_ids"]).to_pylist()
-        permitted = permitted_steps(self._source, tuple(one.manifest["data"]["purposes"]))
-        return sum(
-            any((row["tenant_id"], step) not in permitted for step in row["step_ids"])
-            for row in rows
-        )
+        return len(lost_items(self._source, path, one.manifest["data"]["purposes"]))
 
     def _ancestors(self, one: ModelVersion) -> list[ModelVersion]:
         """Return the registered versions that this one began with, nearest first."""

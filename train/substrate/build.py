@@ -9,14 +9,14 @@ run needs it, so erasing a person in the lake erases them here too.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -27,8 +27,8 @@ from train.substrate.dedup import Examined, near_duplicates, texts_of
 from train.substrate.items import Item
 from train.substrate.iteration import Origin, Walker, walk_part
 from train.substrate.quality import SubstrateGate
-from train.substrate.selection import item_rewards, permitted_steps
-from train.substrate.source import LearningSource, Progress, silent
+from train.substrate.selection import item_rewards, lost_items
+from train.substrate.source import LearningSource, Progress, frame_of, silent
 from train.substrate.spec import Substrate, SubstrateSpec
 from trajectory.canonical import bytes_hash, canonical_json, content_hash
 from trajectory.errors import ConfigurationError, IntegrityError
@@ -178,14 +178,16 @@ def build_substrate(
         progress("select", len(items), None)
     progress("score", 0, len(items))
     scored, left_out_items = _score(
-        items,
-        item_rewards(source, items, spec.reward, as_of=versions),
-        spec,
-        partial(_unlike, source, examined),
+        items, item_rewards(source, items, spec.reward, as_of=versions), spec
     )
-    report = None if gate is None else gate.require(substrate.metadata.name, source, scored)
-    progress("write", 0, len(scored))
-    used = {origins[step].policy_hash for entry in scored for step in entry.item.step_ids}
+    kept = _selected(source, scored, spec, examined, left_out_items)
+    by_id = {entry.item.item_id: entry for entry in scored}
+    report = None
+    if gate is not None:
+        entries = [by_id[name] for name in kept["item_id"]]
+        report = gate.require(substrate.metadata.name, source, entries)
+    progress("write", 0, kept.height)
+    steps = _steps(kept, origins)
     manifest = _write(
         SubstrateManifest(
             name=substrate.metadata.name,
@@ -194,155 +196,156 @@ def build_substrate(
             path=out,
             document=substrate.model_dump(mode="json"),
             table_versions={name: versions[name] for name in _READ_TABLES if name in versions},
-            policy_hashes=tuple(sorted(policy for policy in used if policy)),
+            policy_hashes=tuple(
+                policy for policy in steps["policy_hash"].unique().sort() if policy
+            ),
             items_hash="",
-            item_ids=tuple(entry.item.item_id for entry in scored),
-            counts=_counts(scored),
+            item_ids=tuple(kept["item_id"]),
+            counts=_counts(kept),
             left_out_steps=dict(sorted(left_out_steps.items())),
-            left_out_items=dict(sorted(left_out_items.items())),
+            left_out_items=dict(sorted((+left_out_items).items())),
             evaluation_hashes=examined.hashes if examined else {},
             quality={} if report is None else report.to_json(),
         ),
-        scored,
+        kept,
         out,
     )
-    _register(source, manifest, scored, origins)
-    progress("done", len(scored), len(scored))
+    _register(source, manifest, steps)
+    progress("done", kept.height, kept.height)
     return manifest
 
 
 def _score(
-    items: Sequence[Item],
-    rewards: Mapping[str, Reward],
-    spec: SubstrateSpec,
-    unlike: "_Keep",
+    items: Sequence[Item], rewards: Mapping[str, Reward], spec: SubstrateSpec
 ) -> tuple[list[ScoredItem], Counter[str]]:
-    left_out: Counter[str] = Counter()
-    scored: list[ScoredItem] = []
-    for item in items:
-        found = rewards[item.item_id]
-        if found.value is None:
-            left_out["no_reward"] += 1
-            continue
-        scored.append(
-            ScoredItem(
-                item=item,
-                split=spec.split.side(item),
-                reward=found.value,
-                rewarded=spec.reward.is_rewarded(found.value),
-                signals=canonical_json(dict(found.components)).decode(),
-            )
+    """Give each item its side and its reward; an item without a reward is left out."""
+    found = ((item, rewards[item.item_id]) for item in items)
+    scored = [
+        ScoredItem(
+            item=item,
+            split=spec.split.side(item),
+            reward=reward.value,
+            rewarded=spec.reward.is_rewarded(reward.value),
+            signals=canonical_json(dict(reward.components)).decode(),
         )
-    for keep in (_without_duplicates, unlike, _decontaminated, _capped):
-        scored = keep(scored, spec, left_out)
-    return sorted(scored, key=lambda entry: entry.item.item_id), +left_out
+        for item, reward in found
+        if reward.value is not None
+    ]
+    return scored, Counter(no_reward=len(items) - len(scored))
 
 
-type _Keep = Callable[[list[ScoredItem], SubstrateSpec, Counter[str]], list[ScoredItem]]
-
-
-def _unlike(
+def _selected(
     source: LearningSource,
-    examined: Examined | None,
-    scored: list[ScoredItem],
+    scored: Sequence[ScoredItem],
     spec: SubstrateSpec,
+    examined: Examined | None,
     left_out: Counter[str],
-) -> list[ScoredItem]:
-    """Leave out near-duplicates, and of the training side what holds examined texts."""
-    if spec.near_duplicates is None and examined is None:
-        return scored
-    texts = texts_of(source, [entry.item for entry in scored])
-    kept = scored
-    if spec.near_duplicates is not None:
-        near = near_duplicates(kept, texts, spec.near_duplicates)
-        kept = [entry for entry in kept if entry.item.item_id not in near]
-        left_out["near_duplicate"] += len(near)
-    if examined is not None:
-        before = len(kept)
-        kept = [
-            entry
-            for entry in kept
-            if entry.split == "holdout" or not examined.holds(texts[entry.item.item_id].whole)
-        ]
-        left_out["evaluation_overlap"] += before - len(kept)
-    return kept
+) -> pl.DataFrame:
+    """Return the items that stay, by id, and count under ``left_out`` why the others fell away."""
+    frame = _frame(scored)
+
+    def keep(reason: str, kept: pl.DataFrame) -> None:
+        nonlocal frame
+        left_out[reason] += frame.height - kept.height
+        frame = kept
+
+    if spec.duplicates == "drop":
+        first = frame.sort("started_at", "item_id")
+        keep("duplicate", first.unique("content_id", keep="first", maintain_order=True))
+    if spec.near_duplicates is not None or examined is not None:
+        ids = frozenset(frame["item_id"])
+        entries = [entry for entry in scored if entry.item.item_id in ids]
+        texts = texts_of(source, [entry.item for entry in entries])
+        if spec.near_duplicates is not None:
+            near = near_duplicates(entries, texts, spec.near_duplicates)
+            keep("near_duplicate", frame.filter(~pl.col("item_id").is_in(near)))
+        if examined is not None:
+            train = frame.filter(split="train")["item_id"]
+            held = [name for name in train if examined.holds(texts[name].whole)]
+            keep("evaluation_overlap", frame.filter(~pl.col("item_id").is_in(held)))
+    if spec.decontaminate:
+        held_out = frame.filter(split="holdout").select(_QUESTION)
+        asked = _QUESTION.is_in(held_out["question"].implode())
+        keep("contaminated", frame.filter((pl.col("split") == "holdout") | ~asked))
+    return _capped(frame, spec, left_out).sort("item_id")
 
 
-def _without_duplicates(
-    scored: list[ScoredItem], spec: SubstrateSpec, left_out: Counter[str]
-) -> list[ScoredItem]:
-    if spec.duplicates == "keep":
-        return scored
-    first: dict[str, ScoredItem] = {}
-    for entry in sorted(scored, key=lambda entry: (entry.item.started_at, entry.item.item_id)):
-        first.setdefault(entry.item.content_id, entry)
-    left_out["duplicate"] += len(scored) - len(first)
-    return list(first.values())
+def _frame(scored: Sequence[ScoredItem]) -> pl.DataFrame:
+    """Return scored items as a frame with the columns of ``items.parquet``."""
+    columns = {
+        name: [getattr(entry if name in _SCORES else entry.item, name) for entry in scored]
+        for name in _ITEM_SCHEMA.names
+    }
+    return frame_of(pa.table(columns, schema=_ITEM_SCHEMA))
 
 
-def _decontaminated(
-    scored: list[ScoredItem], spec: SubstrateSpec, left_out: Counter[str]
-) -> list[ScoredItem]:
-    if not spec.decontaminate:
-        return scored
-    held = {_question(entry.item) for entry in scored if entry.split == "holdout"}
-    clean = [e for e in scored if e.split == "holdout" or _question(e.item) not in held]
-    left_out["contaminated"] += len(scored) - len(clean)
-    return clean
+_SCORES = ("split", "reward", "rewarded", "signals")
+_QUESTION = pl.concat_str(
+    "tenant_id",
+    pl.col("message_ids")
+    .list.slice(pl.col("leading"), (pl.col("trained").list.first() - pl.col("leading")).clip(0))
+    .list.join(" "),
+    separator=" ",
+).alias("question")
+"""What the model was asked; a system prompt that names the time makes no other question of it."""
 
 
-def _question(item: Item) -> tuple[str, ...]:
-    """What the model was asked; a system prompt that names the time makes no other question of it."""
-    return (item.tenant_id, *item.beginning)
+def _capped(frame: pl.DataFrame, spec: SubstrateSpec, left_out: Counter[str]) -> pl.DataFrame:
+    """Keep what the caps leave room for, in the order of the draw.
 
-
-def _capped(
-    scored: list[ScoredItem], spec: SubstrateSpec, left_out: Counter[str]
-) -> list[ScoredItem]:
+    An item that one cap refuses takes no room under another one. So each item depends on all
+    before it, and the caps are the one cut that goes row by row.
+    """
     caps = spec.caps
-    limits = (
-        ("cap_group", caps.per_group, lambda item: (item.tenant_id, item.group_id)),
-        ("cap_harness", caps.per_harness, lambda item: (item.tenant_id, item.harness_id)),
-        ("cap_tenant", caps.per_tenant, lambda item: item.tenant_id),
-        ("cap_total", caps.total, lambda item: None),  # noqa: ARG005
-    )
+    limits = {
+        reason: (most, columns)
+        for reason, most, columns in (
+            ("cap_group", caps.per_group, ["tenant_id", "group_id"]),
+            ("cap_harness", caps.per_harness, ["tenant_id", "harness_id"]),
+            ("cap_tenant", caps.per_tenant, ["tenant_id"]),
+            ("cap_total", caps.total, []),
+        )
+        if most
+    }
+    if not limits:
+        return frame
     taken: Counter[Any] = Counter()
-    kept: list[ScoredItem] = []
-    for entry in sorted(scored, key=lambda entry: _draw(spec.seed, entry.item.item_id)):
-        keys = [
-            (reason, limit, (reason, key(entry.item))) for reason, limit, key in limits if limit
-        ]
-        full = next((reason for reason, limit, key in keys if taken[key] >= limit), None)
+    kept: list[str] = []
+    drawn = sorted(frame.to_dicts(), key=lambda row: _draw(spec.seed, row["item_id"]))
+    for row in drawn:
+        keys = {
+            reason: (reason, *(row[name] for name in columns))
+            for reason, (_, columns) in limits.items()
+        }
+        full = next((one for one, (most, _) in limits.items() if taken[keys[one]] >= most), None)
         if full is not None:
             left_out[full] += 1
             continue
-        taken.update(key for _, _, key in keys)
-        kept.append(entry)
-    return kept
+        taken.update(keys.values())
+        kept.append(row["item_id"])
+    return frame.filter(pl.col("item_id").is_in(kept))
 
 
 def _draw(seed: int, item_id: str) -> bytes:
     return blake2b(f"{seed}:{item_id}".encode(), digest_size=8).digest()
 
 
-def _counts(scored: Sequence[ScoredItem]) -> dict[str, int]:
-    train = [entry for entry in scored if entry.split == "train"]
+def _counts(items: pl.DataFrame) -> dict[str, int]:
+    train, holdout = items.filter(split="train"), items.filter(split="holdout")
     return {
-        "items": len(scored),
-        "train": len(train),
-        "holdout": len(scored) - len(train),
-        "rewarded_train": sum(entry.rewarded for entry in train),
-        "rewarded_holdout": sum(e.rewarded for e in scored if e.split == "holdout"),
-        "steps": sum(len(entry.item.step_ids) for entry in scored),
-        "groups": len({(entry.item.tenant_id, entry.item.group_id) for entry in scored}),
-        "tenants": len({entry.item.tenant_id for entry in scored}),
+        "items": items.height,
+        "train": train.height,
+        "holdout": holdout.height,
+        "rewarded_train": int(train["rewarded"].sum()),
+        "rewarded_holdout": int(holdout["rewarded"].sum()),
+        "steps": int(items["step_ids"].list.len().sum()),
+        "groups": items.select("tenant_id", "group_id").n_unique(),
+        "tenants": items["tenant_id"].n_unique(),
     }
 
 
-def _write(
-    manifest: SubstrateManifest, scored: Sequence[ScoredItem], out: Path
-) -> SubstrateManifest:
-    items = _parquet(scored)
+def _write(manifest: SubstrateManifest, kept: pl.DataFrame, out: Path) -> SubstrateManifest:
+    items = _parquet(kept)
     manifest = replace(manifest, items_hash=bytes_hash(items))
     content = content_hash({**manifest.to_json(), "version": "", "content_hash": ""})
     version = content.removeprefix("b2:")[:12]
@@ -358,51 +361,36 @@ def _write(
     return manifest
 
 
-def _parquet(scored: Sequence[ScoredItem]) -> bytes:
-    rows = [{**asdict(entry.item), **_scores(entry)} for entry in scored]
+def _parquet(items: pl.DataFrame) -> bytes:
     sink = pa.BufferOutputStream()
-    table = pa.Table.from_pylist(rows, schema=_ITEM_SCHEMA)
+    table = items.select(_ITEM_SCHEMA.names).to_arrow().cast(_ITEM_SCHEMA)
     pq.write_table(table, sink, compression="zstd", store_schema=False)
     return bytes(sink.getvalue())
 
 
-def _scores(entry: ScoredItem) -> dict[str, Any]:
-    names = ("split", "reward", "rewarded", "signals")
-    return {name: getattr(entry, name) for name in names}
+def _steps(items: pl.DataFrame, origins: Mapping[str, Origin]) -> pl.DataFrame:
+    """Return one row for each learned step of the items, with where it came from."""
+    columns = "tenant_id", "item_id", "trajectory_id", "split", "reward", "group_id", "step_ids"
+    came = {"step_id": [*origins]} | {
+        name: [getattr(origin, name) for origin in origins.values()] for name in Origin._fields
+    }
+    steps = items.select(columns).explode("step_ids").rename({"step_ids": "step_id"})
+    known = pl.DataFrame(came, schema=dict.fromkeys(came, pl.String))
+    return steps.join(known, on="step_id", how="left", maintain_order="left")
 
 
-def _register(
-    source: LearningSource,
-    manifest: SubstrateManifest,
-    scored: Sequence[ScoredItem],
-    origins: Mapping[str, Origin],
-) -> None:
+def _register(source: LearningSource, manifest: SubstrateManifest, steps: pl.DataFrame) -> None:
     known = source.query(
         "SELECT count(*) AS n FROM substrates WHERE name = ? AND version = ?",
         parameters=[manifest.name, manifest.version],
     )
     if known["n"][0].as_py():
         return
-    rows = [
-        {
-            "tenant_id": entry.item.tenant_id,
-            "substrate": manifest.name,
-            "version": manifest.version,
-            "item_id": entry.item.item_id,
-            "trajectory_id": entry.item.trajectory_id,
-            "step_id": step_id,
-            "split": entry.split,
-            "weight": 1.0,
-            "reward": entry.reward,
-            "group_id": entry.item.group_id,
-            "exchange_id": origins[step_id].exchange_id,
-            "policy_hash": origins[step_id].policy_hash,
-        }
-        for entry in scored
-        for step_id in entry.item.step_ids
-    ]
-    if rows:
-        source.append_rows("substrate_items", rows)
+    if not steps.is_empty():
+        named = steps.with_columns(
+            substrate=pl.lit(manifest.name), version=pl.lit(manifest.version), weight=pl.lit(1.0)
+        )
+        source.append_rows("substrate_items", named.to_dicts())
     now = datetime.now(UTC)
     summary = {key: value for key, value in manifest.to_json().items() if key != "item_ids"}
     source.append_rows(
@@ -413,7 +401,7 @@ def _register(
                 "version": manifest.version,
                 "built_at": now,
                 "recorded_at": now,
-                "items": len(scored),
+                "items": len(manifest.item_ids),
                 "manifest": canonical_json(summary).decode(),
                 "content_hash": manifest.content_hash,
                 "stale": False,
@@ -426,7 +414,7 @@ def load_manifest(folder: Path) -> SubstrateManifest:
     """Read the manifest of a substrate folder and check it against its items.
 
     Raises:
-        ConfigurationError: there is no substrate in this folder.
+        ConfigurationError: there is no substrate in this folder, or another version built it.
         IntegrityError: the items or the manifest were changed after building.
     """
     try:
@@ -436,7 +424,10 @@ def load_manifest(folder: Path) -> SubstrateManifest:
         raise ConfigurationError(
             f"{folder}: no substrate here; build one with `headrace substrate build FILE`"
         ) from None
-    manifest = SubstrateManifest.from_json(value, path=folder)
+    try:
+        manifest = SubstrateManifest.from_json(value, path=folder)
+    except (KeyError, TypeError):
+        raise _built_elsewhere(folder) from None
     expected = content_hash({**value, "version": "", "content_hash": ""})
     if bytes_hash(items) != manifest.items_hash or expected != manifest.content_hash:
         raise IntegrityError(f"{folder}: changed after it was built; build the substrate again")
@@ -444,13 +435,26 @@ def load_manifest(folder: Path) -> SubstrateManifest:
 
 
 def load_items(manifest: SubstrateManifest) -> list[ScoredItem]:
-    """Read the items of a substrate, in the order of their ids."""
-    rows = pq.read_table(manifest.path / "items.parquet").to_pylist()
-    return [_scored(row) for row in rows]
+    """Read the items of a substrate, in the order of their ids.
+
+    Raises:
+        ConfigurationError: another version of Headrace built it, with other columns.
+    """
+    file = manifest.path / "items.parquet"
+    if pq.read_schema(file).names != _ITEM_SCHEMA.names:
+        raise _built_elsewhere(manifest.path)
+    return [_scored(row) for row in pq.read_table(file).to_pylist()]
+
+
+def _built_elsewhere(folder: Path) -> ConfigurationError:
+    return ConfigurationError(
+        f"{folder}: another version of Headrace built this substrate, in another form; "
+        "rebuild it with `headrace substrate build FILE`"
+    )
 
 
 def _scored(row: dict[str, Any]) -> ScoredItem:
-    scores = {name: row.pop(name) for name in ("split", "reward", "rewarded", "signals")}
+    scores = {name: row.pop(name) for name in _SCORES}
     lists = {name: tuple(row[name]) for name in ("step_ids", "message_ids", "trained")}
     lists["frames"] = tuple(tuple(frame) for frame in row["frames"])
     return ScoredItem(item=Item(**{**row, **lists}), **scores)
@@ -458,12 +462,7 @@ def _scored(row: dict[str, Any]) -> ScoredItem:
 
 def stale_items(source: LearningSource, manifest: SubstrateManifest) -> tuple[str, ...]:
     """Return the ids of items that may no longer be learned from (withdrawn, erased, expired)."""
-    permitted = permitted_steps(source, manifest.spec.purposes)
-    return tuple(
-        entry.item.item_id
-        for entry in load_items(manifest)
-        if any((entry.item.tenant_id, step) not in permitted for step in entry.item.step_ids)
-    )
+    return lost_items(source, manifest.path / "items.parquet", manifest.spec.purposes)
 
 
 def _record_stale(source: LearningSource, manifest: SubstrateManifest, items: int) -> None:

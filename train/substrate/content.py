@@ -1,19 +1,26 @@
 """Fetches the content of items from the lake: conversations and tools, by id, when a run needs them."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
+
+import polars as pl
 
 from train.chat import ChatMessage, UnrenderableError, message_from_parts, to_chat, to_tools
 from train.substrate.items import Item
-from train.substrate.source import LearningSource
+from train.substrate.source import LearningSource, frame_of, rows_by_id
 from trajectory.canonical import canonical_json
 from trajectory.message import Message
 
-_BATCH = 10_000
-_EXACT = "exact"
-_ENGINE_COLUMNS = "prompt_token_ids, completion_token_ids, logprobs, token_fidelity"
+_TOKENS = ("prompt_token_ids", "completion_token_ids", "logprobs", "token_fidelity")
+_EXACT = (
+    (pl.col("token_fidelity") == "exact")
+    & (pl.col("prompt_token_ids").list.len() > 0)
+    & (pl.col("completion_token_ids").list.len() > 0)
+    & (pl.col("completion_token_ids").list.len() == pl.col("logprobs").list.len())
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,34 +94,31 @@ class ContentStore:
         cls, source: LearningSource, items: Sequence[Item], *, credit: CreditQuestion | None = None
     ) -> "ContentStore":
         """Read what the items name; what the lake no longer has is simply absent."""
-        framed = {name for item in items for frame in item.frames for name in frame[1:]}
-        message_ids = sorted({name for item in items for name in item.message_ids} | framed)
-        around = {frame[0] for item in items for frame in item.frames}
-        harness_ids = sorted({item.harness_id or "" for item in items} | around - {""})
-        messages = {
-            (row["tenant_id"], row["message_id"]): message_from_parts(
-                row["role"], row["parts"], row["name"]
-            )
-            for row in _rows(source, "messages", "message_id", "role, parts, name", message_ids)
-        }
-        tools = {
-            (row["tenant_id"], row["harness_id"]): tuple(to_tools(json.loads(row["tools"])))
-            for row in _rows(source, "harnesses", "harness_id", "tools", harness_ids)
-        }
-        step_ids = [
-            step for item in items if item.capture_level == "tokens" for step in item.step_ids
-        ]
-        tokens = {
-            (row["tenant_id"], row["step_id"]): StepTokens(
-                prompt_ids=tuple(row["prompt_token_ids"]),
-                completion_ids=tuple(row["completion_token_ids"]),
-                logprobs=tuple(row["logprobs"]),
-            )
-            for row in _rows(source, "tokens", "step_id", _ENGINE_COLUMNS, sorted(step_ids))
-            if row["token_fidelity"] == _EXACT and _is_whole(row)
-        }
-        advantages = {} if credit is None else _advantages(source, items, credit)
-        return cls(messages=messages, tools=tools, tokens=tokens, advantages=advantages)
+        framed = (name for item in items for frame in item.frames for name in frame[1:])
+        named = (name for item in items for name in item.message_ids)
+        harnesses = (item.harness_id for item in items)
+        around = (frame[0] for item in items for frame in item.frames)
+        exact = (s for item in items if item.capture_level == "tokens" for s in item.step_ids)
+        said = rows_by_id(
+            source, "messages", "message_id", ("role", "parts", "name"), chain(named, framed)
+        )
+        given = rows_by_id(source, "harnesses", "harness_id", ("tools",), chain(harnesses, around))
+        tokens = rows_by_id(source, "tokens", "step_id", _TOKENS, exact).filter(_EXACT)
+        return cls(
+            messages={
+                (tenant, name): message_from_parts(role, parts, speaker)
+                for tenant, name, role, parts, speaker in said.iter_rows()
+            },
+            tools={
+                (tenant, name): tuple(to_tools(json.loads(tools)))
+                for tenant, name, tools in given.iter_rows()
+            },
+            tokens={
+                (tenant, step): StepTokens(tuple(prompt), tuple(completion), tuple(logprobs))
+                for tenant, step, prompt, completion, logprobs, _ in tokens.iter_rows()
+            },
+            advantages={} if credit is None else _advantages(source, items, credit),
+        )
 
     def conversation(self, item: Item) -> Conversation:
         """Return an item's conversation.
@@ -165,46 +169,29 @@ class ContentStore:
         return self.tools.get((item.tenant_id, harness_id), ())
 
 
-def _is_whole(row: dict[str, Any]) -> bool:
-    completion, logprobs = row["completion_token_ids"], row["logprobs"]
-    return bool(row["prompt_token_ids"] and completion and logprobs) and len(completion) == len(
-        logprobs
-    )
-
-
-def _rows(
-    source: LearningSource, table: str, key: str, columns: str, ids: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    for start in range(0, len(ids), _BATCH):
-        found = source.query(
-            f"SELECT tenant_id, {key}, {columns} FROM {table} "  # noqa: S608 (fixed names)
-            f"WHERE {key} IN (SELECT unnest(?::VARCHAR[]))",
-            parameters=[list(ids[start : start + _BATCH])],
-        )
-        yield from found.to_pylist()
-
-
 def _advantages(
     source: LearningSource, items: Sequence[Item], credit: CreditQuestion
 ) -> dict[tuple[str, str], float]:
-    steps = {(item.tenant_id, step) for item in items for step in item.step_ids}
     table = source.query(
         "SELECT tenant_id, step_id, advantage FROM credits_latest "
         "WHERE algorithm = ? AND parameters = ? AND weights_hash = ?",
         parameters=[credit.algorithm, credit.parameters, credit.weights_hash],
     )
-    rows = zip(*(table[name].to_pylist() for name in table.column_names), strict=True)
-    return {(tenant, step): value for tenant, step, value in rows if (tenant, step) in steps}
+    steps = _named(items, "step_ids").rename({"name": "step_id"})
+    found = frame_of(table).join(steps, on=["tenant_id", "step_id"], how="semi")
+    return {(tenant, step): value for tenant, step, value in found.iter_rows()}
 
 
 def message_sizes(source: LearningSource, items: Sequence[Item]) -> dict[str, int]:
     """Return item id → characters of its conversation, without reading content."""
-    message_ids = sorted({name for item in items for name in item.message_ids})
-    sizes = {
-        (row["tenant_id"], row["message_id"]): int(row["characters"])
-        for row in _rows(source, "messages", "message_id", "characters", message_ids)
-    }
-    return {
-        item.item_id: sum(sizes.get((item.tenant_id, name), 0) for name in item.message_ids)
-        for item in items
-    }
+    named = _named(items, "message_ids").rename({"name": "message_id"})
+    sizes = rows_by_id(source, "messages", "message_id", ("characters",), named["message_id"])
+    found = named.join(sizes, on=["tenant_id", "message_id"], how="left")
+    return dict(found.group_by("item_id").agg(pl.col("characters").sum()).iter_rows())
+
+
+def _named(items: Sequence[Item], column: str) -> pl.DataFrame:
+    """Return a row (item_id, tenant_id, name) for each name that the items' ``column`` holds."""
+    rows = [(item.item_id, item.tenant_id, getattr(item, column)) for item in items]
+    schema = {"item_id": pl.String(), "tenant_id": pl.String(), "name": pl.List(pl.String)}
+    return pl.DataFrame(rows, schema=schema, orient="row").explode("name")

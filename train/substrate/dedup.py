@@ -12,13 +12,12 @@ from typing import Any, NamedTuple, Protocol
 from governance.near import EvaluationSet, NearDocument, NearIndex
 from governance.near.texts import strings_in
 from train.substrate.items import Item
-from train.substrate.source import LearningSource
+from train.substrate.source import LearningSource, rows_by_id
 from train.substrate.spec import EvaluationSpec, NearSpec
 from trajectory.canonical import bytes_hash
 from trajectory.errors import ConfigurationError
 
 _MOST_CHARACTERS = 20_000
-_MOST_IDS = 5_000
 
 
 class Scored(Protocol):
@@ -48,18 +47,13 @@ class ItemText(NamedTuple):
 
 def texts_of(source: LearningSource, items: Sequence[Item]) -> dict[str, ItemText]:
     """Return item id → what was said in its conversation."""
-    ids = sorted({name for item in items for name in item.message_ids})
-    said: dict[tuple[str, str], str] = {}
-    for start in range(0, len(ids), _MOST_IDS):
-        rows = source.query(
-            "SELECT tenant_id, message_id, parts FROM messages "
-            "WHERE role NOT IN ('system', 'developer') "
-            "AND message_id IN (SELECT unnest(?::VARCHAR[]))",
-            parameters=[ids[start : start + _MOST_IDS]],
-        )
-        for row in rows.to_pylist():
-            strings = strings_in(json.loads(row["parts"]))
-            said[row["tenant_id"], row["message_id"]] = "\n".join(strings)
+    names = (name for item in items for name in item.message_ids)
+    messages = rows_by_id(source, "messages", "message_id", ("role", "parts"), names)
+    said = {
+        (tenant, name): "\n".join(strings_in(json.loads(parts)))
+        for tenant, name, role, parts in messages.iter_rows()
+        if role not in ("system", "developer")
+    }
     return {item.item_id: _text_of(item, said) for item in items}
 
 

@@ -1,9 +1,11 @@
 """The quality gate of substrates: what items must meet, and whether the newest of them drift."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+import polars as pl
 
 from governance.policy.quality import ItemColumn, QualitySpec
 from governance.quality.drift import FEWEST, ITEM_NUMBERS, ColumnDrift, drift, drifted
@@ -11,13 +13,8 @@ from governance.quality.leftovers import LeftoverCheck
 from governance.quality.suite import ExpectationResult, Suite
 from train.errors import SubstrateRefusedError
 from train.substrate.items import Item
-from train.substrate.source import LearningSource
+from train.substrate.source import LearningSource, rows_by_id
 from trajectory.formats.openenv import fatal_code
-
-_MOST_IDS = 5_000
-
-type Key = tuple[str, str]
-"""(tenant_id, id)"""
 
 
 class Judged(Protocol):
@@ -137,8 +134,22 @@ class SubstrateGate:
 
     def facts(self, source: LearningSource, entries: Sequence[Judged]) -> list[ItemFacts]:
         """Return the projection of items, with what the lake holds of them now."""
-        seen = _Seen.read(source, [entry.item for entry in entries], self._leftovers)
-        return [_facts(entry, seen) for entry in entries]
+        found = _found(source, [entry.item for entry in entries], self._leftovers)
+        return [
+            ItemFacts(
+                item_id=entry.item.item_id,
+                tenant_id=entry.item.tenant_id,
+                split=entry.split,
+                key_source=entry.item.key_source,
+                capture_level=entry.item.capture_level,
+                steps=len(entry.item.step_ids),
+                messages=len(entry.item.message_ids),
+                reward=entry.reward,
+                rewarded=int(entry.rewarded),
+                **row,
+            )
+            for entry, row in zip(entries, found, strict=True)
+        ]
 
     def _drift(
         self, entries: Sequence[Judged], rows: Sequence[ItemFacts]
@@ -157,97 +168,77 @@ class SubstrateGate:
         return drift(now, before, policy.columns, numbers=ITEM_NUMBERS), len(before)
 
 
-class _Message(NamedTuple):
-    role: str
-    characters: int
-    leftovers: int
+_HARNESS = pl.col("harness_id").is_not_null()
 
 
-class _Tokens(NamedTuple):
-    code: str | None
+def _found(
+    source: LearningSource, items: Sequence[Item], leftovers: LeftoverCheck
+) -> list[dict[str, Any]]:
+    """Return for each item what the lake holds of it and what is missing, in their order."""
+    names = pl.List(pl.String)
+    schema = {
+        "tenant_id": pl.String(),
+        "harness_id": pl.String(),
+        "capture_level": pl.String(),
+        "trained": pl.List(pl.Int64),
+        "step_ids": names,
+        "message_ids": names,
+    }
+    rows = [tuple(getattr(item, name) for name in schema) for item in items]
+    frame = pl.DataFrame(rows, schema=schema, orient="row").with_row_index("at")
+    harnesses = rows_by_id(source, "harnesses", "harness_id", (), frame["harness_id"])
+    lacking = frame.filter(_HARNESS).join(harnesses, on=["tenant_id", "harness_id"], how="anti")
+    joined = (
+        frame.select("at", missing_harness=pl.col("at").is_in(lacking["at"].implode()).cast(int))
+        .join(_of_messages(source, frame, leftovers), on="at", how="left", maintain_order="left")
+        .join(_of_steps(source, frame), on="at", how="left", maintain_order="left")
+    )
+    return joined.drop("at").to_dicts()
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What the lake holds of some items."""
-
-    messages: Mapping[Key, _Message]
-    steps: frozenset[Key]
-    harnesses: frozenset[Key]
-    tokens: Mapping[Key, _Tokens]
-
-    @classmethod
-    def read(
-        cls, source: LearningSource, items: Sequence[Item], leftovers: LeftoverCheck
-    ) -> "_Seen":
-        steps = sorted({name for item in items for name in item.step_ids})
-        messages = sorted({name for item in items for name in item.message_ids})
-        harnesses = sorted({item.harness_id for item in items if item.harness_id})
-        exact = sorted(
-            {name for item in items if item.capture_level == "tokens" for name in item.step_ids}
+def _of_messages(
+    source: LearningSource, items: pl.DataFrame, leftovers: LeftoverCheck
+) -> pl.DataFrame:
+    named = items.select("at", "tenant_id", "trained", message_id="message_ids")
+    named = named.explode("message_id").with_columns(place=pl.int_range(pl.len()).over("at"))
+    said = rows_by_id(source, "messages", "message_id", ("role", "parts"), named["message_id"])
+    counts = said.select(
+        "tenant_id",
+        "message_id",
+        "role",
+        characters=pl.col("parts").str.len_chars(),
+        leftovers=pl.Series([leftovers.count(parts) for parts in said["parts"]], dtype=pl.Int64),
+    )
+    answer = pl.col("place").is_in(pl.col("trained"))
+    return (
+        named.join(counts, on=["tenant_id", "message_id"], how="left")
+        .group_by("at")
+        .agg(
+            characters=pl.col("characters").sum(),
+            missing_messages=pl.col("role").is_null().sum(),
+            answers_misplaced=(answer & (pl.col("role") != "assistant")).sum(),
+            leftover_findings=pl.col("leftovers").sum(),
         )
-        said = {
-            (row["tenant_id"], row["message_id"]): _Message(
-                row["role"], len(row["parts"]), leftovers.count(row["parts"])
-            )
-            for row in _rows(source, "messages", "message_id", "role, parts", messages)
-        }
-        columns = "prompt_token_ids, completion_token_ids, logprobs"
-        tokens = {
-            (row["tenant_id"], row["step_id"]): _Tokens(
-                fatal_code(row["prompt_token_ids"], row["completion_token_ids"], row["logprobs"])
-            )
-            for row in _rows(source, "tokens", "step_id", columns, exact)
-        }
-        return cls(
-            said,
-            frozenset(_keys(source, "steps", "step_id", steps)),
-            frozenset(_keys(source, "harnesses", "harness_id", harnesses)),
-            tokens,
-        )
-
-
-def _facts(entry: Judged, seen: _Seen) -> ItemFacts:
-    item = entry.item
-    tenant = item.tenant_id
-    found = [seen.messages.get((tenant, name)) for name in item.message_ids]
-    there = [message for message in found if message is not None]
-    answers = [found[place] for place in item.trained]
-    tokens = [one for step in item.step_ids if (one := seen.tokens.get((tenant, step)))]
-    harness = item.harness_id
-    return ItemFacts(
-        item_id=item.item_id,
-        tenant_id=tenant,
-        split=entry.split,
-        key_source=item.key_source,
-        capture_level=item.capture_level,
-        steps=len(item.step_ids),
-        messages=len(item.message_ids),
-        characters=sum(message.characters for message in there),
-        reward=entry.reward,
-        rewarded=int(entry.rewarded),
-        missing_messages=len(found) - len(there),
-        missing_steps=sum((tenant, step) not in seen.steps for step in item.step_ids),
-        missing_harness=int(harness is not None and (tenant, harness) not in seen.harnesses),
-        answers_misplaced=sum(one is not None and one.role != "assistant" for one in answers),
-        leftover_findings=sum(message.leftovers for message in there),
-        token_steps=len(tokens),
-        token_code=next((one.code for one in tokens if one.code is not None), None),
     )
 
 
-def _keys(source: LearningSource, table: str, column: str, names: Sequence[str]) -> Iterator[Key]:
-    for row in _rows(source, table, column, "", names):
-        yield row["tenant_id"], row[column]
-
-
-def _rows(
-    source: LearningSource, table: str, column: str, more: str, names: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    columns = ", ".join(filter(None, ("tenant_id", column, more)))
-    for start in range(0, len(names), _MOST_IDS):
-        yield from source.query(
-            f"SELECT {columns} FROM {table} "  # noqa: S608 - fixed names
-            f"WHERE {column} IN (SELECT unnest(?::VARCHAR[]))",
-            parameters=[names[start : start + _MOST_IDS]],
-        ).to_pylist()
+def _of_steps(source: LearningSource, items: pl.DataFrame) -> pl.DataFrame:
+    named = items.select("at", "tenant_id", "capture_level", step_id="step_ids").explode("step_id")
+    stored = rows_by_id(source, "steps", "step_id", ("true AS stored",), named["step_id"])
+    exact = named.filter(capture_level="tokens")["step_id"]
+    columns = ("prompt_token_ids", "completion_token_ids", "logprobs")
+    tokens = rows_by_id(source, "tokens", "step_id", columns, exact)
+    codes = [fatal_code(*row) for row in tokens.select(columns).iter_rows()]
+    judged = tokens.select(
+        "tenant_id", "step_id", code=pl.Series(codes, dtype=pl.String), judged=True
+    )
+    return (
+        named.join(stored, on=["tenant_id", "step_id"], how="left", maintain_order="left")
+        .join(judged, on=["tenant_id", "step_id"], how="left", maintain_order="left")
+        .group_by("at")
+        .agg(
+            missing_steps=pl.col("stored").is_null().sum(),
+            token_steps=pl.col("judged").sum(),
+            token_code=pl.col("code").drop_nulls().first(),
+        )
+    )

@@ -3,12 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
+from pathlib import Path
 from typing import NamedTuple
+
+import polars as pl
 
 from lakehouse.rewards import Reward, Unit, rewards_of
 from train.errors import DocumentError
 from train.substrate.items import Item, StepRow
-from train.substrate.source import LearningSource
+from train.substrate.source import LearningSource, frame_of
 from train.substrate.spec import RewardSpec, SubstrateSpec
 
 _CAPTURE_LEVELS = {
@@ -86,7 +89,7 @@ def _judged(spec: SubstrateSpec, part: Part | None) -> str:
     )
 
 
-def _list(values: tuple[str, ...]) -> str:
+def _list(values: Sequence[str]) -> str:
     quoted = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
     return f"[{quoted}]"
 
@@ -157,13 +160,17 @@ def refusals_elsewhere(
     return Counter({row["refusal"]: row["steps"] for row in table.to_pylist()})
 
 
-def permitted_steps(source: LearningSource, purposes: tuple[str, ...]) -> set[tuple[str, str]]:
-    """Return (tenant, step) of all that may be learned from for these purposes now."""
-    table = source.query(
-        "SELECT tenant_id, step_id FROM eligible_steps "  # noqa: S608 (purposes are a fixed set)
-        f"WHERE list_has_all(purposes, {_list(purposes)})"
-    )
-    return set(zip(table["tenant_id"].to_pylist(), table["step_id"].to_pylist(), strict=True))
+def lost_items(source: LearningSource, file: Path, purposes: Sequence[str]) -> tuple[str, ...]:
+    """Return the ids of the items in a Parquet file of items with a step that is not permitted now."""
+    permitted = frame_of(
+        source.query(
+            "SELECT tenant_id, step_id FROM eligible_steps "  # noqa: S608 (purposes are a fixed set)
+            f"WHERE list_has_all(purposes, {_list(purposes)})"
+        )
+    ).lazy()
+    steps = pl.scan_parquet(file).select("item_id", "tenant_id", step_id="step_ids")
+    lost = steps.explode("step_id").join(permitted, on=["tenant_id", "step_id"], how="anti")
+    return tuple(lost.select(pl.col("item_id").unique().sort()).collect()["item_id"])
 
 
 def item_rewards(

@@ -1,8 +1,9 @@
 """What training needs of a lake, so that it can be given any that answers these few questions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+import polars as pl
 import pyarrow as pa
 
 type Progress = Callable[[str, int, int | None], None]
@@ -33,3 +34,31 @@ class LearningSource(Protocol):
     def versions(self) -> Mapping[str, int]:
         """Return the current version of each table."""
         ...
+
+
+def rows_by_id(
+    source: LearningSource,
+    table: str,
+    key: str,
+    columns: Sequence[str],
+    ids: Iterable[str | None],
+) -> pl.DataFrame:
+    """Return ``tenant_id``, ``key`` and some columns of the rows whose ``key`` is one of ``ids``.
+
+    What the lake does not hold has no row. What it holds twice, as batches of several governors
+    may leave a message, has one.
+    """
+    selected = ", ".join(("tenant_id", key, *columns))
+    found = source.query(
+        f"SELECT {selected} FROM {table} "  # noqa: S608 - fixed names
+        f"WHERE {key} IN (SELECT unnest(?::VARCHAR[]))",
+        parameters=[sorted({name for name in ids if name})],
+    )
+    return frame_of(found).unique(["tenant_id", key], keep="last", maintain_order=True)
+
+
+def frame_of(table: pa.Table) -> pl.DataFrame:
+    """Return a table as a frame."""
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - a table gives a frame
+    return frame

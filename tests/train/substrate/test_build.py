@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from lakehouse.lake import Lake
@@ -193,6 +194,23 @@ def test_changed_folder_is_refused(tmp_path: Path) -> None:
 def test_folder_without_substrate_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="headrace substrate build"):
         load_manifest(tmp_path)
+
+
+def test_substrate_of_another_version_says_to_rebuild_it(tmp_path: Path) -> None:
+    manifest = build(lake_of(tmp_path / "lake", Session(1)), tmp_path / "out")
+    file = manifest.path / "items.parquet"
+    pq.write_table(pq.read_table(file).drop_columns(["frames"]), file)
+    with pytest.raises(
+        ConfigurationError, match=r"rebuild it with `headrace substrate build FILE`"
+    ):
+        load_items(manifest)
+    value = json.loads((manifest.path / "manifest.json").read_text())
+    del value["left_out_items"]
+    (manifest.path / "manifest.json").write_text(json.dumps(value))
+    with pytest.raises(
+        ConfigurationError, match=r"rebuild it with `headrace substrate build FILE`"
+    ):
+        load_manifest(manifest.path)
 
 
 def test_substrate_holds_no_content(tmp_path: Path) -> None:

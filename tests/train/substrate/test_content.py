@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.lakes import TOOL, Session, lake_of
+from tests.train.lakes import TOOL, Session, batch, lake_of
 from tests.train.substrate.test_build import build
 from train.chat import UnrenderableError
 from train.substrate.build import load_items
@@ -49,3 +49,14 @@ def test_content_does_not_show_in_representations(tmp_path: Path) -> None:
     item = load_items(build(lake, tmp_path / "out"))[0].item
     store = ContentStore.read(lake, [item])
     assert "lamps" not in repr(store) + repr(store.conversation(item))
+
+
+def test_message_that_two_batches_brought_counts_once(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", Session(3), Session(4))
+    (once, _) = load_items(build(lake, tmp_path / "out"))
+    sizes = message_sizes(lake, [once.item])
+    lake.append(batch(Session(3)), app_id="another", version=0)
+    assert lake.query("SELECT message_id FROM messages").num_rows > len(
+        {row["message_id"] for row in lake.query("SELECT message_id FROM messages").to_pylist()}
+    )
+    assert message_sizes(lake, [once.item]) == sizes

@@ -227,7 +227,7 @@ _GENERATE = {
         SELECT 'acme' AS tenant_id, 'b2:' || md5(r.letter || i) AS message_id, r.role AS role,
           '[{"type":"text","text":"' || list_aggregate(list_transform(range($words),
             lambda k: md5(r.letter || i || '/' || k)), 'string_agg', ' ') || '"}]' AS parts,
-          $words * 33 AS characters, seen AS first_seen_at, NULL AS name
+          $words * 33 AS characters, seen AS first_seen_at, NULL AS name, NULL AS content_id
         FROM made, (VALUES ('u', 'user'), ('a', 'assistant')) r(letter, role)""",
     "governance": """
         SELECT 'acme' AS tenant_id, 't' || md5(i::VARCHAR) AS step_id, t AS trajectory_id,

@@ -68,6 +68,7 @@ class Lake:
         """
         lake = cls(Location.parse(path, options))
         for name, spec in TABLES.items():
+            lake._tables.mend(name)
             if lake._tables.exists(name):
                 upgrade(lake, spec, lake._tables.handle(name))
             elif create or lake._tables.exists(LEDGER):

@@ -15,8 +15,9 @@ How a batch that spans tables is written (:meth:`Batches.append`), and why a cra
 4. The ledger ``exchanges`` is committed last, even when it has no rows. It marks the batch as whole.
 5. The intent is removed.
 
-In a folder each step is on the disk before the next depends on it: data files and their folders
-before a commit names them, all commits before the intent goes. So a power cut is a crash like others.
+In a folder data files are on the disk before a commit names them, and all commits before the intent
+goes. So a power cut is a crash like others. It may leave a last commit without its bytes: ``Lake.open``
+removes that commit, and finishing the intent makes it again.
 
 Killed before 2: nothing happened, the caller governs again. Killed between 2 and 5: the next
 ``Lake.open`` (or ``append`` of the same ``app_id``) finishes the intent by repeating 3 to 5,

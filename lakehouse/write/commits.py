@@ -117,12 +117,15 @@ def _written(log: TableLog, data: pa.Table) -> list[FreshFile]:
 
 @contextmanager
 def _kept(log: TableLog, files: list[FreshFile]) -> Iterator[None]:
-    """Take the files away again when it is sure that no commit names them."""
+    """Take the files away again when it is sure that no commit names them.
+
+    An object store does not tell: a commit whose answer was lost may appear later.
+    """
     try:
         yield
-    except UnsureError:
-        raise
-    except (OSError, RetryableError):
+    except (OSError, RetryableError) as error:
+        if isinstance(error, UnsureError) and not log.location.is_local:
+            raise
         with suppress(RetryableError):  # the log cannot be read: the vacuum takes them
             _take_back(log, files)
         raise

@@ -1,25 +1,26 @@
 """A table's log as writers see it: which batches it holds, and one more commit at its end.
 
-A commit is one file ``_delta_log/N.json`` that must not exist yet: who comes second finds it there,
-reads what the other one did, and tries again with the next number. In a folder of this machine we
-write that file ourselves, for delta-rs reads the whole state of a table anew for each commit, which
-costs more than a batch does. It does write the commits of object stores (conditional put) and of
-tables that another program gave features that we do not know.
+delta-rs writes every commit. It checks a commit against those that came after the state it was built
+on, so a concurrent writer with the same application makes it fail. delta-rs does not wait for the
+disk: :func:`lasting` and :meth:`TableLog.sync` do. A power cut before that may leave the name of a
+commit without its bytes; :func:`remove_torn_commit` takes it away, since nobody was told of it.
 """
 
 import json
-import os
-import time
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Schema,
+    Transaction,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
@@ -29,8 +30,8 @@ from lakehouse.write.data_files import FreshFile
 from trajectory.errors import RetryableError
 from trajectory.files import sync_files, sync_folder
 
-_PLAIN_WRITER = 2
-"""Writer version up to which an append needs to know nothing of the table but its columns."""
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""Checkpoints are made here, since they have to last through a power cut."""
 
 
 class UnsureError(RetryableError):
@@ -47,29 +48,23 @@ class TableLog:
         self.location = location
         self.spec = spec
         self.handle = handle
-        self._folder = Path(location.table(spec.name)) / "_delta_log" if location.is_local else None
-        self._version = -1
-        """The last commit that was read or written here; the handle may be behind it."""
-        self._is_plain = False
-        self._done: dict[str, int] = {}
-        """Batches by application, as of that version."""
+        self._synced = -1
+        """The last commit that is known to last through a power cut."""
 
     def done_version(self, app_id: str) -> int:
         """Return the last version of ``app_id`` that the table holds, -1 when there is none."""
-        if app_id not in self._done or not self._is_latest():
-            self._read()
-            version = self.handle.transaction_version(app_id)
-            self._done[app_id] = -1 if version is None else int(version)
-        return self._done[app_id]
+        refresh(self.handle)
+        version = self.handle.transaction_version(app_id)
+        return -1 if version is None else int(version)
 
     def is_at(self, version: int) -> bool:
         """Return whether ``version`` is known to be the log's last commit, without reading it."""
-        return version == self._version and self._is_latest()
+        return version == self.version and _is_latest(self.handle)
 
     @property
     def version(self) -> int:
         """The last commit that was read or written here."""
-        return self._version
+        return int(self.handle.version())
 
     def put(self, files: Sequence[FreshFile], batch: tuple[str, int] | None) -> bool:
         """Commit files, as the batch (application, number) where one is named.
@@ -78,42 +73,9 @@ class TableLog:
             False when another commit stood in the way.
 
         Raises:
-            OSError: the log cannot be written; the files are not committed.
-            UnsureError: they may be, or not.
+            RetryableError: the log cannot be read; the files are not committed.
+            UnsureError: they may be committed, or not.
         """
-        if batch is None and not self._is_latest():
-            self._read()
-        if self._folder is None or not self._is_plain:
-            return self._put_by_delta(files, batch)
-        number = self._version + 1
-        if not _link(self._folder, f"{number:020d}.json", self._entries(files, batch)):
-            return False
-        self._version = number
-        if batch is not None:
-            self._done[batch[0]] = batch[1]
-        if (number + 1) % int(self.spec.configuration["delta.checkpointInterval"]) == 0:
-            with suppress(DeltaError, OSError, RetryableError):  # maintenance makes the next one
-                self._read()
-                make_checkpoint(self.location, self.handle)
-        return True
-
-    def sync(self) -> None:
-        """Make the commits that were put last through a power cut; object stores do so by themselves.
-
-        Raises:
-            UnsureError: the disk refuses; the commits stand.
-        """
-        if self._folder is None:
-            return
-        try:
-            sync_folder(self._folder)
-        except OSError as error:
-            raise UnsureError(
-                f"table {self.spec.name}: the disk refused the last commits ({error}); nothing was "
-                "lost: check the disk, then run the same again"
-            ) from error
-
-    def _put_by_delta(self, files: Sequence[FreshFile], batch: tuple[str, int] | None) -> bool:
         transactions = None if batch is None else [Transaction(*batch)]
         actions = [
             AddAction(
@@ -126,91 +88,78 @@ class TableLog:
             )
             for one in files
         ]
+        if batch is None:
+            refresh(self.handle)
+        before = self.version
         try:
-            with lasting(self.location, self.handle):
-                self.handle.create_write_transaction(
-                    list(actions),
-                    "append",
-                    self._schema,
-                    partition_by=list(self.spec.partition_by),
-                    commit_properties=CommitProperties(app_transactions=transactions),
-                )
+            self.handle.create_write_transaction(
+                list(actions),
+                "append",
+                self._schema,
+                partition_by=list(self.spec.partition_by),
+                commit_properties=CommitProperties(app_transactions=transactions),
+                post_commithook_properties=_NO_HOOKS,
+            )
         except CommitFailedError:
             return False
         except (DeltaError, OSError) as error:
             raise UnsureError(
-                f"table {self.spec.name}: the commit failed ({error}); "
-                "nothing was lost: check that the store can be reached, then run the same again"
+                f"table {self.spec.name}: the commit failed ({error}); nothing was lost: check that "
+                "the disk has room, or that the store can be reached, then run the same again"
             ) from error
-        finally:
-            self._version = -1  # read it anew: the handle has not moved
+        with suppress(
+            DeltaError, OSError, RetryableError
+        ):  # the commit stands; the next call reads
+            refresh(self.handle)
+            interval = int(self.spec.configuration["delta.checkpointInterval"])
+            if before // interval < self.version // interval:
+                make_checkpoint(self.location, self.handle)
         return True
 
-    def _entries(self, files: Sequence[FreshFile], batch: tuple[str, int] | None) -> bytes:
-        now = time.time_ns() // 1_000_000
-        entries: list[dict[str, Any]] = [
-            {
-                "commitInfo": {
-                    "timestamp": now,
-                    "operation": "WRITE",
-                    "operationParameters": {
-                        "mode": "Append",
-                        "partitionBy": json.dumps(list(self.spec.partition_by)),
-                    },
-                    "isBlindAppend": True,
-                    "engineInfo": "headrace",
-                }
-            }
-        ]
-        if batch is not None:
-            entries.append({"txn": {"appId": batch[0], "version": batch[1], "lastUpdated": now}})
-        entries += [
-            {
-                "add": {
-                    "path": quote(one.path, safe="/=-._~"),
-                    "partitionValues": dict(one.partition),
-                    "size": one.size,
-                    "modificationTime": one.modified_ms,
-                    "dataChange": True,
-                    "stats": one.statistics,
-                }
-            }
-            for one in files
-        ]
-        return "\n".join(json.dumps(entry, separators=(",", ":")) for entry in entries).encode()
+    def sync(self) -> None:
+        """Make all commits last through a power cut; object stores do so by themselves.
 
-    def _is_latest(self) -> bool:
-        """Return whether the log of a folder ends where we left it."""
-        return (
-            self._folder is not None and self._version >= 0 and _ends(self._folder, self._version)
-        )
-
-    def _read(self) -> None:
-        refresh(self.handle)
-        self._version = int(self.handle.version())
-        self._is_plain = int(self.handle.protocol().min_writer_version) <= _PLAIN_WRITER
-        self._done.clear()
+        Raises:
+            UnsureError: the disk refuses; the commits stand.
+        """
+        if not self.location.is_local:
+            return
+        try:
+            commits = _commits(_log_of(self.handle), after=self._synced)
+            sync_files(path for path in commits.values() if path.exists())
+        except OSError as error:
+            raise UnsureError(
+                f"table {self.spec.name}: the disk refused the last commits ({error}); nothing was "
+                "lost: check the disk, then run the same again"
+            ) from error
+        self._synced = max(commits, default=self._synced)
 
     @cached_property
     def _schema(self) -> Schema:
         return Schema.from_arrow(self.spec.arrow)
 
 
-def _link(folder: Path, name: str, data: bytes) -> bool:
-    """Make a file whole, unless there is one of that name; return whether it was made."""
-    draft = folder / f".{uuid.uuid4().hex}.tmp"
+def remove_torn_commit(table: Path) -> None:
+    """Take away a last commit that a power cut left without its bytes.
+
+    It was never synced, so nobody was told that its rows are there; its batch has an intent still.
+    """
+    log = table / "_delta_log"
+    commits = _commits(log, after=-1)
+    if not commits or _is_whole(commits[max(commits)]):
+        return
+    commits[max(commits)].unlink(missing_ok=True)
+    sync_folder(log)
+
+
+def _is_whole(commit: Path) -> bool:
     try:
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())  # a power cut must not leave the name of an empty commit
-        os.link(draft, folder / name)
-    except FileExistsError:
+        entries = [json.loads(line) for line in commit.read_bytes().splitlines()]
+        return bool(entries) and all(isinstance(entry, dict) for entry in entries)
+    except ValueError:
         return False
-    finally:
-        with suppress(OSError):  # maintenance sweeps it
-            draft.unlink(missing_ok=True)
-    return True
+    except FileNotFoundError:  # maintenance has just removed it
+        return True
 
 
 @contextmanager
@@ -228,7 +177,7 @@ def lasting(location: Location, handle: DeltaTable) -> Iterator[None]:
     finally:  # after an interrupt too: the commit may stand
         if location.is_local:
             log = _log_of(handle)
-            paths = [path for path in log.glob("*.json") if _number(path) > before]
+            paths = list(_commits(log, after=before).values())
             for path in tuple(paths):
                 paths += [log.parent / name for name in _added(path)]
             sync_files(path for path in paths if path.exists())
@@ -255,8 +204,10 @@ def _added(commit: Path) -> Iterator[str]:
             yield unquote(entry["add"]["path"])
 
 
-def _number(path: Path) -> int:
-    return int(path.stem) if path.stem.isdigit() else -1
+def _commits(log: Path, *, after: int) -> dict[int, Path]:
+    """Return the commits of a log in a folder that come after a version, by version."""
+    found = {int(path.stem): path for path in log.glob("*.json") if path.stem.isdigit()}
+    return {version: path for version, path in found.items() if version > after}
 
 
 def _log_of(handle: DeltaTable) -> Path:

@@ -1,5 +1,6 @@
 """After a power cut the lake is what its callers were told: nothing done is lost, nothing gone returns."""
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,8 @@ from lakehouse.lake import Lake
 from lakehouse.maintenance.upkeep import compact, maintain, vacuum_table
 from lakehouse.maintenance.verify import verify
 from lakehouse.schema.tables import BATCH_TABLES
+from lakehouse.write.batches import batch_tables
+from lakehouse.write.intents import intents_of
 from tests.lakehouse import make
 from tests.lakehouse.power import Power
 
@@ -88,6 +91,28 @@ def test_a_cut_between_any_two_syncs_of_an_append_loses_and_doubles_nothing(
         shutil.rmtree(root)
         number += stride
     assert number > 2 * len(BATCH_TABLES) - 2, "hardly anything was synced"
+
+
+@pytest.mark.parametrize("table", ["messages", "steps", "exchanges"])
+@pytest.mark.parametrize("left", [0, 1, 100])
+def test_a_commit_that_a_cut_left_without_its_bytes_is_made_again(
+    begun: Path, tmp_path: Path, table: str, left: int
+) -> None:
+    """A name may last before the bytes do; whoever appended was not told that it is done."""
+    root = tmp_path / "lake"
+    shutil.copytree(begun, root)
+    lake = Lake.open(str(root))
+    tables = batch_tables(make.batch("new"))
+    lake.append(make.batch("new"), app_id="a", version=3)
+    intents_of(lake.location).write("a", 3, tables)  # it goes last: as before the cut
+    commit = max((root / table / "_delta_log").glob("*.json"))
+    os.truncate(commit, left)
+    again = Lake.open(str(root))
+    assert again.committed_version("a") == 3
+    assert again.table(table).transaction_version("a") == 3
+    grown = counts(again)[table] - counts(Lake.open(str(begun)))[table]
+    assert grown == tables[table].num_rows
+    assert verify(again).ok
 
 
 def compacted(lake: Lake) -> None:

@@ -9,9 +9,9 @@ nothing passes that policy would hold.
 import base64
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from headrace.app.home import Home
 from headrace.app.master_key import Secrets
-from proxy.spool import RecordKind, SpoolWriter, records
+from proxy.spool import SpoolWriter
+from proxy.spool.exchanges import exchange_records
 from trajectory.errors import IntegrityError
 from trajectory.exchange import (
     ClientIdentity,
@@ -34,7 +35,6 @@ from trajectory.exchange import (
 from trajectory.files import replace_file
 
 _NONCE_BYTES = 12
-_CHUNK = 256 * 1024
 _SUFFIX = ".sealed"
 
 
@@ -104,64 +104,8 @@ def held_content(home: Home, secrets: Secrets) -> HeldContent:
 def write_again(writer: SpoolWriter, exchange: Exchange) -> str:
     """Write an exchange into the spool under a new id, its times as they were; return the id."""
     name = exchange.exchange_id[:12] + os.urandom(10).hex()
-    identity = bytes.fromhex(name)
-    started = exchange.started_at.timestamp()
-    ended = (exchange.ended_at or exchange.started_at).timestamp()
-    writer.append(
-        RecordKind.REQUEST_HEAD,
-        records.request_head(
-            identity,
-            started_at=started,
-            origin=records.pack_origin(
-                exchange.client,
-                route=exchange.route,
-                mode=exchange.mode,
-                upstream=exchange.upstream,
-                served=exchange.served,
-                shadow_of=exchange.shadow_of,
-            ),
-            method=_raw(exchange.request.method),
-            path=_raw(exchange.request.path),
-            query=_raw(exchange.request.query),
-            headers=_raw_headers(exchange.request.headers),
-        ),
-    )
-    sequence = 1
-    for piece in _pieces(exchange.request.body):
-        writer.append(RecordKind.REQUEST_CHUNK, records.request_chunk(identity, sequence, piece))
-        sequence += 1
-    if exchange.response is not None:
-        first = (exchange.first_byte_at or exchange.started_at).timestamp()
-        head = records.response_head(
-            identity,
-            sequence,
-            at=first,
-            status=exchange.response.status,
-            headers=_raw_headers(exchange.response.headers),
-        )
-        writer.append(RecordKind.RESPONSE_HEAD, head)
-        sequence += 1
-        for piece in _pieces(exchange.response.body):
-            chunk = records.response_chunk(identity, sequence, at=first, data=piece)
-            writer.append(RecordKind.RESPONSE_CHUNK, chunk)
-            sequence += 1
-    last = records.end(
-        identity, sequence, at=ended, outcome=exchange.outcome, note=exchange.capture_note
-    )
-    writer.append(RecordKind.END, last)
+    writer.append_all(exchange_records(replace(exchange, exchange_id=name)))
     return name
-
-
-def _raw(text: str) -> bytes:
-    return text.encode("latin-1", "surrogateescape")
-
-
-def _raw_headers(headers: Sequence[tuple[str, str]]) -> tuple[tuple[bytes, bytes], ...]:
-    return tuple((_raw(name), _raw(value)) for name, value in headers)
-
-
-def _pieces(body: bytes) -> Iterable[bytes]:
-    return (body[at : at + _CHUNK] for at in range(0, len(body), _CHUNK))
 
 
 def _written(exchange: Exchange) -> bytes:

@@ -3,13 +3,21 @@
 It stands in a single frame of the spool: it is there whole or not at all.
 """
 
-import time
+from datetime import UTC, datetime
 
 from proxy.capture import new_exchange_id
 from proxy.credentials import RawFields
-from proxy.spool import RecordKind, records
+from proxy.spool.exchanges import exchange_records
 from proxy.spool.frames import MAX_RECORD_BYTES
-from trajectory.exchange import ClientIdentity, ExchangeOutcome
+from proxy.spool.records import bundle
+from trajectory.exchange import (
+    ClientIdentity,
+    Exchange,
+    ExchangeOutcome,
+    HttpRequest,
+    HttpResponse,
+    SpoolPosition,
+)
 
 MAX_DOCUMENT_BYTES = MAX_RECORD_BYTES // 2
 
@@ -30,27 +38,26 @@ def document_record(
     """
     if len(body) > MAX_DOCUMENT_BYTES:
         raise ValueError(f"a document may have {MAX_DOCUMENT_BYTES} bytes at most")
-    exchange, now = new_exchange_id(), time.time()
-    head = records.request_head(
-        exchange,
+    now = datetime.now(UTC)
+    fields = tuple(
+        (name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape"))
+        for name, value in headers
+    )
+    exchange = Exchange(
+        exchange_id=new_exchange_id().hex(),
+        client=client,
+        route=mode,
+        mode=mode,
+        upstream=upstream,
         started_at=now,
-        origin=records.pack_origin(client, route=mode, mode=mode, upstream=upstream),
-        method=b"POST",
-        path=path.encode(),
-        query=b"",
-        headers=headers,
+        first_byte_at=now,
+        ended_at=now,
+        request=HttpRequest("POST", path, "", fields, body),
+        response=HttpResponse(200, (), b""),
+        outcome=ExchangeOutcome.COMPLETE,
+        position=SpoolPosition("", 0, 0),
     )
-    chunk = records.request_chunk(exchange, 1, body)
-    answer = records.response_head(exchange, 2, at=now, status=200, headers=())
-    end = records.end(exchange, 3, at=now, outcome=ExchangeOutcome.COMPLETE)
-    return records.bundle(
-        [
-            (RecordKind.REQUEST_HEAD, head),
-            (RecordKind.REQUEST_CHUNK, chunk),
-            (RecordKind.RESPONSE_HEAD, answer),
-            (RecordKind.END, end),
-        ]
-    )
+    return bundle(exchange_records(exchange))
 
 
 __all__ = ["MAX_DOCUMENT_BYTES", "document_record"]

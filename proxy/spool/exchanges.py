@@ -1,7 +1,8 @@
-"""Exchanges: how the records of one exchange, once read back, become an Exchange."""
+"""Exchanges and the records that they are in the spool, both ways."""
 
 import json
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -16,6 +17,12 @@ from proxy.spool.records import (
     RESPONSE,
     TIME,
     RecordKind,
+    end,
+    pack_origin,
+    request_chunk,
+    request_head,
+    response_chunk,
+    response_head,
 )
 from trajectory.exchange import (
     ClientIdentity,
@@ -27,6 +34,57 @@ from trajectory.exchange import (
     HttpResponse,
     SpoolPosition,
 )
+
+_CHUNK_BYTES = 256 * 1024
+
+
+def exchange_records(exchange: Exchange) -> list[tuple[int, bytes]]:
+    """Return kind and bytes of the records that an exchange is, its times as they were."""
+    name = bytes.fromhex(exchange.exchange_id)
+    request, response = exchange.request, exchange.response
+    origin = pack_origin(
+        exchange.client,
+        route=exchange.route,
+        mode=exchange.mode,
+        upstream=exchange.upstream,
+        served=exchange.served,
+        shadow_of=exchange.shadow_of,
+    )
+    head = request_head(
+        name,
+        exchange.started_at.timestamp(),
+        origin=origin,
+        method=_raw(request.method),
+        path=_raw(request.path),
+        query=_raw(request.query),
+        headers=_raw_headers(request.headers),
+    )
+    found: list[tuple[int, bytes]] = [(RecordKind.REQUEST_HEAD, head)]
+    for data in _chunks(request.body):
+        found.append((RecordKind.REQUEST_CHUNK, request_chunk(name, len(found), data)))
+    if response is not None:
+        at = (exchange.first_byte_at or exchange.started_at).timestamp()
+        fields = _raw_headers(response.headers)
+        head = response_head(name, len(found), at=at, status=response.status, headers=fields)
+        found.append((RecordKind.RESPONSE_HEAD, head))
+        for data in _chunks(response.body):
+            chunk = response_chunk(name, len(found), at=at, data=data)
+            found.append((RecordKind.RESPONSE_CHUNK, chunk))
+    ended = (exchange.ended_at or exchange.started_at).timestamp()
+    last = end(name, len(found), at=ended, outcome=exchange.outcome, note=exchange.capture_note)
+    return [*found, (RecordKind.END, last)]
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _raw_headers(headers: Headers) -> list[tuple[bytes, bytes]]:
+    return [(_raw(name), _raw(value)) for name, value in headers]
+
+
+def _chunks(body: bytes) -> Iterator[bytes]:
+    return (body[at : at + _CHUNK_BYTES] for at in range(0, len(body), _CHUNK_BYTES))
 
 
 def _unpack(data: bytes, at: int) -> list[bytes]:

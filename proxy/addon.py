@@ -1,106 +1,29 @@
-"""The addon through which every request and response passes; it fails closed.
+"""The addon through which every request and response of mitmproxy passes; it fails closed.
 
 Every hook of mitmproxy fails open: an exception in it lets the request go on as it came. So the
 refusal is what remains when anything here goes wrong, and admission is the last thing done.
 """
 
 import logging
-import time
 from collections.abc import Awaitable
 
 from mitmproxy import connection, http, tcp, websocket
 
-from proxy.admission import AdmissionControl, Admitted, Refused, mode_of
+from proxy.admission import Refused, mode_of, named_host
 from proxy.api.endpoints import Endpoints, is_endpoint
-from proxy.counters import Counters
-from proxy.credentials import CREDENTIAL_HEADERS, RawFields, holds_client_key
-from proxy.exchange import Endings, InFlight, Passing, Sending
-from proxy.keys import UNKNOWN_CLIENT, KeyRegistry
-from proxy.limits import Budgets
-from proxy.mitm.replies import answer_at_head, proxy_refusal, response_of
-from proxy.mitm.wire import forget_way, mark_way, shape_of_errors
-from proxy.recording import Recording
-from proxy.responses import LocalReply, Reason, answer
-from proxy.rewriting import Rewritten, take_session
-from proxy.route import Level
-from proxy.routing import Router
-from proxy.shadow import Shadows
-from proxy.telemetry import Tracing
-from proxy.usage import costs
-from proxy.websocket import WebSocketCapture
-from trajectory.exchange import ExchangeOutcome
-
-_KEPT_PER_SECOND = 50
-_KEPT = frozenset(
-    {
-        Reason.NO_KEY,
-        Reason.NO_MODEL,
-        Reason.SPOOL_FULL,
-        Reason.RATE,
-        Reason.TOKENS,
-        Reason.SESSION_STEPS,
-    }
+from proxy.exchange import InFlight, Services
+from proxy.mitm.replies import answer_at_head, response_of
+from proxy.mitm.wire import (
+    forget_expectation,
+    forget_way,
+    mark_shape,
+    mark_way,
+    shape_of_errors,
 )
-_SILENT = frozenset({b"HEAD", b"OPTIONS"})
-"""Methods by which clients look whether anybody is there: there is no call to remember."""
-
-
-class Refusals:
-    """Answers refused requests."""
-
-    def __init__(self, router: Router, counters: Counters, recording: Recording | None) -> None:
-        self._router = router
-        self._counters = counters
-        self._recording = recording
-        self._kept = (0, 0)
-
-    def refuse(self, flow: http.HTTPFlow, refusal: Refused) -> None:
-        """Answer a request ourselves, at its head: whatever its body is, it is not kept."""
-        request, reason = flow.request, refusal.reason
-        self._counters.refusals[reason] += 1
-        if reason is Reason.NO_KEY and mode_of(flow.client_conn) == "forward":
-            response = proxy_refusal()
-        else:
-            shape = shape_of_errors(request)
-            response = response_of(answer(reason, shape, retry_after=refusal.retry_after))
-        answer_at_head(flow, response)
-        kept = reason in _KEPT and request.data.method not in _SILENT
-        if kept and self._recording is not None:
-            self._keep(self._recording, flow, response, refusal)
-
-    def _keep(
-        self, recording: Recording, flow: http.HTTPFlow, response: http.Response, refusal: Refused
-    ) -> None:
-        """Record that a request was refused, without its body; only so many each second."""
-        second, kept = self._kept
-        now = int(time.monotonic())
-        kept = kept + 1 if second == now else 1
-        self._kept = (now, kept)
-        if kept > _KEPT_PER_SECOND:
-            return
-        path, plan = flow.request.data.path.partition(b"?")[0], refusal.plan
-        if plan is None and mode_of(flow.client_conn) == "base_url":
-            plan = self._router.by_path(take_session(path)[0])
-        admitted = Admitted(
-            refusal.client or UNKNOWN_CLIENT,
-            plan or self._router.other,
-            mode_of(flow.client_conn),
-            Rewritten((), _without_odd_keys(flow.request.headers.fields)),
-            path,
-        )
-        capture = recording.begin(flow, admitted, Level.METADATA, "refused")
-        capture.response_head(response.status_code, response.headers.fields)
-        capture.end(ExchangeOutcome.REFUSED)
-
-
-def _without_odd_keys(fields: RawFields) -> RawFields:
-    """Leave out client keys in headers where no credential is looked for."""
-    return tuple(
-        (name, value)
-        for name, value in fields
-        if name.lower() in CREDENTIAL_HEADERS or not holds_client_key(value)
-    )
-
+from proxy.refusals import PROXY_REFUSAL, Refusals
+from proxy.responses import LocalReply, Reason
+from proxy.websocket import WebSocketCapture
+from trajectory.exchange import ClientIdentity, ExchangeOutcome
 
 _log = logging.getLogger(__name__)
 _CALLER = "headrace_caller"
@@ -109,41 +32,59 @@ _NO_WORD = 1006
 """Close code of a WebSocket connection that broke off."""
 
 
+class _Way:
+    """The way of one request, for mitmproxy's HTTP layer: what it asks before it sends."""
+
+    def __init__(self, flow: http.HTTPFlow, live: InFlight) -> None:
+        self._flow = flow
+        self._live = live
+
+    def connected(self) -> None:
+        """The connection stands, the request is about to be sent."""
+        self._live.connected(self._flow.request.raw_content or b"")
+
+    def another(self) -> bool:
+        """Point the request at another upstream; False where there is none left."""
+        if not self._live.another():
+            return False
+        _apply(self._flow.request, self._live)
+        if self._live.reads_whole:  # it has had its ``100``; else the new upstream decides
+            self._flow.request.headers.pop("expect", None)
+        forget_expectation(self._flow.request)
+        return True
+
+
+def _apply(request: http.Request, live: InFlight) -> None:
+    """Give mitmproxy's request the head with which it goes upstream."""
+    request.headers.fields = live.fields
+    request.data.path = live.path
+    if live.admitted.mode == "base_url":
+        request.data.scheme, request.data.host, request.data.port = live.admitted.origin
+    if live.reads_whole:
+        request.stream = False
+    else:
+        request.stream = live.capture.on_request if live.capture is not None else True
+
+
 class GatewayAddon:
     """Admits requests, captures what passes, lets everything through as it comes."""
 
     name = "headrace"
 
-    def __init__(
-        self,
-        admission: AdmissionControl,
-        *,
-        router: Router,
-        endpoints: Endpoints,
-        registry: KeyRegistry,
-        budgets: Budgets,
-        recording: Recording | None,
-        counters: Counters,
-        tracing: Tracing | None = None,
-        shadows: Shadows | None = None,
-    ) -> None:
-        self._admission = admission
-        self._callers = admission.callers
-        self._shadows = shadows
+    def __init__(self, services: Services, *, refusals: Refusals, endpoints: Endpoints) -> None:
+        self._services = services
+        self._admission = services.admission
+        self._callers = services.admission.callers
+        self._counters = services.counters
         self._endpoints = endpoints
-        self._registry = registry
-        self._recording = recording
-        self._counters = counters
-        self._refusals = Refusals(router, counters, recording)
-        self._passing = Passing(counters, recording)
-        self._endings = Endings(counters, budgets, tracing)
+        self._refusals = refusals
         self.live: dict[str, InFlight] = {}
         """Exchanges in flight, by flow id."""
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
         """Let a CONNECT pass only with a client key."""
         if not self._callers.connects(flow.client_conn, flow.request.headers.fields):
-            flow.response = proxy_refusal()
+            flow.response = response_of(PROXY_REFUSAL)
             self._counters.refusals[Reason.NO_KEY] += 1
 
     def client_disconnected(self, client: connection.Client) -> None:
@@ -163,80 +104,104 @@ class GatewayAddon:
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must not pass
             self._counters.faults += 1
             _log.error("admission fault: %s", type(error).__name__)
-            self._refuse(flow, Refused(Reason.FAULT))
+            self._refuse(flow, Refused(Reason.FAULT, shape=shape_of_errors(flow.request)))
 
     def _admit(self, flow: http.HTTPFlow) -> None:
-        request = flow.request
-        if is_endpoint(request.data.path) and mode_of(flow.client_conn) == "base_url":
-            reply = self._endpoints.at_head(request)
+        request, data = flow.request, flow.request.data
+        mode, fields = mode_of(flow.client_conn), flow.request.headers.fields
+        if mode == "base_url" and is_endpoint(data.path):
+            reply = self._endpoints.at_head(data.method, data.path, fields)
             if isinstance(reply, LocalReply):
                 answer_at_head(flow, response_of(reply))
             else:
                 flow.metadata[_CALLER] = reply
             return
+        data.authority = b""  # a target with a host of its own would go on as it is
         admitted = self._admission.admit(flow)
-        plan = admitted.plan
-        level, note = self._admission.level(flow, admitted)
-        live = self.live[flow.id] = InFlight(plan, admitted.mode)
-        sending = live.sending = Sending(
-            flow,
-            live,
-            admitted,
-            admission=self._admission,
-            counters=self._counters,
-            shadows=self._shadows,
-        )
-        mark_way(request, sending)
-        request.stream = True
-        limits = self._registry.limits.get(admitted.client.key_id)
-        if limits is not None and limits.tokens_per_day is not None and plan.kind == "model":
-            upgrade = request.headers.get("upgrade", "").lower() == "websocket"
-            if upgrade or costs(request.data.method, admitted.path):
-                sending.meter()
-        if level is not None and self._recording is not None:
-            sending.record(self._recording, level, note)
-            if plan.tokens and level and live.capture is not None and plan.asks_tokens:
-                sending.prepare_to_ask()
-        if admitted.served is not None:
-            request.stream = False
-            self._counters.served[plan.name, admitted.served.label] += 1
+        mark_shape(request, admitted.shape)
+        place = None if mode == "base_url" else (named_host(flow), data.port)
+        level, note = self._admission.level(admitted, fields, place)
+        live = self.live[flow.id] = InFlight(self._services, admitted, data.method)
+        mark_way(request, _Way(flow, live))
+        live.begin(level, note)
+        _apply(request, live)
 
     def _refuse(self, flow: http.HTTPFlow, refusal: Refused) -> None:
         self.live.pop(flow.id, None)
-        self._refusals.refuse(flow, refusal)
+        data, mode = flow.request.data, mode_of(flow.client_conn)
+        host = named_host(flow) if mode == "transparent" else data.host
+        reply = self._refusals.refuse(
+            refusal,
+            mode,
+            data.method,
+            data.path,
+            flow.request.headers.fields,
+            (data.scheme, host, data.port),
+        )
+        answer_at_head(flow, response_of(reply))
 
     def request(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """The request has been read whole."""
-        live = self.live.get(flow.id)
-        if live is not None:
-            if live.sending is not None:
-                live.sending.read_whole()
-        elif _CALLER in flow.metadata:
-            return self._endpoints.answer(flow, flow.metadata[_CALLER])
+        request, live = flow.request, self.live.get(flow.id)
+        if live is None:
+            caller = flow.metadata.get(_CALLER)
+            return None if caller is None else self._answer(flow, caller)
+        if request.trailers:
+            fields = live.trailers(request.trailers.fields)
+            request.trailers = http.Headers(fields) if fields else None
+        if not live.reads_whole:
+            live.request_read()
+            return None
+        body = request.raw_content or b""
+        sent = live.request_whole(body)
+        if sent is not body:
+            request.data.content = sent
+        request.headers.fields = live.fields
         return None
+
+    async def _answer(self, flow: http.HTTPFlow, caller: ClientIdentity) -> None:
+        """Answer a request to the gateway itself."""
+        request = flow.request
+        reply = await self._endpoints.answer(
+            caller, request.data.path, request.headers.fields, request.raw_content or b""
+        )
+        flow.response = response_of(reply)
 
     # Responses.
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Stream every response, whatever its type."""
-        live = self.live.get(flow.id)
-        if live is not None and flow.response is not None:
-            self._passing.head(flow.response, live)
+        live, response = self.live.get(flow.id), flow.response
+        if live is None or response is None:
+            return
+        fields = response.headers.fields
+        told = live.response_head(response.status_code, fields)
+        if told is not fields:
+            response.headers.fields = told
+        response.stream = False if live.holds else live.tee or True
 
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """The response has been passed on whole, or is about to be where it was held back."""
-        live = self.live.get(flow.id)
+        live, response = self.live.get(flow.id), flow.response
         if live is None:
             return None
-        response = flow.response
-        if response is not None and response.stream is False:
-            self._passing.whole(response, live)
+        if response is not None and live.holds:
+            body = response.raw_content or b""
+            told = live.response_whole(body)
+            if told is not body:
+                response.data.content = told
+                if "content-length" in response.headers:
+                    response.headers["content-length"] = str(len(told))
         if flow.websocket is None:
             self._end(flow, live, ExchangeOutcome.COMPLETE)
-        durable = live.plan.durability == "durable" and live.capture is not None
-        if durable and self._recording is not None:
-            return self._passing.durable(flow, live, self._recording)
-        return None
+        return self._durable(flow, live) if live.waits_for_disk else None
+
+    @staticmethod
+    async def _durable(flow: http.HTTPFlow, live: InFlight) -> None:
+        """Hold the end of the response until its record is on the disk."""
+        reply = await live.durable()
+        if reply is not None:
+            flow.response = response_of(reply)
 
     def error(self, flow: http.HTTPFlow) -> None:
         """The exchange broke off; it is the client's doing where the client had closed its side."""
@@ -282,7 +247,7 @@ class GatewayAddon:
     def _end(self, flow: http.HTTPFlow, live: InFlight, outcome: ExchangeOutcome) -> None:
         del self.live[flow.id]
         forget_way(flow.request)
-        self._endings.end(flow, live, outcome)
+        live.end(outcome)
 
 
 def _ending(conversation: websocket.WebSocketData | None) -> ExchangeOutcome:

@@ -13,10 +13,9 @@ from proxy.credentials import Fingerprints, RawFields, holds_client_key, present
 from proxy.heads import WISHES, capture_wish, host_of, names
 from proxy.keys import KeyLimits, KeyRegistry
 from proxy.limits import Budgets, session_of
-from proxy.mitm.wire import mark_shape
 from proxy.model_versions import Version, can_name
 from proxy.paths import climbs
-from proxy.responses import Reason, shape_of
+from proxy.responses import Reason, Shape, shape_of
 from proxy.rewriting import (
     Pointing,
     Rewritten,
@@ -44,15 +43,17 @@ class Refused(Exception):  # noqa: N818 - not an error of ours: the client's req
         client: ClientIdentity | None = None,
         plan: PreparedRoute | None = None,
         retry_after: int = 1,
+        shape: Shape = Shape.OPENAI,
     ) -> None:
         super().__init__(reason.value)
         self.reason = reason
+        self.shape = shape
         self.client = client
         self.plan = plan
         self.retry_after = retry_after
 
 
-class Admitted(NamedTuple):
+class AdmittedRequest(NamedTuple):
     """What admission found out about a request."""
 
     client: ClientIdentity
@@ -60,6 +61,10 @@ class Admitted(NamedTuple):
     mode: Mode
     rewritten: Rewritten
     path: bytes
+    origin: tuple[bytes, str, int]
+    """Scheme, host and port of where it goes."""
+    shape: Shape
+    """In which its errors are answered."""
     session: bytes | None = None
     """As the URL names it."""
     served: Version | None = None
@@ -112,35 +117,37 @@ class AdmissionControl:
         self._spool = spool
         self.callers = Callers(config, registry)
 
-    def admit(self, flow: http.HTTPFlow) -> Admitted:
-        """Find client and route of a request, and point it upstream.
+    def admit(self, flow: http.HTTPFlow) -> AdmittedRequest:
+        """Find client and route of a request that mitmproxy has read.
 
         Raises:
             Refused: there is no key, no route, or nothing left of a limit; or a client key stands in
                 the path, which would be kept and go upstream.
         """
-        if holds_client_key(flow.request.data.path.partition(b"?")[0]):
-            raise Refused(Reason.NO_ROUTE)
+        data, fields = flow.request.data, flow.request.headers.fields
         mode = mode_of(flow.client_conn)
-        fields = flow.request.headers.fields
-        flow.request.data.authority = b""  # a target with a host of its own would go on as it is
         if mode == "base_url":
-            admitted = self._base_url(flow, fields)
-        elif mode == "forward":
+            return self.admit_base_url(
+                data.method, data.path, fields, stick=flow.client_conn.id.encode()
+            )
+        if holds_client_key(data.path.partition(b"?")[0]):
+            raise Refused(Reason.NO_ROUTE)
+        if mode == "forward":
             admitted = self._forward(flow, fields)
         else:
             admitted = self._transparent(flow, fields)
-        if mode != "base_url":
-            plan = admitted.plan
-            shape = shape_of(plan.shape, plan.kind, admitted.path, names(fields))
-            mark_shape(flow.request, shape)
-        limits = self._registry.limits.get(admitted.client.key_id)
-        if limits is not None:
-            self._limit(flow, admitted, limits)
+        self._limit(data.method, admitted)
         return admitted
 
-    def _limit(self, flow: http.HTTPFlow, admitted: Admitted, limits: KeyLimits) -> None:
-        step = admitted.plan.kind == "model" and flow.request.data.method == b"POST"
+    def limits_of(self, client: ClientIdentity) -> KeyLimits | None:
+        """Return the limits of a client's key."""
+        return self._registry.limits.get(client.key_id)
+
+    def _limit(self, method: bytes, admitted: AdmittedRequest) -> None:
+        limits = self._registry.limits.get(admitted.client.key_id)
+        if limits is None:
+            return
+        step = admitted.plan.kind == "model" and method == b"POST"
         named = session_of(admitted.rewritten.kept, admitted.session) if step else None
         if step and named is None and limits.steps_per_session is not None:
             self._counters.unlimited["no-session"] += 1
@@ -156,48 +163,75 @@ class AdmissionControl:
                 client=admitted.client,
                 plan=admitted.plan,
                 retry_after=denial.retry_after,
+                shape=admitted.shape,
             )
 
-    def _base_url(self, flow: http.HTTPFlow, fields: RawFields) -> Admitted:
-        request = flow.request
-        path, session = take_session(request.data.path)
+    def admit_base_url(
+        self, method: bytes, path: bytes, fields: RawFields, *, stick: bytes
+    ) -> AdmittedRequest:
+        """Find client and route of a request by its path; both listeners ask here.
+
+        Args:
+            method: of the request.
+            path: its target, with the query.
+            fields: its headers.
+            stick: names the client's connection, which keeps its upstream where no session is named.
+
+        Raises:
+            Refused: there is no key, no route, or nothing left of a limit; or a client key stands in
+                the path, which would be kept and go upstream.
+        """
+        if holds_client_key(path.partition(b"?")[0]):
+            raise Refused(Reason.NO_ROUTE)
+        path, session = take_session(path)
         plan = self._router.by_path(path)
         if plan is None:
             raise Refused(Reason.NO_ROUTE)
         rest = path[len(plan.prefix) :]
         named = names(fields)
-        mark_shape(request, shape_of(plan.shape, plan.kind, rest, named))
+        shape = shape_of(plan.shape, plan.kind, rest, named)
         presented, header = presented_key(fields)
         client = self._registry.authenticate(presented)
         if client is None:
-            raise Refused(Reason.NO_KEY, plan=plan)
+            raise Refused(Reason.NO_KEY, plan=plan, shape=shape)
         if session is None:
             rest, session = take_session(rest)
         if not rest.startswith(b"/"):
             rest = b"/" + rest
         rest = without_client_keys(rest)
         if plan.below and climbs(rest.partition(b"?")[0]):
-            raise Refused(Reason.NO_ROUTE, client=client, plan=plan)
+            raise Refused(Reason.NO_ROUTE, client=client, plan=plan, shape=shape)
         pointing = Pointing(fields, header, rest, session)
-        stick = b""
         if len(plan.targets) != 1:
-            stick = session_of(fields, session) or flow.client_conn.id.encode()
+            stick = session_of(fields, session) or stick
         served = None
         if plan.serving is None:
             target = plan.target(stick)
         else:
-            able = can_name(request.data.method, fields)
+            able = can_name(method, fields)
             version = plan.serving.choose(stick if able else None)
             if version is None:
-                raise Refused(Reason.NO_MODEL, client=client, plan=plan)
+                raise Refused(Reason.NO_MODEL, client=client, plan=plan, shape=shape)
             target, served = version.target, version if able else None
-        rewritten, path = pointing.at(target, request)
-        several = pointing if len(plan.targets) > 1 else None
-        wishes = not WISHES.isdisjoint(named)
-        return Admitted(client, plan, "base_url", rewritten, path, session, served, several, wishes)
+        rewritten, path = pointing.at(target)
+        admitted = AdmittedRequest(
+            client,
+            plan,
+            "base_url",
+            rewritten,
+            path,
+            target.origin,
+            shape,
+            session,
+            served,
+            pointing if len(plan.targets) > 1 else None,
+            not WISHES.isdisjoint(named),
+        )
+        self._limit(method, admitted)
+        return admitted
 
     @staticmethod
-    def elsewhere(request: http.Request, admitted: Admitted) -> Admitted | None:
+    def elsewhere(admitted: AdmittedRequest) -> AdmittedRequest | None:
         """Point a request whose upstream could not be reached at another; None: there is none.
 
         Only upstreams that were reached when last tried are asked; each once.
@@ -208,10 +242,10 @@ class AdmissionControl:
         target = admitted.plan.other(pointing.tried)
         if target is None:
             return None
-        rewritten, path = pointing.at(target, request)
-        return admitted._replace(rewritten=rewritten, path=path)
+        rewritten, path = pointing.at(target)
+        return admitted._replace(rewritten=rewritten, path=path, origin=target.origin)
 
-    def _forward(self, flow: http.HTTPFlow, fields: RawFields) -> Admitted:
+    def _forward(self, flow: http.HTTPFlow, fields: RawFields) -> AdmittedRequest:
         request = flow.request
         client = self.callers.of_forward(flow.client_conn, fields)
         if client is None:
@@ -220,12 +254,11 @@ class AdmissionControl:
         https = request.data.scheme == b"https"
         given = None
         if target is not None and https == (target.upstream.scheme == "https"):
-            given = key_giver(target, flow)
+            given = key_giver(target, flow.client_conn.sni or request.data.host)
         rewritten = at_its_host(fields, None, given)
-        path = without_client_keys(request.data.path)
-        return Admitted(client, plan, "forward", rewritten, path)
+        return _at_its_place(flow, client, plan, "forward", rewritten)
 
-    def _transparent(self, flow: http.HTTPFlow, fields: RawFields) -> Admitted:
+    def _transparent(self, flow: http.HTTPFlow, fields: RawFields) -> AdmittedRequest:
         """Admit a redirected request; it goes on to the address that it was sent to.
 
         A provider's key is added only behind TLS: there the upstream has proved its name, while
@@ -238,13 +271,21 @@ class AdmissionControl:
             raise Refused(Reason.NO_KEY)
         plan, target = self._router.by_host(named_host(flow), request.data.port, request.data.path)
         https = request.data.scheme == b"https"
-        given = key_giver(target, flow) if target is not None and https else None
+        given = None
+        if target is not None and https:
+            given = key_giver(target, flow.client_conn.sni or request.data.host)
         rewritten = at_its_host(fields, header if presented else None, given)
-        path = without_client_keys(request.data.path)
-        return Admitted(client, plan, "transparent", rewritten, path)
+        return _at_its_place(flow, client, plan, "transparent", rewritten)
 
-    def level(self, flow: http.HTTPFlow, admitted: Admitted) -> tuple[Level | None, str]:
+    def level(
+        self, admitted: AdmittedRequest, fields: RawFields, place: tuple[str, int] | None = None
+    ) -> tuple[Level | None, str]:
         """Decide how much is captured; None is nothing.
+
+        Args:
+            admitted: what admission found out.
+            fields: the client's headers.
+            place: the host and port that a proxied request is for; None where a route's path leads.
 
         Raises:
             Refused: capture is mandatory and cannot happen.
@@ -252,12 +293,10 @@ class AdmissionControl:
         spool = self._spool
         if spool is None:
             return None, ""
-        if admitted.mode != "base_url":
-            host = named_host(flow)
-            if not self._router.intercepts(host, flow.request.data.port):
-                self._counters.tunnelled(host, flow.request.data.port)
-                return None, ""
-        wish = capture_wish(flow.request.headers.fields) if admitted.wishes else None
+        if place is not None and not self._router.intercepts(*place):
+            self._counters.tunnelled(*place)
+            return None, ""
+        wish = capture_wish(fields) if admitted.wishes else None
         if wish is not None:
             self._counters.uncaptured["opt-out"] += 1
             return (None if wish == "none" else Level.METADATA), "opt-out"
@@ -267,6 +306,25 @@ class AdmissionControl:
         if state is SpoolState.OPEN or (plan.mandatory and state is SpoolState.SHEDDING):
             return _EVERYTHING
         if plan.mandatory:
-            raise Refused(Reason.SPOOL_FULL, client=admitted.client, plan=plan)
+            raise Refused(
+                Reason.SPOOL_FULL, client=admitted.client, plan=plan, shape=admitted.shape
+            )
         self._counters.uncaptured[f"spool-{state.value}"] += 1
         return (Level.METADATA, "spool-full") if state is SpoolState.SHEDDING else (None, "")
+
+
+def _at_its_place(
+    flow: http.HTTPFlow,
+    client: ClientIdentity,
+    plan: PreparedRoute,
+    mode: Mode,
+    rewritten: Rewritten,
+) -> AdmittedRequest:
+    """Admit a request that goes where its client wanted."""
+    data = flow.request.data
+    host = data.host if mode == "forward" else named_host(flow)
+    shape = shape_of(plan.shape, plan.kind, data.path, names(flow.request.headers.fields))
+    path = without_client_keys(data.path)
+    return AdmittedRequest(
+        client, plan, mode, rewritten, path, (data.scheme, host, data.port), shape
+    )

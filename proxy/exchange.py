@@ -1,22 +1,25 @@
-"""One call: its request on the way out, its response on the way in, and its end."""
+"""One exchange in flight: its request on the way out, its response on the way in, and its end.
+
+Nothing here knows who speaks HTTP. A listener reads a request, hands it in, and does what
+:class:`InFlight` then says; so what changes requests and responses
+is written once for all listeners.
+"""
 
 import logging
 import time
+from collections.abc import Callable
 
-from mitmproxy import http
-
-from proxy.admission import AdmissionControl, Admitted, Mode
+from proxy.admission import AdmissionControl, AdmittedRequest
 from proxy.capture import Capture
 from proxy.counters import Counters
-from proxy.heads import content_length
+from proxy.credentials import RawFields
+from proxy.heads import content_length, value_of, with_header
 from proxy.limits import Budgets
-from proxy.mitm.replies import response_of
-from proxy.mitm.wire import forget_expectation, shape_of_errors
 from proxy.model_versions import with_model
 from proxy.recording import Recording
-from proxy.responses import Reason, answer
+from proxy.responses import LocalReply, Reason, answer
 from proxy.rewriting import rewrite_trailers
-from proxy.route import Level, PreparedRoute
+from proxy.route import Level
 from proxy.shadow import Copied, Shadows
 from proxy.spool import SpoolUnavailableError
 from proxy.telemetry import Tracing
@@ -29,323 +32,195 @@ from proxy.tokens import (
     strip_json,
     stripping_stream,
 )
-from proxy.usage import UsageMeter, is_estimable
+from proxy.usage import UsageMeter, costs, is_estimable
 from proxy.websocket import WebSocketCapture
 from trajectory.exchange import ExchangeOutcome
 
-
-class InFlight:
-    """One call; slots, because there is one for each."""
-
-    __slots__ = (
-        "asked",
-        "capture",
-        "check",
-        "conversation",
-        "key_id",
-        "meter",
-        "mode",
-        "plan",
-        "sending",
-        "sent_bytes",
-        "started",
-    )
-
-    def __init__(self, plan: PreparedRoute, mode: Mode) -> None:
-        self.capture: Capture | None = None
-        """What records it; None where nothing is kept."""
-        self.conversation: WebSocketCapture | None = None
-        """Its WebSocket messages, once there are any."""
-        self.plan = plan
-        self.mode = mode
-        self.sending: Sending | None = None
-        """Its request on the way."""
-        self.started = time.monotonic()
-        self.asked: AddedFields | None = None
-        """What was asked of the upstream that the client did not ask for."""
-        self.check: TokenCheck | None = None
-        self.meter: UsageMeter | None = None
-        """Counts tokens, for keys that have a budget of them."""
-        self.key_id = ""
-        self.sent_bytes = 0
-        """Length of the request's body, where its head says it and it is text."""
-
-
 _log = logging.getLogger(__name__)
-
-
-class Endings:
-    """Ends calls, each once."""
-
-    def __init__(self, counters: Counters, budgets: Budgets, tracing: Tracing | None) -> None:
-        self._counters = counters
-        self._budgets = budgets
-        self._tracing = tracing
-
-    def end(self, flow: http.HTTPFlow, live: InFlight, outcome: ExchangeOutcome) -> None:
-        """End a call; whatever fails here, the call itself is over."""
-        live.sending = None
-        self._counters.exchanges[live.plan.name, live.mode, outcome.value] += 1
-        self._counters.observe(time.monotonic() - live.started)
-        if live.meter is not None:
-            self._spend(live, live.meter)
-        if live.check is not None and outcome is ExchangeOutcome.COMPLETE:
-            live.plan.note_tokens(sound=live.check.sound)
-        if self._tracing is not None:
-            self._trace(self._tracing, flow, live, outcome)
-        if live.capture is not None and not live.capture.ended:
-            try:
-                live.capture.end(outcome)
-            except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
-                live.capture.abandon(error)
-
-    def _trace(
-        self, tracing: Tracing, flow: http.HTTPFlow, live: InFlight, outcome: ExchangeOutcome
-    ) -> None:
-        level = "none" if live.capture is None else live.capture.level.name.lower()
-        try:
-            tracing.exchange(
-                flow,
-                route=live.plan.name,
-                mode=live.mode,
-                outcome=outcome.value,
-                level=level,
-                seconds=time.monotonic() - live.started,
-            )
-        except Exception as error:  # noqa: BLE001 - the call goes on whatever tracing does
-            self._counters.faults += 1
-            _log.error("tracing fault: %s", type(error).__name__)
-
-    def _spend(self, live: InFlight, meter: UsageMeter) -> None:
-        """Take the tokens of an answer off the key's budget."""
-        if not meter.answered:
-            return
-        if not meter.reported:
-            self._counters.unlimited["estimated"] += 1
-        self._budgets.spend(live.key_id, meter.tokens(live.sent_bytes))
-
-
 _HELD_BYTES = 1024 * 1024
 """Responses of durable routes up to this length are held back whole until they are on the disk."""
 _ANSWERS = frozenset({101, *range(200, 300)})
 """Statuses of answers, the beginning of a WebSocket conversation among them."""
 
-
-class Passing:
-    """Lets responses through; each step works for one call."""
-
-    def __init__(self, counters: Counters, recording: Recording | None) -> None:
-        self._counters = counters
-        self._recording = recording
-
-    def head(self, response: http.Response, live: InFlight) -> None:
-        """Stream the response, whatever its type; record and meter it as it passes."""
-        response.stream = True
-        self._counters.statuses[live.plan.name, response.status_code // 100] += 1
-        if live.capture is not None and self._recording is not None:
-            self._tee(response, live, live.capture, self._recording)
-        if response.status_code not in _ANSWERS:
-            live.meter = None  # an upstream that fails or refuses has spent nothing
-        if live.meter is not None and response.stream is not False:
-            response.stream = live.meter.tee(response.stream)
-
-    def _tee(
-        self, response: http.Response, live: InFlight, capture: Capture, recording: Recording
-    ) -> None:
-        """Record the response as it passes; durable ones of known length are held back whole."""
-        durable, length = live.plan.durability == "durable", -1
-        try:
-            data = response.data
-            if durable or not recording.recorder.patient:
-                length = content_length(data.headers.fields)
-            capture.response_head(data.status_code, data.headers.fields, length=length)
-        except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
-            capture.abandon(error)
-            length = -1
-        if live.plan.step_header:
-            step = (b"x-headrace-step", capture.exchange.hex().encode())
-            response.headers.fields = (*response.headers.fields, step)
-        response.stream = capture.on_response
-        if live.asked is not None:
-            self._strip_tokens(response, live, capture, live.asked)
-        if durable and 0 < length <= _HELD_BYTES:
-            response.stream = False
-
-    @staticmethod
-    def _strip_tokens(
-        response: http.Response, live: InFlight, capture: Capture, asked: AddedFields
-    ) -> None:
-        """Give the client what it asked for; what is encoded or of another type passes whole."""
-        if response.status_code == 200 and asked.token_ids:
-            live.check = TokenCheck()
-        kind = response.headers.get("content-type", "")
-        if response.headers.get("content-encoding", "identity") != "identity":
-            return
-        if kind.startswith("text/event-stream") and "content-length" not in response.headers:
-            response.stream = stripping_stream(
-                capture.on_response, StreamStripper(asked, live.check)
-            )
-        elif kind.startswith("application/json"):
-            response.stream = False
-
-    @staticmethod
-    def whole(response: http.Response, live: InFlight) -> None:
-        """Record a response that was held back, and take out what the client did not ask for."""
-        body = response.raw_content or b""
-        if live.meter is not None:
-            live.meter.feed(body)
-        if live.capture is None:
-            return
-        live.capture.on_response(body)
-        if live.asked is not None:
-            response.data.content = stripped = strip_json(body, live.asked, live.check)
-            if "content-length" in response.headers:
-                response.headers["content-length"] = str(len(stripped))
-
-    async def durable(self, flow: http.HTTPFlow, live: InFlight, recording: Recording) -> None:
-        """Hold the end of the response until its record is on the disk.
-
-        Where that fails and capture is mandatory, a response that was held back whole is not
-        given; of a streamed one the client has all but the end.
-        """
-        try:
-            await recording.recorder.synced()
-        except Exception as error:  # noqa: BLE001 - counted; the client has waited long enough
-            if not isinstance(error, SpoolUnavailableError):
-                recording.recorder.fault(error)
-            self._counters.uncaptured["not-durable"] += 1
-            response = flow.response
-            if live.plan.mandatory and response is not None and response.stream is False:
-                shape = shape_of_errors(flow.request)
-                flow.response = response_of(answer(Reason.SPOOL_FULL, shape))
-                self._counters.refusals[Reason.SPOOL_FULL] += 1
+type Tee = Callable[[bytes], bytes | list[bytes]]
+"""Takes a piece of a body, empty at its end, and returns what is passed on of it."""
 
 
-class Sending:
-    """The way of one request. Until its upstream is connected nothing of it has been sent."""
-
-    __slots__ = (
-        "_admission",
-        "_admitted",
-        "_connected",
-        "_counters",
-        "_flow",
-        "_kept",
-        "_live",
-        "_read",
-        "_recorded",
-        "_set",
-        "_shadows",
-    )
+class Services:
+    """What all exchanges of one worker share."""
 
     def __init__(
         self,
-        flow: http.HTTPFlow,
-        live: InFlight,
-        admitted: Admitted,
-        *,
         admission: AdmissionControl,
+        *,
+        budgets: Budgets,
         counters: Counters,
+        recording: Recording | None,
+        tracing: Tracing | None = None,
         shadows: Shadows | None = None,
     ) -> None:
-        self._flow = flow
-        self._live = live
-        self._admitted = admitted
-        self._admission = admission
-        self._counters = counters
-        self._shadows = shadows
+        self.admission = admission
+        self.budgets = budgets
+        self.counters = counters
+        self.recording = recording
+        self.tracing = tracing
+        self.shadows = shadows
+
+
+class InFlight:
+    """One exchange; slots, because there is one for each.
+
+    Its request goes to the upstream with :attr:`fields` and :attr:`path`. Until its upstream is
+    connected nothing of it has been sent.
+    """
+
+    __slots__ = (
+        "_connected",
+        "_kept",
+        "_level",
+        "_read",
+        "_services",
+        "_set",
+        "added",
+        "admitted",
+        "answered_at",
+        "capture",
+        "check",
+        "conversation",
+        "fields",
+        "holds",
+        "meter",
+        "method",
+        "path",
+        "plan",
+        "reads_whole",
+        "sent_bytes",
+        "started",
+        "status",
+        "tee",
+    )
+
+    def __init__(self, services: Services, admitted: AdmittedRequest, method: bytes) -> None:
+        self._services = services
+        self.admitted = admitted
+        self.plan = admitted.plan
+        self.method = method
+        self.started = time.monotonic()
+        self.fields = admitted.rewritten.sent
+        """The request's headers as they go upstream."""
+        self.path = admitted.path
+        """Its target there."""
+        self.reads_whole = False
+        """Its body is read whole, and changed, before anything of it is sent."""
+        self.capture: Capture | None = None
+        """What records it; None where nothing is kept."""
+        self.conversation: WebSocketCapture | None = None
+        """Its WebSocket messages, once there are any."""
+        self.added: AddedFields | None = None
+        """What was asked of the upstream that the client did not ask for."""
+        self.check: TokenCheck | None = None
+        self.meter: UsageMeter | None = None
+        """Counts tokens, for keys that have a budget of them."""
+        self.sent_bytes = 0
+        """Length of the request's body, where its head says it and it is text."""
+        self.status = 0
+        self.answered_at = 0.0
+        self.tee: Tee | None = None
+        """Through which the response's body passes."""
+        self.holds = False
+        """The response is held back until it is whole; then :meth:`response_whole` changes it."""
         self._kept: bytes | None = None
-        self._recorded: tuple[Recording, Level, str] | None = None
-        self._set: dict[str, str] = {}
+        self._level: tuple[Level, str] | None = None
+        self._set: dict[bytes, bytes] = {}
         self._connected = False
         self._read = False
-        self._head()
 
-    def _head(self) -> None:
-        """Give the request the head with which it goes upstream."""
-        request = self._flow.request
-        request.headers.fields = self._admitted.rewritten.sent
-        request.data.path = self._admitted.path
-        for name, value in self._set.items():
-            request.headers[name] = value
+    # The request.
 
-    def _header(self, name: str, value: str) -> None:
+    def begin(self, level: Level | None, note: str) -> None:
+        """Decide what is done with the request; where it must be recorded, a fault is raised."""
+        services, plan = self._services, self.plan
+        limits = services.admission.limits_of(self.admitted.client)
+        if limits is not None and limits.tokens_per_day is not None and plan.kind == "model":
+            upgrade = (value_of(self.fields, b"upgrade") or b"").lower() == b"websocket"
+            if upgrade or costs(self.method, self.path):
+                self._meter()
+        if level is not None and services.recording is not None:
+            self._record(services.recording, level, note)
+            if plan.tokens and level and self.capture is not None and plan.asks_tokens:
+                self._prepare_to_ask()
+        if self.admitted.served is not None:
+            self.reads_whole = True
+            services.counters.served[plan.name, self.admitted.served.label] += 1
+
+    def _meter(self) -> None:
+        """Count the tokens of the answer; only what is not compressed can be read as it passes."""
+        self.meter = UsageMeter()
+        length = value_of(self.fields, b"content-length") or b""
+        if length.isdigit() and is_estimable(value_of(self.fields, b"content-type") or b""):
+            self.sent_bytes = int(length)
+        self._header(b"accept-encoding", b"identity")
+
+    def _header(self, name: bytes, value: bytes) -> None:
         """Set a header, wherever the request goes in the end."""
         self._set[name] = value
-        self._flow.request.headers[name] = value
+        self.fields = with_header(self.fields, name, value)
 
-    def meter(self) -> None:
-        """Count the tokens of the answer; only what is not compressed can be read as it passes."""
-        live = self._live
-        live.meter = UsageMeter()
-        live.key_id = self._admitted.client.key_id
-        headers = self._flow.request.headers
-        length = headers.get("content-length", "")
-        if length.isdigit() and is_estimable(headers.get("content-type", "").encode()):
-            live.sent_bytes = int(length)
-        self._header("accept-encoding", "identity")
-
-    def record(self, recording: Recording, level: Level, note: str) -> None:
-        """Begin to record the request; where that must be, a fault is raised."""
-        request, self._live.capture = self._flow.request, None
+    def _record(self, recording: Recording, level: Level, note: str) -> None:
+        self.capture = None
         try:
-            capture = recording.begin(self._flow, self._admitted, level, note)
+            capture = recording.begin(self.admitted, self.method, level, note)
         except Exception as error:
             recording.recorder.fault(error)
-            if self._admitted.plan.mandatory:
+            if self.plan.mandatory:
                 raise
             return
-        self._live.capture = capture
-        self._recorded = recording, level, note
-        if request.stream is not False:
-            request.stream = capture.on_request
+        self.capture = capture
+        self._level = level, note
 
     def _asks(self) -> bool:
         """Tell from the request's head whether token ids can be asked for in its body."""
-        request = self._flow.request
-        lower = [(name.lower(), value) for name, value in request.headers.fields]
-        return applies(request.data.method, self._admitted.path, lower)
+        lower = [(name.lower(), value) for name, value in self.fields]
+        return applies(self.method, self.path, lower)
 
-    def prepare_to_ask(self) -> None:
+    def _prepare_to_ask(self) -> None:
         """Buffer a request to whose upstream token ids may be asked for."""
         if self._asks():
-            self._flow.request.stream = False
-            self._header("accept-encoding", "identity")
+            self.reads_whole = True
+            self._header(b"accept-encoding", b"identity")
 
-    def read_whole(self) -> None:
-        """Note that the request has been read; a buffered one has yet to be sent."""
+    def trailers(self, fields: RawFields) -> RawFields:
+        """Return the trailers of the request that go upstream."""
+        return rewrite_trailers(fields, keyed=self.plan.keyed)
+
+    def request_read(self) -> None:
+        """Note that a request that is passed on as it comes has been read to its end."""
         self._read = True
-        request = self._flow.request
-        if request.trailers:
-            fields = rewrite_trailers(request.trailers.fields, keyed=self._admitted.plan.keyed)
-            request.trailers = http.Headers(fields) if fields else None
-        if request.stream is False:
-            self._complete()
-        if self._connected and self._live.capture is not None:
-            self._live.capture.request_done()
+        if self._connected and self.capture is not None:
+            self.capture.request_done()
 
-    def _complete(self) -> None:
-        """Add to a buffered request what the engine is to be told beside it."""
-        request, live = self._flow.request, self._live
-        body = kept = request.raw_content or b""
-        if live.capture is not None and live.plan.asks_tokens and self._asks():
-            live.asked = ask(body)
-            if live.asked is not None:
-                body = kept = live.asked.body
-        if self._admitted.served is not None:
-            body = with_model(body, self._admitted.served.label)
-        if body is not kept or live.asked is not None:
-            request.data.content = body
-            self._header("content-length", str(len(body)))
+    def request_whole(self, body: bytes) -> bytes:
+        """Return the body of a buffered request as it goes upstream."""
+        self._read = True
+        kept = body
+        if self.capture is not None and self.plan.asks_tokens and self._asks():
+            self.added = ask(body)
+            if self.added is not None:
+                body = kept = self.added.body
+        if self.admitted.served is not None:
+            body = with_model(body, self.admitted.served.label)
+        if body is not kept or self.added is not None:
+            self._header(b"content-length", b"%d" % len(body))
         self._kept = kept
+        return body
 
-    def connected(self) -> None:
+    def connected(self, body: bytes = b"") -> None:
         """Record the request that is about to be sent; one that streams is recorded as it passes."""
         self._connected = True
-        capture = self._live.capture
+        capture = self.capture
         if capture is None or not self._read:
             return
-        kept = self._kept if self._kept is not None else self._flow.request.raw_content or b""
+        kept = self._kept if self._kept is not None else body
         try:
             capture.on_request(kept)
             capture.request_done()
@@ -355,21 +230,20 @@ class Sending:
 
     def _copy(self, capture: Capture, body: bytes) -> None:
         """Give another version a copy, where the route says so and the client did not opt out."""
-        admitted = self._admitted
+        admitted, shadows = self.admitted, self._services.shadows
         serving, served = admitted.plan.serving, admitted.served
-        if self._shadows is None or serving is None or served is None:
+        if shadows is None or serving is None or served is None:
             return
         version = serving.copies_to(served) if capture.level == Level.FULL else None
         if version is None:
             return
-        own = len(served.target.upstream.path.encode())
-        self._shadows.send(
+        shadows.send(
             Copied(
                 capture.exchange,
                 admitted.client,
                 admitted.plan.name,
                 admitted.mode,
-                admitted.path[own:],
+                admitted.path[len(served.target.base) :],
                 admitted.rewritten.sent,
                 admitted.rewritten.kept,
                 body,
@@ -379,25 +253,149 @@ class Sending:
 
     def another(self) -> bool:
         """Point the request at another upstream of its route; False where there is none."""
+        services = self._services
         try:
-            admitted = self._admission.elsewhere(self._flow.request, self._admitted)
+            admitted = services.admission.elsewhere(self.admitted)
             if admitted is None:
                 return False
-            self._admitted = admitted
-            self._head()
-            self._expectation()
-            if self._recorded is not None:
-                self.record(*self._recorded)
+            self.admitted = admitted
+            self.fields, self.path = admitted.rewritten.sent, admitted.path
+            for name, value in self._set.items():
+                self.fields = with_header(self.fields, name, value)
+            if self._level is not None and services.recording is not None:
+                self._record(services.recording, *self._level)
         except Exception as error:  # noqa: BLE001 - the call is answered as one that failed
-            self._counters.faults += 1
+            services.counters.faults += 1
             _log.error("fault in finding another upstream: %s", type(error).__name__)
             return False
-        self._counters.elsewhere += 1
+        services.counters.elsewhere += 1
         return True
 
-    def _expectation(self) -> None:
-        """A buffered request has had its ``100``; of another the new upstream decides."""
-        request = self._flow.request
-        if request.stream is False:
-            request.headers.pop("expect", None)
-        forget_expectation(request)
+    # The response.
+
+    def response_head(self, status: int, fields: RawFields) -> RawFields:
+        """Record and meter the response as it passes; return its headers as the client gets them."""
+        services = self._services
+        services.counters.statuses[self.plan.name, status // 100] += 1
+        self.status, self.answered_at = status, time.monotonic()
+        if status not in _ANSWERS:
+            self.meter = None  # an upstream that fails or refuses has spent nothing
+        if self.capture is not None and services.recording is not None:
+            fields = self._tee(status, fields, self.capture, services.recording)
+        if self.meter is not None and not self.holds:
+            self.tee = self.meter.tee(self.tee or True)
+        return fields
+
+    def _tee(
+        self, status: int, fields: RawFields, capture: Capture, recording: Recording
+    ) -> RawFields:
+        """Record the response as it passes; durable ones of known length are held back whole."""
+        durable, length = self.plan.durability == "durable", -1
+        try:
+            if durable or not recording.recorder.patient:
+                length = content_length(fields)
+            capture.response_head(status, fields, length=length)
+        except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
+            capture.abandon(error)
+            length = -1
+        self.tee = capture.on_response
+        if self.added is not None:
+            self._strip_tokens(status, fields, capture, self.added)
+        if durable and 0 < length <= _HELD_BYTES:
+            self.holds = True
+        if self.plan.step_header:
+            return (*fields, (b"x-headrace-step", capture.exchange.hex().encode()))
+        return fields
+
+    def _strip_tokens(
+        self, status: int, fields: RawFields, capture: Capture, added: AddedFields
+    ) -> None:
+        """Give the client what it asked for; what is encoded or of another type passes whole."""
+        if status == 200 and added.token_ids:
+            self.check = TokenCheck()
+        if (value_of(fields, b"content-encoding") or b"identity") != b"identity":
+            return
+        kind = value_of(fields, b"content-type") or b""
+        if kind.startswith(b"text/event-stream") and value_of(fields, b"content-length") is None:
+            self.tee = stripping_stream(capture.on_response, StreamStripper(added, self.check))
+        elif kind.startswith(b"application/json"):
+            self.holds = True
+
+    def response_whole(self, body: bytes) -> bytes:
+        """Record a response that was held back; return it without what the client did not ask for."""
+        if self.meter is not None:
+            self.meter.feed(body)
+        if self.capture is None:
+            return body
+        self.capture.on_response(body)
+        return body if self.added is None else strip_json(body, self.added, self.check)
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether the end of the response waits until its record is on the disk."""
+        return self.plan.durability == "durable" and self.capture is not None
+
+    async def durable(self) -> LocalReply | None:
+        """Wait until the record is on the disk; return what the client hears instead of the response.
+
+        Where that fails and capture is mandatory, a response that was held back whole is not
+        given; of a streamed one the client has all but the end.
+        """
+        recording = self._services.recording
+        if recording is None:
+            return None
+        try:
+            await recording.recorder.synced()
+        except Exception as error:  # noqa: BLE001 - counted; the client has waited long enough
+            if not isinstance(error, SpoolUnavailableError):
+                recording.recorder.fault(error)
+            self._services.counters.uncaptured["not-durable"] += 1
+            if self.plan.mandatory and self.holds:
+                self._services.counters.refusals[Reason.SPOOL_FULL] += 1
+                return answer(Reason.SPOOL_FULL, self.admitted.shape)
+        return None
+
+    # The end.
+
+    def end(self, outcome: ExchangeOutcome) -> None:
+        """End the exchange, once; whatever fails here, the call itself is over."""
+        services, capture = self._services, self.capture
+        services.counters.exchanges[self.plan.name, self.admitted.mode, outcome.value] += 1
+        services.counters.observe(time.monotonic() - self.started)
+        if self.meter is not None:
+            self._spend(self.meter)
+        if self.check is not None and outcome is ExchangeOutcome.COMPLETE:
+            self.plan.note_tokens(sound=self.check.sound)
+        if services.tracing is not None:
+            self._trace(services.tracing, outcome)
+        if capture is not None and not capture.ended:
+            try:
+                capture.end(outcome)
+            except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
+                capture.abandon(error)
+
+    def _trace(self, tracing: Tracing, outcome: ExchangeOutcome) -> None:
+        level = "none" if self.capture is None else self.capture.level.name.lower()
+        try:
+            tracing.exchange(
+                self.method.decode("latin-1"),
+                (value_of(self.fields, b"traceparent") or b"").decode("latin-1"),
+                route=self.plan.name,
+                mode=self.admitted.mode,
+                outcome=outcome.value,
+                level=level,
+                status=self.status,
+                head_seconds=self.answered_at - self.started,
+                seconds=time.monotonic() - self.started,
+            )
+        except Exception as error:  # noqa: BLE001 - the call goes on whatever tracing does
+            self._services.counters.faults += 1
+            _log.error("tracing fault: %s", type(error).__name__)
+
+    def _spend(self, meter: UsageMeter) -> None:
+        """Take the tokens of an answer off the key's budget."""
+        if not meter.answered:
+            return
+        if not meter.reported:
+            self._services.counters.unlimited["estimated"] += 1
+        self._services.budgets.spend(self.admitted.client.key_id, meter.tokens(self.sent_bytes))

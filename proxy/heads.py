@@ -28,6 +28,27 @@ def names(fields: RawFields) -> frozenset[bytes]:
     return frozenset([name.lower() for name, _ in fields])
 
 
+def value_of(fields: RawFields, name: bytes) -> bytes | None:
+    """Return the first value of a header, whose name is in lower case; None where there is none."""
+    for other, value in fields:
+        if len(other) == len(name) and other.lower() == name:
+            return value
+    return None
+
+
+def with_header(fields: RawFields, name: bytes, value: bytes) -> RawFields:
+    """Return headers with this one once: where it stood first, else at the end."""
+    kept: list[tuple[bytes, bytes]] = []
+    placed = False
+    for other, old in fields:
+        if other.lower() != name:
+            kept.append((other, old))
+        elif not placed:
+            placed = True
+            kept.append((other, value))
+    return tuple(kept) if placed else (*kept, (name, value))
+
+
 def capture_wish(fields: RawFields) -> Literal["metadata", "none"] | None:
     """Return what a client wants less than a full capture; of several wishes the strictest."""
     found: Literal["metadata", "none"] | None = None

@@ -1,10 +1,8 @@
-"""How the record of a call begins: with the request's head, credentials replaced."""
+"""How the record of an exchange begins: with the request's head, credentials replaced."""
 
 from functools import partial
 
-from mitmproxy import http
-
-from proxy.admission import Admitted, named_host
+from proxy.admission import AdmittedRequest
 from proxy.capture import Capture
 from proxy.credentials import Fingerprints
 from proxy.recorder import Recorder
@@ -19,28 +17,17 @@ class Recording:
         self.recorder = recorder
         self.fingerprints = fingerprints
 
-    def begin(self, flow: http.HTTPFlow, admitted: Admitted, level: Level, note: str) -> Capture:
-        """Return what records this call; nothing is written yet."""
-        plan, request = admitted.plan, flow.request.data
-        host = request.host if admitted.mode != "transparent" else named_host(flow)
+    def begin(self, admitted: AdmittedRequest, method: bytes, level: Level, note: str) -> Capture:
+        """Return what records this exchange; nothing is written yet."""
         capture = Capture(
-            self.recorder,
-            partial(self._head, admitted, request.method, (request.scheme, host, request.port)),
-            level,
-            note,
-            plan,
+            self.recorder, partial(self._head, admitted, method), level, note, admitted.plan
         )
-        if plan.mandatory:
+        if admitted.plan.mandatory:
             capture.prepare()
         return capture
 
     def _head(
-        self,
-        admitted: Admitted,
-        method: bytes,
-        upstream: tuple[bytes, str, int],
-        exchange: bytes,
-        started_at: float,
+        self, admitted: AdmittedRequest, method: bytes, exchange: bytes, started_at: float
     ) -> bytes:
         """Return the record of a request's head, credentials replaced."""
         path, _, query = admitted.path.partition(b"?")
@@ -48,7 +35,7 @@ class Recording:
         return records.request_head(
             exchange,
             started_at,
-            origin=admitted.plan.origin(admitted.client, admitted.mode, upstream, served),
+            origin=admitted.plan.origin(admitted.client, admitted.mode, admitted.origin, served),
             method=method,
             path=path,
             query=self.fingerprints.query(query) if query else b"",

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mitmproxy import http
-
 from proxy.credentials import PROVIDER_HEADERS, RawFields, holds_client_key
 from proxy.target import Target
 
@@ -147,12 +145,9 @@ class Pointing:
         self.tried: list[Target] = []
         """The upstreams that it was pointed at."""
 
-    def at(self, target: Target, request: http.Request) -> tuple[Rewritten, bytes]:
+    def at(self, target: Target) -> tuple[Rewritten, bytes]:
         """Point the request at an upstream; return its headers and its path there."""
         self.tried.append(target)
-        upstream = target.upstream
-        request.data.host, request.data.port = upstream.host, upstream.port
-        request.data.scheme = upstream.scheme.encode()
         session = self._session
         rewritten = rewrite_headers(
             self._fields,
@@ -161,17 +156,17 @@ class Pointing:
             credential=target.credential,
             added=((URL_SESSION, session),) if session is not None else (),
         )
-        return rewritten, upstream.path.encode() + self._rest
+        return rewritten, target.base + self._rest
 
 
-def key_giver(target: Target, flow: http.HTTPFlow) -> Target | None:
+def key_giver(target: Target, proved: str) -> Target | None:
     """Return a target that has a key to give and has proved, where there is TLS, that it is it.
 
     The upstream's certificate is held against the name in the client's greeting: it may be
     another one than the client connected to, as of a neighbour behind the same front.
     """
-    proved = (flow.client_conn.sni or flow.request.data.host).lower()
-    return target if target.credential is not None and proved == target.upstream.host else None
+    named = proved.lower() == target.upstream.host
+    return target if target.credential is not None and named else None
 
 
 def at_its_host(fields: RawFields, key_header: bytes | None, given: Target | None) -> Rewritten:

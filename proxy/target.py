@@ -12,6 +12,10 @@ class Target:
     url: str
     upstream: Upstream
     authority: bytes
+    base: bytes
+    """Path that is put before the client's."""
+    origin: tuple[bytes, str, int]
+    """Scheme, host and port."""
     weight: int = 1
     connect_seconds: float | None = None
     credential: tuple[bytes, bytes] | None = field(default=None, repr=False)
@@ -31,6 +35,8 @@ class Target:
             url=choice.url,
             upstream=upstream,
             authority=upstream.authority.encode("ascii" if upstream.host.isascii() else "idna"),
+            base=upstream.path.encode(),
+            origin=(upstream.scheme.encode(), upstream.host, upstream.port),
             weight=choice.weight,
             connect_seconds=choice.connect_seconds,
             source=choice.credential,

@@ -4,8 +4,6 @@ import re
 import time
 from typing import Any
 
-from mitmproxy import http
-
 _PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -32,18 +30,33 @@ class Tracing:
 
     def exchange(
         self,
-        flow: http.HTTPFlow,
+        method: str,
+        traceparent: str,
         *,
         route: str,
         mode: str,
         outcome: str,
         level: str,
+        status: int,
+        head_seconds: float,
         seconds: float,
     ) -> None:
-        """Make the span of an exchange that has ended."""
+        """Make the span of an exchange that has ended.
+
+        Args:
+            method: of the request.
+            traceparent: header of the request, the span above.
+            route: its name.
+            mode: by which of the gateway's ports the client came.
+            outcome: how the exchange ended.
+            level: how much was captured.
+            status: of the response; 0 where there was none.
+            head_seconds: until the response began.
+            seconds: from the request's head to the end.
+        """
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
-        method = flow.request.method if flow.request.method in _METHODS else "_OTHER"
+        method = method if method in _METHODS else "_OTHER"
         end = time.time_ns()
         start = end - int(seconds * 1e9)
         attributes: dict[str, str | int | float] = {
@@ -53,19 +66,17 @@ class Tracing:
             "headrace.outcome": outcome,
             "headrace.capture": level,
         }
-        response = flow.response
-        if response is not None:
-            attributes["http.response.status_code"] = response.status_code
-            first = response.timestamp_start - flow.request.timestamp_start
-            attributes["headrace.head_seconds"] = round(max(0.0, first), 6)
+        if status:
+            attributes["http.response.status_code"] = status
+            attributes["headrace.head_seconds"] = round(max(0.0, head_seconds), 6)
         span = self._tracer.start_span(
             f"{method} {route}",
-            context=_parent(flow.request.headers.get("traceparent", "")),
+            context=_parent(traceparent),
             kind=SpanKind.SERVER,
             attributes=attributes,
             start_time=start,
         )
-        if outcome != "complete" or (response is not None and response.status_code >= 500):
+        if outcome != "complete" or status >= 500:
             span.set_status(Status(StatusCode.ERROR))
         span.end(end)
 

@@ -11,6 +11,7 @@ from proxy.api.endpoints import Endpoints
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints
+from proxy.exchange import Services
 from proxy.housekeeping import Housekeeping
 from proxy.keys import KeyRegistry
 from proxy.limits import Budgets
@@ -22,6 +23,7 @@ from proxy.mitm.listeners import Listeners
 from proxy.mitm.master import Addresses, Embedded
 from proxy.recorder import Recorder
 from proxy.recording import Recording
+from proxy.refusals import Refusals
 from proxy.routing import Router
 from proxy.shadow import Shadows
 from proxy.shared_counters import SharedCounters
@@ -143,16 +145,19 @@ class Gateway:
         recorder = self._recorder
         if recorder is not None:
             self._shadows = Shadows(recorder, self.counters, self._fingerprints)
-        return GatewayAddon(
+        recording = Recording(recorder, self._fingerprints) if recorder else None
+        services = Services(
             admission,
-            router=self._router,
-            endpoints=Endpoints(registry, recorder, self.counters, self._fingerprints),
-            registry=registry,
             budgets=self._budgets,
-            recording=Recording(recorder, self._fingerprints) if recorder else None,
             counters=self.counters,
+            recording=recording,
             tracing=self._tracing,
             shadows=self._shadows,
+        )
+        return GatewayAddon(
+            services,
+            refusals=Refusals(self._router, self.counters, recording),
+            endpoints=Endpoints(registry, recorder, self.counters, self._fingerprints),
         )
 
     def _ready(self) -> bool:

@@ -2,19 +2,15 @@
 
 import json
 import time
-from collections.abc import Awaitable
-
-from mitmproxy import http
 
 from proxy.api.feedback import FeedbackError, FeedbackItem, read_feedback_items
 from proxy.api.traces import Traces
 from proxy.capture import new_exchange_id
 from proxy.config import ENDPOINT_PREFIX
 from proxy.counters import Counters
-from proxy.credentials import Fingerprints, presented_key
-from proxy.heads import content_length, names
+from proxy.credentials import Fingerprints, RawFields, presented_key
+from proxy.heads import content_length, names, value_of
 from proxy.keys import KeyRegistry
-from proxy.mitm.replies import response_of
 from proxy.recorder import Recorder
 from proxy.responses import LocalReply, Reason, Shape, answer
 from proxy.spool import RecordKind, SpoolUnavailableError, records
@@ -64,23 +60,24 @@ class Endpoints:
         self._recorder = recorder
         self._counters = counters
 
-    def at_head(self, request: http.Request) -> LocalReply | ClientIdentity:
+    def at_head(
+        self, method: bytes, target: bytes, fields: RawFields
+    ) -> LocalReply | ClientIdentity:
         """Answer a request whose body is not needed; return who asks where it is."""
-        path = _path_of(request)
+        path = _path_of(target)
         if path == HEALTH_PATH:
             return _json(200, {"status": "ok"})
         if path not in (FEEDBACK_PATH, TRACES_PATH):
             return answer(Reason.NO_ROUTE, Shape.OPENAI)
-        if request.data.method != b"POST":
+        if method != b"POST":
             return _problem(405, f"{path} takes POST")
-        fields = request.headers.fields
         client = self._registry.authenticate(presented_key(fields)[0])
         if client is None:
             self._counters.refusals[Reason.NO_KEY] += 1
             return answer(Reason.NO_KEY, Shape.OPENAI)
         chunked = b"transfer-encoding" in names(fields)
         if path == TRACES_PATH:
-            refusal = self._traces.at_head(request, content_length(fields), chunked=chunked)
+            refusal = self._traces.at_head(fields, content_length(fields), chunked=chunked)
         elif chunked:
             refusal = _problem(411, "send Content-Length, not chunks")
         elif content_length(fields) > MAX_BODY_BYTES:
@@ -89,23 +86,21 @@ class Endpoints:
             refusal = None
         return refusal or client
 
-    def answer(self, flow: http.HTTPFlow, client: ClientIdentity) -> Awaitable[None]:
+    async def answer(
+        self, client: ClientIdentity, target: bytes, fields: RawFields, body: bytes
+    ) -> LocalReply:
         """Answer a request whose body has been read."""
-        traces = _path_of(flow.request) == TRACES_PATH
-        return self._take_traces(flow, client) if traces else self._feedback(flow, client)
+        if _path_of(target) == TRACES_PATH:
+            return await self._traces.take(client, fields, body)
+        return await self._take_feedback(client, fields, body)
 
-    async def _take_traces(self, flow: http.HTTPFlow, client: ClientIdentity) -> None:
-        flow.response = response_of(await self._traces.take(flow.request, client))
-
-    async def _feedback(self, flow: http.HTTPFlow, client: ClientIdentity) -> None:
+    async def _take_feedback(
+        self, client: ClientIdentity, fields: RawFields, body: bytes
+    ) -> LocalReply:
         """Take feedback; it is on the disk before the client hears that it was accepted."""
-        flow.response = response_of(await self._take_feedback(flow.request, client))
-
-    async def _take_feedback(self, request: http.Request, client: ClientIdentity) -> LocalReply:
+        encoding = value_of(fields, b"content-encoding")
         decoded = decode_body(
-            request.raw_content or b"",
-            request.headers.get("content-encoding"),
-            limit=MAX_BODY_BYTES,
+            body, None if encoding is None else encoding.decode("latin-1"), limit=MAX_BODY_BYTES
         )
         if decoded.problem == "encoding:too-large":
             return _TOO_LARGE
@@ -128,8 +123,8 @@ class Endpoints:
         return _json(202, {"accepted": len(items), "feedback_ids": accepted})
 
 
-def _path_of(request: http.Request) -> str:
-    return request.data.path.partition(b"?")[0].decode("latin-1")
+def _path_of(target: bytes) -> str:
+    return target.partition(b"?")[0].decode("latin-1")
 
 
 def _record(item: FeedbackItem, client: ClientIdentity) -> tuple[int, bytes]:

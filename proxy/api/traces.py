@@ -2,11 +2,10 @@
 
 import json
 
-from mitmproxy import http
-
 from proxy.api.documents import MAX_DOCUMENT_BYTES, document_record
 from proxy.counters import Counters
-from proxy.credentials import Fingerprints
+from proxy.credentials import Fingerprints, RawFields
+from proxy.heads import value_of
 from proxy.recorder import Recorder
 from proxy.responses import LocalReply, Reason, status_of
 from proxy.spool import SpoolUnavailableError
@@ -28,9 +27,9 @@ class Traces:
         self._counters = counters
         self._fingerprints = fingerprints
 
-    def at_head(self, request: http.Request, length: int, *, chunked: bool) -> LocalReply | None:
+    def at_head(self, fields: RawFields, length: int, *, chunked: bool) -> LocalReply | None:
         """Return the answer to an export that cannot be taken, by its head."""
-        kind = _kind(request)
+        kind = _kind(fields)
         if kind not in (PROTOBUF, JSON):
             return _failure(JSON, 415, _INVALID_ARGUMENT, f"send {PROTOBUF} or {JSON}")
         if chunked:
@@ -41,12 +40,12 @@ class Traces:
             return _failure(kind, 413, _INVALID_ARGUMENT, text)
         return None
 
-    async def take(self, request: http.Request, client: ClientIdentity) -> LocalReply:
+    async def take(self, client: ClientIdentity, fields: RawFields, body: bytes) -> LocalReply:
         """Seal one export and return the answer to it."""
-        kind, body = _kind(request), request.raw_content or b""
+        kind = _kind(fields)
         if self._recorder is None:
             return _failure(kind, 404, _INVALID_ARGUMENT, "this gateway captures nothing")
-        headers = tuple(self._fingerprints.headers(request.headers.fields))
+        headers = tuple(self._fingerprints.headers(fields))
         try:
             self._recorder.spool.append(
                 *document_record(client, mode=MODE, path=TRACES_PATH, headers=headers, body=body)
@@ -61,8 +60,8 @@ class Traces:
         return _answer(kind, 200, b"{}" if kind == JSON else b"")
 
 
-def _kind(request: http.Request) -> str:
-    told: str = request.headers.get("content-type", "")
+def _kind(fields: RawFields) -> str:
+    told = (value_of(fields, b"content-type") or b"").decode("latin-1")
     return told.partition(";")[0].strip().lower()
 
 

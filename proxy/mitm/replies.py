@@ -35,14 +35,3 @@ def answer_at_head(flow: http.HTTPFlow, response: http.Response) -> None:
         response.headers["connection"] = "close"
     flow.response = response
     flow.request.stream = True
-
-
-def proxy_refusal() -> http.Response:
-    """Return what a client of the forward proxy hears that presents no key."""
-    text = b"Headrace: this proxy needs a client key in Proxy-Authorization; see `headrace env --proxy`.\n"
-    headers = (
-        (b"proxy-authenticate", b'Basic realm="headrace"'),
-        (b"content-type", b"text/plain"),
-        (b"content-length", b"%d" % len(text)),
-    )
-    return response_of(LocalReply(407, headers, text))

@@ -10,9 +10,10 @@ the place of the originals, once per process, for exactly the version that they 
 
 import logging
 
-from mitmproxy.net.http import http1
+from mitmproxy.net.http import http1 as stock_http1
 from mitmproxy.proxy.layers import http as http_layer
-from mitmproxy.proxy.layers import tls, websocket
+from mitmproxy.proxy.layers import tls
+from mitmproxy.proxy.layers import websocket as stock_websocket
 from mitmproxy.proxy.layers.http import _http1
 
 from proxy.mitm.fastpath import MITMPROXY_VERSION, fits
@@ -52,10 +53,10 @@ def install() -> bool:
         (http_layer, "HttpStream", RoutedStream),
         (http_layer, "Http1Server", ShapedServer),
         (http_layer, "Http1Client", PatientClient),
-        (http1, "read_request_head", read_request_head),
+        (stock_http1, "read_request_head", read_request_head),
         (_http1, "make_error_response", own_words),
         (_http1, "ChunkedReader", TrailerReader),
-        (websocket, "WebsocketLayer", BoundedTalk),
+        (stock_websocket, "WebsocketLayer", BoundedTalk),
         (tls.ClientTLSLayer, "receive_handshake_data", receive_greeting),
     ):
         setattr(owner, name, value)

@@ -10,7 +10,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports
     from mitmproxy.net.http.http1 import assemble_response
 
-    from proxy.mitm.replies import proxy_refusal, response_of
+    from proxy.mitm.replies import response_of
+    from proxy.refusals import PROXY_REFUSAL
 
 
 @pytest.mark.parametrize("shape", Shape)
@@ -25,6 +26,6 @@ def test_an_answer_is_assembled_whole(reason: Reason, shape: Shape) -> None:
 
 
 def test_a_proxy_asks_for_a_key_as_proxies_do() -> None:
-    refusal = proxy_refusal()
+    refusal = response_of(PROXY_REFUSAL)
     assert refusal.status_code == 407
     assert refusal.headers["proxy-authenticate"] == 'Basic realm="headrace"'

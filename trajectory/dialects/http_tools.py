@@ -1,6 +1,7 @@
 """Plain HTTP tools: requests to configured operations are calls of tools."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import parse_qsl
 
 from trajectory.call import Call, CallKind, ToolDispatch
@@ -15,12 +16,25 @@ from trajectory.dialects.wire import (
     header,
     media_bytes_of,
     name_media,
+    names,
     parse_json,
     response_bytes,
 )
 from trajectory.encoding import decode_body
 from trajectory.exchange import Exchange, ExchangeOutcome
 from trajectory.operations import Operation
+
+_CREDENTIAL = "[credential]"
+"""What stands for a credential."""
+_GRANTS = names(
+    "actortoken assertion authreqid clientassertion clientsecret code codeverifier devicecode"
+    " password refreshtoken subjecttoken token"
+)
+"""Fields of a token request that are credentials, folded (RFC 6749, 7523, 7636, 8628, 8693)."""
+_TOKENS = names("accesstoken idtoken refreshtoken registrationaccesstoken")
+"""Fields of its answer that are."""
+_KEY_BYTES = 16
+"""Some interfaces call their key ``appid``; a value as long as this is no name of an app."""
 
 
 class HttpTools:
@@ -74,6 +88,8 @@ class HttpTools:
         operation, arguments = found
         arguments = _with_body(exchange, _with_query(exchange, operation, arguments))
         result, error, streamed = _result(exchange)
+        if _asks_for_a_token(arguments):
+            arguments, result = _without(_GRANTS, arguments), _without(_TOKENS, result)
         return Call(
             exchange=exchange,
             dialect=self.name,
@@ -83,7 +99,7 @@ class HttpTools:
             retry_count=retry_count(exchange),
             dispatch=ToolDispatch(
                 name=operation.name,
-                arguments=name_media(arguments),
+                arguments=name_media(_without_key(arguments)),
                 result=result,
                 is_error=error is not None,
                 server=clean_text(exchange.upstream),
@@ -138,6 +154,34 @@ def _other(data: bytes, kind: str) -> JsonValue:
     if kind.startswith("text/") or kind.endswith(("xml", "yaml", "csv", "javascript")):
         return data.decode("utf-8", "replace")
     return media_bytes_of(data, kind or "application/octet-stream")
+
+
+def _asks_for_a_token(arguments: JsonObject) -> bool:
+    """Tell a request to an OAuth server, whose fields have plain names such as ``code``."""
+    return bool({"granttype", "clientassertion"} & {_folded(name) for name in arguments})
+
+
+def _without(secret: frozenset[str], value: JsonValue) -> Any:
+    """Return an object with a mark in place of the fields whose folded names are ``secret``."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: _CREDENTIAL if _folded(name) in secret and item else item
+        for name, item in value.items()
+    }
+
+
+def _without_key(arguments: JsonObject) -> JsonObject:
+    return {
+        name: _CREDENTIAL
+        if _folded(name) == "appid" and isinstance(item, str) and len(item) >= _KEY_BYTES
+        else item
+        for name, item in arguments.items()
+    }
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
 
 
 def _result(exchange: Exchange) -> tuple[JsonValue, str | None, bool]:

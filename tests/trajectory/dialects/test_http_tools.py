@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import given
@@ -73,6 +74,42 @@ def test_bodies_of_other_kinds(kind: str, body: bytes, arguments: Any) -> None:
     found = call("/orders", body, {}, headers={"content-type": kind})
     assert found.dispatch is not None
     assert found.dispatch.arguments == arguments
+
+
+SECRET = "Xy7_short"
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [
+        {"grant_type": "authorization_code", "code": SECRET, "code_verifier": SECRET},
+        {"grant_type": "client_credentials", "client_assertion": SECRET, "client_id": "shop"},
+        {"grant_type": "refresh_token", "refresh_token": SECRET, "clientSecret": SECRET},
+        {"client_assertion": SECRET, "token": SECRET},
+    ],
+)
+@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded"])
+def test_a_token_request_keeps_no_credential(grant: dict[str, str], kind: str) -> None:
+    body = json.dumps(grant) if kind.endswith("json") else urlencode(grant)
+    answer = {"access_token": SECRET, "id_token": SECRET, "expires_in": 60, "scope": "orders"}
+    found = call("/orders", body.encode(), answer, headers={"content-type": kind})
+    assert found.dispatch is not None
+    assert SECRET not in json.dumps([found.dispatch.arguments, found.dispatch.result])
+    assert found.dispatch.arguments.keys() == grant.keys()  # type: ignore[union-attr]
+    result = found.dispatch.result
+    assert isinstance(result, dict)
+    assert (result["expires_in"], result["scope"]) == (60, "orders")
+
+
+def test_an_app_id_that_is_a_key_is_not_kept_and_code_for_a_tool_is() -> None:
+    key = "9d8f" * 8
+    sent = {"appid": key, "code": "print(1)", "token": "lamp"}
+    found = call("/orders", sent, {"id": 1}, headers={"content-type": "application/json"})
+    assert found.dispatch is not None
+    assert found.dispatch.arguments == {**sent, "appid": "[credential]"}
+    short = call("/orders", {"appid": "shop"}, {}, headers={"content-type": "application/json"})
+    assert short.dispatch is not None
+    assert short.dispatch.arguments == {"appid": "shop"}
 
 
 def test_bytes_are_named_not_kept() -> None:

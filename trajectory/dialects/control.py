@@ -5,6 +5,7 @@ import re
 from trajectory.call import Call, CallKind
 from trajectory.dialects.hints import common_hints
 from trajectory.dialects.reading import Yields
+from trajectory.dialects.wire import header
 from trajectory.exchange import Exchange
 
 _CONTROL_GET = re.compile(
@@ -19,14 +20,15 @@ _CONTROL_POST = re.compile(
     r"|model/.+/count-tokens|realtime/(?:client_secrets|sessions|transcription_sessions)"
     r"|api/(?:show|embed|embeddings))$"
 )
-
-
 _KEPT = re.compile(
     r"^(?:/upload)?/v\d[a-z0-9]*/(?:files|batches|messages/batches|conversations|interactions"
     r"|vector_stores|uploads|containers|cachedContents|fileSearchStores|operations)"
     r"(?:/[^?]*)?(?::[a-zA-Z]+)?$"
 )
 """What providers keep for their clients; none of it is a step."""
+_AGENTS = re.compile(r"^/v1/(?:sessions|agents|environments|vaults|skills|memory_stores)(?:/.*)?$")
+"""What Anthropic keeps for agents that it runs; their steps are not read here."""
+_CONVERSATIONS = re.compile(r"/conversations(?:/[^/]+(?:/restart)?)?$")
 
 
 class Control:
@@ -35,7 +37,8 @@ class Control:
     name = "control"
     yields = Yields(
         "model listings, token counts, embeddings of Gemini and Ollama, look-ups of answers that"
-        " were given at once, files, batches, conversations and whatever else a provider keeps,"
+        " were given at once, files, batches and whatever else a provider keeps (items posted to"
+        " OpenAI's conversations and to Anthropic's sessions are not read here),"
         " Realtime secrets, health, `OPTIONS`, `HEAD`",
         CallKind.CONTROL,
     )
@@ -44,7 +47,11 @@ class Control:
         """Tell by method and path."""
         path = exchange.request.path.rstrip("/")
         method = exchange.request.method
-        if method in ("OPTIONS", "HEAD") or _KEPT.search(path):
+        if method in ("OPTIONS", "HEAD"):
+            return True
+        if _KEPT.search(path):
+            return not _asks_mistral(exchange)
+        if _AGENTS.search(path) and header(exchange.request.headers, "anthropic-version"):
             return True
         if method == "GET":
             return bool(_CONTROL_GET.search(path))
@@ -60,3 +67,13 @@ class Control:
             kind=CallKind.CONTROL,
             hints=common_hints(exchange),
         )
+
+
+def _asks_mistral(exchange: Exchange) -> bool:
+    """Tell Mistral's conversations, whose requests a model answers; no dialect reads them."""
+    request = exchange.request
+    return (
+        request.method == "POST"
+        and _CONVERSATIONS.search(request.path.rstrip("/")) is not None
+        and b'"inputs"' in request.body
+    )

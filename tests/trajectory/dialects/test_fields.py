@@ -496,6 +496,16 @@ def test_what_is_kept_at_a_provider_is_control(method: str, path: str) -> None:
     assert (call.kind, call.problem) == (CallKind.CONTROL, None)
 
 
+@pytest.mark.parametrize(
+    "path", ["/v1/conversations", "/v1/conversations/c", "/v1/conversations/c/restart"]
+)
+def test_mistral_conversations_are_model_calls_that_nobody_reads(path: str) -> None:
+    body = {"model": "mistral-large-latest", "inputs": "Hi", "stream": False}
+    answer = {"object": "conversation.response", "outputs": [{"type": "message.output"}]}
+    call = read_exchange(World().exchange(path, body, answer))
+    assert (call.kind, call.problem) == (CallKind.OPAQUE, "dialect:unknown")
+
+
 @pytest.mark.parametrize("path", ["/files/f", "/v1/files-of-mine/f", "/v1/shop/batches"])
 def test_other_paths_stay_unknown(path: str) -> None:
     call = read_exchange(World().exchange(path, {}, {}))
@@ -544,3 +554,21 @@ def test_a_stream_that_did_not_end_well_is_a_failed_attempt(
     assert (call.error, call.finish_reason) == (error, None)
     (placed,) = Assembler(KEY).assemble([call]).placed
     assert placed.role_in_graph == ("agent" if error is None else "discarded")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/sessions"),
+        ("POST", "/v1/sessions/sesn_1/events"),
+        ("GET", "/v1/sessions/sesn_1/events/stream"),
+        ("POST", "/v1/agents/agent_1/versions"),
+        ("GET", "/v1/environments"),
+    ],
+)
+def test_agents_that_anthropic_runs_are_control(method: str, path: str) -> None:
+    headers = {"anthropic-version": "2023-06-01"}
+    call = read_exchange(World().exchange(path, {}, {}, method=method, headers=headers))
+    assert (call.kind, call.problem) == (CallKind.CONTROL, None)
+    other = read_exchange(World().exchange(path, {}, {}, method=method))
+    assert other.problem == "dialect:unknown"

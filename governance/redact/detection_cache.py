@@ -73,20 +73,17 @@ class Looking:
         self._cache: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
         """What was asked for last stands last."""
 
-    def deadline(self) -> float:
-        """Return when a call that begins now must have ended."""
-        return self._clock() + self._seconds
-
     def learn(self, found: Findings) -> None:
         """Take over what was found elsewhere by the same policy."""
         self._cache.update(found)
 
-    def found(self, items: Iterable[Item], deadline: float) -> dict[Item, tuple[Finding, ...]]:
+    def found(self, items: Iterable[Item]) -> dict[Item, tuple[Finding, ...]]:
         """Return what is in texts: at once where they are in memory, a batch at a time where not.
 
         Raises:
             RedactionError: a detector failed or time ran out; nothing may be kept.
         """
+        deadline = self._clock() + self._seconds
         out: dict[Item, tuple[Finding, ...]] = {}
         fresh: dict[bytes, Item] = {}
         for item in items:

@@ -1,4 +1,4 @@
-"""Texts that stand within a text as base64 or hexadecimal digits: found, opened and closed again.
+"""Texts that stand within a text as base64 or hexadecimal digits.
 
 Lines of one length that follow each other are one blob, as MIME and ``base64`` wrap it: a value that
 goes over the end of a line is whole again.
@@ -7,12 +7,14 @@ goes over the end of a line is whole again.
 import binascii
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from governance.detect.named_tuples import new
 
-_RUN = re.compile(r"(data:[\w.+\-/;=]{0,100};base64,)?([A-Za-z0-9+/_\-]{12,}={0,2})")
+_RUN = re.compile(r"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{12,}={0,2}")
+_SAYS_SO = ";base64,"
+"""Stands before the digits of a data URL."""
 _BREAK = re.compile(r"(?:\r?\n|(?:\\r)?\\n)[ \t]{0,8}")
 _LINE = re.compile(r"[A-Za-z0-9+/_\-]{2,}={0,2}(?![\w+/=])")
 _SHORTEST_LINE = 48
@@ -52,68 +54,54 @@ _RECORDED = (
 """How pictures, voices and records of fingers (ISO 19794) begin: PNG, JPEG, GIF, WebP and WAV, Ogg, FLAC, MP3."""
 _PACKED = (*_COMPRESSED, *_RECORDED)
 
-
-type Line = tuple[int, int]
+type _Line = tuple[int, int]
 """Start and end of a span of the text that holds nothing but digits of a blob."""
 
 
-class Blob(NamedTuple):
-    """A run of digits, or lines of them."""
+class Encoded(NamedTuple):
+    """A run of digits within a text, or lines of them."""
 
-    lines: tuple[Line, ...]
-    is_data: bool
-    """Whether it says that it is base64 (a data URL)."""
-
-    @property
-    def start(self) -> int:
-        """Where it begins in the text."""
-        return self.lines[0][0]
-
-    @property
-    def end(self) -> int:
-        """Where it ends in the text."""
-        return self.lines[-1][1]
-
-    def written(self, text: str) -> str:
-        """Return its digits without the breaks between them."""
-        if len(self.lines) == 1:
-            ((start, end),) = self.lines
-            return text[start:end]
-        return "".join(text[start:end] for start, end in self.lines)
-
-    def wrapped(self, written: str, text: str) -> str:
-        """Return other digits in lines as long as its own."""
-        if len(self.lines) == 1:
-            return written
-        (start, end), (following, _) = self.lines[:2]
-        width, between = end - start, text[end:following]
-        return between.join(written[at : at + width] for at in range(0, len(written), width))
-
-
-class Content(NamedTuple):
-    """What a blob says."""
-
+    start: int
+    end: int
     text: str | None
-    """None: bytes that nobody can look into."""
-    encoding: str = "utf-8"
+    """What the digits say; None when they are no text."""
+    is_opaque: bool
+    """Whether they are bytes that nobody can look into."""
+    parts: tuple["Encoded", ...] = ()
+    """Its lines, each of which may be a blob of its own; the last may be a word that looks like one."""
 
     def __repr__(self) -> str:
         """Tell nothing of the text."""
-        return f"Content({self.encoding})"
+        return f"Encoded({self.start}, {self.end})"
 
-    def closed(self, text: str, like: str) -> str:
-        """Return another text written as the blob was: alphabet, padding, case."""
-        data = text.encode(
-            self.encoding, "surrogatepass" if self.encoding == "utf-8" else "replace"
-        )
-        if _is_hex(like):
-            prefix = like[:2] if like[1] in "xX" else ""
-            lower = any(char in "abcdef" for char in like[2:])
-            return prefix + (data.hex() if lower else data.hex().upper())
-        again = binascii.b2a_base64(data, newline=False).decode("ascii")
-        if "-" in like or "_" in like:
-            again = again.replace("+", "-").replace("/", "_")
-        return again if like.endswith("=") else again.rstrip("=")
+
+def encoded_in(text: str) -> list[Encoded]:
+    """Return the base64 and hexadecimal digits in a text, in order."""
+    found: list[Encoded] = []
+    behind = 0
+    for match in _RUN.finditer(text):
+        start, end = match.span()
+        if start < behind:
+            continue
+        written = match[0]
+        if (_is_hex(written) or not _is_mixed(written)) and not _HEX_TEXT.match(written):
+            continue
+        lines = [(start, end), *_following(text, start, end)]
+        found.append(_opened(text, lines, is_data=text.startswith(_SAYS_SO, start - 8)))
+        behind = found[-1].end
+    return found
+
+
+def is_nothing_but_digits(text: str, found: Sequence[Encoded]) -> bool:
+    """Whether a text is the digits of something, which cannot be a name as well.
+
+    Args:
+        text: the text.
+        found: what :func:`encoded_in` found in it.
+    """
+    if len(found) != 1 or (found[0].text is None and not found[0].is_opaque):
+        return False
+    return found[0].end - found[0].start == len(text) and not found[0].parts and not may_name(text)
 
 
 def may_name(written: str) -> bool:
@@ -134,25 +122,10 @@ def _is_mixed(written: str) -> bool:
     return written.lower() != written or any(map(str.isdecimal, written))
 
 
-def blobs(text: str) -> Iterator[Blob]:
-    """Yield the blobs of a text, in order."""
-    behind = 0
-    for match in _RUN.finditer(text):
-        first = match.span(2)
-        if first[0] < behind:
-            continue
-        written = match[2]
-        if (_is_hex(written) or not _is_mixed(written)) and not _HEX_TEXT.match(written):
-            continue
-        blob = new(Blob, ((first, *_following(text, *first)), match[1] is not None))
-        behind = blob.end
-        yield blob
-
-
-def _following(text: str, start: int, at: int) -> list[Line]:
+def _following(text: str, start: int, at: int) -> list[_Line]:
     """Return the lines that go on a blob: all as long as the first, but for the last, padded one."""
     width = at - start
-    lines: list[Line] = []
+    lines: list[_Line] = []
     if width < _SHORTEST_LINE or width % 4:
         return lines
     while text[at - 1] != "=" and (gap := _BREAK.match(text, at)) is not None:
@@ -166,30 +139,44 @@ def _following(text: str, start: int, at: int) -> list[Line]:
     return lines
 
 
-def opened(written: str, *, is_data: bool) -> Content | None:
-    """Return what a blob says; None when it is none, or bytes too few to hide anything in."""
+def _opened(text: str, lines: Sequence[_Line], *, is_data: bool) -> Encoded:
+    written = "".join([text[start:end] for start, end in lines])
+    said, is_opaque = decoded(written, is_data=is_data)
+    parts: tuple[Encoded, ...] = ()
+    if len(lines) > 1 and not is_opaque:
+        pieces = [lines[:-1], lines[-1:]] if said is None else [[line] for line in lines]
+        parts = tuple(_opened(text, piece, is_data=is_data) for piece in pieces)
+    return new(Encoded, (lines[0][0], lines[-1][1], said, is_opaque, parts))
+
+
+def decoded(written: str, *, is_data: bool) -> tuple[str | None, bool]:
+    """Return what digits say, None when they are no text, and whether they are opaque bytes.
+
+    Args:
+        written: the digits.
+        is_data: whether they are said to be base64, by a data URL.
+    """
     digits = _HEX_TEXT.match(written) if _is_hex(written) else None
     if digits is not None:
-        content = _as_text(bytes.fromhex(digits[1]))
-        return content if content is not None and content.encoding == "utf-8" else None
+        return _as_text(bytes.fromhex(digits[1]), encodings=("utf-8",)), False
     plain = written.rstrip("=").replace("-", "+").replace("_", "/")
     if len(plain) % 4 == 1:
         plain = plain[:-1]
     try:
         data = binascii.a2b_base64(plain + "=" * (-len(plain) % 4), strict_mode=True)
     except binascii.Error:
-        return None
-    content = _as_text(data)
-    if content is None and (is_data or len(written) >= _OPAQUE_FROM or _is_packed(data)):
-        return Content(None)
-    return content
+        return None, False
+    said = _as_text(data, encodings=_encodings(data))
+    if said is not None:
+        return said, False
+    return None, is_data or len(written) >= _OPAQUE_FROM or _is_packed(data)
 
 
-def _as_text(data: bytes) -> Content | None:
-    """Return bytes as the text that they are, in UTF-8, UTF-16 or Latin-1."""
+def _as_text(data: bytes, *, encodings: Sequence[str]) -> str | None:
+    """Return bytes as the text that they are, in the first of these encodings that fits."""
     if data.isascii() and len(data) >= _SHORTEST_TEXT and (text := data.decode()).isprintable():
-        return new(Content, (text, "utf-8"))
-    for encoding in _encodings(data):
+        return text
+    for encoding in encodings:
         try:
             text = data.decode(encoding)
         except UnicodeDecodeError:
@@ -197,17 +184,17 @@ def _as_text(data: bytes) -> Content | None:
         if len(text) >= _SHORTEST_TEXT and (
             text.isprintable() or text.translate(_WITHOUT_BREAKS).isprintable()
         ):
-            return new(Content, (text, encoding))
+            return text
     return None
 
 
-def _encodings(data: bytes) -> Iterator[str]:
-    """Yield what the bytes may be; Latin-1 only where most of it is ASCII, as words with umlauts are."""
-    yield "utf-8"
+def _encodings(data: bytes) -> tuple[str, ...]:
+    """Return what bytes may be; Latin-1 only where most of it is ASCII, as words with umlauts are."""
     if len(data) % 2 == 0 and data[1::2].count(0) * 5 > len(data) * 2:
-        yield "utf-16-le"
-    elif len(data.translate(None, _ASCII)) * 8 < len(data):
-        yield "latin-1"
+        return "utf-8", "utf-16-le"
+    if len(data.translate(None, _ASCII)) * 8 < len(data):
+        return "utf-8", "latin-1"
+    return ("utf-8",)
 
 
 def _is_packed(data: bytes) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import ahocorasick
 
 from governance.detect.code_terms import is_plain_word, is_term
+from governance.detect.finding import Finding
 from governance.names.words import (
     ambiguous_names,
     common,
@@ -15,6 +16,7 @@ from governance.names.words import (
     hand_written_first_names,
     last_names,
 )
+from governance.redact.pseudonym import OwnMarks
 from governance.redact.report import RedactionError
 
 VERSION = "propagate-5"
@@ -213,6 +215,33 @@ class Known:
             begin, behind, held = start, end, (entity, value)
         if held is not None:
             yield held[0], begin, behind, held[1]
+
+
+def met_again(
+    again: Iterable[Again], spans: Iterable[Finding], marks: OwnMarks | None
+) -> tuple[dict[int, str], list[Finding]]:
+    """Return what values stand for, by their places, and those that are no part of a span of their type.
+
+    Args:
+        again: the known values in a text, in order.
+        spans: what was found in it, in order and without overlap.
+        marks: what redaction wrote in it itself.
+    """
+    stands_for: dict[int, str] = {}
+    more: list[Finding] = []
+    left = iter(spans)
+    following = next(left, None)
+    around, behind = "", 0  # type and end of the last span that begins before
+    for entity, start, end, value in again:
+        if marks is not None and not marks.leave_free(start, end):
+            continue
+        stands_for[start] = value
+        while following is not None and following.start <= start:
+            around, _, behind, _, _ = following
+            following = next(left, None)
+        if around != entity or end > behind:
+            more.append(Finding(entity, start, end, SCORE, "propagation"))
+    return stands_for, more
 
 
 def _is_listed(word: str) -> bool:

@@ -17,6 +17,8 @@ from governance.redact.surrogates import surrogate
 
 _LINKED = (Operator.PSEUDONYM, Operator.HASH, Operator.ENCRYPT)
 """Operators that make something with a key."""
+ENCODED_DATA = "ENCODED_DATA"
+"""Stands for base64 or hexadecimal digits that said something to redact; no policy asks for it."""
 _SHORT, _BYTES = 8, 16
 """Sizes of keyed hashes: of those that policy asks for as such, and of all others."""
 MARK = re.compile(
@@ -35,7 +37,7 @@ def own_marks(operators: Mapping[str, Operator]) -> re.Pattern[str]:
     A mark names an entity that is looked for; sealed values count where the policy seals them, and
     ``****`` where it stands alone.
     """
-    known = "|".join(sorted({*operators, *DEFAULT_ENTITIES}))
+    known = "|".join(sorted({*operators, *DEFAULT_ENTITIES, ENCODED_DATA}))
     sealed = "|".join(sorted(one for one, how in operators.items() if how is Operator.ENCRYPT))
     marks = [
         rf"<(?:{known})(?:_{_WITH_A_LETTER}{{6,32}}|:{_WITH_A_LETTER}{{16}})?>",

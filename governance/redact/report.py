@@ -1,9 +1,13 @@
 """What redaction takes and gives: a scope in, redacted values with a report without values out."""
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from governance.detect.finding import Finding
+from governance.detect.named_tuples import new
+from governance.redact.places import shown
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.errors import WorkError
 from trajectory.message import Message
@@ -94,6 +98,32 @@ def told_in(report: str) -> tuple[Told, ...]:
         return ()
     listed = json.loads(report).get("names", [])
     return tuple(Told(word, mark, tuple(who)) for word, mark, who in listed)
+
+
+class ReportBuilder:
+    """Gathers one report while a value is rewritten."""
+
+    def __init__(self, versions: Mapping[str, str]) -> None:
+        """Name detectors by these ``versions``."""
+        self._versions = versions
+        self._counts: dict[str, int] = {}
+        self._places: list[Place] = []
+        self.subjects: dict[str, None] = {}
+        self.names: dict[str, None] = {}
+
+    def add(self, path: Iterable[str], spans: Iterable[Finding]) -> None:
+        """Take note of what was redacted in the string at ``path``."""
+        where = shown(path)
+        counts, places = self._counts, self._places
+        for entity, start, end, _, detector in spans:
+            counts[entity] = counts.get(entity, 0) + 1
+            places.append(new(Place, (entity, where, start, end, detector)))
+
+    def done(self, names: tuple[Told, ...] = ()) -> RedactionReport:
+        """Return the report."""
+        used = {place.detector.partition(".")[0] for place in self._places}
+        versions = {name: self._versions.get(name, self._versions["presidio"]) for name in used}
+        return RedactionReport(self._counts, tuple(self._places), versions, names)
 
 
 @dataclass(frozen=True, slots=True)

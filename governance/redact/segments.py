@@ -1,25 +1,40 @@
-"""Taking values apart into units of text to look at, and putting them together again."""
+"""A walk through messages and JSON values to the texts in them, and what is put in their place.
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+JSON within a text is walked as JSON. Base64 and hexadecimal digits are opened: where something in
+them is replaced, a mark stands for all of the digits.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
-from governance.detect.named_tuples import new
-from governance.redact.embedded import Blob, Content, blobs, may_name, opened
+from governance.detect.finding import Finding
+from governance.redact.embedded import Encoded, encoded_in, is_nothing_but_digits
 from governance.redact.json_text import Literal, encoded, is_json, literals
 from governance.redact.places import as_step
-from governance.vocabulary import media_type
+from governance.redact.pseudonym import ENCODED_DATA
+from governance.vocabulary import media_type, role
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.message import (
+    MediaPart,
+    Message,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 
 type Path = tuple[str, ...]
-type TextFn = Callable[[str, Path, Blobs | None], str]
+type TextFn = Callable[[str, Path, bool, Sequence[Finding]], str]
 type NumberFn = Callable[[str, Path], int | None]
 
-DECODED = "base64"
+_DECODED = "base64"
 """Stands at the end of the path of what was decoded."""
 _MAX_NESTING = 8
+_SHORTEST_ENCODED = 12
 _NAMED_MEDIA = {"type", "media_type", "sha256", "size_bytes"}
 _REMEMBERED = 1024 * 1024
 """Characters whose insides are kept; literals take some twenty times as much memory."""
@@ -27,51 +42,38 @@ _MAY_OPEN = frozenset('{[" \t\r\n')
 """What JSON that is worth walking begins with."""
 
 
-class Blobs(NamedTuple):
-    """What there is to know of a text with blobs that were looked into before it is looked at."""
-
-    moved: tuple[tuple[int, int], ...]
-    """Ends of what was put in their place, and how much shorter each is than what was there."""
-    was: str | None
-    """The digits that the text came as, where it is nothing but digits of something else."""
-    is_no_name: bool
-    """Whether those digits cannot be a name as well."""
-
-
 @dataclass(frozen=True, slots=True)
 class Visitor:
     """What is done to each unit of text on a walk through a value."""
 
     text: TextFn
-    """Takes a text without further structure and its key path; returns what replaces it."""
+    """Takes a text without further structure, its key path, whether it is nothing but digits of another
+    text, and the digits in it that must go; returns what replaces it."""
     number: NumberFn
     """Takes a number as written; returns the one that replaces it, None when it may stay."""
-    opaque: Callable[[int, Path], str | None]
-    """Takes the length of something that nobody can look into; returns its replacement or None."""
     media: Callable[[str], str]
     """Takes the hash that bytes are named by; returns the one that replaces it."""
-    insides: "Insides"
+    parsed: "ParsedTexts"
+    drops_opaque: bool = False
+    """Whether bytes that nobody can look into must go."""
 
 
-class _Opened(NamedTuple):
-    """A blob with its digits and what they say."""
+class _Digits(NamedTuple):
+    """The digits in a text, opened."""
 
-    blob: Blob
-    written: str
-    content: Content | None
-    is_whole: bool
-    """Whether it says something and there is nothing else in its text."""
-    is_no_name: bool
-    """Whether its digits are the whole text and cannot be a name as well."""
+    found: Sequence[Encoded]
+    are_all: bool
+    """Whether the text is nothing else, and no name."""
 
 
-class Insides:
+class ParsedTexts:
     """What is within the texts of one value, so that another walk need not parse them again."""
 
     def __init__(self) -> None:
+        """Remember nothing yet."""
         self._room = _REMEMBERED
         self._json: dict[str, list[Literal] | None] = {}
-        self._blobs: dict[str, list[_Opened]] = {}
+        self._digits: dict[str, _Digits] = {}
 
     def json(self, text: str) -> Iterable[Literal] | None:
         """Return the literals of a text, None when it is no JSON."""
@@ -84,50 +86,83 @@ class Insides:
         found = self._json[text] = list(literals(text)) if is_walked else None
         return found
 
-    def blobs(self, text: str) -> Iterable[_Opened]:
+    def digits(self, text: str) -> _Digits:
         """Return the base64 and hexadecimal digits in a text, opened."""
-        known = self._blobs.get(text)
-        if known is not None:
-            return known
-        if len(text) > self._room:
-            return _opened(text)
-        self._room -= len(text)
-        found = self._blobs[text] = list(_opened(text))
-        return found
+        known = self._digits.get(text)
+        if known is None:
+            found = encoded_in(text)
+            known = _Digits(found, is_nothing_but_digits(text, found))
+            if len(text) <= self._room:
+                self._room -= len(text)
+                self._digits[text] = known
+        return known
 
 
-def _opened(text: str) -> Iterator[_Opened]:
-    for blob in blobs(text):
-        written = blob.written(text)
-        content = opened(written, is_data=blob.is_data)
-        is_whole = content is not None and len(written) == len(text)
-        is_no_name = is_whole and not may_name(written)
-        yield new(_Opened, (blob, written, content, is_whole, is_no_name))
+@lru_cache(maxsize=4096)
+def keys_of(path: Path) -> Path:
+    """Return the part of a key path that detection depends on."""
+    return tuple([key for key in path[-6:] if not key.isdigit() and key != _DECODED][-3:])
 
 
-def rewritten(value: JsonValue, path: Path, visitor: Visitor, nesting: int = 0) -> JsonValue:
+def rewritten_message(message: Message, visitor: Visitor) -> Message:
+    """Return a message with each unit of text replaced."""
+    parts = tuple(
+        _rewritten_part(part, ("parts", str(place)), visitor)
+        for place, part in enumerate(message.parts)
+    )
+    name = message.name
+    if name is not None:
+        name = rewritten_text(name, ("participant", "name"), visitor)
+    return Message(role(message.role), parts, name)
+
+
+def _rewritten_part(part: Part, path: Path, visitor: Visitor) -> Part:
+    def text(value: str, key: str) -> str:
+        return rewritten_text(value, (*path, key), visitor)
+
+    match part:
+        case TextPart():
+            return TextPart(text(part.text, "text"))
+        case ReasoningPart():
+            signature = part.signature
+            if signature is not None:
+                signature = text(signature, "signature")
+            return ReasoningPart(text(part.text, "text"), signature)
+        case ToolCallPart():
+            arguments = rewritten(part.arguments, (*path, "arguments"), visitor)
+            call_id, name = text(part.call_id, "call_id"), text(part.name, "tool")
+            return replace(part, call_id=call_id, name=name, arguments=arguments)
+        case ToolResultPart():
+            content = rewritten(part.content, (*path, "content"), visitor)
+            return replace(part, call_id=text(part.call_id, "call_id"), content=content)
+        case MediaPart():
+            url = None if part.url is None else text(part.url, "url")
+            sha256 = None if part.sha256 is None else visitor.media(part.sha256)
+            return MediaPart(media_type(part.media_type), sha256, part.size_bytes, url)
+        case OpaquePart():
+            return OpaquePart(rewritten(part.value, (*path, "value"), visitor))
+
+
+def rewritten(value: JsonValue, path: Path, visitor: Visitor) -> JsonValue:
     """Return a JSON value with each unit of text replaced; types stay types."""
     if isinstance(value, str):
-        return rewritten_text(value, path, visitor, nesting)
+        return rewritten_text(value, path, visitor)
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float):
         new = visitor.number(repr(value), path)
         return value if new is None else type(value)(new)
     if isinstance(value, list):
-        return [
-            rewritten(item, (*path, str(place)), visitor, nesting)
-            for place, item in enumerate(value)
-        ]
-    out: dict[str, JsonValue] = {}
+        return [rewritten(item, (*path, str(place)), visitor) for place, item in enumerate(value)]
     if _is_named_media(value):
         said = {"sha256": visitor.media(str(value["sha256"]))}
         return {**value, **said, "media_type": media_type(str(value["media_type"]))}
+    out: dict[str, JsonValue] = {}
     for key, item in value.items():
-        new_key = rewritten_text(key, (*path, "*"), visitor, nesting)
+        new_key = rewritten_text(key, (*path, "*"), visitor)
         while new_key in out:
             new_key += "_"
-        out[new_key] = rewritten(item, (*path, as_step(key)), visitor, nesting)
+        out[new_key] = rewritten(item, (*path, as_step(key)), visitor)
     return out
 
 
@@ -142,29 +177,18 @@ def _is_named_media(value: JsonObject) -> bool:
 
 
 def rewritten_text(text: str, path: Path, visitor: Visitor, nesting: int = 0) -> str:
-    """Return a text with its units replaced: JSON and base64 in it are looked into."""
+    """Return a text with its units replaced: JSON and digits in it are looked into."""
     if len(text) < 2:
         return text
-    if nesting < _MAX_NESTING:
-        if text[0] in _MAY_OPEN and (found := visitor.insides.json(text)) is not None:
-            return _rewritten_json(text, found, path, visitor, nesting)
-        if len(text) >= 12:
-            text, replaced = _rewritten_blobs(text, path, visitor, nesting)
-            return visitor.text(text, path, replaced)
-    return visitor.text(text, path, None)
-
-
-class Before:
-    """Tells where places of a text were before base64 within it was replaced."""
-
-    def __init__(self, moved: Sequence[tuple[int, int]]) -> None:
-        self._at = [at for at, _ in moved]
-        self._by = [0, *accumulate(by for _, by in moved)]
-
-    def of(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span that became this one."""
-        at, by = self._at, self._by
-        return start + by[bisect_right(at, start)], end + by[bisect_right(at, end)]
+    if nesting >= _MAX_NESTING:
+        return visitor.text(text, path, False, ())
+    if text[0] in _MAY_OPEN and (found := visitor.parsed.json(text)) is not None:
+        return _rewritten_json(text, found, path, visitor, nesting)
+    if len(text) < _SHORTEST_ENCODED:
+        return visitor.text(text, path, False, ())
+    digits = visitor.parsed.digits(text)
+    gone = [one for blob in digits.found for one in _must_go(blob, path, visitor, nesting)]
+    return visitor.text(text, path, digits.are_all, gone)
 
 
 def _rewritten_json(
@@ -190,66 +214,15 @@ def _rewritten_json(
     return "".join((*pieces, text[at:])) if pieces else text
 
 
-def _rewritten_blobs(
-    text: str, path: Path, visitor: Visitor, nesting: int
-) -> tuple[str, Blobs | None]:
-    inside = visitor.insides.blobs(text)
-    if not inside:
-        return text, None
-    pieces: list[str] = []
-    moved: list[tuple[int, int]] = []
-    was: str | None = None
-    is_no_name = False
-    at = size = 0
-    for found in inside:
-        replaced = _looked_into(text, found, path, visitor, nesting)
-        if found.is_whole:
-            was, is_no_name = text, found.is_no_name
-        if replaced is not None:
-            blob = found.blob
-            pieces += (text[at : blob.start], replaced)
-            size += blob.start - at + len(replaced)
-            moved.append((size, blob.end - blob.start - len(replaced)))
-            at = blob.end
-    if not pieces:
-        return text, None if was is None else new(Blobs, ((), was, is_no_name))
-    return "".join((*pieces, text[at:])), new(Blobs, (tuple(moved), was, is_no_name))
-
-
-def _looked_into(
-    text: str, found: _Opened, path: Path, visitor: Visitor, nesting: int
-) -> str | None:
-    """Return what replaces a blob, or None when it may stay."""
-    blob, written, content, _, _ = found
-    is_one_line = len(blob.lines) == 1
-    if content is not None:
-        if content.text is None:
-            return visitor.opaque(len(written), path)
-        inner = rewritten_text(content.text, (*path, DECODED), visitor, nesting + 1)
-        if inner != content.text:
-            replaced = content.closed(inner, like=written)
-            return replaced if is_one_line else blob.wrapped(replaced, text)
-    if is_one_line:
-        return None
-    # The last line may be a word that only looks like one; and each may be a blob of its own.
-    shorter = [Blob(blob.lines[:-1], blob.is_data)] if content is None else []
-    last = Blob(blob.lines[-1:], blob.is_data)
-    parts = [*shorter, last] if shorter else [Blob((line,), blob.is_data) for line in blob.lines]
-    return _joined(text, blob, parts, path, visitor, nesting)
-
-
-def _joined(
-    text: str, blob: Blob, parts: list[Blob], path: Path, visitor: Visitor, nesting: int
-) -> str | None:
-    """Return a blob with its parts looked into one by one."""
-    out: list[str] = []
-    at = blob.start
-    for part in parts:
-        digits = part.written(text)
-        content = opened(digits, is_data=part.is_data)
-        opened_part = _Opened(part, digits, content, is_whole=False, is_no_name=False)
-        replaced = _looked_into(text, opened_part, path, visitor, nesting)
-        if replaced is not None:
-            out += (text[at : part.start], replaced)
-            at = part.end
-    return "".join((*out, text[at : blob.end])) if out else None
+def _must_go(blob: Encoded, path: Path, visitor: Visitor, nesting: int) -> list[Finding]:
+    """Return the digits of a blob that must go, for what they say or since nobody can tell."""
+    if blob.is_opaque:
+        what = "OPAQUE_DATA" if visitor.drops_opaque else None
+    elif blob.text is None:
+        what = None
+    else:
+        inner = rewritten_text(blob.text, (*path, _DECODED), visitor, nesting + 1)
+        what = ENCODED_DATA if inner != blob.text else None
+    if what is not None:
+        return [Finding(what, blob.start, blob.end, 1.0, "walker")]
+    return [one for part in blob.parts for one in _must_go(part, path, visitor, nesting)]

@@ -25,6 +25,8 @@ _RANK = {
     "ORGANIZATION": -2,
     "US_BANK_NUMBER": -2,
     "US_DRIVER_LICENSE": -3,
+    "OPAQUE_DATA": -8,
+    "ENCODED_DATA": -9,
 }
 
 _START = itemgetter(1)

@@ -352,9 +352,7 @@ def test_subjects_are_keyed_and_found_again_by_value() -> None:
 
 def test_base64_is_looked_into() -> None:
     blob = base64.b64encode(b"write to bob@example.com please").decode()
-    clean = text(f"file {blob} end")
-    inner = clean.removeprefix("file ").removesuffix(" end")
-    assert base64.b64decode(inner).decode().startswith("write to <EMAIL_ADDRESS_")
+    assert text(f"file {blob} end") == "file <ENCODED_DATA> end"
 
 
 def test_places_after_base64_are_those_of_the_text_as_it_came() -> None:
@@ -379,12 +377,10 @@ def test_digits_that_are_a_secret_by_their_key_stay_one_when_what_they_say_is_re
     assert "bob@example.com" not in str(note)
 
 
-def test_digits_made_anew_are_as_plain_as_the_old_ones() -> None:
+def test_what_digits_say_is_counted_once() -> None:
     blobs = [base64.b64encode(f"write to u{n}@example.com".encode()).decode() for n in range(40)]
     clean = redactor().redact_json(list[JsonValue](blobs), scope=SCOPE)
-    assert isinstance(clean.value, list)
-    for one in clean.value:
-        assert base64.b64decode(f"{one}==").decode().startswith("write to <EMAIL_ADDRESS_")
+    assert clean.value == ["<ENCODED_DATA>"] * 40
     assert clean.report.counts == {"EMAIL_ADDRESS": 40}
 
 
@@ -477,18 +473,6 @@ def test_names_are_not_looked_for_in_digits_that_say_something_else() -> None:
     work.redact_text(json.dumps(texts), scope=SCOPE)
     assert [heard.get(text) for text in texts] == [True, False, True, False, False, True]
     assert heard[said] is False
-
-
-def test_only_digits_among_other_words_are_looked_at_when_they_are_made_anew() -> None:
-    listening = Listening()
-    work = Redactor(RedactionSpec(), [listening], pseudonym_key=KEY)
-    blob = base64.b64encode(b"write to bob@example.com please").decode()
-    alone, among = json.loads(
-        work.redact_text(json.dumps([blob, f"file {blob} end"]), scope=SCOPE).text
-    )
-    assert blob not in (alone, among)
-    assert alone not in listening.heard
-    assert among in listening.heard
 
 
 class Failing:

@@ -10,7 +10,7 @@ from governance.detect.finding import Finding, Unit
 from governance.detect.names.model import EMBEDDED, NamesModel, segments
 from governance.detect.names.readers import Labelled
 from governance.detect.normalized_text import view_of
-from governance.redact.embedded import blobs, opened
+from governance.redact.embedded import encoded_in
 from tests.governance.redaction_support import SCOPE, made
 from trajectory.errors import ConfigurationError
 
@@ -94,8 +94,8 @@ def test_a_pipeline_of_the_users_own_is_loaded_by_its_folder() -> None:
     "name", ["Mikhail-Pillai", "Silvano-Olson", "Lionel/Walter", "Sivert+Kelly", "Ugo-Mutua1985"]
 )
 def test_a_name_that_says_something_as_base64_by_chance_is_a_name(name: str) -> None:
-    (content,) = [opened(blob.written(name), is_data=False) for blob in blobs(name)]
-    assert content is not None
+    (found,) = encoded_in(name)
+    assert found.text is not None
     assert made(names={"model": "embedded"}).redact_text(name, scope=SCOPE).text != name
 
 

@@ -148,19 +148,20 @@ class Assembler:
     def _mend(self, fresh: Sequence[Fact], late: Sequence[Fact], misled: set[Fact]) -> None:
         """Place anew, in the order of time, whatever a late fact has to do with.
 
-        Repeated until nothing stands before what it should have known: facts are only added.
+        Repeated until nothing stands before what it should have known: facts are only added. Facts
+        of a settled trajectory stay: the steps that they went on from may be forgotten.
         """
         group: set[Fact] = set()
-        wrong, suspects, in_order = set(misled), set(late), set(fresh)
+        wrong, suspects, in_order = self._movable(misled), self._movable(late), set(fresh)
         while True:
             for fact in suspects:
-                later = self._later_than(fact) - in_order
+                later = self._movable(self._later_than(fact)) - in_order
                 if later:
                     wrong |= later
                     wrong.add(fact)
             if not wrong:
                 return
-            group = self._all_concerned(group | wrong)
+            group = self._movable(self._all_concerned(group | wrong))
             if len(group) > _GROUP_LIMIT:
                 return
             was = {fact: fact.effect_on_others() for fact in group}
@@ -170,6 +171,17 @@ class Assembler:
             self._place(sorted(group, key=_order))
             suspects = {fact for fact in group if fact.effect_on_others() != was[fact]}
             wrong, in_order = set(), group
+
+    def _movable(self, facts: Iterable[Fact]) -> set[Fact]:
+        """Return the facts that are in no settled trajectory."""
+        trajectories = self.state.trajectories
+        return {
+            fact
+            for fact in facts
+            if fact.placement is None
+            or (node := trajectories.get(fact.placement.trajectory_id)) is None
+            or not node.settled
+        }
 
     def _later_than(self, fact: Fact) -> set[Fact]:
         """Return the facts placed before this one was known that could have been otherwise."""

@@ -16,6 +16,7 @@ from trajectory.assembly.fingerprint import (
 from trajectory.assembly.nodes import PendingCall
 from trajectory.assembly.sessions import TOOL_SESSION, place_name, public_name, session_name
 from trajectory.assembly.sketches import (
+    answer_sketch,
     argument_text,
     opening_texts,
     openings,
@@ -185,7 +186,7 @@ class FactMaker:
             fact.calls = [make.short("call", scope, one.call_id) for one in asked if _tells(one)]
             if not asked:
                 text = call.output.text()
-                fact.answer = sketch(make, scope, text)
+                fact.answer = answer_sketch(make, scope, text)
                 if not text:
                     fact.calls = _compactions(make, scope, [call.output])
         fact.look_closer = self._look_closer

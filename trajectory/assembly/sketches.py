@@ -24,6 +24,7 @@ _NAMES_LIMIT = 1024
 _NAME = 8
 _OPENINGS = 6
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9]*[_-][A-Za-z0-9_-]{11,64}")
+_SUMMARY = re.compile(r"<summary>(.*)</summary>", re.DOTALL)
 _WHOLE = "\0whole\0"
 
 
@@ -51,6 +52,12 @@ def openings(
         for text in list(dict.fromkeys(found))[:_OPENINGS]
         if (made := sketch(maker, scope, text))
     ]
+
+
+def answer_sketch(maker: Fingerprinter, scope: str, text: str) -> list[str]:
+    """Return the sketch of an answer; of a summary behind an analysis, only the summary comes back."""
+    summary = _SUMMARY.search(text)
+    return sketch(maker, scope, summary[1] if summary else text)
 
 
 def whole_name(maker: Fingerprinter, scope: str, text: str) -> str:

@@ -52,8 +52,9 @@ def spawning(*numbers: int, name: str = "task") -> dict[str, Any]:
 
 @pytest.mark.parametrize("headers", [{"x-claude-code-session-id": "s"}, {}], ids=["named", "not"])
 @pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize(("late", "batch"), [(None, 10), (59, 59), (58, 60)])
 def test_sub_agents_of_many_steps_do_not_cut_the_main_agent_off(
-    headers: dict[str, str], restart: bool
+    headers: dict[str, str], restart: bool, late: int | None, batch: int
 ) -> None:
     world = World()
     opening = [AGENT, user("Refactor the whole shop so that prices come from the new service.")]
@@ -70,10 +71,12 @@ def test_sub_agents_of_many_steps_do_not_cut_the_main_agent_off(
     calls.append(world.chat([*opening, start, *told], said("Done."), headers=headers))
     thanks = [*opening, start, *told, said("Done."), user("thanks, now a test")]
     calls.append(world.chat(thanks, said("Added."), headers=headers))
+    if late is not None:  # one call comes behind the two that began after it
+        calls[late - 1 : late + 2] = [*calls[late : late + 2], calls[late - 1]]
     placed: list[PlacedCall] = []
     state = AssemblerState()
-    for at in range(0, len(calls), 10):
-        placed += Assembler(KEY, state).assemble(calls[at : at + 10]).placed
+    for at in range(0, len(calls), batch):
+        placed += Assembler(KEY, state).assemble(calls[at : at + batch]).placed
         if restart:
             state = AssemblerState.from_json(json.loads(json.dumps(state.to_json())))
     first, done, added = placed[0], placed[-2], placed[-1]
@@ -235,6 +238,23 @@ def test_a_vendor_s_billing_header_makes_no_other_harness_and_no_hand_off() -> N
     one, two, three = by_call(found, first, compact, after)
     assert links(found) == {("compaction", two.step_id, three.step_id)}
     assert [item.role_in_graph for item in (one, two, three)] == ["agent", "compaction", "agent"]
+
+
+def test_a_summary_comes_back_without_the_analysis_before_it() -> None:
+    world = World()
+    analysis = "The user first asked for prices, which took three files and two runs of the tests. "
+    summary = "The prices of the shop are read from the new service now, tests are to be written."
+    opening = user("Read the prices of the shop from the new service, please.")
+    first = claude(world, [opening], [text("Done so far.")], "m1", billing="abc")
+    told = [opening, {"role": "assistant", "content": [text("Done so far.")]}]
+    said = f"<analysis>{analysis * 9}</analysis>\n\n<summary>{summary}</summary>"
+    compact = claude(world, [*told, user("Summarise.")], [text(said)], "m2", billing="abc")
+    again = user(f"This session is being continued.\n\nSummary:\n{summary}\n\nResume directly.")
+    after = claude(world, [again, user("Go on.")], [text("Yes.")], "m3", billing="0f1")
+    found = assemble(first, compact, after)
+    _, two, three = by_call(found, first, compact, after)
+    assert links(found) == {("compaction", two.step_id, three.step_id)}
+    assert two.role_in_graph == "compaction"
 
 
 def cited(words: str) -> list[Any]:

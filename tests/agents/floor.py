@@ -158,5 +158,18 @@ def compare(floor: Floor, *, sessions: int, dispatched: dict[str, str] | None = 
         for story in wanted
         if found.get(tuple(sorted(story["steps"]))) != story
     ]
-    assert not wrong, f"{len(wrong)} of {len(wanted)} sessions, the first: {wrong[0]}"
+    assert not wrong, f"{len(wrong)} of {len(wanted)} sessions, the first: {_difference(*wrong[0])}"
     assert len(found) == sessions
+
+
+def _difference(told: Story, found: Story | None) -> Story:
+    """Return what is not alike in a story and in what was rebuilt of it."""
+    if found is None:
+        return told
+    steps = {
+        one: (told["steps"].get(one), found["steps"].get(one))
+        for one in {**told["steps"], **found["steps"]}
+        if told["steps"].get(one) != found["steps"].get(one)
+    }
+    others = {name: (told[name], found[name]) for name in told if told[name] != found[name]}
+    return {**others, "steps": steps}

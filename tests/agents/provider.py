@@ -26,6 +26,8 @@ from trajectory.dialects.writing import ModelAnswer
 from trajectory.message import Message, Part, TextPart, ToolCallPart
 
 _CALL_ID = re.compile(r"(?:call|toolu)_[0-9a-f]{24}")
+_ON_THE_WAY = ("agent", "compaction")
+"""Roles of the answers that a conversation goes on from."""
 MARKER = re.compile(r"\btask (\d+)\b")
 
 
@@ -41,6 +43,8 @@ class Reply:
     """Another conversation of the same session, such as a sub-agent's."""
     fail: bool = False
     """Answer the first attempt with an error that SDKs repeat."""
+    tokens: int = 20
+    """How long the prompt was, as the answer says."""
 
 
 @dataclass
@@ -155,15 +159,18 @@ class Provider:
             parts.append(call)
         response_id = self.name(response_prefix)
         self._by_response[response_id] = session
-        place = (reply.role, reply.thread)
-        before = [one.response_id for one in session.said if (one.role, one.thread) == place]
-        parent = before[-1] if before and reply.role == "agent" else None
-        session.said.append(Said(response_id, parent, *place, reply.calls))
+        before = [
+            one.response_id
+            for one in session.said
+            if one.thread == reply.thread and one.role in _ON_THE_WAY
+        ]
+        parent = before[-1] if before and reply.role in _ON_THE_WAY else None
+        session.said.append(Said(response_id, parent, reply.role, reply.thread, reply.calls))
         answer = ModelAnswer(
             Message("assistant", tuple(parts)),
             response_id,
             str(asked.body.get("model")),
-            usage=Usage(20, 10),
+            usage=Usage(reply.tokens, 10),
             created=1_760_000_000,
         )
         wire = write_answer(asked.dialect, answer, asked.body)

@@ -1,5 +1,7 @@
 """What the provider says to each kind of agent: a few turns each, alike over all sessions."""
 
+import json
+import re
 from typing import Any
 
 from tests.agents.provider import MARKER, Reply, Session
@@ -112,4 +114,88 @@ def errands(session: Session, asked: Asked) -> Reply:
 
 def marker(asked: Asked) -> str:
     """Return the number of the task."""
-    return MARKER.findall(asked.said[0])[-1]
+    return next(MARKER.findall(said)[-1] for said in asked.said if MARKER.search(said))
+
+
+REPAIRS = (
+    "Please have the {} half of the lamps in this house looked at by three helpers, all of them at"
+    " once, and tell me in the end what there is to be repaired; it is task 1."
+)
+HELPERS, HELPER_STEPS = 3, 25
+_LOOK = "Look at lamp {0} of task 1, at everything there is to it, and report what you find."
+_SUMMARY = (
+    "<summary>The user wants the lamps of the house to be looked at for task 1; three helpers looked"
+    " at the first half and found that none of these needs any repair so far.</summary>"
+)
+
+
+def repairs(session: Session, asked: Asked) -> Reply:
+    """Have three helpers look around at length, in each of two halves; in between, summarise."""
+    if not asked.tools:
+        return Reply("Lamps of the house", role="auxiliary")
+    helper = next(
+        (n for n in range(6) if any(_LOOK.format(n) in said for said in asked.said)), None
+    )
+    if helper is not None:
+        return _look(helper, asked.turns, ("Bash", {"command": f"echo lamp {helper}"}))
+    if "summary" in asked.said[-1] and session.turns == 2:
+        return Reply(_SUMMARY, role="compaction")
+    if "second half" in asked.said[-1]:
+        return _send(3)
+    return _send(0) if "first half" in asked.said[-1] else Reply("No lamp needs to be repaired.")
+
+
+def _send(first: int) -> Reply:
+    """Send the helpers of a half of the house."""
+    orders = [
+        {"description": f"lamp {n}", "prompt": _LOOK.format(n), "subagent_type": "general-purpose"}
+        for n in range(first, first + HELPERS)
+    ]
+    return Reply("I send three helpers.", calls=tuple(("Agent", order) for order in orders))
+
+
+def _look(helper: int, turns: int, call: tuple[str, dict[str, Any]]) -> Reply:
+    """Look for a while, then report."""
+    thread = f"helper {helper}"
+    if turns < HELPER_STEPS - 1:
+        return Reply(f"Step {turns} of helper {helper}.", calls=(call,), thread=thread)
+    return Reply(f"Lamp {helper} of the house is in order, as far as I can see.", thread=thread)
+
+
+TEAMWORK = (
+    "Please have the shelves of this house looked at by two helpers, both at once, and tell me in"
+    " the end what there is to be bought; it is task {0}."
+)
+TEAM = ("left", "right")
+_SHELVES = (
+    "Look at the {0} shelf of task {1}, at everything that stands on it, and report what you find"
+    " in one sentence."
+)
+_CHECKPOINT = (
+    "The user wants the shelves of the house to be looked at for task {0}; two helpers looked at both"
+    " of them and found that there is nothing at all to be bought this week."
+)
+_AGENT = re.compile(r'\\"agent_id\\":\\"([0-9a-f-]{36})')
+
+
+def teamwork(session: Session, asked: Asked) -> Reply:
+    """For Codex: two helpers that work on their own, a wait for both, a compaction, an answer."""
+    task = marker(asked)
+    shelf = next((s for s in TEAM if any(_SHELVES.format(s, task) in t for t in asked.said)), None)
+    if shelf is not None and not any(TEAMWORK.format(task) in said for said in asked.said):
+        if asked.turns == 0:
+            return Reply(calls=(("exec_command", {"cmd": f"echo {shelf}"}),), thread=shelf)
+        return Reply(f"The {shelf} shelf of the house is full, as it ought to be.", thread=shelf)
+    if "CONTEXT CHECKPOINT" in asked.said[-1]:
+        return Reply(_CHECKPOINT.format(task), role="compaction")
+    if session.turns == 0:
+        calls = tuple(("spawn_agent", {"message": _SHELVES.format(s, task)}) for s in TEAM)
+        return Reply(calls=tuple((f"multi_agent_v1.{name}", order) for name, order in calls))
+    if session.turns == 1:
+        helpers = list(dict.fromkeys(_AGENT.findall(json.dumps(asked.body["input"]))))
+        order = {"targets": helpers, "timeout_ms": 20_000}
+        return Reply(calls=(("multi_agent_v1.wait_agent", order),))
+    if session.turns == 2:
+        # So long a context has Codex compact it before it goes on.
+        return Reply(calls=(("exec_command", {"cmd": "echo both"}),), tokens=900_000)
+    return Reply("Nothing is to be bought.")

@@ -5,46 +5,29 @@ the tool server connects in time); two are resumed as new sessions. Each is a pr
 so sixteen run at once.
 """
 
-import fcntl
 import json
 import os
-import shutil
 import subprocess
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.agents.floor import Floor, compare, floor
-from tests.agents.scripts import errands
+from tests.agents.scripts import HELPERS, REPAIRS, errands, repairs
 
 SESSIONS = 50
 USUAL = 6
 RESUMED = 2
 AT_ONCE = 16
-PROGRAM = Path(__file__).parent / "claude_code"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed"),
-]
+pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def claude() -> Path:
-    """Install the program from the committed lock, once."""
-    program = PROGRAM / "node_modules" / ".bin" / "claude"
-    with (PROGRAM / ".install.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.exists():
-            command = ["npm", "ci", "--no-audit", "--no-fund"]
-            subprocess.run(command, cwd=PROGRAM, check=True, capture_output=True, timeout=120)
-    return program
-
-
-def session(claude: Path, run: Floor, home: Path, prompt: str, *options: str) -> str:
+def session(programs: Path, run: Floor, home: Path, prompt: str, *options: str) -> str:
     """Run one session in a home of its own; return the session's own name."""
     folder = home / "work"
     folder.mkdir(parents=True, exist_ok=True)
@@ -54,6 +37,16 @@ def session(claude: Path, run: Floor, home: Path, prompt: str, *options: str) ->
         "headers": {"Authorization": f"Bearer {run.gateway.key}"},
     }
     servers = {"shop": shop} if "--bare" in options else {}
+    command = [programs / "claude", "-p", prompt, "--output-format", "json", "--strict-mcp-config"]
+    command += ["--mcp-config", json.dumps({"mcpServers": servers})]
+    command += ["--allowedTools", "Bash", "Agent", "mcp__shop__quote"]
+    answer = ask([*command, *options], run, home, folder)
+    assert answer["result"] == "That is all.", answer
+    return str(answer["session_id"])
+
+
+def ask(command: list[str | Path], run: Floor, home: Path, folder: Path) -> dict[str, Any]:
+    """Run the program in a home of its own; return what it says."""
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
@@ -61,11 +54,8 @@ def session(claude: Path, run: Floor, home: Path, prompt: str, *options: str) ->
         "ANTHROPIC_API_KEY": run.gateway.key,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     }
-    command = [claude, "-p", prompt, "--output-format", "json", "--strict-mcp-config"]
-    command += ["--mcp-config", json.dumps({"mcpServers": servers})]
-    command += ["--allowedTools", "Bash", "Agent", "mcp__shop__quote"]
     done = subprocess.run(
-        [*command, *options],
+        command,
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -75,12 +65,11 @@ def session(claude: Path, run: Floor, home: Path, prompt: str, *options: str) ->
         check=False,
     )
     assert done.returncode == 0, (done.stdout, done.stderr)
-    answer = json.loads(done.stdout)
-    assert answer["result"] == "That is all.", answer
-    return str(answer["session_id"])
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
-def test_claude_code(claude: Path, shop: str, tmp_path: Path) -> None:
+def test_claude_code(programs: Path, shop: str, tmp_path: Path) -> None:
     with floor(tmp_path / "gateway", errands, tools=shop) as run:
         homes = [tmp_path / f"home-{number}" for number in range(SESSIONS)]
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -88,14 +77,14 @@ def test_claude_code(claude: Path, shop: str, tmp_path: Path) -> None:
             def errand(number: int) -> str:
                 options = [] if number < USUAL else ["--bare"]
                 prompt = f"Please do the errand of task {number}"
-                return session(claude, run, homes[number], prompt, *options)
+                return session(programs, run, homes[number], prompt, *options)
 
             names = list(pool.map(errand, range(SESSIONS)))
 
             def go_on(number: int) -> str:
                 options = ["--bare", "--resume", names[number], "--fork-session"]
                 prompt = f"And once more, as task {100 + number}"
-                return session(claude, run, homes[number], prompt, *options)
+                return session(programs, run, homes[number], prompt, *options)
 
             list(pool.map(go_on, range(USUAL, USUAL + RESUMED)))
         run.assemble()
@@ -114,3 +103,23 @@ def test_claude_code(claude: Path, shop: str, tmp_path: Path) -> None:
         run.provider.sessions = run.provider.sessions[:SESSIONS]
         run.assemble_calls([replace(call, hints=()) for call in calls])
         compare(run, sessions=SESSIONS, dispatched=tools)
+
+
+def test_three_sub_agents_and_a_compaction_are_one_session(programs: Path, tmp_path: Path) -> None:
+    """Three sub-agents of many steps at once; then the conversation is compacted and goes on."""
+    with floor(tmp_path / "gateway", repairs) as run:
+        home = tmp_path / "home"
+        (home / "work").mkdir(parents=True)
+        allowed = ["--output-format", "json", "--allowedTools", "Bash", "Agent"]
+        for words in (
+            ["-p", REPAIRS.format("first")],
+            ["-c", "-p", "/compact"],
+            ["-c", "-p", REPAIRS.format("second")],
+        ):
+            ask([programs / "claude", *words, *allowed], run, home, home / "work")
+        run.assemble()
+        compare(run, sessions=1)
+        kinds = Counter(link.kind for link in run.links)
+        assert kinds["subagent_call"] == 2 * HELPERS
+        assert kinds["compaction"] == 1
+        assert "handoff" not in kinds

@@ -51,7 +51,7 @@ def _responses(body: dict[str, Any]) -> Asked:
         tuple(_text(item["content"]) for item in items if item.get("role") == "user"),
         len(calls) + sum(item.get("role") == "assistant" for item in items),
         tuple(call["call_id"] for call in calls),
-        tuple(tool["name"] for tool in body.get("tools") or ()),
+        tuple(tool.get("name", tool["type"]) for tool in body.get("tools") or ()),
         body.get("previous_response_id"),
         body,
     )

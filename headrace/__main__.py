@@ -2,12 +2,9 @@
 
 import sys
 
-from headrace.processes.lifeline import hold_lifeline
-
 
 def main() -> None:
     """Run it; Ctrl-C ends it quietly with 130 even while its parts are still being loaded."""
-    hold_lifeline()
     try:
         from headrace.cli import main as run
     except KeyboardInterrupt:

@@ -1,6 +1,5 @@
 """Client keys: whose calls they are, what they open, and the registry that knows their hashes."""
 
-import fcntl
 import hmac
 import json
 import secrets
@@ -15,7 +14,7 @@ from typing import Any, Self
 
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.exchange import ClientIdentity
-from trajectory.files import replace_file
+from trajectory.files import locked, replace_file
 
 KEY_PREFIX = "hr_"
 PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share")
@@ -325,8 +324,7 @@ class KeyRegistry:
     def _alone(self) -> Iterator[None]:
         """Keep other writers of this file waiting, in whatever process they are."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.with_suffix(".lock").open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self._path.with_suffix(".lock"), wait=True):
             yield
 
     def _write(self) -> None:

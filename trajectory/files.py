@@ -4,11 +4,12 @@ A reader sees the old bytes or the new, after a power cut too.
 """
 
 import fcntl
+import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from trajectory.errors import ConfigurationError
 
@@ -60,6 +61,19 @@ def append_line(path: Path, line: str, mode: int = OWNER_ONLY) -> None:
         file.write(b"\n" * bool(torn) + line.encode() + b"\n")
         file.flush()
         os.fsync(descriptor)
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the objects that :func:`append_line` wrote; a line cut off by a crash is left out."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        with suppress(ValueError):
+            found.append(json.loads(line))
+    return [one for one in found if isinstance(one, dict)]
 
 
 @contextmanager

@@ -6,8 +6,6 @@ compared with each other. Several processes may use one folder: who changes it h
 each sees what the others wrote at its next question.
 """
 
-import fcntl
-import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ from governance.near.features import Features, Measure, NearDocument
 from governance.near.minhash import Signatures, estimates
 from governance.near.segment import Segment, note_of
 from governance.near.shingles import SIZE, Shingles, shared, similarity
+from trajectory.files import locked
 
 _BATCH = 20_000
 _SURELY_LESS = 0.2
@@ -291,9 +290,5 @@ class NearIndex:
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = self._folder.with_name(self._folder.name + ".lock")
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with locked(lock, wait=True):
             yield
-        finally:
-            os.close(descriptor)

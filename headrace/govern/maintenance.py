@@ -4,7 +4,6 @@ A process of its own, so that sorting a day's files neither holds up the next ba
 the governing process's memory; killed at any moment, it leaves the tables as they were.
 """
 
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +14,13 @@ from governance.audit import AuditLog
 from headrace.app.home import Home
 from headrace.app.settings import LakeSettings
 from headrace.govern.near_duplicates import sweep_near
-from headrace.processes.supervisor import headrace_command, open_log
+from headrace.processes.supervisor import headrace_command
 from lakehouse.erasure.erase import Holds, RemovalReport, expire
 from lakehouse.erasure.late_names import forget_replaced
 from lakehouse.lake import Lake
 from lakehouse.maintenance.upkeep import Upkeep, maintain
 from train.runs import folders as run_folders
+from trajectory.child_process import ChildProcess, open_log
 
 SWEPT = "retention.swept"
 _STOP_SECONDS = 10.0
@@ -113,7 +113,7 @@ class BackgroundUpkeep:
         self._every = every_seconds
         self._report = report
         self._last = time.monotonic()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
 
     def look(self) -> bool:
         """Start a round when one is due, and say when the last one failed; returns at once.
@@ -125,6 +125,7 @@ class BackgroundUpkeep:
             code = self._process.poll()
             if code is None:
                 return False
+            self._process.stop()
             self._process = None
             if code:
                 self._report(f"upkeep of the lake ended with {code}; see {self._log}")
@@ -136,14 +137,8 @@ class BackgroundUpkeep:
 
     def stop(self) -> None:
         """End a round that is under way; what it was doing is simply not done."""
-        if self._process is None or self._process.poll() is not None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        if self._process is not None:
+            self._process.stop()
 
     @property
     def _log(self) -> str:
@@ -152,9 +147,6 @@ class BackgroundUpkeep:
     def _start(self) -> None:
         arguments = ("--home", str(self._home.root), "lake", "maintain", "--json")
         with open_log(Path(self._log)) as log:
-            self._process = subprocess.Popen(
-                headrace_command(arguments),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
+            self._process = ChildProcess(
+                headrace_command(arguments), stderr=log, stop_seconds=_STOP_SECONDS
             )

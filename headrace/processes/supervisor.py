@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -10,9 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO
 
-from headrace.processes.lifeline import Lifeline
+from trajectory.child_process import ChildProcess, open_log
 from trajectory.errors import ConfigurationError
 
 _RESTART_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -52,9 +50,8 @@ class Supervisor:
     def __init__(self, programs: Sequence[Program], *, report: Callable[[str], None]) -> None:
         self._programs = programs
         self._report = report
-        self._lifeline = Lifeline()
         self._reported: dict[str, str] = {}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, ChildProcess] = {}
         self._started: dict[str, float] = {}
         self._restart_at: dict[str, float] = {}
         self._deaths: dict[str, int] = {}
@@ -95,22 +92,20 @@ class Supervisor:
 
     def _start(self, program: Program) -> None:
         self._started[program.name] = time.monotonic()
-        program.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open_log(program.log) as log:
-            self._processes[program.name] = subprocess.Popen(
+            self._processes[program.name] = ChildProcess(
                 headrace_command(program.arguments),
-                stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
-                pass_fds=self._lifeline.passed,
-                env=self._lifeline.environment(program.drain_seconds),
+                stop_seconds=program.drain_seconds,
             )
 
     def _mend(self, program: Program, *, may_end: bool) -> None:
-        code = self._processes[program.name].poll()
+        process = self._processes[program.name]
+        code = process.poll()
         if code is None:
             return
+        process.stop()  # nothing that it started stays
         now = time.monotonic()
         due = self._restart_at.get(program.name)
         if due is None:
@@ -145,14 +140,7 @@ class Supervisor:
     def _stop_all(self) -> None:
         for program in self._programs:
             process = self._processes.get(program.name)
-            if process is None or process.poll() is not None:
-                continue
-            process.terminate()
-            try:
-                process.wait(program.drain_seconds)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            if process is not None and process.stop():
                 self._say(f"{program.name} did not drain in {program.drain_seconds:g} s; killed")
 
 
@@ -163,9 +151,3 @@ def _last_words(log: Path) -> str:
         said = file.read()
     lines = [line for line in said.decode("utf-8", "replace").splitlines() if line]
     return lines[-1].removeprefix("headrace: ") if lines else f"refused to start; see {log}"
-
-
-def open_log(path: Path) -> IO[bytes]:
-    """Open a log for appending, readable by the owner alone."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    return os.fdopen(descriptor, "ab")

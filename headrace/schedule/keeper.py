@@ -19,7 +19,7 @@ from headrace.schedule.runner import Done, HeldCommands, Night, run_night
 from train.recipes.settings import load_or_shipped
 from train.runs.hardware import free_gpus
 from train.schedule import Due, Schedule, Skipped, due, unmet
-from trajectory.files import append_line, locked
+from trajectory.files import append_line, locked, read_json_lines
 
 _LOOK_SECONDS = 20.0
 
@@ -38,14 +38,8 @@ class Diary:
 
     def nights(self) -> list[dict[str, Any]]:
         """Return what is known of each night, oldest first; a line cut off by a crash is left out."""
-        if not self.path.is_file():
-            return []
         found: dict[str | int, dict[str, Any]] = {}
-        for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines()):
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
+        for number, entry in enumerate(read_json_lines(self.path)):
             # How a night ended stands in a later line than that it began.
             found[entry.get("night", number)] = entry
         return list(found.values())

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headrace.processes.supervisor import headrace_command
-from train.runs.programs import program
 from train.schedule import Schedule
+from trajectory.child_process import ChildProcess, open_log
 
 _REFUSED, _BAD_INPUT = 1, 2
 
@@ -239,10 +239,12 @@ def headrace_commands(home: Path, log: Path) -> HeldCommands:
         if arguments[:2] != ["train", "promote"]:
             command.append("--json")
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "ab+") as errors:
+        with open_log(log) as errors:
             begin = errors.seek(0, os.SEEK_END)
             try:
-                with program(command, stdout=subprocess.PIPE, stderr=errors, keep=keep) as process:
+                with ChildProcess(
+                    command, stdout=subprocess.PIPE, stderr=errors, keep=keep
+                ) as process:
                     output, _ = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
                 raise DeadlinePassedError from None

@@ -3,8 +3,6 @@
 import importlib.util
 import json
 import os
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -12,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 import httpx
 
 from headrace.serving.engine import Engine
 from headrace.serving.server import Door, opened
+from trajectory.child_process import ChildProcess, free_port, open_log
 from trajectory.errors import ConfigurationError
 
 _ASK_SECONDS = 2.0
@@ -113,7 +112,7 @@ class OwnProcess:
 
 @dataclass(slots=True)
 class _Server:
-    process: "subprocess.Popen[bytes]"
+    process: ChildProcess
     url: str
     ready: bool = False
 
@@ -130,24 +129,18 @@ class VllmServers:
 
     def begin(self, label: str, folder: Path) -> None:
         """Start a server; it is ready when it lists the version."""
-        port = _free_port()
+        port = free_port()
         program = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(folder))
         place = ("--host", "127.0.0.1", "--port", str(port), "--served-model-name", label)
-        with self._log(label) as log:
-            process = subprocess.Popen(
+        with open_log(self.logs / f"vllm-{label.replace('@', '-')}.log") as log:
+            process = ChildProcess(
                 [*program, *place, *tool_arguments(folder, self.arguments), *self.arguments],
-                stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
-                env={**os.environ, **_VLLM, "VLLM_API_KEY": self.key},
+                environment={**os.environ, **_VLLM, "VLLM_API_KEY": self.key},
+                stop_seconds=_END_SECONDS,
             )
         self._servers[label] = _Server(process, f"http://127.0.0.1:{port}")
-
-    def _log(self, label: str) -> IO[bytes]:
-        self.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self.logs / f"vllm-{label.replace('@', '-')}.log"
-        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
     def ready(self, label: str) -> str | None:
         """Return the server's address once it lists the version; None again when it has ended."""
@@ -167,14 +160,8 @@ class VllmServers:
     def end(self, label: str) -> None:
         """Stop its server, which lets requests under way finish."""
         server = self._servers.pop(label, None)
-        if server is None:
-            return
-        server.process.terminate()
-        try:
-            server.process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            server.process.kill()
-            server.process.wait()
+        if server is not None:
+            server.process.stop()
 
     def close(self) -> None:
         """Stop all servers."""
@@ -269,9 +256,3 @@ def reachable(host: str) -> str:
     """Return the host as clients on this machine reach it."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
     return f"[{host}]" if ":" in host else host
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -12,7 +12,7 @@ from lakehouse.lake import Lake
 from tests.headrace.nights import written
 from tests.train.conftest import make_model
 from tests.train.lakes import Session, lake_of
-from tests.train.runs.test_programs import ended, until
+from tests.trajectory.test_child_process import ended, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 

@@ -24,8 +24,8 @@ from train.evaluation.intervals import (
     wilson,
 )
 from train.recipes.settings import EvaluationSettings
-from train.runs.programs import program
 from train.substrate.source import Progress, silent
+from trajectory.child_process import ChildProcess
 
 _TAIL = 400
 
@@ -109,7 +109,7 @@ def run_program(command: Sequence[str], *, setting: str, seconds: float, folder:
     # Its words may hold content: they go to a file that is deleted, not to our log.
     with tempfile.TemporaryFile(dir=folder) as errors:
         try:
-            with program([_program(command[0]), *command[1:]], stderr=errors) as process:
+            with ChildProcess([_program(command[0]), *command[1:]], stderr=errors) as process:
                 code = process.wait(seconds)
         except OSError as error:
             raise EvaluationError(

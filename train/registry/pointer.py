@@ -6,12 +6,13 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from trajectory.canonical import canonical_json
-from trajectory.files import READABLE, append_line, replace_file
+from trajectory.files import READABLE, append_line, read_json_lines, replace_file
 
 type Trial = Literal["canary", "shadow"]
 """Beside what serves: a canary answers a share of the sessions, a shadow gets copies of calls."""
@@ -80,13 +81,8 @@ def write_pointer(home: Path, pointer: Pointer, entry: HistoryEntry) -> None:
 
 def read_history(home: Path) -> list[HistoryEntry]:
     """Return every change, oldest first; a line cut off by a crash is left out."""
-    path = home / "history.jsonl"
-    if not path.exists():
-        return []
     found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            found.append(HistoryEntry(**json.loads(line)))
-        except (ValueError, TypeError):
-            continue
+    for entry in read_json_lines(home / "history.jsonl"):
+        with suppress(TypeError):
+            found.append(HistoryEntry(**entry))
     return found

@@ -8,7 +8,6 @@ it. On further machines that see the same folder ``headrace train join`` starts 
 import json
 import os
 import pickle
-import socket
 import sys
 import tempfile
 import time
@@ -21,7 +20,7 @@ from train.errors import TrainingError
 from train.recipes.base import Rows
 from train.recipes.settings import LaunchSettings, RecipeSpec
 from train.runs.hardware import choose_gpus
-from train.runs.programs import program
+from trajectory.child_process import ChildProcess, free_port
 from trajectory.errors import ConfigurationError, HeadraceError
 
 _ORDER, _OUTCOME = "order.pickle", "outcome.json"
@@ -125,7 +124,7 @@ def write_outcome(out: Path, outcome: Mapping[str, Any]) -> None:
 
 def _start(settings: LaunchSettings, out: Path, *, rank: int) -> None:
     """Run this machine's processes to their end."""
-    host, _, port = (settings.address or f"127.0.0.1:{_free_port()}").rpartition(":")
+    host, _, port = (settings.address or f"127.0.0.1:{free_port()}").rpartition(":")
     command = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch", "--multi_gpu"]
     command += ["--num_processes", str(settings.processes)]
     command += ["--num_machines", str(settings.machines), "--machine_rank", str(rank)]
@@ -141,7 +140,7 @@ def _start(settings: LaunchSettings, out: Path, *, rank: int) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())}
     # What libraries say may hold content: it goes to a file that is deleted, not to our log.
     with tempfile.TemporaryFile(dir=scratch(out)) as words:
-        with program(
+        with ChildProcess(
             [*command, str(out)], stdout=words, stderr=words, environment=environment
         ) as process:
             code = process.wait()
@@ -153,12 +152,6 @@ def _start(settings: LaunchSettings, out: Path, *, rank: int) -> None:
 
 def _import_path() -> list[str]:
     return [path for path in sys.path if path]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def read_outcome(out: Path) -> dict[str, Any]:

@@ -1,6 +1,9 @@
 """Versions come up, say where they are, and go, whoever runs them."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 from headrace.serving.hosts import Host, OwnProcess, OwnServers, VllmServers, tool_arguments
 from tests.proxy.upstream import Reply, Seen, Upstream, as_json
 from tests.train.test_chat_templates import templates
+from tests.trajectory.test_child_process import ended
 from trajectory.errors import ConfigurationError
 
 _VLLM = '''
@@ -147,6 +151,41 @@ def test_vllm_is_started_so_that_agents_may_send_tools(
         assert told["--max-model-len"] == "64"
     finally:
         host.close()
+
+
+_SERVES = """
+import sys, time
+from pathlib import Path
+from headrace.serving.hosts import VllmServers
+folder = Path(sys.argv[1])
+VllmServers((), folder / "logs", "sk-gate").begin("shop@0001", folder)
+time.sleep(600)
+"""
+_FAMILY = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+print(os.getpid(), child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_no_vllm_process_outlives_a_server_that_is_killed(tmp_path: Path) -> None:
+    package = tmp_path / "site" / "vllm" / "entrypoints" / "cli"
+    package.mkdir(parents=True)
+    (package / "main.py").write_text(_FAMILY)
+    paths = os.pathsep.join([str(tmp_path / "site"), *filter(None, sys.path)])
+    server = subprocess.Popen(
+        [sys.executable, "-c", _SERVES, str(tmp_path)], env={**os.environ, "PYTHONPATH": paths}
+    )
+    try:
+        log = tmp_path / "logs" / "vllm-shop-0001.log"
+        pids = until(lambda: log.read_text().split()[:2] or None if log.exists() else None)
+        assert len(pids) == 2
+        assert not any(ended(int(pid)) for pid in pids)
+    finally:
+        server.kill()
+        server.wait()
+    until(lambda: all(ended(int(pid)) for pid in pids) or None)
 
 
 def test_servers_of_ones_own_are_asked_what_they_have(tmp_path: Path) -> None:

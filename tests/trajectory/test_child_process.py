@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from train.runs.programs import program
+from trajectory.child_process import ChildProcess
 
 FAMILY = """\
 import subprocess, sys, time
@@ -19,8 +19,8 @@ time.sleep(600)
 """
 STARTS = """\
 import sys, time
-from train.runs.programs import program
-with program([sys.executable, "-c", sys.argv[1]], stdout=sys.stdout.buffer, keep=[int(sys.argv[2])]):
+from trajectory.child_process import ChildProcess
+with ChildProcess([sys.executable, "-c", sys.argv[1]], stdout=sys.stdout.buffer, keep=[int(sys.argv[2])]):
     time.sleep(600)
 """
 
@@ -43,17 +43,17 @@ def ended(pid: int) -> bool:
 
 
 def test_code_and_output_are_the_programs_own() -> None:
-    with program(["sh", "-c", "echo hello; exit 7"], stdout=subprocess.PIPE) as process:
+    with ChildProcess(["sh", "-c", "echo hello; exit 7"], stdout=subprocess.PIPE) as process:
         output, _ = process.communicate(timeout=60)
     assert (output, process.returncode) == (b"hello\n", 7)
-    with program(["sh", "-c", "kill -KILL $$"]) as process:
+    with ChildProcess(["sh", "-c", "kill -KILL $$"]) as process:
         assert process.wait(60) == -signal.SIGKILL
-    with program(["sh", "-c", "kill -TERM $$"]) as process:
+    with ChildProcess(["sh", "-c", "kill -TERM $$"]) as process:
         assert process.wait(60) == -signal.SIGTERM
 
 
 def test_what_does_not_exist_is_an_error_of_the_system() -> None:
-    with pytest.raises(FileNotFoundError), program(["no-such-program"]):
+    with pytest.raises(FileNotFoundError), ChildProcess(["no-such-program"]):
         pass
 
 
@@ -72,7 +72,7 @@ def test_nothing_of_a_program_outlives_who_started_it(how: str, tmp_path: Path) 
             starter.communicate(timeout=60)
         else:
             command = [sys.executable, "-c", FAMILY]
-            with program(command, stdout=subprocess.PIPE, keep=[kept.fileno()]) as process:
+            with ChildProcess(command, stdout=subprocess.PIPE, keep=[kept.fileno()]) as process:
                 assert process.stdout is not None
                 child = int(process.stdout.readline())
             assert ended(process.pid)

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 import policies
-from benchmarks import agent_texts_held, agent_texts_tuned
+from benchmarks import agent_texts_drawn, agent_texts_held, agent_texts_tuned
 from benchmarks.agent_texts_values import NUMBERS, PHONES, phone
 from governance.policy.bundle import load_bundle
 from governance.redact import RedactionScope, Redactor
@@ -31,7 +31,7 @@ from governance.redact.subject_keys import FileSubjectKeys
 from trajectory.message import Message, TextPart
 
 _BUNDLES = ("default", "strict", "gdpr", "hipaa-safe-harbor")
-_HALVES = {"tuned": agent_texts_tuned, "held": agent_texts_held}
+_HALVES = {"tuned": (agent_texts_tuned, agent_texts_drawn), "held": (agent_texts_held,)}
 _ROUNDS = 5
 TURN = "\x1e"
 """Stands between the messages of a conversation."""
@@ -99,6 +99,13 @@ class Filler(Mapping[str, str]):
             if self._joined:
                 return self._plant("PERSON", last + first, last + first)
             return self._plant("PERSON", f"{first} {last}", first, last)
+        if plain == "upper":
+            return self._plant("PERSON", f"{first} {last}".upper(), first.upper(), last.upper())
+        if plain == "clast":
+            return self._plant("PERSON", last.upper(), last.upper())
+        if plain == "low":
+            small = [_plain(first), _plain(last)]
+            return self._plant("PERSON", draw.choice("_-.").join(small), *small)
         if plain in ("first", "last"):
             value = first if plain == "first" else last
             return self._plant("PERSON", value, value) if len(value) > 2 else value
@@ -152,13 +159,13 @@ def _plain(name: str) -> str:
 
 
 def texts(half: ModuleType, seed: int) -> list[Labelled]:
-    """Return the labelled texts of one half, each once."""
+    """Return the labelled texts of some generators, each once."""
     out: dict[tuple[str, str], Labelled] = {}
     for neutral, templates in ((False, half.PERSONAL), (True, half.NEUTRAL)):
         for kind, languages in templates.items():
             for language, written in languages.items():
                 draw = random.Random(f"{seed}/{kind}/{language}")  # noqa: S311 - reproducible
-                rounds = 32 if language in ("any", "national") else _ROUNDS * (2 if neutral else 1)
+                rounds = 32 if kind == "phone" else _ROUNDS * (2 if neutral else 1)
                 for turn in range(rounds):
                     for template in written:
                         filler = Filler(draw, half, language, turn)
@@ -260,13 +267,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--show", type=int, default=0, help="print so many failures of the tuned half"
     )
+    parser.add_argument("--kind", nargs="+", help="only texts of these kinds")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     bundles = options.bundle or (("gdpr",) if options.quick else _BUNDLES)
     report: dict[str, Any] = {"texts": 0, "bundles": {}}
     given = {
-        name: texts(half, options.seed)
-        for name, half in _HALVES.items()
+        name: [text for generators in halves for text in texts(generators, options.seed)]
+        for name, halves in _HALVES.items()
         if options.half in (None, name)
     }
     report["texts"] = sum(map(len, given.values()))
@@ -279,6 +287,7 @@ def main(arguments: list[str]) -> int:
             )
             for name, all_texts in given.items():
                 chosen = all_texts[::3] if options.quick else all_texts
+                chosen = [one for one in chosen if not options.kind or one.kind in options.kind]
                 show = options.show if name == "tuned" else 0
                 figures = measured(redactor, chosen, show)
                 report["bundles"].setdefault(bundle, {})[name] = figures

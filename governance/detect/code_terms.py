@@ -5,6 +5,8 @@ from bisect import bisect_left
 
 _REACH = 120
 _NEAR = 2000
+_OFTEN = 3
+"""An identifier that is met so often is one in all of its text."""
 _STATEMENT = (
     r"[ \t]*(?:def|class|return|import|elif|assert|raise|const|let|func|fn|public|private|static)\b"
 )
@@ -70,6 +72,8 @@ class ProgramSigns:
         places = self._identifiers().get(text[begin:stop])
         if places is None:
             return False
+        if len(places) >= _OFTEN:
+            return True
         place = bisect_left(places, begin - _NEAR)
         return place < len(places) and places[place] <= stop + _NEAR
 

@@ -156,6 +156,8 @@ class Runner:
             start, end = match.span(rule.group)
             if start >= end or not self._free(text, start, end):
                 continue
+            if rule.around is not None and not rule.around(text, start, end):
+                continue
             if rule.not_in_queries and _PARAMETER.search(text, max(0, start - 40), start):
                 continue
             if self.spans is not None:

@@ -129,6 +129,7 @@ _SEPARATOR = re.compile(r"[ \t\-.()/\[\]~]{1,3}\Z")
 _EXTENSION = re.compile(r"[ ,;]{0,2}(?:ext|extension|x|#)[.:]?[ ]?\d{1,6}(?!\d)", re.IGNORECASE)
 _DATE = re.compile(r"(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./ ]\d{2,4})\Z")
 _DECIMAL = re.compile(r"\d+\.\d+\Z")
+_FRACTION = re.compile(r"\.\d{1,2}(?!\d)")
 _HEX_GOES_ON = re.compile(r"-[0-9a-fA-F]*\d")
 _AFTER = ("office", "fax", "mobile", "cell", "desk", "home", "work", "phone", "tel")
 _SAID_AFTER = re.compile(rf"\)?[\s\-,(]{{1,3}}(?:{'|'.join(_AFTER)})\b", re.IGNORECASE)
@@ -291,6 +292,8 @@ class PhoneRunner:
         """True for a phone number by itself, False where only context makes it one, None for none."""
         text = view.text
         digits = "".join(text[group.start : group.end] for group in groups)
+        if plus and len(groups) == 2 and _FRACTION.match(text, groups[0].end):
+            return None
         if plus or (digits.startswith("00") and len(digits) > 10):
             return _plus_verdict(digits if plus else digits[2:])
         written = text[_opening(text, groups[0].start) : groups[-1].end]

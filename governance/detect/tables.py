@@ -2,19 +2,66 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.keys import tells_anything
 from governance.detect.names.rules import may_name_a_person, names_a_person
+from governance.detect.names.told import may_be_family
 from governance.detect.normalized_text import view_of
 from governance.detect.phones import TELLS_PHONE
+from governance.names.words import first_names
 
 _MARKS = "|\t;,"
-_HEAD = re.compile(r"[^\W\d][\w .'\-/()]{0,40}\Z")
-_RULE = re.compile(r"[\s|:\-]+\Z")
+_HEAD = re.compile(r"[^\W\d_][\w .,'\-/()]{0,40}\Z")
+_RULE = re.compile(r"[\s|:+\-]+\Z")
+_COLUMN = re.compile(r"\S+(?: \S+)*")
 _MOST_CELLS = 5000
-_LEAST_MARKS = 1
+_GIVEN = frozenset(
+    [
+        "first",
+        "given",
+        "vorname",
+        "rufname",
+        "prénom",
+        "prenom",
+        "forename",
+        "firstname",
+        "first_name",
+        "given_name",
+        "givenname",
+        "imię",
+        "imie",
+        "voornaam",
+        "имя",
+    ]
+)
+_FAMILY = frozenset(
+    [
+        "last",
+        "family",
+        "nachname",
+        "familienname",
+        "apellido",
+        "apellidos",
+        "surname",
+        "lastname",
+        "last_name",
+        "family_name",
+        "familyname",
+        "cognome",
+        "sobrenome",
+        "apelido",
+        "nazwisko",
+        "achternaam",
+        "soyad",
+        "фамилия",
+    ]
+)
+_EITHER = frozenset(
+    ["name", "nom", "nombre", "nome", "naam", "ad", "first", "last", "given", "family", "имя"]
+)
+"""Heads that mean a part of a name where another column has the other part."""
 
 type _Cell = tuple[int, str]
 """Where a cell begins, and what is in it."""
@@ -23,23 +70,47 @@ type _Cell = tuple[int, str]
 def _cells(line: str, at: int, mark: str) -> list[_Cell]:
     """Return the cells of a line without the space and quotation marks around them."""
     out: list[_Cell] = []
-    for cell in line.split(mark):
-        value = cell.strip(" \t\r\"'*`")
+    for cell in line.split(mark) if '"' not in line else _fields(line, mark):
+        value = cell.strip(" \t\r\"'*`_")
         out.append((at + cell.find(value) if value else at, value))
         at += len(cell) + 1
     return out
 
 
+def _fields(line: str, mark: str) -> list[str]:
+    """Return the fields of a line where marks within quotation marks are text."""
+    out: list[str] = []
+    held = ""
+    for piece in line.split(mark):
+        held = f"{held}{mark}{piece}" if held else piece
+        if held.count('"') % 2 == 0:
+            out.append(held)
+            held = ""
+    return [*out, held] if held else out
+
+
+def _said_by(heads: Sequence[str]) -> list[str]:
+    """Return the keys that heads give: a column beside that of the other part of a name is a part too."""
+    plain = [head.lower().strip().rstrip("12") for head in heads]
+    last = {key.replace("_", " ").split()[-1] for key in plain if key}
+    if not (last & (_GIVEN | _FAMILY)):
+        return [*heads]
+    return [
+        "family_name"
+        if key and key.replace("_", " ").split()[-1] in _EITHER | _GIVEN | _FAMILY
+        else head
+        for key, head in zip(plain, heads, strict=True)
+    ]
+
+
 def _heads(line: str, following: str) -> tuple[str, list[str]] | None:
     """Return what stands between the cells of a head, and the keys that it gives."""
     for mark in _MARKS:
-        if mark in line and line.count(mark) == following.count(mark) >= _LEAST_MARKS:
-            keys = [value for _, value in _cells(line, 0, mark)]
-            plain = [key.lower() for key in keys]
-            if "first" in plain and "last" in plain:
-                keys = [f"{key}_name" if key.lower() in ("first", "last") else key for key in keys]
-            if all(not key or _HEAD.match(key) for key in keys) and any(keys):
-                return mark, keys
+        if mark in line and mark in following:
+            heads = [value for _, value in _cells(line, 0, mark)]
+            fits = len(heads) == len(_cells(following, 0, mark)) and any(heads)
+            if fits and all(not head or _HEAD.match(head) for head in heads):
+                return mark, _said_by(heads)
     return None
 
 
@@ -57,24 +128,76 @@ def columns(text: str) -> Iterator[tuple[str, int, str]]:
     """Yield key, place and value of each cell of the tables in a text whose head says something."""
     lines = text.split("\n")
     at, place, left = 0, 0, _MOST_CELLS
-    while place < len(lines) - 1:
-        head = _heads(lines[place], lines[place + 1]) if lines[place] else None
-        at += len(lines[place]) + 1
-        place += 1
-        if head is None:
+    while place < len(lines) - 1 and left > 0:
+        line = lines[place]
+        body = place + 1
+        while body < len(lines) - 1 and lines[body] and _RULE.match(lines[body]):
+            body += 1
+        head = _heads(line, lines[body]) if line and not _RULE.match(line) else None
+        told = [number for number, key in enumerate(head[1]) if key and _tells(key)] if head else []
+        if head is None or not told:
+            if line and (wide := _wide_columns(line)):
+                left -= 1
+                yield from _cells_below(wide, lines, place, at)
+            yield from _beside_given_names(line, at)
+            at += len(line) + 1
+            place += 1
             continue
         mark, keys = head
-        told = [number for number, key in enumerate(keys) if key and _tells(key)]
-        while place < len(lines) and lines[place].count(mark) == len(keys) - 1 and left > 0:
+        at += sum(len(one) + 1 for one in lines[place:body])
+        place = body
+        while place < len(lines) and left > 0:
             line = lines[place]
-            if told and not _RULE.match(line):
+            if not _RULE.match(line):
                 cells = _cells(line, at, mark)
+                if len(cells) != len(keys):
+                    break
                 for number in told:
                     if cells[number][1]:
                         left -= 1
                         yield keys[number], *cells[number]
+            elif not line:
+                break
             at += len(line) + 1
             place += 1
+
+
+def _wide_columns(line: str) -> list[tuple[int, str]] | None:
+    """Return where the columns of a head begin whose words stand apart by two spaces or more."""
+    if "   " not in line.strip() or not line.isupper():
+        return None
+    heads = [(match.start(), match.group()) for match in _COLUMN.finditer(line)]
+    return heads if len(heads) > 1 and any(_tells(head) for _, head in heads) else None
+
+
+def _cells_below(
+    heads: Sequence[tuple[int, str]], lines: Sequence[str], place: int, at: int
+) -> Iterator[tuple[str, int, str]]:
+    at += len(lines[place]) + 1
+    for line in lines[place + 1 : place + 200]:
+        if not line.strip():
+            return
+        for number, (start, head) in enumerate(heads):
+            stop = heads[number + 1][0] if number + 1 < len(heads) else len(line)
+            value = line[start:stop].strip()
+            if value and _tells(head) and (start == 0 or line[start - 1 : start] == " "):
+                yield head, at + line.find(value, start), value
+        at += len(line) + 1
+
+
+def _beside_given_names(line: str, at: int) -> Iterator[tuple[str, int, str]]:
+    """Yield what stands in a cell beside a given name, in a row without a head."""
+    for mark in "\t;,|":
+        if line.count(mark) < 2:
+            continue
+        if mark == "," and ", " in line:
+            return
+        cells = _cells(line, at, mark)
+        for one, other in pairwise(cells):
+            for given, family in ((one, other), (other, one)):
+                if given[1] in first_names() and may_be_family(family[1]):
+                    yield "family_name", *family
+        return
 
 
 class TableCells:
@@ -98,9 +221,9 @@ class TableCells:
 
     def _found(self, unit: Unit) -> list[Finding]:
         text = unit.view.original
-        if unit.is_digits or "\n" not in text:
+        if unit.is_digits:
             return []
-        cells = list(columns(text))
+        cells = list(columns(text) if "\n" in text else _beside_given_names(text, 0))
         if not cells:
             return []
         asked = [Unit(view_of(value), (key,)) for key, _, value in cells]

@@ -1,7 +1,8 @@
-"""Writes ``given_names.txt``: given names of many countries, out of the lists of the package Faker.
+"""Writes ``given_names.txt`` and ``family_names.txt``: names of many countries, out of the package Faker.
 
 ``python -m governance.names.given`` in an environment that also has Faker (MIT licence). Words that
-people write in lower case, names of places and forms that look like English words are left out.
+people write in lower case and forms that look like English words are left out; so are given names
+that are places.
 """
 
 import importlib
@@ -10,20 +11,31 @@ import re
 from pathlib import Path
 from typing import Any
 
-from governance.names.words import ambiguous_names, common, hand_written_first_names, last_names
+from governance.names.words import (
+    ambiguous_names,
+    common,
+    foreign,
+    hand_written_first_names,
+    last_names,
+    things,
+)
 
 _HEADER = (
-    "# Given names of 80 locales from Faker (MIT licence), gathered by governance/names/given.py.\n"
+    "# {} names of 80 locales from Faker (MIT licence), gathered by governance/names/given.py.\n"
 )
 _NAME = re.compile(r"[^\W\d_a-z][^\W\d_]{3,}(?:-[^\W\d_]+)?\Z")
 _LIKE_A_WORD = re.compile(r"(?:er|ed|ing|ly|able|est|ment|ness|tion|ive)\Z")
 
 
-def listed(provider: Any) -> set[str]:
-    """Return all given names of one locale."""
+_FAMILY_NAME = re.compile(r"[^\W\d_a-z][^\W\d_]{2,}(?:['-][^\W\d_]+)?\Z")
+_ENDING = re.compile(r"(?:er|ers|ed|ing|s|man|ly|y|son)\Z")
+
+
+def listed(provider: Any, kind: str) -> set[str]:
+    """Return all names of one locale whose attributes begin with ``kind``."""
     names: set[str] = set()
     for attribute in dir(provider):
-        if attribute.startswith("first_name"):
+        if attribute.startswith(kind):
             value = getattr(provider, attribute)
             if isinstance(value, list | tuple | dict | set):
                 names |= {name for name in value if isinstance(name, str)}
@@ -38,28 +50,55 @@ def places() -> set[str]:
     }
 
 
-def gathered() -> list[str]:
-    """Return the names that may stand for a person by themselves."""
+def of_all_locales(kind: str) -> set[str]:
+    """Return the names of one kind of all locales."""
     person = importlib.import_module("faker.providers.person")
     names: set[str] = set()
     for module in pkgutil.iter_modules(person.__path__):
         if module.ispkg:
-            names |= listed(importlib.import_module(f"{person.__name__}.{module.name}").Provider)
+            locale = importlib.import_module(f"{person.__name__}.{module.name}")
+            names |= listed(locale.Provider, kind)
+    return names
+
+
+def _derived(name: str) -> bool:
+    """Whether a name is an everyday word with an ending: Farmer, Walking, Cars."""
+    plain = name.lower()
+    stem = _ENDING.sub("", plain)
+    return stem != plain and (stem in common() or stem + "e" in common())
+
+
+def given_names() -> list[str]:
+    """Return the given names that may stand for a person by themselves."""
+    families = of_all_locales("last_name")
     known = hand_written_first_names() | last_names() | ambiguous_names() | places()
     return sorted(
         name
-        for name in names - known
+        for name in of_all_locales("first_name") - known
         if _NAME.match(name)
         and name[0].isupper()
         and name.lower() not in common()
-        and not _LIKE_A_WORD.search(name)
+        and not (_LIKE_A_WORD.search(name) and (name in families or _derived(name)))
+    )
+
+
+def family_names() -> list[str]:
+    """Return the family names that are no words in lower case and no things."""
+    return sorted(
+        name
+        for name in of_all_locales("last_name") - last_names()
+        if _FAMILY_NAME.match(name)
+        and name[0].isupper()
+        and name.lower() not in common() | foreign() | things()
+        and not _derived(name)
     )
 
 
 def main() -> None:
-    """Write the list beside this module."""
-    out = Path(__file__).parent / "given_names.txt"
-    out.write_text(_HEADER + "\n".join(gathered()) + "\n", encoding="utf-8")
+    """Write the lists beside this module."""
+    for kind, names in (("Given", given_names()), ("Family", family_names())):
+        out = Path(__file__).parent / f"{kind.lower()}_names.txt"
+        out.write_text(_HEADER.format(kind) + "\n".join(names) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from governance.names.companies import is_a_company
+
 _HERE = Path(__file__).parent
 
 _EVERYDAY = """
@@ -68,6 +70,12 @@ def first_names() -> frozenset[str]:
 def last_names() -> frozenset[str]:
     """Return family names, capitalised."""
     return _read("last_names")
+
+
+@cache
+def family_names() -> frozenset[str]:
+    """Return family names of many countries, those that were gathered too, capitalised."""
+    return last_names() | _read("family_names")
 
 
 @cache
@@ -167,6 +175,9 @@ _BESIDE = re.compile(r"[\w.'&-]+")
 def is_a_thing(text: str, start: int, stop: int) -> bool:
     """Whether a capitalised run is the name of a program, company, place or typeface, and does nothing."""
     known, value = things(), text[start:stop]
+    is_named = " " in value and value.split()[0].title() in first_names()
+    if is_a_company(text, start, stop, is_named=is_named):
+        return True
     plain = value.lower().replace("'s", "").strip(" .")
     if plain in known or value.lower() in known:
         return not (value in first_names() | ambiguous_names() and _ACTS.match(text, stop))
@@ -207,6 +218,18 @@ def _within_a_thing(text: str, start: int, stop: int) -> bool:
 def foreign() -> frozenset[str]:
     """Return words of other languages that are capitalised where a sentence or a label begins."""
     return _read("foreign_words")
+
+
+@cache
+def office_words() -> frozenset[str]:
+    """Return words that begin a label, a subject or the name of a file, in small letters."""
+    return _read("office_words")
+
+
+@cache
+def plain_words() -> frozenset[str]:
+    """Return every word in small letters that is no name by itself, of all languages."""
+    return common() | foreign() | office_words()
 
 
 @cache

@@ -21,10 +21,12 @@ from governance.detect.offline_imports import load, one_thread_of_blas, without_
 from governance.names.words import (
     ambiguous_names,
     common,
+    family_names,
     first_names,
     foreign,
     is_a_thing,
-    last_names,
+    office_words,
+    plain_words,
 )
 from trajectory.errors import ConfigurationError
 
@@ -44,7 +46,7 @@ _SCORE = 0.6
 _READING = "4"
 """Changes with what is asked of a model, and what is made of its answers."""
 _CAPITALISED = re.compile(
-    r"[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f](?<![\w.@/\\#$-].)(?:[^\W\d_]|['-]){1,30}(?![\w(\[=])"
+    r"[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f](?<![^\W_].)(?<!\w_.)(?<![.@/\\#$-].)(?:[^\W\d_]|['-]){1,30}(?![^\W_]|[(\[=]|_\w)"
 )
 """Looks for a capital before it looks at what stands in front: three times as fast."""
 _CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
@@ -59,6 +61,28 @@ _CACHE_ENTRIES = 50_000
 _BEGUN = blake2b(digest_size=16)
 _START = itemgetter(1)
 _NOT_A_NAME = re.compile(r"[\d_(){}\[\]=/\\|<>@#$%^*;:\"`~+]")
+
+
+_CAPITALS = re.compile(
+    r"\b[A-Z\u00c0-\u00de]{3,}(?:,? [A-Z\u00c0-\u00de][A-Z\u00c0-\u00de'-]{2,}){1,3}\b"
+)
+_MARKS = re.compile(r"(?<![\w`*~])[_*~`]{1,3}(?=\w)|(?<=\w)[_*~`]{1,3}(?![\w`*~])")
+_LABEL = re.compile(r"[ ]?[:=](?!\w)")
+
+
+def _plain_type(text: str) -> str:
+    """Return a text of the same length as the model knows it: no words in capitals, no marks of Markdown."""
+    if "*" in text or "_" in text or "`" in text or "~" in text:
+        text = _MARKS.sub(lambda found: " " * len(found[0]), text)
+    return _CAPITALS.sub(_in_title_case, text)
+
+
+def _in_title_case(found: re.Match[str]) -> str:
+    words = found[0].replace(",", " ").split()
+    if any(word.lower() in plain_words() for word in words):
+        return found[0]
+    title = found[0].title()
+    return title if len(title) == len(found[0]) else found[0]
 
 
 def _joined(findings: Sequence[Finding]) -> tuple[list[int], list[int]]:
@@ -144,7 +168,7 @@ class NamesModel:
                     name = hashed.digest()
                     asked.append((place, start, name))
                     if name not in self._cache:
-                        fresh[name] = data.decode("utf-8", "surrogatepass")
+                        fresh[name] = _plain_type(data.decode("utf-8", "surrogatepass"))
         self._ask(fresh)
         for place, at, name in asked:
             spans = self._cache[name]
@@ -219,6 +243,12 @@ class NamesModel:
                 return None
             if is_a_thing(text, start, stop) or _is_a_foreign_word(words, text):
                 return None
+            if _is_a_label(words, text, start, stop):
+                return None
+            if len(words) > 1 and len(rest := [w for w in words if not _like_a_word(w)]) == 1:
+                at = text.find(rest[0], start)
+                if _an_identifier(text, at, at + len(rest[0]), signs):
+                    return None
         if len(words) == 1 and _an_identifier(text, start, stop, signs):
             return None
         return entity, start, stop
@@ -301,12 +331,18 @@ def _foreign_only() -> frozenset[str]:
 
 def _is_a_foreign_word(words: list[str], text: str) -> bool:
     """Whether a word that no list has as a name stands in a text of a language that the model never saw."""
-    if any(word in first_names() or word in last_names() for word in words):
+    if any(word in first_names() or word in family_names() for word in words):
         return False
     if len(words) == 1 and _NOUN.match(words[0]):
         return True
     told = _foreign_only()
     return len(words) == 1 and any(word.lower() in told for word in _TOKEN.findall(text))
+
+
+@cache
+def _capitalised_plain() -> frozenset[str]:
+    """Return words that no name begins or ends with, of other languages and of offices."""
+    return foreign() | office_words()
 
 
 def _without_plain_ends(
@@ -315,10 +351,10 @@ def _without_plain_ends(
     """Return a span without everyday words of any language at its ends."""
     if len(words) == 1 and words[0] in first_names():
         return words, start, stop
-    first, last = 0, len(words)
-    while first < last and words[first].lower().strip(".,:'") in foreign():
+    first, last, plain = 0, len(words), _capitalised_plain()
+    while first < last and words[first].lower().strip(".,:'") in plain:
         first += 1
-    while last > first and words[last - 1].lower().strip(".,:'") in foreign():
+    while last > first and words[last - 1].lower().strip(".,:'") in plain:
         last -= 1
     if last - first == len(words):
         return words, start, stop
@@ -335,7 +371,7 @@ def _without_plain_ends(
 
 def _may_be_a_person(words: list[str], text: str, start: int, stop: int) -> bool:
     """Whether words have the case of a name: no acronym, no class, no sentence that goes on."""
-    first, last = first_names(), last_names()
+    first, last = first_names(), family_names()
     for word in words:
         listed = word.title()
         if listed in first or listed in last:
@@ -351,6 +387,15 @@ def _may_be_a_person(words: list[str], text: str, start: int, stop: int) -> bool
         return True
     before, behind = text[max(0, start - 2) : start].strip(), text[stop : stop + 2].strip()
     return len(word) > 5 and (before.isupper() or behind.isupper())
+
+
+def _is_a_label(words: list[str], text: str, start: int, stop: int) -> bool:
+    """Whether a word that no list has begins a line and announces what follows it."""
+    if len(words) > 1 or text[stop : stop + 2].lstrip(" ")[:1] not in (":", "="):
+        return False
+    if not _LABEL.match(text, stop) or text[:start].rpartition("\n")[2].strip(" \t*-#>\"'"):
+        return False
+    return words[0] not in first_names() and words[0] not in family_names()
 
 
 _ENDS = ("s", "es", "ed", "d", "er", "ing")

@@ -14,23 +14,26 @@ from governance.names.words import (
     ambiguous_names,
     common,
     everyday,
+    family_names,
     first_names,
     is_a_thing,
-    last_names,
+    plain_words,
     programs,
     things,
 )
 
 _VERSION = "rules-7"
 
-_U = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0100-\u017f\u0370-\u03ff\u0400-\u042f"
+_U = "A-Z" + "".join(
+    char for char in map(chr, (*range(0xC0, 0x250), *range(0x370, 0x482), *range(0x1E00, 0x1F00))) if char.isupper()
+)  # fmt: skip
 _BEHIND_CAPITAL = (
-    rf"(?:(?:[^\W\d_]|['\-](?=[^\W\d_]))*[^\W\d_](?![\w])|\.(?:[{_U}]\.)*|(?=[ \n,.;]|$))"
+    rf"(?:(?:[^\W\d_]|['\-](?=[^\W\d_]))*[^\W\d_](?![^\W_]|_\w)|\.(?:[{_U}]\.)*|(?=[ \n,.;]|$))"
 )
 _PARTICLE = r"(?:de|del|della|der|den|di|da|dos|das|du|van|von|vom|zu|la|le|al|el|bin|ben|ibn|ter|ten|y|e|af|av|st\.?|und|of)"
 _MORE = rf"(?:[ \u00a0](?:{_PARTICLE}[ ]){{0,2}}[{_U}]{_BEHIND_CAPITAL}){{0,3}}"
 _NAME = rf"[{_U}]{_BEHIND_CAPITAL}{_MORE}"
-_NAME_AT = re.compile(rf"[{_U}](?<!\w.){_BEHIND_CAPITAL}{_MORE}")
+_NAME_AT = re.compile(rf"[{_U}](?<![^\W_].)(?<!\w_.){_BEHIND_CAPITAL}{_MORE}")
 """Looks for a capital before it looks at what stands in front: three times as fast."""
 _OTHER_SCRIPT = re.compile(
     r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,6}(?:[ \u00b7・][\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,6})?"
@@ -38,7 +41,7 @@ _OTHER_SCRIPT = re.compile(
 )
 _LOOKALIKES = dict(zip("АВЕКМНОРСТХаеорсухіјѕԁɡ", "ABEKMHOPCTXaeopcyxijsdg", strict=True))
 _CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
-_ONE_LINE_NAME = re.compile(rf"\s*[\"'(]?({_NAME})[\"')]?[.,;:]?\s*$")
+_ONE_LINE_NAME = re.compile(rf"\s*[\"'(]?({_NAME}(?:, {_NAME})?)[\"')]?[.,;:]?\s*$")
 _WORD = re.compile(r"[^\W\d_][\w'\-]*\.?")
 _LONGEST_WORD = 64
 
@@ -119,10 +122,252 @@ _PERSONAL_WORDS = """
     cardholder signer manager caller requester subscriber beneficiary individual people participant
     """
 _PERSONAL = frozenset(_PERSONAL_WORDS.split())
+_PARTS_OF_NAMES = frozenset(
+    [
+        "vorname",
+        "rufname",
+        "nachname",
+        "familienname",
+        "geburtsname",
+        "prénom",
+        "prenom",
+        "apellido",
+        "apellidos",
+        "cognome",
+        "sobrenome",
+        "apelido",
+        "imię",
+        "imie",
+        "nazwisko",
+        "voornaam",
+        "achternaam",
+        "soyad",
+        "soyadı",
+        "surname",
+        "forename",
+        "firstname",
+        "lastname",
+        "fullname",
+        "realname",
+        "givenname",
+        "familyname",
+        "sn",
+        "gecos",
+        "фамилия",
+        "отчество",
+        "фио",
+        "姓名",
+        "氏名",
+        "이름",
+        "성명",
+        "客户姓名",
+        "社員名",
+        "顧客名",
+        "성함",
+    ]
+)
+_NAMES_OF = frozenset(
+    ["name", "names", "nom", "nombre", "nome", "naam", "nazwa", "имя", "名", "formatted"]
+)
+_PEOPLE = frozenset(
+    [
+        "mitarbeiter",
+        "mitarbeiterin",
+        "mitarbeitername",
+        "kunde",
+        "kundin",
+        "kunden",
+        "kundenname",
+        "ansprechpartner",
+        "ansprechpartnerin",
+        "bearbeiter",
+        "bearbeiterin",
+        "melder",
+        "absender",
+        "empfänger",
+        "empfängerin",
+        "schüler",
+        "schülerin",
+        "teilnehmer",
+        "teilnehmerin",
+        "patient",
+        "patientin",
+        "inhaber",
+        "inhaberin",
+        "vertreter",
+        "vertreterin",
+        "versicherter",
+        "mieter",
+        "nutzer",
+        "antragsteller",
+        "auftraggeber",
+        "kollege",
+        "kollegin",
+        "angestellter",
+        "ansprechperson",
+        "kontakt",
+        "kontaktperson",
+        "bewerber",
+        "bewerberin",
+        "salarié",
+        "salariée",
+        "employé",
+        "employée",
+        "employés",
+        "salariés",
+        "client",
+        "cliente",
+        "clients",
+        "élève",
+        "bénéficiaire",
+        "titulaire",
+        "responsable",
+        "destinataire",
+        "demandeur",
+        "patiente",
+        "assuré",
+        "empleado",
+        "empleada",
+        "empleados",
+        "clienta",
+        "alumno",
+        "alumna",
+        "paciente",
+        "titular",
+        "solicitante",
+        "contacto",
+        "beneficiario",
+        "responsable",
+        "trabajador",
+        "dipendente",
+        "dipendenti",
+        "intestatario",
+        "richiedente",
+        "paziente",
+        "contatto",
+        "alunno",
+        "funcionário",
+        "funcionária",
+        "funcionários",
+        "aluno",
+        "contato",
+        "beneficiário",
+        "medewerker",
+        "medewerkers",
+        "klant",
+        "leerling",
+        "contactpersoon",
+        "aanvrager",
+        "pracownik",
+        "pracownicy",
+        "klient",
+        "uczeń",
+        "pacjent",
+        "zgłaszający",
+        "сотрудник",
+        "клиент",
+        "пациент",
+        "заявитель",
+        "исполнитель",
+        "контакт",
+        "çalışan",
+        "müşteri",
+        "öğrenci",
+        "hasta",
+        "员工",
+        "客户",
+        "联系人",
+        "社員",
+        "顧客",
+        "担当者",
+        "직원",
+        "고객",
+        "담당자",
+        "driver",
+        "spouse",
+        "child",
+        "children",
+        "interviewer",
+        "candidate",
+        "backup",
+        "attendee",
+        "interviewee",
+        "contributor",
+        "contributors",
+        "maintainer",
+        "maintainers",
+        "author",
+        "authors",
+        "speaker",
+        "instructor",
+        "tenant",
+        "landlord",
+        "nurse",
+        "doctor",
+        "physician",
+        "supervisor",
+        "mentor",
+        "parent",
+        "guardian",
+        "witness",
+        "payee",
+        "payer",
+        "insured",
+        "beneficiary",
+        "referee",
+    ]
+)
+_LINKS = frozenset(
+    [
+        "de",
+        "du",
+        "des",
+        "del",
+        "della",
+        "do",
+        "da",
+        "van",
+        "der",
+        "die",
+        "das",
+        "y",
+        "et",
+        "e",
+        "i",
+        "und",
+        "en",
+        "l",
+        "d",
+        "o",
+        "w",
+        "von",
+        "par",
+        "por",
+    ]
+)
 _TOLD_BY = {
     why: f"name_rules.{why}"
     for why in ("cue", "key", "list", "mailbox", "participant", "signature", "told", "verb")
 }
+_OF_SOMEBODY = frozenset(
+    [
+        "name",
+        "names",
+        "nom",
+        "nombre",
+        "nome",
+        "naam",
+        "nazwa",
+        "имя",
+        "姓名",
+        "given",
+        "family",
+        "first",
+        "last",
+        "formatted",
+    ]
+)
+"""Keys of a name where the key above says that it is somebody's."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -144,20 +389,40 @@ def key_words(path: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
+@lru_cache(maxsize=4096)
 def names_a_person(path: tuple[str, ...]) -> bool:
     """Whether the value at a key path is somebody's name."""
     keys = key_words(path)
     if not keys:
         return False
-    if keys[-1] == "name" and len(keys) > 1:
-        return any(word.rstrip("s") in _PERSONAL for word in keys[-2].split("_"))
+    words = keys[-1].strip("_0123456789").split("_")
+    if len(keys) > 1 and keys[-1] in _OF_SOMEBODY:
+        above = keys[-2].split("_")
+        if any(word.rstrip("s") in _PERSONAL or word in _PEOPLE for word in above):
+            return True
+        if keys[-1] != "name":
+            return keys[-2] == "name"
+    if any(word in _PARTS_OF_NAMES for word in words):
+        return True
+    if any(word in _NAMES_OF for word in words) and len(words) > 1:
+        rest = [word for word in words if word not in _NAMES_OF and word not in _LINKS]
+        if all(word in _PEOPLE or word.rstrip("s") in _PERSONAL for word in rest):
+            return bool(rest)
     return _PERSON_KEY.search(keys[-1]) is not None
 
 
+@lru_cache(maxsize=4096)
 def may_name_a_person(path: tuple[str, ...]) -> bool:
     """Whether the value at a key path is somebody's name or that of a thing."""
     keys = key_words(path)
-    return bool(keys) and _MAYBE_PERSON_KEY.search(keys[-1]) is not None
+    if not keys:
+        return False
+    words = keys[-1].strip("_0123456789").split("_")
+    return (
+        words[0] in _PEOPLE
+        or words[-1] in _PEOPLE
+        or _MAYBE_PERSON_KEY.search(keys[-1]) is not None
+    )
 
 
 def _is_camel(word: str) -> bool:
@@ -168,6 +433,11 @@ def _is_camel(word: str) -> bool:
 def _in_one_script(word: str) -> str:
     """Return a word with Latin letters for those that look like them."""
     return "".join(map(_LOOKALIKES.get, word, word))
+
+
+def _is_label(text: str, begin: int) -> bool:
+    """Whether a word with a colon, and no sentence, announces a name."""
+    return text[max(0, begin - 4) : begin].rstrip(" \"'")[-1:] in (":", "=")
 
 
 def _may_close(text: str) -> bool:
@@ -190,10 +460,11 @@ class NameRules:
 
     def __init__(self) -> None:
         self._first = first_names()
-        self._last = last_names()
+        self._last = family_names()
         self._ambiguous = ambiguous_names()
         self._everyday = everyday()
         self._common_words = common()
+        self._plain = plain_words()
 
     def find(
         self,
@@ -230,7 +501,7 @@ class NameRules:
     @staticmethod
     def _likely(text: str) -> bool:
         """Whether all of a text has the shape of a name: capitals, and no everyday word first."""
-        words = text.split()
+        words = text.replace(", ", " ").split()
         if (
             not 1 <= len(words) <= 4
             or not "".join(words).replace("-", "").replace("'", "").replace(".", "").isalpha()
@@ -238,7 +509,13 @@ class NameRules:
             return False
         if not text.isascii() and max(text) > "\u0590":
             return len(text) > 1
-        return words[0][0].isupper() and words[-1][0].isupper() and likely(text) is None
+        if (
+            not words[0][0].isupper()
+            or not words[-1][0].isupper()
+            or is_a_thing(text, 0, len(text))
+        ):
+            return False
+        return likely(text) is None
 
     def _of_word(self, text: str) -> Iterator[tuple[int, int, float, str]]:
         """Yield what there is in a text that is one word: a given name that is no other word."""
@@ -292,9 +569,11 @@ class NameRules:
 
     def _common(self, word: str) -> bool:
         plain = word.rstrip(".'").lower()
-        return plain in self._everyday or (
-            word.isupper() and len(plain) > 1 and word not in self._first
-        )
+        if plain in self._everyday:
+            return True
+        if not word.isupper() or len(plain) < 2 or word in self._first:
+            return False
+        return len(plain) < 4 or plain in self._plain or plain in things()
 
     def _trimmed(self, text: str, start: int, end: int) -> _Run | None:
         """Cut everyday words off both ends of a capitalised run; None when nothing is left."""
@@ -376,7 +655,9 @@ class NameRules:
             strong = cued == STRONG
             named = known_first or words[0] in self._ambiguous
             if (strong or named or known_last or len(words) > 1) and not (
-                cued != STRONG and not named and is_a_thing(text, begin, stop)
+                (cued != STRONG or _is_label(text, begin))
+                and (not named or words[-1].lower() in programs())
+                and is_a_thing(text, begin, stop)
             ):
                 yield begin, stop, 0.8 if strong or known_first else 0.6, "cue"
                 return
@@ -387,6 +668,8 @@ class NameRules:
             return
         if len(words) > 1 and (known_first or known_last or words[0] in self._ambiguous):
             sure = known_first or (known_last and words[0] in self._ambiguous)
+            if not sure and (words[0].lower() in self._plain or words[0].lower() in things()):
+                return
             if known_last or not all(word.lower() in self._common_words for word in words[1:]):
                 yield begin, stop, 0.75 if sure else 0.5, "list"
         elif not alone and len(words) > 1 and _AFTER.match(text, stop):

@@ -1,10 +1,12 @@
 """Names behind cues of many languages: titles, introductions, labels, salutations, closings, file names."""
 
 import re
+from functools import cache
 from itertools import pairwise
 
 from governance.detect.rules.rule import Rule
-from governance.names.words import ambiguous_names, common, first_names, foreign, last_names, things
+from governance.names.companies import is_a_company
+from governance.names.words import ambiguous_names, family_names, first_names, plain_words, things
 
 _UP, _LOW = r"A-Z\xc0-\xd6\xd8-\xde", r"a-z\xdf-\xf6\xf8-\xff"
 _WORD = rf"[{_UP}][{_LOW}]+(?:['\-][{_UP}]?[{_LOW}]+)?|[{_UP}]'[{_UP}][{_LOW}]+|[{_UP}]{{3,}}"
@@ -24,7 +26,9 @@ _INTRODUCTIONS = (
     r"(?:[Mm]ein (?:voller )?Name (?:ist|lautet)|[Ii]ch hei(?:\xdf|ss)e|[Hh]ier spricht|[Jj]e m'appelle|[Mm]on nom est|[Mm]e llamo|[Mm]i nombre es|"
     r"[Ll]e habla|[Hh]abla|[Mm]i chiamo|[Ii]l mio nome \xe8|[Mm]eu nome \xe9|[Cc]hamo-me|[Mm]e chamo|[Mm]ijn naam is|[Ii]k heet|"
     r"[Nn]azywam si\xe0|[Mm]am na imi\xe0|[Bb]enim ad\xe0m|[Aa]d\xe0m|[Ii\xc0]smim|[Jj]ag heter|[Mm]itt namn \xe4r|[Jj]eg hedder|[Mm]it navn er|[Jj]eg heter|"
-    r"[Nn]imeni on|[Jj]menuji se|[Nn]umele meu este|[Mm]\xe0 numesc|[Mm]y name is|[Tt]he name is)"
+    r"[Mm]ein (?:Nach|Vor|Familien)name (?:ist|lautet)|[Mm]on (?:pr\xe9nom|nom de famille|nom complet) est|[Mm]oi c'est|[Mm]i (?:apellido|nombre completo) es|[Ll]e atiende|[Ii]l mio cognome \xe8|"
+    r"[Mm]eu (?:apelido|sobrenome|nome completo) \xe9|[Aa]qui fala|[Mm]ijn (?:achter|voor)naam is|[Uu] spreekt met|[Mm]oje nazwisko to|[Zz] tej strony|[Ss]oyad\xe0m|\xc0smim|[Mm]y (?:sur|first |last |full |family |given )name(?: is|:)|"
+    r"[Ss]ie sprechen mit|[Ii] go by|[Pp]eople call me|[Nn]imeni on|[Jj]menuji se|[Nn]umele meu este|[Mm]\xe0 numesc|[Mm]y name is|[Tt]he name is)"
 )
 _WEAK_INTRODUCTIONS = (
     r"(?:[Ii]ch bin|[Hh]ier ist|[Jj]e suis|[Ii]ci|[Cc]'est|[Ss]oy|[Ss]ono|[Ss]ou(?: [oa])?|[Ii]k ben|[Jj]estem|[Bb]en|[Jj]ag \xe4r|[Jj]eg er|"
@@ -35,28 +39,43 @@ _ROLES = (
     r"Absender(?:in)?|Empf\xe4nger(?:in)?|Patient(?:in|e)?|Mitarbeiter(?:in)?|Mieter(?:in)?|Nutzer(?:in)?|Kolleg(?:e|in)|[Cc]liente?|[Cc]lienta|[Aa]ppelant|[Dd]emandeur|"
     r"[Rr]esponsable|[Dd]estinataire|[Ee]mploy\xe9e?|[Cc]oll\xe8gue|[Ss]olicitante|[Ee]mplead[oa]|[Pp]aciente|[Rr]ichiedente|[Dd]ipendente|[Cc]ollega|"
     r"[Rr]espons\xe1vel|[Ff]uncion\xe1ri[oa]|[Kk]lant|[Bb]ehandelaar|[Mm]edewerker|Zg\xe0aszaj\xe0c[ya]|Osoba odpowiedzialna|[Pp]racownik|M\xfc\xe0teri|Sorumlu|Atanan|"
-    r"[Cc]ustomer|[Cc]aller|[Rr]equester|[Rr]eporter|[Aa]ssignee|[Pp]atient|[Ee]mployee|[Cc]ontact|[Oo]wner|[Aa]uthor)"
+    r"[Cc]ustomer|[Cc]aller|[Rr]equester|[Rr]eporter|[Aa]ssignee|[Pp]atient|[Ee]mployee|[Cc]ontact|[Oo]wner|[Aa]uthor|[Aa]pprover|[Ww]atchers?|[Aa]gent|[Aa]ffected user|"
+    r"Kontakt(?:person)?|Auftraggeber(?:in)?|Antragsteller(?:in)?|Teilnehmer(?:in)?|Inhaber(?:in)?|Techniker(?:in)?|[Cc]ontact[oe]?|[Cc]ontatto|[Cc]ontactpersoon|[Uu]tilisat(?:eur|rice)(?: concern\xe9e?)?|[Uu]suari[oa](?: afectad[oa])?|"
+    r"[Tt]echnicien(?:ne)?|[Tt]\xe9cnic[oa]|[Tt]ecnico|Technik|[Tt]itulaire|[Tt]itular|[Ii]ntestatario|[Bb]\xe9n\xe9ficiaire|[Aa]anvrager|[Gg]ebruiker|U\xe0ytkownik|Kullan\xe0c\xe0|\xc0leti\xe0im|Teknisyen|[Uu]tilizador)"
 )
 _LABELS = (
     r"(?:Name|Vorname|Nachname|Familienname|Geburtsname|Nom(?: de famille)?|Pr\xe9nom|Nombre(?: completo)?|Apellidos?|Nome(?: completo)?|Cognome|Apelido|Naam|"
     r"Voornaam|Achternaam|Imi\xe0(?: i nazwisko)?|Nazwisko|Ad(?: Soyad)?|Soyad\xe0?|Namn|Navn|Jm\xe9no|Talep eden|Von|An|De|\xc0|Para|Da|Van|Aan|Od|Do|Kimden|Kime|Cc|CC|"
     r"Gemeldet von|Assign\xe9 \xe0|Asignado a|Assegnato a|Atribu\xeddo a|Zugewiesen an)"
 )
+_PARTS = (
+    r"vorname|rufname|nachname|familienname|geburtsname|pr[\xe9e]nom|nom de famille|apellidos?|cognome|apelido|sobrenome|voornaam|achternaam|imi\xe0|nazwisko|soyad\xe0?|"
+    r"sur_?name|fore_?name|first[ _]?names?|last[ _]?names?|given[ _]?names?|family[ _]?names?|full[ _]?name|display[ _]?name|real[ _]?name|legal[ _]?name|"
+    r"nombre completo|nombre y apellidos|nom complet|nome completo|nome e cognome|imi\xe0 i nazwisko|ad soyad|vollst\xe4ndiger name|sn|cn|gecos"
+)
+"""Labels of a part of a name, or of a name in full."""
+_PART_NEEDS = (
+    "name", "nom", "apell", "apelido", "imi\xe0", "nazwisko", "soyad", "naam", "cognome", "sn:", "sn=", "cn:", "cn=", "gecos",
+)  # fmt: skip
+_WHOLES = r"name|nom|nombre|nome|naam|ad"
 _BY = (
     r"(?:(?:[Gg]emeldet|[Ee]rstellt|[Gg]epr\xfcft|[Gg]enehmigt|[Ff]reigegeben|[Vv]erfasst|[Uu]nterschrieben|[Gg]esendet) von|[Zz]ugewiesen an|schrieb|[Gg]ez\.|"
     r"(?:[Ss]ignal\xe9e?|[Tt]rait\xe9e?|[Cc]r\xe9\xe9e?|[Vv]alid\xe9e?|[Aa]pprouv\xe9e?|[Ee]nvoy\xe9e?) par|[Aa]ssign\xe9e? \xe0|(?:[Rr]eportad[oa]|[Cc]read[oa]|[Aa]probad[oa]|[Ff]irmad[oa]|[Ee]nviad[oa]) por|"
     r"[Aa]signad[oa] a|(?:[Ss]egnalat[oa]|[Cc]reat[oa]|[Aa]pprovat[oa]|[Ii]nviat[oa]) da|[Aa]ssegnat[oa] a|(?:[Aa]bert[oa]|[Cc]riad[oa]|[Aa]provad[oa]|[Ee]nviad[oa]) por|[Aa]tribu\xedd[oa] a|"
+    r"[Gg]emeldet durch|[Ww]eitergeleitet an|(?:[Aa]nfrage|[Kk]onto|[Tt]icket|[Kk]ommentar) von|[Rr]\xfcckruf an|(?:[Dd]emande|[Cc]ommentaire|[Cc]ompte) de|[Tt]ransf\xe9r\xe9e? \xe0|[Aa]ffect\xe9e? \xe0|[Rr]appeler|[Oo]uvert par|"
+    r"(?:[Ss]olicitud|[Cc]omentario|[Cc]uenta) de|[Dd]erivad[oa] a|[Aa]biert[oa] por|[Ll]lamar a|(?:[Rr]ichiesta|[Cc]onto) di|[Ii]noltrat[oa] a|[Aa]pert[oa] da|(?:[Pp]edido|[Cc]onta) de|[Ee]ncaminhad[oa] para|"
+    r"(?:[Vv]erzoek|[Aa]ccount) van|[Dd]oorgestuurd naar|[Zz]g\xe0oszenie od|[Pp]rzekazano do|[Kk]onto u\xe0ytkownika|"
     r"(?:[Gg]emeld|[Aa]angemaakt|[Gg]oedgekeurd) door|[Tt]oegewezen aan|[Zz]g\xe0oszon[eay] przez|[Uu]tworzon[eay] przez|[Pp]rzypisan[eoy] do|"
     r"(?:[Rr]eported|[Aa]pproved|[Rr]eviewed|[Aa]ssigned|[Ee]scalated|[Cc]reated|[Oo]pened|[Cc]losed|[Ss]igned) (?:by|to)|[Ss]poke (?:with|to))"
 )
 _SALUTATIONS = (
     r"(?:Lieber?|Hallo|Guten Tag|Sehr geehrter?|Werter?|Moin|Ch\xe8re?|Cher|Bonjour|Querid[oa]|Estimad[oa]|Hola|Car[oa]|Gentile|Egregio|Ciao|Ol\xe1|Prezad[oa]|Beste|Hoi|Geachte|"
-    r"Szanown[ya]|Drog[ia]|Cze\xe0\xe0|Say\xe0n|Merhaba|Sevgili|Hej|K\xe4re|Kj\xe6re|Dear|Hi|Hello)"
+    r"Buongiorno|Buonasera|Bom dia|Boa tarde|Coucou|Salut|Guten Morgen|Buenos d\xedas|Goedemorgen|Dzie\xe0 dobry|Dobr\xfd den|Szanown[ya]|Drog[ia]|Cze\xe0\xe0|Say\xe0n|Merhaba|Sevgili|Hej|K\xe4re|Kj\xe6re|Dear|Hi|Hello)"
 )
 _CLOSINGS = (
     r"(?:[A-Z\xc0-\xde][^\n]{0,24}(?:Gr\xfc\xdfe[n]?|Gr\xfcsse[n]?|Gru\xdf|[Ss]alutations|[Ss]aludos|[Ss]aluti|[Cc]umprimentos|[Gg]roet(?:en|jes)?|[Gg]ru\xdf)|Gr\xfc\xdfe|Gru\xdf|LG|VG|MfG|"
     r"(?:Bien )?[Cc]ordialement|Bien \xe0 vous|Amicalement|Sinc\xe8rement|Saludos|Un saludo|Un abrazo|Abrazos|Atentamente|Saluti|Cordialmente|Atenciosamente|Cumprimentos|Abra\xe7os|"
-    r"Groet(?:en|jes)?|Pozdrawiam|Z powa\xe0aniem|Sayg\xe0lar\xe0mla|Sevgiler|Med v\xe4nliga h\xe4lsningar|Med venlig hilsen|Hilsen|Mvh)[,.!]?[ \t]*(?:\r?\n[ \t>]*){1,3}"
+    r"Groet(?:en|jes)?|Pozdrawiam|Z powa\xe0aniem|Sayg\xe0lar(?:\xe0mla)?|Sevgiler|Med v\xe4nliga h\xe4lsningar|Med venlig hilsen|Hilsen|Mvh)[,.!]?[ \t]*(?:\r?\n[ \t>]*){1,3}"
 )
 
 
@@ -113,6 +132,32 @@ _ROLE_NEEDS = (
     "contact",
     "owner",
     "author",
+    "approver",
+    "watcher",
+    "agent",
+    "user",
+    "kontakt",
+    "auftrag",
+    "antrag",
+    "teilnehm",
+    "inhaber",
+    "technik",
+    "contact",
+    "contatto",
+    "utilis",
+    "usuari",
+    "t\xe9cnic",
+    "tecnico",
+    "titula",
+    "intestatario",
+    "b\xe9n\xe9fic",
+    "aanvrager",
+    "gebruiker",
+    "ytkownik",
+    "kullan",
+    "leti\xe0im",
+    "teknisyen",
+    "utilizador",
 )
 _BY_NEEDS = (
     " von",
@@ -133,6 +178,18 @@ _BY_NEEDS = (
     "przez",
     "przypis",
     "spoke",
+    "durch",
+    " an",
+    " de",
+    "rappeler",
+    " a ",
+    " di",
+    " para",
+    " van",
+    " naar",
+    " od",
+    " do",
+    "ytkownika",
 )
 _INTRODUCTION_NEEDS = (
     "name ist",
@@ -161,8 +218,30 @@ _INTRODUCTION_NEEDS = (
     "nimeni",
     "jmenuji",
     "numele",
+    "nachname",
+    "vorname",
+    "familienname",
+    "nom est",
+    "complet est",
+    "famille est",
+    "moi c'est",
+    "apellido es",
+    "completo es",
+    "atiende",
+    "cognome \xe8",
+    "apelido \xe9",
+    "sobrenome \xe9",
+    "completo \xe9",
+    "qui fala",
+    "spreekt met",
+    "nazwisko to",
+    "tej strony",
+    "sprechen mit",
+    "go by",
+    "call me",
     "numesc",
     "name is",
+    "name:",
 )
 _WEAK_NEEDS = (
     "ich bin",
@@ -205,12 +284,11 @@ _FILE_NEEDS = (
 
 def _known(word: str) -> bool:
     plain = word.title() if word.isupper() else word
-    return plain in first_names() or plain in last_names() or plain in ambiguous_names()
+    return plain in first_names() or plain in family_names() or plain in ambiguous_names()
 
 
 def _plain(word: str) -> bool:
-    lower = word.lower()
-    return (lower in common() or lower in foreign()) and not _known(word)
+    return word.lower() in plain_words() and not _known(word)
 
 
 def told(value: str) -> bool | None:
@@ -229,9 +307,15 @@ def likely(value: str) -> bool | None:
     return None if any(map(_known, words)) or (len(words) > 1 and not value.isupper()) else False
 
 
+def _no_company(text: str, start: int, end: int) -> bool:
+    words = text[start:end].split()
+    is_named = len(words) > 1 and words[0].title() in first_names()
+    return not is_a_company(text, start, end, is_named=is_named)
+
+
 def _name(name: str, regex: str, *needs: str, check: object = told, wide: bool = False) -> Rule:
     return Rule(
-        f"told_name_{name}", "PERSON", regex, 0.8, 1, needs=needs, check=check, ignore_case=False, wide=wide,  # type: ignore[arg-type]
+        f"told_name_{name}", "PERSON", regex, 0.8, 1, needs=needs, check=check, around=_no_company, ignore_case=False, wide=wide,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -269,47 +353,194 @@ TOLD_NAMES: tuple[Rule, ...] = (
     _name("title", rf"(?:^|[\s(\"',;:>*|/]){_TITLES}[ \xa0]+(?:Dr\.|Prof\.)?[ ]?{_NAME}", *_TITLE_NEEDS),
     _name("introduced", rf"\b{_INTRODUCTIONS} {_NAME}", *_INTRODUCTION_NEEDS),
     _name("weakly_introduced", rf"(?:^|[.!?:,\n] ?){_WEAK_INTRODUCTIONS} {_NAME}", *_WEAK_NEEDS, check=likely),
-    _name("role", rf"(?:^|[\s(\"',;>*|\[]){_ROLES}(?: is)?(?:\*{{0,2}}[ ]?[:=][ ]?\*{{0,2}} {{0,2}}| ){_TWO}", *_ROLE_NEEDS, check=likely),
-    _name("role_label", rf"(?:^|[\s(\"',;>*|\[]){_ROLES}\*{{0,2}}[ ]?[:=][ ]?\*{{0,2}} {{0,2}}{_NAME}", *_ROLE_NEEDS, check=likely),
+    _name("role", rf"(?:^|[\s(\"',;>*|\[]){_ROLES}(?: is)?(?:\*{{0,2}}[ ]?[:=][ ]?\*{{0,2}} {{0,2}}| ){_NAME}", *_ROLE_NEEDS, check=likely),
+    _name("part", rf"(?:^|[\s(\"',;{{>*|\[])[\"']?(?i:{_PARTS})[\"']?\*{{0,2}}[ \t]{{0,20}}[:=]\*{{0,2}}[ \t]{{0,3}}[\"']?{_NAME}", *_PART_NEEDS),
+    _name("beside_part", rf"(?i:{_PARTS})[ \t]{{0,3}}[:=][^\n]{{1,60}}\r?\n[ \t>*\-]*(?i:{_WHOLES})[ \t]{{0,20}}[:=][ \t]{{0,3}}{_NAME}", *_PART_NEEDS),
+    _name("before_part", rf"(?:^|[\s\-])(?i:{_WHOLES})[ \t]{{0,20}}[:=][ \t]{{0,3}}{_NAME}[ \t]*\r?\n[ \t>*\-]*(?i:{_PARTS})[ \t]{{0,3}}[:=]", *_PART_NEEDS),
+    _name("element", rf"<(?i:{_PARTS}|author|creator|editor|contact|owner|customer|employee|person|recipient|sender)[^<>\n]{{0,40}}>[ \t\n]{{0,20}}{_NAME}[ \t\n]{{0,20}}</", "</", ),
+    _name("vcard", rf"^N(?:;[^:\n]{{0,40}})?:{_NAME};", "n:", "n;"),
+    _name("vcard_given", rf"^N(?:;[^:\n]{{0,40}})?:[^;\n]{{0,40}};{_NAME}(?:;|$)", "n:", "n;"),
+    _name("common", rf"\b(?:CN|cn)=\\?[\"']?{_NAME}(?:[,;\"'\\:]|$)", "cn=", check=likely),
+    _name("mention", rf"(?:^|\s)@{_TWO}", "@", check=likely),
+    _name("bare_salutation", rf"\A(?:@)?((?:{_WORD})),[ \t]*\r?\n[ \t]*\r?\n", ",\n", ",\r", ", \n"),
     _name("label", rf"{_LINE}{_LABELS}\*{{0,2}}[ ]?[:=]\*{{0,2}}[ ]{{1,2}}{_NAME}", ":", "=", check=likely),
     _name("by", rf"\b{_BY}:? {_NAME}", *_BY_NEEDS, check=likely),
     _name("salutation", rf"(?:^|\n|[.!] ){_SALUTATIONS} (?:{_TITLES} )?{_NAME}[ ]?[,:!\n]", ",", ":", "!", "\n", check=likely),
     _name("closing", rf"(?:^|\n|[.!?,] ){_CLOSINGS}{_NAME}[ .\t]*(?:\r?\n|$)", "\n"),
     _name("writes", rf"{_TWO}(?: <[^>\n]{{3,80}}>)? (?:wrote|a \xe9crit|schrieb|escribi\xf3|ha scritto|escreveu|schreef|napisa\xe0\xe0?a?)[ ]?:", ":", check=likely),
     _name("polite", rf"{_NAME} (?:Bey|Han\xe0m)\b", "bey", "han", check=told),
-    _name("zh", rf"(?:我叫|我是|名叫|名字是|姓名|联系人|客户|申请人|处理人|负责人|经办人|收件人|寄件人|员工|患者|病人|报告人|同事)[:：是为\s]{{0,2}}{_ZH}", wide=True, check=None),
+    _name("zh", rf"(?:我叫|我是|名叫|名字是|姓名是?|联系人|客户|用户|申请人|处理人|负责人|经办人|收件人|寄件人|员工|患者|病人|报告人|同事)[:：是为\s]{{0,2}}{_ZH}", wide=True, check=None),
     _name("zh_titled", rf"{_ZH}(?:先生|女士|小姐|老师|经理|同学|医生|总监|主任)", wide=True, check=None),
     _name("ja_labelled", rf"(?:氏名|お?名前|担当者?|報告者|申請者|依頼者|患者名?|顧客名?|社員名?|宛名)[:：はが\s]{{1,2}}{_JA}(?:です|様|さん|と申|[、。,\s(（」]|$)", wide=True, check=_no_role),
     _name("ja_introduced", rf"(?:私は|わたしは|僕は|こちらは|お客様の)?{_JA_LISTED}(?:です|と申|といい|様|さん|氏|殿|から|より)", wide=True, check=None),
     _name("ja_said", rf"{_JA}と申し", wide=True, check=_no_role),
-    _name("ko", rf"(?:이름은|이름|저는|담당자|신청자|고객|환자|직원|작성자)[ :：]{{0,2}}{_KO}(?:입니다|이고|이라고|라고|예요|이에요|님|씨|[,\s.]|$)", wide=True, check=_no_role),
+    _name("ko", rf"(?:이름은|이름|성명|성함은?|저는|담당자|신청자|고객|환자|직원|작성자|보고자|안녕하세요,?)[ :：]{{0,2}}{_KO}(?:입니다|이고|이라고|라고|예요|이에요|님|씨|[,\s.]|$)", wide=True, check=_no_role),
     _name("ko_titled", rf"{_KO} ?(?:씨|님|과장|부장|대리|사원|팀장|선생님)(?:[이가은는을를에의께로\s,.]|$)", wide=True, check=_no_role),
     _name("hi", rf"(?:मेरा नाम|नाम|ग्राहक|श्रीमती|श्री|रोगी|मैं)[ :]{{1,2}}{_TWO_HI}(?: (?:है|हूँ|हूं|जी|ने|से)|[,\n।]|$)", wide=True, check=None),
     _name("ar", rf"(?:اسمي|الاسم|العميلة?|السيدة?|الموظفة?|المريضة?|المسؤولة?)[ :]{{1,2}}{_TWO_AR}", wide=True, check=None),
     _name("ar_introduced", rf"أنا {_TWO_AR}(?:[.،,\n]|$)", wide=True, check=None),
-    _name("he", rf"(?:שמי|קוראים לי|שם|לקוחה?|מר|גב'|גברת|איש קשר|מטופלת?|עובדת?)[ :]{{1,2}}{_TWO_HE}(?:[.,\n]|$| )", wide=True, check=None),
+    _name("he", rf"(?:שמי|קוראים לי|שם|שם הלקוחה?|פונה|לקוחה?|מר|גב'|גברת|איש קשר|מטופלת?|עובדת?)[ :]{{1,2}}{_TWO_HE}(?:[.,\n]|$| )", wide=True, check=None),
     _name("he_introduced", rf"אני {_TWO_HE}(?:[.,\n]|$)", wide=True, check=None),
-    _name("ru", rf"(?:[Мм]еня зовут|[Мм]о[её] имя|[Кк]лиент(?:ка)?|[Зз]аявитель(?:ница)?|[Ии]сполнитель|[Оо]тветственн(?:ый|ая)|[Уу]важаем(?:ый|ая)|[Гг]осподин|[Гг]оспожа|[Гг]-жа|[Гг]-н|ФИО|Имя|Фамилия|[Сс]отрудни(?:к|ца)|[Пп]ациент(?:ка)?|[Уу]важением,?)[ :\n]{{1,3}}{_RU}", wide=True),
+    _name("ru", rf"(?:[Мм]еня зовут|[Мм]о[её] имя|[Кк]лиент(?:ка)?|[Зз]аявитель(?:ница)?|[Ии]сполнитель|[Оо]тветственн(?:ый|ая)|[Уу]важаем(?:ый|ая)|[Гг]осподин|[Гг]оспожа|[Гг]-жа|[Гг]-н|ФИО|[Ии]мя|[Фф]амилия|[Кк]онтакт|[Аа]втор|[Пп]ользователь|[Оо]братил(?:ся|ась)|[Сс]отрудни(?:к|ца)|[Пп]ациент(?:ка)?|[Уу]важением,?)[ :\n]{{1,3}}{_RU}", wide=True),
     _name("ru_introduced", rf"(?:^|[.!?] )Я,? {_RU}(?:[.,\n]|$)", wide=True),
     _name("file", r"([\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff.' \-]{3,90})\.(?:pdf|docx?|xlsx?|odt|jpe?g|png|txt|eml|msg|pptx?|zip|tiff?|heic|rtf|mp[34]|wav)\b", *_FILE_NEEDS, check=None),
 )  # fmt: skip
 
 _TOKENS = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+_CAMEL_PAIR = re.compile(
+    r"(?<![^\W_])([^\W\d_a-z][^\W\d_A-Z]{2,})([^\W\d_a-z][^\W\d_A-Z]{2,})(?![^\W\d_])"
+)
+_PAPERS = frozenset(
+    [
+        "cv",
+        "resume",
+        "résumé",
+        "curriculum",
+        "vitae",
+        "lebenslauf",
+        "bewerbung",
+        "arbeitsvertrag",
+        "mietvertrag",
+        "kündigung",
+        "zeugnis",
+        "krankmeldung",
+        "gehaltsabrechnung",
+        "lohnabrechnung",
+        "abmahnung",
+        "personalakte",
+        "anschreiben",
+        "vollmacht",
+        "führerschein",
+        "personalausweis",
+        "reisepass",
+        "payslip",
+        "headshot",
+        "passport",
+        "diploma",
+        "transcript",
+        "paie",
+        "salaire",
+        "rib",
+        "attestation",
+        "cni",
+        "motivation",
+        "nómina",
+        "dni",
+        "currículo",
+        "currículum",
+        "busta",
+        "paga",
+        "zaświadczenie",
+        "umowa",
+        "świadectwo",
+        "życiorys",
+        "loonstrook",
+        "arbeidscontract",
+        "rijbewijs",
+        "резюме",
+        "договор",
+        "справка",
+        "заявление",
+        "özgeçmiş",
+        "sözleşme",
+        "dilekçe",
+        "candidate",
+        "interview",
+        "offboarding",
+    ]
+)
+"""Papers that are somebody's: what else stands in the name of such a file is whose."""
 
 
 def in_file_name(name: str) -> tuple[int, int] | None:
-    """Return where somebody's name stands in a file's name: a given name with a capitalised word beside it."""
-    tokens = [match for match in _TOKENS.finditer(name) if match.group()[0].isupper()]
+    """Return where somebody's name stands in a file's name.
+
+    That is a given name with a word beside it, or what stands beside the word for somebody's paper.
+    """
+    tokens = [*_TOKENS.finditer(name)]
+    capital = [match for match in tokens if match.group()[0].isupper()]
+    for place, match in enumerate(capital):
+        if _given(match.group()):
+            start, end = match.span()
+            if place + 1 < len(capital) and _beside(name, match, capital[place + 1]):
+                end = capital[place + 1].end()
+                if place and _known_beside(capital[place - 1], match):
+                    start = capital[place - 1].start()
+                return start, end
+            if place and _beside(name, capital[place - 1], match, turned=True):
+                return capital[place - 1].start(), end
+    if (camel := _CAMEL_PAIR.search(name)) and _given(camel[1]) and not _plain(camel[2]):
+        return camel.span()
+    return _in_small_letters(tokens) or _of_a_paper(tokens, capital)
+
+
+def _given(word: str) -> bool:
+    """Whether a word is a given name and no everyday word or program."""
+    plain = word.title() if word.isupper() else word
+    if plain not in first_names() and plain not in ambiguous_names():
+        return False
+    return word.lower() not in things() - _as_names()
+
+
+def may_be_family(word: str) -> bool:
+    """Whether a capitalised word is no everyday word and no thing."""
+    return word.istitle() and word.isalpha() and _may_be_family(word)
+
+
+def _may_be_family(word: str) -> bool:
+    return len(word) > 1 and not _plain(word) and word.lower() not in things() - _as_names()
+
+
+def _beside(name: str, one: re.Match[str], other: re.Match[str], *, turned: bool = False) -> bool:
+    """Whether two words are joined by a mark or a comma, and the one that is no given name may be a family's."""
+    between = name[one.end() : other.start()]
+    family = (one if turned else other).group()
+    if len(between) != 1 and between != ", ":
+        return False
+    return _may_be_family(family) and not (
+        family.isupper() and len(family) < 4 and not _known(family)
+    )
+
+
+def _known_beside(one: re.Match[str], other: re.Match[str]) -> bool:
+    return other.start() - one.end() == 1 and _given(one.group())
+
+
+def _in_small_letters(tokens: list[re.Match[str]]) -> tuple[int, int] | None:
+    """Return where a given and a family name stand in small letters: ``cv_leonie-hartwig``."""
     for one, other in pairwise(tokens):
-        if other.start() - one.end() != 1:
-            continue
         words = (one.group(), other.group())
-        given = any(word in first_names() or word in ambiguous_names() for word in words)
-        odd = any(_plain(w) or w.isupper() or w.lower() in things() - _as_names() for w in words)
-        if given and not odd:
+        if other.start() - one.end() != 1 or not all(word.islower() for word in words):
+            continue
+        if any(len(word) < 4 or word in plain_words() or word in things() for word in words):
+            continue
+        first, last = (word.capitalize() for word in words)
+        if (first in first_names() and _unlike_a_thing(last)) or (
+            last in first_names() and first in family_names()
+        ):
             return one.start(), other.end()
     return None
 
 
+def _unlike_a_thing(word: str) -> bool:
+    return word in family_names() or word in first_names() or len(word) > 5
+
+
+def _of_a_paper(
+    tokens: list[re.Match[str]], capital: list[re.Match[str]]
+) -> tuple[int, int] | None:
+    """Return where the words stand that say whose paper a file is."""
+    if not any(match.group().lower() in _PAPERS for match in tokens):
+        return None
+    left = [
+        match for match in capital if _may_be_family(match.group()) and not match.group().isupper()
+    ]
+    left = left or [
+        match for match in capital if len(match.group()) > 4 and _may_be_family(match.group())
+    ]
+    return (left[0].start(), left[-1].end()) if 0 < len(left) < 4 else None
+
+
+@cache
 def _as_names() -> frozenset[str]:
-    return frozenset(word.lower() for word in last_names())
+    return frozenset(word.lower() for word in family_names())

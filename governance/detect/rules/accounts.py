@@ -114,11 +114,11 @@ _SMALL = r"([a-z][a-z0-9._\-]{1,31}\$?)"
 _MODE = r"(?:[r\-][w\-][xsStT\-]){3}"
 _RIGHT = r"\w"
 _LABEL = (
-    r"(?:[A-Za-z]{1,12}[_\-])?(?:user(?:[_\- ]?name)?|login|logname|uid|actor|account[_ ]?name|logged in as|"
+    r"(?:[A-Za-z]{1,12}[_\-])?(?:user(?:[_\- ]?name)?|login|logname|uid|actor|acct|samaccountname|mailnickname|account[_ ]?name|logged in as|"
     r"benutzer(?:name)?|utilisateur|usuario|nom d'utilisateur|nombre de usuario|nome utente|utente|gebruikersnaam|gebruiker)"
 )
 _COMMANDS = (
-    r"(?:su(?: -l?)?|sudo -i?u|sudo -H -u|chown(?: -[a-zA-Z]+)?|chage -l|useradd(?: -[a-z]+)?|adduser|userdel(?: -r)?|"
+    r"(?:su(?: -l?)?|lastlog(?: -u)?|Get-(?:AD|Local|Mg)User(?: -Identity)?|sudo -i?u|sudo -H -u|chown(?: -[a-zA-Z]+)?|chage -l|useradd(?: -[a-zA-Z]+(?: \"[^\"\n]{0,60}\"| [\w,/]+)?){0,6}|adduser|userdel(?: -r)?|"
     r"usermod(?: -[a-zA-Z]+ [\w,]+)?|passwd|finger|groups|id(?: -[a-z]+)?|last|crontab -u|getent passwd|loginctl user-status|"
     r"p(?:s|kill|grep) -u|net user|lslogins|grep)"
 )
@@ -146,7 +146,7 @@ ACCOUNTS: tuple[Rule, ...] = (
     _account("number_of_group", rf",\d+\({_SMALL}\)", "("),
     _account("prompt", rf"^(?:\([\w.\-]+\) )?\[?{_SMALL}@[\w.\-]+(?:[: ][^\n$#%>@]{{0,80}}?)?\]? ?[$#%>❯](?:\s|$)".replace("❯", ""), "@"),
     _account("remote", rf"\b(?:ssh|scp|sftp|rsync|mosh|ssh-copy-id|sshfs)\s(?:[^\n@]{{0,120}}?[\s'\"])?{_SMALL}@[\w.\-]+", "ssh", "scp", "sftp", "rsync", "mosh"),
-    _account("command", rf"(?:^|[$#%;&|>]\s{{0,3}})(?:sudo )?(?:{_COMMANDS} |runas /user:){_SMALL}(?:[: \n/]|$)", "su", "chown", "chage", "user", "passwd", "finger", "groups", "id", "last", "crontab", "ps", "pkill", "pgrep", "dscl", "lslogins", "grep"),
+    _account("command", rf"(?:^|[$#%;&|>]\s{{0,3}}| -- )(?:sudo )?(?:{_COMMANDS} |runas /user:){_SMALL}(?:[: \n/]|$)", "su", "chown", "chage", "user", "passwd", "finger", "groups", "id", "last", "crontab", "ps", "pkill", "pgrep", "dscl", "lslogins", "grep", "aduser", "localuser", "mguser"),
     _account("owning_group", rf"\bchown(?: -[a-zA-Z]+)? [\w.\-]+:{_SMALL}\s", "chown"),
     _account("asked", rf"\b(?:whoami|logname|echo \$USER(?:NAME)?|id -un)[ \r]*\n(?:[\w.\-]{{1,20}}\\)?{_SMALL}\s*$", "whoami", "logname", "$user", "id -un"),
     _account("terminal", rf"^{_SMALL}\s+(?:pts/\d+|tty[\w]*|console|:\d)\s", "pts/", "tty", "console", ":"),
@@ -159,8 +159,13 @@ ACCOUNTS: tuple[Rule, ...] = (
     _account("by", rf"\bby {_SMALL}\(uid=[1-9]", "uid="),
     _account("access_log", rf"^[\w.:\-]+ [\w.\-]+ {_NAME} \[\d\d/[A-Z][a-z]{{2}}/\d{{4}}", "["),
     _account(
-        "label", rf"(?i:\b{_LABEL})[\"']?(?:=|:\s{{0,2}})[\"']?{_SMALL}", "user", "login", "logname", "uid", "actor", "account", "logged", "utilisateur", "usuario", "benutzer", "utente", "gebruiker", check=told_account,
+        "label", rf"(?i:\b{_LABEL})[\"']?(?:[ \t]{{0,24}}(?:=|:)\s{{0,2}}|[ \t]{{2,40}}|:\t{{1,3}})[\"']?{_SMALL}", "acct", "nickname", "user", "login", "logname", "uid", "actor", "account", "logged", "utilisateur", "usuario", "benutzer", "utente", "gebruiker", check=told_account,
     ),
     _account("quoted", rf"(?i:\b(?:user(?:name)?|login|account|role|owner|benutzer|utilisateur|usuario)) [\"'`]{_SMALL}[\"'`]", "user", "login", "account", "role", "owner", "benutzer", "utilisateur", "usuario", check=told_account),
-    _account("branch", rf"\b(?:from|branch '|branch \"|origin/|branches? ){_SMALL}/[\w.\-]", "from ", "branch", "origin/", check=told_account),
+    _account("tilde", rf"(?:^|[\s=:\"'(])~{_SMALL}(?:/|\s|$)", "~"),
+    _account("mention", rf"(?:\[~|\bby @){_SMALL}(?:\]| in https?://)", "[~", "by @"),
+    _account("domain", r"(?:^|[\s\"'(=:])[A-Z][A-Z0-9\-]{1,14}\\{1,2}([a-z][\w.\-]{2,31})(?:[\s\"'),;:]|$)", "\\"),
+    _account("revision", rf"^r\d{{1,7}} \| {_SMALL} \| \d{{4}}-", " | "),
+    _account("named", r"(?i:\b(?:account|user|login|benutzer(?:konto)?|konto|compte|cuenta|utilisateur|usuario)) ([a-z]{2,20}(?:[._][a-z]{1,20}\d{0,4}|\d{1,4}))(?:[\s.,;:!?)]|$)", "account", "user", "login", "benutzer", "konto", "compte", "cuenta", "utilisateur", "usuario", check=told_account),
+    _account("branch", rf"\b(?:request #\d{{1,7}} from |branch '|branch \"|origin/|branches? ){_SMALL}/[\w.\-]", "request #", "branch", "origin/", check=told_account),
 )  # fmt: skip

@@ -124,30 +124,33 @@ def option(value: str) -> bool:
 
 _CUE = (
     r"(?:pass(?:word|wd|phrase|code|wort|ord)|pwd|kennwort|mots? de passe|contrase(?:\xf1|n)a|senha|"
-    r"palavra[ \-]passe|wachtwoord|haslo|l\xf6senord|adgangskode|salasana|parola d'ordine|jelsz\xf3|heslo|kata sandi)"
+    r"palavra[ \-]passe|wachtwoord|haslo|has\xe0(?:o|a|em|u)|l\xf6senord|adgangskode|salasana|parola d'ordine|jelsz\xf3|heslo|kata sandi|\xe0ifre(?:m|niz|si)?|"
+    r"(?:w-?lan|wi-?fi)[ \-](?:schl\xfcssel|key|code)|(?:code|cl\xe9|clave|chave|chiave|klucz|sleutel) (?:du |del |do |de |della |van )?(?:wi-?fi|wlan))"
 )
-_SHORT_CUE = r"(?:pass|pwd?|psw|mdp|clave|parola|sifre|pin)"
+_SHORT_CUE = r"(?:pass|pwd?|psw|mdp|ww|clave|parola|sifre|pin)"
 _NEEDS = (
     "passw", "passp", "passc", "passord", "pwd", "kennwort", "de passe", "contrase", "senha",
     "palavra", "wachtwoord", "haslo", "senord", "adgangskode", "salasana", "parola", "jelsz",
-    "heslo", "kata sandi",
+    "heslo", "kata sandi", "has\xe0", "\xe0ifre", "wlan", "w-lan", "wifi", "wi-fi",
 )  # fmt: skip
-_SHORT_NEEDS = ("pass", "pw", "psw", "mdp", "clave", "parola", "sifre", "pin")
+_SHORT_NEEDS = ("pass", "pw", "psw", "mdp", "ww", "clave", "parola", "sifre", "pin")
 _WIDE_CUE = (
-    "(?:пароль|пароля|пароли|пароль доступа|密码|密碼|口令|パスワード|暗証番号|비밀번호|패스워드|암호|"
+    "(?:пароль|пароля|пароли|пароль доступа|密码|密碼|口令|パスワード|暗証番号|비밀번호|패스워드|비번|암호|"
     "كلمة المرور|كلمة السر|סיסמה|סיסמא|पासवर्ड|รหัสผ่าน|κωδικός πρόσβασης|κωδικός|hasło|şifre|parolă|mật khẩu|"
     "lozinka|slaptažodis|parole)"
 )
 _WIDE_IS = (
     "(?:是|为|為|：|:|=|は|が|은|는|이|가|to|jest|brzmi|это|—|-|هي|הוא|היא|है|คือ|είναι|là|este)"
 )
+_WIDE_OF = r"(?: (?:от|для|к|до|do|od) [^:=\n]{1,20}| (?:שלי|שלך|שלנו|мой|наш))?"
+
 _OF = (
     r"(?: (?:f\xfcr|fuer|for|of|to|on|pour|de|du|del|della|do|da|para|per|voor|van|dla|zum|zur|vom|am|im|auf|in)"
     r" [^:=\n\"']{1,40}| \([^)\n]{1,30}\))?"
 )
-_SEPARATOR = r"[\"'`*_]{0,3}[ \t]{0,3}(?::=|=>|==?|:|\|)[ \t]{0,3}[*_]{0,2}[ \t]{0,2}[\"'`\\]{0,2}"
+_SEPARATOR = r"[\"'`*_]{0,3}(?: (?:is|est|ist|es|jest|lautet))?[ \t]{0,3}(?::=|[=\-]>|==?|:|\|)(?:[ \t]{0,3}\r?\n)?[ \t]{0,3}[*_]{0,2}[ \t]{0,2}[\"'`\\]{0,2}"
 _VALUE = r"([^\s\"'`,;<>|\\]{4,})"
-_IS = r"(?:is|was|lautet|ist|war|est|es|era|fue|\xe8|\xe9|\xe4r|er|on|to|brzmi|jest|az|je)"
+_IS = r"(?:is|was|lautet|ist|war|est|es|era|fue|\xe8|\xe9|\xe4r|er|on|to|brzmi|jest|az|je|auf|hei(?:\xdf|ss)t)"
 _LOGIN = (
     r"(?:log(?:in|ged|ging)?(?:[ \-]?in)?|sign(?:ed)?[ \-]?in|credentials?|creds|user/pass(?:word)?|"
     r"zugangsdaten|anmeldedaten|anmeldung|identifiants?|credenciales|credenziali|accesso|acesso|"
@@ -222,7 +225,7 @@ PASSWORDS: tuple[Rule, ...] = (
     Rule(
         "told_password",
         "PASSWORD",
-        rf"\b{_CUE}(?: [^\s:;,.!?\"'=]{{1,24}}){{0,5}}? {_IS}:?[ \t]{{1,2}}[\"'`*]{{0,2}}{_VALUE}",
+        rf"\b{_CUE}(?:(?: [^\s:;,.!?\"'=]{{1,24}}){{0,5}}? {_IS}|'s):?[ \t]{{1,2}}[\"'`*]{{0,2}}{_VALUE}",
         0.8,
         1,
         needs=_NEEDS,
@@ -231,7 +234,7 @@ PASSWORDS: tuple[Rule, ...] = (
     Rule(
         "password_beside_cue",
         "PASSWORD",
-        rf"\b(?:{_CUE}|{_SHORT_CUE})[ \t][\"'`]?{_VALUE}",
+        rf"(?:(?:\b|[a-z\xdf-\xff]{{3}}){_CUE}|\b{_SHORT_CUE})[ \t][\"'`(]?{_VALUE}",
         0.8,
         1,
         needs=(*_NEEDS, *_SHORT_NEEDS),
@@ -240,11 +243,29 @@ PASSWORDS: tuple[Rule, ...] = (
     Rule(
         "wide_password",
         "PASSWORD",
-        rf"{_WIDE_CUE}[ \t]{{0,3}}[\"'`*]{{0,2}}[ \t]{{0,2}}(?:{_WIDE_IS}|[ \t])[ \t]{{0,3}}[\"'`*「『“]{{0,2}}([!-~]{{4,}})",
+        rf"{_WIDE_CUE}{_WIDE_OF}[ \t]{{0,3}}[\"'`*]{{0,2}}[ \t]{{0,2}}(?:{_WIDE_IS}|[ \t])[ \t]{{0,3}}[\"'`*「『“]{{0,2}}([!-~]{{4,}})",
         0.9,
         1,
         check=labelled,
         wide=True,
+    ),
+    Rule(
+        "password_used",
+        "PASSWORD",
+        rf"\b(?:use|using|try|enter|type|set|nimm|utilise[rz]?|usa|use[mn]?|gebruik) [\"'`]?{_VALUE}[\"'`]? (?:as|for|als|comme|como|come|jako) (?:[a-z]{{2,5}} ){{0,2}}{_CUE}",
+        0.8,
+        1,
+        needs=_NEEDS,
+        check=strong,
+    ),
+    Rule(
+        "password_element",
+        "PASSWORD",
+        r"<[\w.:\-]{0,30}(?:password|passwd|passphrase|pwd|passwort|kennwort|secret)>([^<>\s]{4,80})</",
+        0.9,
+        1,
+        needs=("password>", "passwd>", "passphrase>", "pwd>", "passwort>", "kennwort>", "secret>"),
+        check=labelled,
     ),
     Rule(
         "login_pair",

@@ -43,6 +43,8 @@ class Rule:
     """Words right before the value that speak against it."""
     check: Callable[[str], bool | None] | None = None
     """True makes the score 1, False makes it 0, None leaves it to context."""
+    around: Callable[[str, int, int], bool] | None = None
+    """Whether what stands around a match lets it count."""
     ignore_case: bool = True
     left: str = ""
     """Characters (a class body) that may not stand before the value."""

@@ -12,6 +12,8 @@ LINES = (
     "{}   pts/0   2024-05-02 08:11", "{}:x:1000:1000:,,,:/srv:/bin/sh", "sshd[1]: Accepted publickey for {} from 10.0.0.4",
     "sshd[1]: Invalid user {} from 10.0.0.4", "sudo: {} : TTY=pts/1 ; PWD=/", "CRON[7]: ({}) CMD (sync)",
     '10.0.0.4 - {} [02/May/2024:08:11:00 +0200] "GET / HTTP/1.1" 200', "DB_USER={}", "username: {}", "login: {}",
+    "$ cd ~{}/src", "[~{}] please look", "* Fix cache by @{} in https://code.test/pull/7", "CORP\\{} logged on", "r42 | {} | 2024-05-02 08:11:00",
+    "SamAccountName : {}", "User name                    {}", "$ sudo useradd -m -c \"x y\" {}", "acct=\"{}\" exe=/usr/sbin/sshd", "Merge pull request #7 from {}/cache",
     "user={} action=read", "user '{}' exceeded its quota", "Merge branch '{}/cache' into main",
 )  # fmt: skip
 

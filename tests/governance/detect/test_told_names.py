@@ -57,7 +57,12 @@ def test_who_is_nobody_stays(kept: str) -> None:
         ("user,shell\nkoschatz,/bin/sh\nawiesner,/bin/zsh", ["koschatz", "awiesner"]),
         ("| Mitarbeiter | Ort |\n|---|---|\n| Kerstin Oschatz | Köln |", ["Oschatz"]),
         ("id\tmobile\n1\t612345678\n2\t612345679", ["612345678", "612345679"]),
-        ("Oschatz_Kerstin_CV.pdf", ["Oschatz", "Kerstin"]), ("scans/Kerstin-Oschatz.jpg", ["Kerstin", "Oschatz"]),
+        ("NOM;PRENOM\nQuibodeau;Maëlys", ["Quibodeau", "Maëlys"]), ("Employee;Site\n\"Quibodeau, Maëlys\";HQ", ["Quibodeau", "Maëlys"]),
+        ("first,last,email\nMaëlys,Quibodeau,m@quibo.test", ["Maëlys", "Quibodeau"]), ("17;Quibodeau;Maëlys;Lyon", ["Quibodeau", "Maëlys"]),
+        (" name    | role\n---------+------\n Maëlys Quibodeau | admin", ["Maëlys", "Quibodeau"]),
+        ("NAME               ROLE\nMaëlys Quibodeau   owner", ["Maëlys", "Quibodeau"]),
+        ("Curriculum Itziar Quibodeau.pdf", ["Itziar", "Quibodeau"]), ("RIB Quibodeau.pdf", ["Quibodeau"]), ("cv_itziar-quiroga.pdf", ["itziar", "quiroga"]),
+        ("ItziarQuiroga_resume.docx", ["Itziar", "Quiroga"]), ("Oschatz_Kerstin_CV.pdf", ["Oschatz", "Kerstin"]), ("scans/Kerstin-Oschatz.jpg", ["Kerstin", "Oschatz"]),
     ],
 )  # fmt: skip
 def test_tables_and_files(table: str, names: list[str]) -> None:
@@ -76,3 +81,29 @@ def test_keys_of_other_languages() -> None:
 )  # fmt: skip
 def test_births_and_phones_of_other_languages(told: str) -> None:
     assert not any(part in text(told) for part in ("1966", "5693", "2345678"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Nachname: Quibodeau", "Mein Nachname ist Quibodeau.", "Nom : Quibodeau\nPrénom : Maëlys", "Prénom : Maëlys\nNom : Quibodeau", "sn: Quibodeau",
+        "<lastName>Quibodeau</lastName>", "N:Quibodeau;Maëlys;;;", "givenName: Quibodeau", "Quibodeau,\n\nany news?", "CN=Maëlys Quibodeau,OU=Staff",
+        "**MAËLYS QUIBODEAU**", "Invoice to Maëlys QUIBODEAU", "_Maëlys Quibodeau_ presents", "DEAR MAËLYS QUIBODEAU,",
+    ],
+)  # fmt: skip
+def test_a_name_that_no_list_has_goes_where_its_place_tells_it(said: str) -> None:
+    after = text(said).lower()
+    assert "quibodeau" not in after
+    assert "maëlys" not in after
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "shares of Hartwig Logistik GmbH rose", "Lieferant: Rossmann", "Proveedor: Philips", "Weber & Söhne KG", "Johnson & Johnson announced layoffs.",
+        "CEO of Peterson Holdings Ltd", "Rechnung von Schmidt Logistik GmbH", "La sede de García Hermanos S.L. está cerrada.", "Heckler & Koch",
+        "name,version\nGrafana,2.1", "Annual_Report_Final.pdf", "NAME                    READY\nbilling-api-7d9f        1/1", "PLEASE RESTART THE SERVER",
+    ],
+)  # fmt: skip
+def test_companies_stay(kept: str) -> None:
+    assert text(kept) == kept

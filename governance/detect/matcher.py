@@ -280,7 +280,7 @@ def _label_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, b
 
 
 _ENDS_CLAUSE = re.compile(
-    r"[\"'`*]{0,3}(?:[.,;!?)]|\s*(?:$|\n)| (?:and|but|for|now|please|und|et|y|e|i|seit)\b)"
+    r"[\"'`*]{0,3}(?:[.,;!?)]|\s*(?:$|\n)| (?:and|but|for|now|please|gesetzt|ge\xe4ndert|und|et|y|e|i|seit)\b)"
 )
 
 

@@ -24,12 +24,12 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from train.documents import merge
 from train.errors import TrainingError
 from train.recipes.base import RowBuilder, Rows
 from train.recipes.settings import Recipe, RecipeSpec, shipped_recipe
 from train.runs.attention import attention_options
 from train.runs.hardware import choose_gpus
+from trajectory.documents.document import merge
 
 VOCABULARY = 32_000
 PASSES = {

@@ -31,9 +31,9 @@ import yaml
 from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Fleet
 from examples.practice.house import House
 from examples.practice.stage import MODEL, ROOT, Ports, Stage
-from train.documents import merge
 from train.evaluation.evaluate import TaskResult, compare, read_report
 from train.recipes.settings import EvaluationSettings, load_recipe, shipped_recipe
+from trajectory.documents.document import merge
 
 _PRACTICE = ROOT / "examples" / "practice"
 _PURPOSES = ["train_sft", "train_rl", "train_preference"]

@@ -14,13 +14,13 @@ from typing import Any
 from lakehouse.lake import Lake
 from tests.train.conftest import make_model
 from tests.train.lakes import Session, lake_of
-from train.documents import merge
 from train.errors import GateRefusedError
 from train.recipes.settings import Recipe, shipped_recipe
 from train.registry.versions import ModelRegistry
 from train.runs.run import RunPlaces, run_training
 from train.substrate.build import SubstrateManifest, build_substrate, load_manifest
 from train.substrate.spec import Substrate
+from trajectory.documents.document import merge
 
 MODEL = "practice"
 _SECOND_DAY = 720

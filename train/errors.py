@@ -1,7 +1,5 @@
 """What can go wrong in training, each with its remedy in the text.
 
-ConfigurationError
-└── DocumentError        a YAML document (Substrate, Recipe) is wrong: file, line, field, valid values
 WorkError
 ├── EmptyRunError        nothing to learn from: says why every item fell away
 ├── SubstrateRefusedError a substrate does not meet the Quality policy: names each reason
@@ -13,11 +11,7 @@ WorkError
 
 from collections.abc import Sequence
 
-from trajectory.errors import ConfigurationError, WorkError
-
-
-class DocumentError(ConfigurationError):
-    """A YAML document is wrong; the text is ``file:line: field: what is wrong, what is valid``."""
+from trajectory.errors import WorkError
 
 
 class EmptyRunError(WorkError):

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 from pydantic import Field, field_validator
 
-from train.documents import NAME_PATTERN, Document, StrictModel, parse, read_yaml
 from train.recipes.settings import RECIPES
+from trajectory.documents.document import NAME_PATTERN, Document, StrictModel, load_document
 
 
 class Window(StrictModel):
@@ -125,8 +125,7 @@ def load_schedule(path: Path) -> Schedule:
     Raises:
         DocumentError: naming file, line and field.
     """
-    value, node = read_yaml(path)
-    schedule = parse(Schedule, value, path=path, node=node)
+    schedule = load_document(Schedule, path)
     spec = schedule.spec
     folder = path.parent
     found = {

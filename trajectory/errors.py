@@ -2,6 +2,7 @@
 
     HeadraceError
     ├── ConfigurationError (ValueError)   a setting, policy or argument is wrong        → exit 2
+    │   └── DocumentError                 a YAML document is wrong: file, line, field
     ├── WorkError (RuntimeError)          the work was tried and failed                 → exit 3
     │   └── RetryableError                the same work may succeed when tried again
     └── IntegrityError (RuntimeError)     stored data is not what it claims to be       → exit 3
@@ -20,6 +21,10 @@ class ConfigurationError(HeadraceError, ValueError):
     """A setting, policy document or argument is wrong; the text says where and what is valid."""
 
     exit_code = 2
+
+
+class DocumentError(ConfigurationError):
+    """A YAML document is wrong; every line of the text is ``file:line: field: problem``."""
 
 
 class WorkError(HeadraceError, RuntimeError):

@@ -15,9 +15,10 @@ from governance.policy.documents import (
     PolicyBundle,
     unknown_kind,
 )
-from governance.policy.problems import describe
-from governance.policy.source import SourceDocument, read_documents
+from governance.policy.secrets import read_policy
 from trajectory.canonical import bytes_hash
+from trajectory.documents.problems import describe
+from trajectory.documents.source import SourceDocument
 
 SHIPPED = Path(policies.__file__).parent
 
@@ -66,7 +67,7 @@ def load_bundle(path: Path | None = None) -> PolicyBundle:
 
 def _read(file: Path) -> list[SourceDocument] | PolicyError:
     try:
-        return read_documents(file, _shown(file))
+        return read_policy(file, _shown(file))
     except PolicyError as error:
         return error
 

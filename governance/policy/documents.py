@@ -14,20 +14,14 @@ from governance.policy.redaction import RedactionSpec
 from governance.policy.retention import RetentionSpec
 from governance.policy.selector import Spec
 from trajectory.canonical import JsonObject, content_hash
+from trajectory.documents.document import DocumentMetadata
 
 API_VERSION = "headrace/v1"
 
 
-class Metadata(Spec):
-    """Who a document is."""
-
-    name: str = Field(min_length=1, pattern=r"^[a-z0-9][a-z0-9.-]*$")
-    description: str = Field(default="", description="What the document promises, for its readers.")
-
-
 class _Document(Spec):
     api_version: Literal["headrace/v1"] = Field(alias="apiVersion")
-    metadata: Metadata
+    metadata: DocumentMetadata
 
 
 class CaptureDocument(_Document):

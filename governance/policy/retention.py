@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from governance.policy.selector import Facts, Match, Named, Spec, check_names
-from governance.policy.words import meant
+from trajectory.documents.problems import meant
 
 _MOST_DAYS = 36_500
 

@@ -1,9 +1,10 @@
 """Closed vocabularies that a policy may name, and what is said of a word that is in none."""
 
-from collections.abc import Collection, Iterable
-from difflib import get_close_matches
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cache
+
+from trajectory.documents.problems import meant
 
 KINDS = ("model", "tool")
 """What becomes a step."""
@@ -61,15 +62,6 @@ def unknown(what: str, word: object, valid: Iterable[str]) -> str:
     """Return what is wrong with a word that is in no vocabulary, and which one was meant."""
     known = tuple(valid)
     return f"unknown {what}. Valid: {', '.join(known)}{meant(word, known)}"
-
-
-def meant(word: object, valid: Collection[str]) -> str:
-    """Return ``. Did you mean …?`` for a word that is nearly one of the valid ones."""
-    said = str(word).strip().casefold()
-    by_case = {one.casefold(): one for one in valid}
-    longer = [one for one in by_case if len(said) > 3 and one.startswith(said)]
-    found = longer or get_close_matches(said, by_case, 1)
-    return f". Did you mean {' or '.join(by_case[one] for one in found)}?" if found else ""
 
 
 def check_pattern(what: str, pattern: str, valid: Iterable[str]) -> None:

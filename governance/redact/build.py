@@ -10,10 +10,10 @@ from governance.detect.finding import Detector
 from governance.errors import FieldError
 from governance.policy.documents import PolicyBundle
 from governance.policy.redaction import DEFAULT_ENTITIES, RedactionSpec
-from governance.policy.words import meant
 from governance.redact.pseudonym import key_of_epoch
 from governance.redact.redactor import Redactor, known_entities
 from governance.redact.subject_keys import SubjectKeys
+from trajectory.documents.problems import meant
 from trajectory.errors import ConfigurationError
 
 NAME_ENTITIES = frozenset({"PERSON", "LOCATION", "ORGANIZATION", "NRP"})

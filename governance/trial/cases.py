@@ -7,10 +7,11 @@ from pydantic import Field, JsonValue, ValidationError
 
 from governance.errors import PolicyError
 from governance.policy.consent import LegalBasis, Purpose
-from governance.policy.problems import describe
+from governance.policy.secrets import read_policy
 from governance.policy.selector import Spec
-from governance.policy.source import SourceDocument, read_documents
 from governance.records import Decision, Disposition
+from trajectory.documents.problems import describe
+from trajectory.documents.source import SourceDocument
 from trajectory.exchange import ExchangeOutcome
 
 
@@ -130,7 +131,7 @@ def load_cases(folder: Path) -> list[PlacedCase]:
     files = [*folder.glob("*.test.yaml"), *(folder / "tests").glob("*.test.yaml")]
     for file in sorted(files):
         shown = f"{folder.name}/{file.relative_to(folder)}"
-        for source in read_documents(file, shown, made_up=True):
+        for source in read_policy(file, shown, made_up=True):
             try:
                 document = CaseDocument.model_validate(source.value)
             except ValidationError as error:
@@ -148,7 +149,7 @@ def load_given(file: Path) -> Given:
     Raises:
         PolicyError: the file is wrong; the text names file, line and field.
     """
-    documents = read_documents(file, str(file), made_up=True)
+    documents = read_policy(file, str(file), made_up=True)
     if len(documents) != 1:
         raise PolicyError(f"{file}:1: document: one call, with or without `given:`")
     (source,) = documents

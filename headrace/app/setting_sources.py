@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from headrace.app.settings import DEFAULT_HOME, Settings
+from trajectory.documents.source import SourceDocument, read_documents
 from trajectory.errors import ConfigurationError
 
 
@@ -58,7 +59,8 @@ def _load(home: Path | None) -> tuple[Settings, dict[str, str]]:
     elif os.environ.get("HEADRACE_HOME"):
         sources["home"] = "env HEADRACE_HOME"
     file = _settings_file(root)
-    raw = _read_yaml(file) if file else {}
+    source = _read_file(file) if file else None
+    raw = source.value if source else {}
     for name in _leaf_names(Settings):
         if file and name != "home" and _get(raw, name.split(".")) is not None:
             sources[name] = str(file)
@@ -71,7 +73,7 @@ def _load(home: Path | None) -> tuple[Settings, dict[str, str]]:
     try:
         settings = Settings.model_validate(raw)
     except ValidationError as error:
-        raise ConfigurationError(_describe(error, file, sources)) from None
+        raise ConfigurationError(_describe(error, source, sources)) from None
     if not settings.lake.path:
         lake = settings.lake.model_copy(update={"path": str(settings.home / "lake")})
         settings = settings.model_copy(update={"lake": lake})
@@ -110,19 +112,13 @@ def _settings_file(root: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read {path}: {error}") from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigurationError(f"{path}:{line}: not valid YAML: {error.problem}") from error
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise ConfigurationError(f"{path}: settings must be a mapping of sections.")
-    return value
+def _read_file(path: Path) -> SourceDocument | None:
+    documents = read_documents(path)
+    if not documents:
+        return None
+    if not isinstance(documents[0].value, dict):
+        raise ConfigurationError(documents[0].error((), "settings must be a mapping of sections"))
+    return documents[0]
 
 
 def _leaf_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -149,15 +145,19 @@ def _set(value: dict[str, Any], path: list[str], leaf: Any) -> None:
     value[path[-1]] = leaf
 
 
-def _describe(error: ValidationError, file: Path | None, sources: Mapping[str, str]) -> str:
+def _describe(
+    error: ValidationError, source: SourceDocument | None, sources: Mapping[str, str]
+) -> str:
     lines = []
     for problem in error.errors(include_url=False, include_input=False):
         name = ".".join(str(part) for part in problem["loc"])
-        where = sources.get(name) or (str(file) if file else "settings")
+        where = sources.get(name)
+        if source and where in (None, source.file):
+            where = f"{source.file}:{source.line_of(problem['loc'])}"
         text = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             text = _unknown(problem["loc"])
-        lines.append(f"{where}: {name}: {text}")
+        lines.append(f"{where or 'settings'}: {name}: {text}")
     return "\n".join(lines) + "\nRun `headrace config show` to see every setting and its source."
 
 

@@ -5,18 +5,18 @@ A bundle decides over rows; documents of the kinds that later rooms read (``Subs
 """
 
 from collections.abc import Iterator
-from functools import reduce
-from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from governance.policy import KINDS, PolicyError
 from governance.policy.documents import LATER_KINDS, unknown_kind
-from governance.policy.problems import describe
-from governance.policy.source import SourceDocument, read_documents
+from governance.policy.secrets import read_policy
 from trajectory.canonical import JsonObject
+from trajectory.documents import document
+from trajectory.documents.problems import describe
+from trajectory.documents.source import SourceDocument
 from trajectory.errors import ConfigurationError
 
 
@@ -35,14 +35,8 @@ def models() -> dict[str, type[BaseModel]]:
 
 
 def json_schema() -> JsonObject:
-    """Return the schema (draft 2020-12) that a document of any kind must fit."""
-    either: Any = Annotated[reduce(or_, models().values()), Field(discriminator="kind")]
-    schema = cast(JsonObject, TypeAdapter[object](either).json_schema(by_alias=True))
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Headrace document",
-        **schema,
-    }
+    """Return the schema that a document of any kind must fit."""
+    return document.json_schema(models().values())
 
 
 def check_file(file: Path) -> list[str]:
@@ -51,7 +45,7 @@ def check_file(file: Path) -> list[str]:
     Raises:
         PolicyError: something is wrong; each problem is one line.
     """
-    return _checked(read_documents(file, str(file)), models())
+    return _checked(read_policy(file, str(file)), models())
 
 
 def check_beside(folder: Path) -> list[str]:
@@ -68,7 +62,7 @@ def check_beside(folder: Path) -> list[str]:
 def _documents(folder: Path) -> Iterator[SourceDocument]:
     for file in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         if not file.name.endswith((".test.yaml", ".test.yml")):
-            yield from read_documents(file, str(file))
+            yield from read_policy(file, str(file))
 
 
 def _checked(documents: Any, known: dict[str, type[BaseModel]]) -> list[str]:

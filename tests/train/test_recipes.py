@@ -13,8 +13,6 @@ from lakehouse.credit.compute import Scope, compute_credits
 from lakehouse.lake import Lake
 from tests.train.lakes import Session, lake_of
 from tests.train.substrate.test_build import build
-from train.documents import merge
-from train.errors import DocumentError
 from train.recipes import recipe_module, steps_per_epoch
 from train.recipes.awr import AwrOptions, row_weights
 from train.recipes.base import Rows, Selection
@@ -26,7 +24,8 @@ from train.runs.rows import Masker
 from train.runs.run import RunPlaces, run_training
 from train.substrate.build import ScoredItem, load_items
 from train.substrate.content import ContentStore
-from trajectory.errors import ConfigurationError
+from trajectory.documents.document import merge
+from trajectory.errors import ConfigurationError, DocumentError
 from trajectory.step import Tokens
 
 pytestmark = pytest.mark.filterwarnings("ignore")

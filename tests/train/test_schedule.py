@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.errors import DocumentError
 from train.schedule import Due, ScheduleSpec, Skipped, due, load_schedule, next_time, unmet
+from trajectory.errors import DocumentError
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -3,9 +3,9 @@
 import math
 from importlib import import_module
 
-from train.errors import DocumentError
 from train.recipes.base import RecipeModule
 from train.recipes.settings import RECIPES, RecipeSpec
+from trajectory.errors import DocumentError
 
 
 def recipe_module(name: str) -> RecipeModule:

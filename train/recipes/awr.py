@@ -13,7 +13,6 @@ from typing import Any
 
 from pydantic import Field
 
-from train.documents import StrictModel
 from train.recipes.base import (
     RowBuilder,
     Rows,
@@ -29,6 +28,7 @@ from train.runs.rows import Masker
 from train.runs.sampling import resumable
 from train.substrate.build import ScoredItem
 from train.substrate.content import ContentStore
+from trajectory.documents.document import StrictModel
 
 
 class AwrOptions(StrictModel):

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from train.chat import UnrenderableError
-from train.documents import StrictModel
 from train.recipes.settings import RecipeSpec
 from train.runs.rows import Masker
 from train.substrate.build import ScoredItem
 from train.substrate.content import ContentStore, Conversation
+from trajectory.documents.document import StrictModel
 
 
 @dataclass(frozen=True, slots=True)

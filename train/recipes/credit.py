@@ -5,9 +5,9 @@ from pydantic import Field, model_validator
 from lakehouse.credit.algorithms import algorithm_named
 from lakehouse.credit.compute import parameters_text
 from lakehouse.rewards import RewardWeights
-from train.documents import StrictModel
 from train.recipes.settings import RecipeSpec
 from train.substrate.content import CreditQuestion
+from trajectory.documents.document import StrictModel
 from trajectory.errors import ConfigurationError
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import Field
 
 from train.chat_template import TemplateRefusedError
-from train.documents import StrictModel
 from train.recipes.base import (
     RowBuilder,
     Rows,
@@ -26,6 +25,7 @@ from train.runs.rows import Masker, Turn
 from train.runs.sampling import resumable
 from train.substrate.build import ScoredItem
 from train.substrate.content import ContentStore, View
+from trajectory.documents.document import StrictModel
 
 
 class DpoOptions(StrictModel):

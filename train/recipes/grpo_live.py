@@ -16,7 +16,6 @@ from pydantic import Field, model_validator
 
 from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
-from train.documents import StrictModel
 from train.evaluation.environment import (
     RecordedCall,
     RecordedTools,
@@ -44,6 +43,7 @@ from train.runs.rows import Masker
 from train.runs.sampling import resumable
 from train.substrate.build import ScoredItem
 from train.substrate.content import ContentStore, Conversation
+from trajectory.documents.document import StrictModel
 from trajectory.errors import ConfigurationError
 
 REPLAY = "replay"

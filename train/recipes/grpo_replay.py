@@ -16,7 +16,6 @@ from typing import Any
 
 from pydantic import Field
 
-from train.documents import StrictModel
 from train.recipes.base import (
     RowBuilder,
     Rows,
@@ -33,6 +32,7 @@ from train.runs.rows import Masker
 from train.runs.sampling import resumable
 from train.substrate.build import ScoredItem
 from train.substrate.content import ContentStore
+from trajectory.documents.document import StrictModel
 from trajectory.errors import ConfigurationError
 
 

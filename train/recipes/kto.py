@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import Field
 
-from train.documents import StrictModel
 from train.recipes.base import (
     RowBuilder,
     Rows,
@@ -27,6 +26,7 @@ from train.runs.rows import Masker, Turn
 from train.runs.sampling import resumable
 from train.substrate.build import ScoredItem
 from train.substrate.content import ContentStore
+from trajectory.documents.document import StrictModel
 
 
 class KtoOptions(StrictModel):

@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import Field
 
-from train.documents import StrictModel
 from train.evaluation.scoring import episode_ids
 from train.recipes.base import (
     RowBuilder,
@@ -25,6 +24,7 @@ from train.runs.rows import Masker
 from train.runs.sampling import resumable
 from train.substrate.build import ScoredItem
 from train.substrate.content import ContentStore
+from trajectory.documents.document import StrictModel
 
 
 class RewardModelOptions(StrictModel):

@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, model_validator
 
-from train.documents import Document, StrictModel, merge, parse, read_yaml
-from train.errors import DocumentError
+from trajectory.documents.document import Document, StrictModel, merge
+from trajectory.documents.problems import validate
+from trajectory.documents.source import SourceDocument, read_document
+from trajectory.errors import DocumentError
 
 RECIPES = ("sft", "awr", "dpo", "kto", "grpo_replay", "grpo_live", "reward_model")
 """The recipes that exist, in the order of the ladder."""
@@ -245,22 +246,23 @@ def load_recipe(path: Path) -> Recipe:
     Raises:
         DocumentError: naming file, line and field.
     """
-    value, node = read_yaml(path)
+    source = read_document(path)
+    value = source.value
     spec = value.get("spec") if isinstance(value, dict) else None
     name = spec.get("recipe") if isinstance(spec, dict) else None
     if name in RECIPES and isinstance(spec, dict):
-        shipped, _ = read_yaml(_SHIPPED / f"{name}.yaml")
+        shipped = read_document(_SHIPPED / f"{name}.yaml").value
         value = {**value, "spec": merge(shipped["spec"], spec)}
-    recipe = parse(Recipe, value, path=path, node=node)
-    _check_options(recipe, path, node)
+    recipe = validate(Recipe, source, value)
+    _check_options(recipe, source)
     return recipe
 
 
-def _check_options(recipe: Recipe, path: Path, node: yaml.Node) -> None:
+def _check_options(recipe: Recipe, source: SourceDocument) -> None:
     from train.recipes import recipe_module
 
     options = recipe_module(recipe.spec.recipe).options
-    parse(options, recipe.spec.options, path=path, node=node, within=("spec", "options"))
+    validate(options, source, recipe.spec.options, within=("spec", "options"))
 
 
 def load_or_shipped(recipe: str) -> Recipe:

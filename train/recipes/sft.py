@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from train.documents import StrictModel
 from train.recipes.base import (
     RowBuilder,
     Rows,
@@ -20,6 +19,7 @@ from train.runs.rows import Masker
 from train.runs.sampling import resumable
 from train.substrate.build import ScoredItem
 from train.substrate.content import ContentStore
+from trajectory.documents.document import StrictModel
 
 
 class SftOptions(StrictModel):

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import polars as pl
 
 from lakehouse.rewards import Reward, Unit, rewards_of
-from train.errors import DocumentError
 from train.substrate.items import Item, StepRow
 from train.substrate.source import LearningSource, frame_of
 from train.substrate.spec import RewardSpec, SubstrateSpec
+from trajectory.errors import DocumentError
 
 _CAPTURE_LEVELS = {
     "text": ("text", "logprobs", "tokens"),

@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from lakehouse.rewards import RewardWeights
-from train.documents import Document, StrictModel, load
 from train.substrate.items import Item
+from trajectory.documents.document import Document, StrictModel, load_document
 
 type SplitKey = Literal["tenant", "session", "group", "trajectory"]
 type Purpose = Literal["debug", "eval", "train_sft", "train_preference", "train_rl", "share"]
@@ -143,4 +143,4 @@ def load_substrate(path: Path) -> Substrate:
     Raises:
         DocumentError: naming file, line and field.
     """
-    return load(Substrate, path)
+    return load_document(Substrate, path)

@@ -66,7 +66,7 @@ def test_a_number_in_the_environment_is_a_number(monkeypatch: pytest.MonkeyPatch
         ),
         ("gateway: {zzz: 1}", "gateway.zzz: no such setting"),
         ("govern: [1]", "govern"),
-        ("a: [", r"headrace.yaml:\d+: not valid YAML"),
+        ("a: [", r"headrace.yaml:\d+: document: not YAML"),
         ("- a", "mapping of sections"),
     ],
 )

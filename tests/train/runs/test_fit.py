@@ -12,12 +12,12 @@ import pytest
 
 from tests.train.conftest import make_model
 from tests.train.test_chat_templates import tokenizer_of
-from train.documents import merge
 from train.errors import TrainingError
 from train.recipes.base import Rows
 from train.recipes.settings import Recipe, RecipeSpec, shipped_recipe
 from train.runs.fit import FitResult, end_tokens, fit, load_model, load_tokenizer
 from train.runs.rows import Masker
+from trajectory.documents.document import merge
 from trajectory.errors import ConfigurationError
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.train.runs.test_fit import rows, spec, tensors
-from train.documents import merge
 from train.errors import TrainingError
 from train.recipes.settings import LaunchSettings, RecipeSpec
 from train.runs.fit import fit
 from train.runs.launch import join, read_outcome, write_outcome
+from trajectory.documents.document import merge
 from trajectory.errors import ConfigurationError
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -12,10 +12,10 @@ from lakehouse.lake import Lake
 from tests.train.lakes import Session, batch, lake_of
 from tests.train.substrate.test_build import build, withdraw
 from tests.train.test_recipes import attempts
-from train.documents import merge
 from train.recipes import steps_per_epoch
 from train.recipes.settings import RECIPES, Recipe, shipped_recipe
 from train.runs.plan import LADDER, Plan, RecipePlan, plan_training
+from trajectory.documents.document import merge
 from trajectory.step import ToolCall, ToolResult
 
 PURPOSES = ["train_sft", "train_preference", "train_rl"]

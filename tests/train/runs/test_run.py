@@ -11,7 +11,6 @@ from lakehouse.lake import Lake
 from tests.train.conftest import make_model
 from tests.train.lakes import Session, lake_of
 from tests.train.substrate.test_build import build, withdraw
-from train.documents import merge
 from train.errors import EmptyRunError, GateRefusedError, StaleSubstrateError
 from train.recipes.settings import Recipe, shipped_recipe
 from train.registry.lineage import lineage_of_exchange, lineage_of_model, lineage_of_step
@@ -20,6 +19,7 @@ from train.runs.curves import read_metrics
 from train.runs.plan import plan_training
 from train.runs.run import RunPlaces, RunResult, run_training
 from train.substrate.build import SubstrateManifest
+from trajectory.documents.document import merge
 from trajectory.errors import ConfigurationError
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from train.documents import merge
-from train.errors import DocumentError
 from train.substrate.spec import load_substrate
+from trajectory.documents.document import merge
+from trajectory.errors import DocumentError
 
 GOOD = """\
 apiVersion: headrace/v1
@@ -37,29 +37,41 @@ def test_good_document_has_its_defaults(tmp_path: Path) -> None:
 def test_wrong_value_names_line_field_and_valid_values(tmp_path: Path) -> None:
     found = error_of(tmp_path, GOOD.replace("train_sft", "train_sfd"))
     assert found.startswith(
-        "s.yaml:5: spec.purposes.0: input should be 'debug', 'eval', 'train_sft'"
+        "s.yaml:5: spec.purposes.0: unknown value. Valid: 'debug', 'eval', 'train_sft'"
     )
 
 
 def test_unknown_and_missing_fields_are_named(tmp_path: Path) -> None:
     found = error_of(tmp_path, GOOD.replace("signals:", "signal:"))
-    assert "s.yaml:6: spec.reward.signals: is missing" in found
+    assert "s.yaml:6: spec.reward.signals: is required" in found
     assert "s.yaml:7: spec.reward.signal: unknown field" in found
 
 
 def test_broken_yaml_names_its_line(tmp_path: Path) -> None:
-    assert error_of(tmp_path, "a: [1\nb: 2\n").startswith("s.yaml:2: not valid YAML")
+    assert error_of(tmp_path, "a: [1\nb: 2\n").startswith("s.yaml:2: document: not YAML")
     assert "is empty" in error_of(tmp_path, "")
 
 
-@pytest.mark.parametrize("text", ["a: 2024-99-99", "a: !!int x", "[" * 3000, "a: \x07"])
-def test_what_yaml_cannot_hold_is_an_error_of_the_document(tmp_path: Path, text: str) -> None:
-    assert error_of(tmp_path, text).startswith("s.yaml: not valid YAML: a value")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: 2024-99-99", "a: is no value that YAML can read; write it in quotes"),
+        ("a: !!int x", "a: is no value that YAML can read; write it in quotes"),
+        ("[" * 3000, "document: lists within lists beyond reading"),
+        ("a: \x07", "document: not YAML (a character that it cannot hold)"),
+        ("a: &x [1]\nb: *x", "b: write it out, no alias"),
+        ("a: 1\na: 2", "document: a twice"),
+    ],
+)
+def test_what_yaml_cannot_hold_is_an_error_of_the_document(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    assert error_of(tmp_path, text).endswith(told)
 
 
 def test_what_is_no_text_is_an_error_of_the_document(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_bytes(b"\xff\xfe")
-    with pytest.raises(DocumentError, match="is no UTF-8 text"):
+    with pytest.raises(DocumentError, match=r":1: document: cannot be read \(UnicodeDecodeError\)"):
         load_substrate(tmp_path / "s.yaml")
 
 

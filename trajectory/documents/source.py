@@ -1,21 +1,14 @@
 """YAML with line numbers: values as plain data, and for each key path the line where it stands."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from governance.errors import PolicyError
-from governance.policy import secrets
+from trajectory.errors import DocumentError
 
 type KeyPath = tuple[str | int, ...]
-
-_REFUSED = (
-    "looks like a secret. Policies are shared and hashed: keep secrets in the environment or in a "
-    "file named by a setting."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,57 +31,46 @@ class SourceDocument:
         return f"{self.file}:{self.line_of(path)}: {names}: {problem}"
 
 
-def read_documents(file: Path, shown: str, *, made_up: bool = False) -> list[SourceDocument]:
+def read_documents(file: Path, shown: str = "") -> list[SourceDocument]:
     """Return the documents of a YAML file.
 
     Args:
         file: the file to read.
-        shown: how errors name it.
-        made_up: whether the file holds made-up values (test cases), secrets among them.
+        shown: how errors name it; its path, when left out.
 
     Raises:
-        PolicyError: not UTF-8, not YAML, a key written twice, an alias, or a secret in it.
+        DocumentError: not UTF-8, not YAML, a key written twice, or an alias.
     """
+    shown = shown or str(file)
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PolicyError(f"{shown}:1: document: cannot be read ({type(error).__name__})") from None
+        raise DocumentError(
+            f"{shown}:1: document: cannot be read ({type(error).__name__})"
+        ) from None
     try:
         nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
-        documents = [_build(node, shown) for node in nodes if node is not None]
+        return [_build(node, shown) for node in nodes if node is not None]
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise PolicyError(f"{shown}:{line}: document: not YAML ({error.problem})") from None
+        raise DocumentError(f"{shown}:{line}: document: not YAML ({error.problem})") from None
     except yaml.YAMLError:
-        raise PolicyError(
+        raise DocumentError(
             f"{shown}:1: document: not YAML (a character that it cannot hold)"
         ) from None
     except RecursionError:
-        raise PolicyError(f"{shown}:1: document: lists within lists beyond reading") from None
-    if not made_up:
-        _refuse_secrets(text, shown, documents)
-    return documents
+        raise DocumentError(f"{shown}:1: document: lists within lists beyond reading") from None
 
 
-def _refuse_secrets(text: str, shown: str, documents: list[SourceDocument]) -> None:
-    for number, line_text in enumerate(text.splitlines(), start=1):
-        if secrets.in_line(line_text):
-            raise PolicyError(f"{shown}:{number}: document: {_REFUSED}")
-    for document in documents:
-        for path, value in _texts(document.value):
-            if secrets.in_value(value):
-                raise PolicyError(document.error(path, _REFUSED))
+def read_document(file: Path) -> SourceDocument:
+    """Return the first document of a YAML file.
 
-
-def _texts(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _texts(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _texts(item, (*path, index))
+    Raises:
+        DocumentError: it cannot be read, or the file is empty.
+    """
+    for document in read_documents(file):
+        return document
+    raise DocumentError(f"{file}:1: document: is empty; it has apiVersion, kind, metadata, spec")
 
 
 def _build(node: yaml.Node, shown: str) -> SourceDocument:
@@ -100,7 +82,9 @@ def _build(node: yaml.Node, shown: str) -> SourceDocument:
         line = current.start_mark.line + 1
         lines.setdefault(path, line)
         if id(current) in seen:
-            raise PolicyError(f"{shown}:{line}: {'.'.join(map(str, path))}: write it out, no alias")
+            raise DocumentError(
+                f"{shown}:{line}: {'.'.join(map(str, path))}: write it out, no alias"
+            )
         seen.add(id(current))
         if isinstance(current, yaml.MappingNode):
             out: dict[str, Any] = {}
@@ -108,7 +92,8 @@ def _build(node: yaml.Node, shown: str) -> SourceDocument:
                 key = str(key_node.value)
                 line = key_node.start_mark.line + 1
                 if key in out:
-                    raise PolicyError(f"{shown}:{line}: {'.'.join(map(str, path))}: {key} twice")
+                    at = ".".join(map(str, path)) or "document"
+                    raise DocumentError(f"{shown}:{line}: {at}: {key} twice")
                 lines[(*path, key)] = line
                 out[key] = walk(value_node, (*path, key))
             return out
@@ -117,7 +102,7 @@ def _build(node: yaml.Node, shown: str) -> SourceDocument:
         try:
             return constructor.construct_object(current)
         except (ValueError, TypeError, AttributeError):  # a date that no calendar has, say
-            raise PolicyError(
+            raise DocumentError(
                 f"{shown}:{line}: {'.'.join(map(str, path))}: is no value that YAML can read; "
                 "write it in quotes"
             ) from None

@@ -2,22 +2,43 @@
 
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from difflib import get_close_matches
 from typing import Annotated, Any, TypeAliasType, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from governance.policy.source import KeyPath, SourceDocument
-from governance.policy.words import meant
+from trajectory.documents.source import KeyPath, SourceDocument
+from trajectory.errors import DocumentError
 
 
-def describe(error: ValidationError, source: SourceDocument, model: type[BaseModel]) -> list[str]:
+def validate[M: BaseModel](
+    model: type[M], source: SourceDocument, value: Any = None, *, within: KeyPath = ()
+) -> M:
+    """Return a document, or the ``value`` that stands ``within`` it, as its model.
+
+    Raises:
+        DocumentError: with one line per problem.
+    """
+    try:
+        return model.model_validate(source.value if value is None else value)
+    except ValidationError as error:
+        raise DocumentError("\n".join(describe(error, source, model, within=within))) from None
+
+
+def describe(
+    error: ValidationError,
+    source: SourceDocument,
+    model: type[BaseModel],
+    *,
+    within: KeyPath = (),
+) -> list[str]:
     """Return one line per problem, in the order of the file."""
     found: list[tuple[int, str]] = []
     for item in error.errors(include_url=False):
         if item["type"] == "too_short" and item["input"]:
             continue  # its items are wrong, and told one by one
-        path = _written_path(item["loc"], source)
+        path = _written_path((*within, *item["loc"]), source)
         if item["type"] == "value_error" and path not in source.lines:
             path = path[:-1]  # said of a member of a union as a whole
         text = _problem(
@@ -60,11 +81,21 @@ def _problem(
         return _unknown(context["discriminator"], context["tag"], context["expected_tags"])
     if kind == "union_tag_not_found":
         return f"{context['discriminator']} is required"
-    return message.removeprefix("Value error, ")
+    text = message.removeprefix("Value error, ")
+    return text[:1].lower() + text[1:] if text.startswith("Input ") else text
 
 
 def _unknown(what: str, said: object, valid: str) -> str:
     return f"unknown {what}. Valid: {valid}{meant(said, re.findall("'([^']*)'", valid))}"
+
+
+def meant(word: object, valid: Collection[str]) -> str:
+    """Return ``. Did you mean …?`` for a word that is nearly one of the valid ones."""
+    said = str(word).strip().casefold()
+    by_case = {one.casefold(): one for one in valid}
+    longer = [one for one in by_case if len(said) > 3 and one.startswith(said)]
+    found = longer or get_close_matches(said, by_case, 1)
+    return f". Did you mean {' or '.join(by_case[one] for one in found)}?" if found else ""
 
 
 def _field_names(model: Any, location: tuple[str | int, ...]) -> list[str]:

@@ -14,47 +14,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from lakehouse.read.views.catalog import part_of
 from trajectory.canonical import content_hash
 
-SHARES = """
-evidence AS (
-    SELECT w.weights_id, u.unit, w.weight, w.combine, s.tenant_id, s.trajectory_id, s.step_id,
-           s.name, s.value, s.distance, s.recorded_at, s.signal_id
-    FROM units u
-    JOIN trajectory_signals s
-      ON u.tenant_id = s.tenant_id AND u.trajectory_id = s.trajectory_id
-     AND (s.step_id IS NULL OR u.steps IS NULL OR list_contains(u.steps, s.step_id))
-    JOIN weights w ON s.name = w.name
-    WHERE s.value IS NOT NULL
-), shares AS (
-    SELECT *, CASE combine
-           WHEN 'sum' THEN 1.0
-           WHEN 'mean' THEN 1.0 / count(*) OVER alike
-           WHEN 'minimum' THEN (row_number() OVER (
-               alike ORDER BY value, distance, recorded_at DESC, signal_id DESC) = 1)::INT
-           ELSE (row_number() OVER (
-               alike ORDER BY distance, recorded_at DESC, signal_id DESC) = 1)::INT
-           END AS share
-    FROM evidence
-    WINDOW alike AS (PARTITION BY weights_id, tenant_id, unit, name)
-), components AS (
-    SELECT weights_id, tenant_id, unit, name, any_value(weight) AS weight,
-           sum(value * share ORDER BY recorded_at, signal_id)::DOUBLE AS value
-    FROM shares GROUP BY ALL
-), whole AS (
-    SELECT weights_id, count(*) AS names, any_value(missing) AS missing FROM weights GROUP BY ALL
-), rewards AS (
-    SELECT h.weights_id, u.tenant_id, u.unit, u.trajectory_id,
-           CASE WHEN count(c.name) = h.names OR h.missing = 'zero'
-                THEN coalesce(sum(c.weight * c.value ORDER BY c.name), 0.0) END AS reward,
-           map(coalesce(list(c.name ORDER BY c.name) FILTER (c.name IS NOT NULL), []),
-               coalesce(list(c.value ORDER BY c.name) FILTER (c.name IS NOT NULL), [])) AS components
-    FROM units u CROSS JOIN whole h
-    LEFT JOIN components c
-      ON h.weights_id = c.weights_id AND u.tenant_id = c.tenant_id AND u.unit = c.unit
-    GROUP BY h.weights_id, h.names, h.missing, u.tenant_id, u.unit, u.trajectory_id
-)
-"""
+SHARES = part_of("weighted_rewards", "from units and weights to rewards", "end of rewards").strip()
 """Common table expressions from ``units (unit, tenant_id, trajectory_id, steps)`` and ``weights
 (weights_id, name, weight, combine, missing)`` to ``shares`` and ``rewards``. ``steps`` limits a unit
 to signals about these steps; null takes all of the trajectory's."""

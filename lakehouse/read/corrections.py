@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from lakehouse.read.helper_tables import Held
+from lakehouse.read.helper_tables import HelperTable
 from lakehouse.schema.tables import TableSpec
 
 CORRECTIONS = "corrections"
@@ -24,7 +24,7 @@ WITHOUT, ONLY = "without", "only"
 """Kinds of files that were sorted apart: without corrected steps, and with no others."""
 
 _LATEST = "corrected.latest"
-HELD = Held(
+LATEST_CORRECTIONS = HelperTable(
     source=CORRECTIONS,
     needed_by=CORRECTIONS,
     prepare=(

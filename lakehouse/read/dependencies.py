@@ -1,18 +1,16 @@
-"""What a statement and a view stand on: so that a session binds and finds no more than is asked for."""
+"""What a statement and a view stand on, so that a session binds no more than is asked for."""
 
 import re
 from collections.abc import Collection
 
-from lakehouse.read import corrections as corrected
-from lakehouse.read import helper_tables as repeated
-from lakehouse.read import unplaced_signals as unplaced
-from lakehouse.read.corrections import CORRECTED, CORRECTIONS
-from lakehouse.read.views.catalog import VIEWS
+from lakehouse.read.corrections import CORRECTED, CORRECTIONS, LATEST_CORRECTIONS
+from lakehouse.read.helper_tables import DECISIONS, MESSAGES, UNPLACED_SIGNALS
+from lakehouse.read.views.catalog import DEFINITIONS
 
-HELD = (corrected.HELD, repeated.MESSAGES, repeated.DECISIONS, unplaced.HELD)
+HELPER_TABLES = (LATEST_CORRECTIONS, MESSAGES, DECISIONS, UNPLACED_SIGNALS)
 """What a session finds once per version of a table."""
 
-_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_NAME = re.compile(r"(?:part\.)?[a-z_][a-z0-9_]*")
 _LISTING = frozenset({"show", "summarize", "information_schema", "pragma", "export"})
 
 
@@ -27,12 +25,12 @@ def named(sql: str) -> frozenset[str] | None:
 def with_dependencies(names: Collection[str]) -> frozenset[str]:
     """Return tables and views with all that the views among them stand on."""
     found = set(names)
-    for view in reversed(VIEWS):  # each stands on what comes before it
+    for view in reversed(DEFINITIONS):  # each stands on what comes before it
         if view.name in found:
-            found.update(_NAME.findall(view.sql), held_by(view.name))
+            found.update(_NAME.findall(view.sql), helper_sources(view.name))
     return frozenset(found | {CORRECTIONS} if found & CORRECTED else found)
 
 
-def held_by(view: str) -> set[str]:
-    """Return the tables that something held for a view asks for."""
-    return {table for held in HELD if held.needed_by == view for table in held.reads}
+def helper_sources(view: str) -> set[str]:
+    """Return the tables that a view's helper tables ask for."""
+    return {table for one in HELPER_TABLES if one.needed_by == view for table in one.reads}

@@ -1,65 +1,61 @@
 """Helper tables, computed once per table version and cached per session.
 
-A message is looked for before it is stored, but two processes may look at the same moment, and then
-both store it. A step may be decided about again. Such names are few. They are found once for each
-version of the table, by a hash, and held in memory: views read all other rows as they are, with
-every filter pushed down to the files, instead of sorting a whole table by name.
+Their SQL, and why views need them, stands in ``views/helpers.sql``. A session makes them empty, and
+fills them when a question needs a view that stands on them.
 """
 
 from dataclasses import dataclass
 
+from lakehouse.read.sources import empty_rows
+from lakehouse.read.views.catalog import HELPERS
+from lakehouse.schema.tables import TABLES
+
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """One such finding, in a table of DuckDB's own memory."""
+class HelperTable:
+    """What is found once per version of a table, in DuckDB's own memory."""
 
     source: str
     """The table of the lake that it is found in."""
     needed_by: str
     """The table or view that cannot be read without it."""
     prepare: tuple[str, ...]
-    """Makes room for it, empty; the source is bound already, what reads it not yet."""
+    """Makes it, empty; the source is bound already, what reads it not yet."""
     find: str
-    """Finds it."""
+    """Fills it, or tells by a row that there is something to fill."""
     if_any: tuple[str, ...] = ()
     """Done when ``find`` returns rows."""
     reads: frozenset[str] = frozenset()
     """Tables that this asks for and that the view's own text does not name."""
 
 
-def _repeated(table: str, view: str, names: str) -> tuple[Held, str]:
-    """Return what is held of the names that stand in a table more than once, and a test for them."""
-    there = f"repeated.{table}"
-    name = f"hash(tenant_id, {names})"
-    held = Held(
-        source=table,
-        needed_by=view,
-        prepare=(
-            "CREATE SCHEMA IF NOT EXISTS repeated",
-            f"CREATE OR REPLACE TABLE {there} (name UBIGINT)",
-        ),
-        find=f"INSERT INTO {there} SELECT {name} FROM {table} GROUP BY ALL "  # noqa: S608
-        "HAVING count(*) > 1",
-    )
-    return held, f"{name} IN (FROM {there})"
+def _repeated(table: str, view: str) -> HelperTable:
+    """Return the names that stand in a table more than once."""
+    name = f"repeated.{table}"
+    empty = f"CREATE OR REPLACE TABLE {name} (name UBIGINT)"
+    return HelperTable(table, view, ("CREATE SCHEMA IF NOT EXISTS repeated", empty), HELPERS[name])
 
 
-MESSAGES, _STORED_AGAIN = _repeated("messages", "messages_once", "message_id")
-DECISIONS, _DECIDED_AGAIN = _repeated("governance", "governance_latest", "step_id")
+MESSAGES = _repeated("messages", "messages_once")
+DECISIONS = _repeated("governance", "governance_latest")
 
-_COLUMNS = ("role", "parts", "characters", "first_seen_at", "name", "event_date")
-_ONE_OF_EACH = ", ".join(f"arg_min({name}, first_seen_at) AS {name}" for name in _COLUMNS)
+_SIGNALS = TABLES["signals"]
+_PLACED = [name for name in _SIGNALS.arrow.names if name != "event_date"]
+_WIDE = (
+    "tenant_id", "trajectory_id", "name", "value", "label", "source_kind", "is_gold", "target_kind",
+    "observed_at", "recorded_at", "signal_id",
+)  # fmt: skip
 
-MESSAGES_ONCE = f"""
-SELECT tenant_id, message_id, {", ".join(_COLUMNS)} FROM messages WHERE NOT {_STORED_AGAIN}
-UNION ALL
-SELECT tenant_id, message_id, {_ONE_OF_EACH}
-FROM messages WHERE {_STORED_AGAIN} GROUP BY tenant_id, message_id
-"""  # noqa: S608
-
-GOVERNANCE_LATEST = f"""
-SELECT * FROM governance WHERE NOT {_DECIDED_AGAIN}
-UNION ALL
-SELECT * FROM governance WHERE {_DECIDED_AGAIN}
-QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1
-"""  # noqa: S608
+UNPLACED_SIGNALS = HelperTable(
+    source="signals",
+    needed_by="signals_placed",
+    reads=frozenset({"signals", "steps"}),
+    prepare=(
+        "CREATE SCHEMA IF NOT EXISTS unplaced",
+        f"CREATE OR REPLACE VIEW unplaced.placed AS {empty_rows(_SIGNALS, _PLACED)}",
+        f"CREATE OR REPLACE VIEW unplaced.wide AS {empty_rows(_SIGNALS, _WIDE)}",
+    ),
+    find="SELECT count(*) AS n FROM signals WHERE trajectory_id IS NULL HAVING n > 0",
+    if_any=tuple(sql for name, sql in HELPERS.items() if name.startswith("unplaced.")),
+)
+"""Signals that do not name their trajectory."""

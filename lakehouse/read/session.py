@@ -22,10 +22,15 @@ from lakehouse.read.corrections import (
     signals_as_corrected,
     untouched_rows,
 )
-from lakehouse.read.dependencies import HELD, held_by, named, with_dependencies
-from lakehouse.read.helper_tables import Held
+from lakehouse.read.dependencies import (
+    HELPER_TABLES,
+    helper_sources,
+    named,
+    with_dependencies,
+)
+from lakehouse.read.helper_tables import HelperTable
 from lakehouse.read.sources import dataset, empty_rows, literal, parquet_source
-from lakehouse.read.views.catalog import VIEWS
+from lakehouse.read.views.catalog import DEFINITIONS
 from lakehouse.sandbox.deadline import within
 from lakehouse.schema.tables import TABLES, TableSpec
 from lakehouse.storage.location import Location
@@ -76,12 +81,13 @@ class Session:
         if catalog is not None:
             self._connection.execute(f"ATTACH ':memory:' AS {catalog}")
             self._connection.execute(f"USE {catalog}")
+        self._connection.execute("CREATE SCHEMA part")
         self._bound: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         """Per table: its files, and those of the corrections that it is read with."""
         self.left_behind = 0
         """Files that were read here and have left their tables: DuckDB remembers their metadata."""
-        self._unheld: set[Held] = set()
-        """What is not in memory yet, and was not needed so far."""
+        self._unfilled: set[HelperTable] = set()
+        """Helper tables that were not needed so far."""
         self.bind(snapshot)
 
     def bind(self, snapshot: Snapshot) -> None:
@@ -102,7 +108,7 @@ class Session:
                 self._bound[name] = wanted
         if first and not self._late:
             self._bind_views(self._only)
-            self._hold(self._reads)
+            self._fill(self._reads)
 
     def _bind_table(
         self,
@@ -149,36 +155,38 @@ class Session:
         return name
 
     def _make_room(self, table: str, *, empty: bool) -> None:
-        """Forget what was found in this table; it is found again when a query asks for it."""
-        for held in HELD:
-            if held.source == table:
-                for statement in held.prepare:
+        """Empty the helper tables of this table; a query that needs them fills them again."""
+        for helper in HELPER_TABLES:
+            if helper.source == table:
+                for statement in helper.prepare:
                     self._connection.execute(statement)
-                (self._unheld.discard if empty else self._unheld.add)(held)
+                (self._unfilled.discard if empty else self._unfilled.add)(helper)
 
-    def _hold(self, wanted: Collection[str] | None) -> None:
-        """Find what these tables and views cannot be read without; everything when None."""
-        for held in [one for one in self._unheld if wanted is None or one.needed_by in wanted]:
+    def _fill(self, wanted: Collection[str] | None) -> None:
+        """Fill the helper tables of these tables and views; all when None."""
+        for helper in [one for one in self._unfilled if wanted is None or one.needed_by in wanted]:
             with explained(past=self._past):
-                found = self._connection.execute(held.find).fetchall()
-                for statement in held.if_any if found else ():
+                found = self._connection.execute(helper.find).fetchall()
+                for statement in helper.if_any if found else ():
                     self._connection.execute(statement)
-            self._unheld.discard(held)
+            self._unfilled.discard(helper)
 
     def _bind_views(self, wanted: Collection[str] | None = None) -> None:
         """Bind the views wanted that are not bound yet; all when None."""
-        for view in VIEWS:
+        for view in DEFINITIONS:
             if view.name in self._views or (wanted is not None and view.name not in wanted):
                 continue
-            if not held_by(view.name) <= self._bound.keys():
+            if not helper_sources(view.name) <= self._bound.keys():
                 continue
             self._views.add(view.name)
             try:
-                self._connection.execute(f"CREATE OR REPLACE VIEW {view.name} AS {view.sql}")
+                self._connection.execute(view.sql)
             except duckdb.CatalogException:
                 # The view asks for a table that this session may not see (a tenant's own door).
                 continue
-            self._connection.execute(f"COMMENT ON VIEW {view.name} IS {literal(view.comment)}")
+            if view.comment:
+                said = f"COMMENT ON VIEW {view.name} IS {literal(view.comment)}"
+                self._connection.execute(said)
 
     def query(
         self,
@@ -200,7 +208,7 @@ class Session:
             if self._late:
                 wanted = named(sql)
                 self._bind_views(wanted)
-                self._hold(wanted)
+                self._fill(wanted)
             return rows_of(self._connection, sql, parameters)
 
         with explained(past=self._past):
@@ -211,7 +219,7 @@ class Session:
         """The DuckDB connection itself, every view bound."""
         if self._late:
             self._bind_views()
-            self._hold(None)
+            self._fill(None)
         return self._connection
 
     def close(self) -> None:

@@ -13,7 +13,6 @@ import pytest
 from benchmarks.assembly_worlds import Mixture, generate
 from lakehouse.lake import Lake
 from lakehouse.maintenance.verify import verify
-from lakehouse.read.views.shared import SIGNALS_IN_FORCE
 from lakehouse.sandbox.client import query_untrusted
 from tests.governance.building import bundle, governor
 from tests.trajectory.test_signals import conversation
@@ -40,7 +39,7 @@ READ = {
     "tools": "SELECT * FROM tool_events ORDER BY ALL",
     "reliability": "SELECT * FROM reliability ORDER BY ALL",
     "tokens": "SELECT * FROM tokens ORDER BY step_id",
-    "signals": f"SELECT * EXCLUDE (signal_id) FROM ({SIGNALS_IN_FORCE}) ORDER BY ALL",  # noqa: S608
+    "signals": "SELECT * EXCLUDE (signal_id) FROM part.signals_in_force ORDER BY ALL",
     "rewards": "SELECT step_id, name, value FROM rewards_latest ORDER BY ALL",
 }
 

@@ -1,1 +1,1 @@
-"""The views of the lake, by what they tell."""
+"""The views of the lake: SQL files by theme, and their reader."""

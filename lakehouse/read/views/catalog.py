@@ -1,58 +1,58 @@
-"""The views of the lake, defined once and the same through every door.
+"""The views of the lake, read from the ``.sql`` files beside this module.
 
-Each is plain SQL over the tables and over views that stand before it. They hold no state: a late
-reward, a withdrawn consent or an erasure is visible to the next query.
+Each is plain SQL over the tables and over what stands before it, and DuckDB's own shell can run the
+files in this order. Views hold no state: a late reward, a withdrawn consent or an erasure is visible to
+the next query. What several views share is a macro, or a view in the schema ``part``.
 """
 
-from lakehouse.read.views.permissions import PERMISSION_VIEWS
-from lakehouse.read.views.rewards import REWARD_VIEWS
-from lakehouse.read.views.signals import SIGNAL_VIEWS
-from lakehouse.read.views.statistics import STATISTICS_VIEWS
-from lakehouse.read.views.tools import TOOL_VIEWS
-from lakehouse.read.views.trajectories import TRAJECTORY_VIEWS
-from lakehouse.read.views.view import View
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
-_REDACTIONS_BY_TYPE = """
-WITH found AS (
-    SELECT tenant_id, step_id, unnest(map_entries(redaction_counts)) AS entry FROM governance
+FILES = ("signals", "tools", "trajectories", "permissions", "records", "rewards", "statistics")
+"""After ``helpers``, which reads tables as a whole; each file stands on those before it."""
+
+_FOLDER = Path(__file__).parent
+_DEFINITION = re.compile(
+    r"^CREATE OR REPLACE (?:VIEW|MACRO|TABLE) (?P<name>[a-z_.]+)\b.*?(?=;$)"
+    r"(?:;\nCOMMENT ON VIEW (?P=name) IS '(?P<comment>.*?)'(?=;$))?",
+    re.DOTALL | re.MULTILINE,
 )
-SELECT tenant_id, entry.key AS entity_type, sum(entry.value)::BIGINT AS redactions,
-       count(DISTINCT step_id) AS steps
-FROM found GROUP BY ALL
-"""
-
-_LEFT_OUT_BY_REASON = """
--- Everything captured that is not stored, by why; an exchange with two reasons counts under both.
-WITH reasoned AS (
-    SELECT tenant_id, exchange_id, disposition,
-           unnest(CASE WHEN len(reasons) = 0 THEN ['-'] ELSE reasons END) AS reason
-    FROM exchanges WHERE disposition <> 'stored'
-)
-SELECT tenant_id, disposition, reason, count(*) AS exchanges FROM reasoned GROUP BY ALL
-"""
 
 
-def _latest(table: str, keys: str) -> str:
-    return (
-        f"SELECT * FROM {table} QUALIFY row_number() OVER "  # noqa: S608 - fixed names
-        f"(PARTITION BY {keys} ORDER BY recorded_at DESC) = 1"
-    )
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view, or a macro or part of views, which has no comment and is listed nowhere."""
+
+    name: str
+    comment: str
+    sql: str
+    """The statement that defines it."""
 
 
-VIEWS: tuple[View, ...] = (
-    *SIGNAL_VIEWS,
-    *TOOL_VIEWS,
-    *TRAJECTORY_VIEWS,
-    *PERMISSION_VIEWS,
-    View("redactions_by_type", "How much of which personal data was redacted",
-         _REDACTIONS_BY_TYPE),
-    View("left_out_by_reason", "Exchanges that are not stored, by reason", _LEFT_OUT_BY_REASON),
-    View("substrates_latest", "The present state of each substrate version",
-         _latest("substrates", "name, version")),
-    View("runs_latest", "The present state of each training run", _latest("runs", "run_id")),
-    View("models_latest", "The present state of each model version",
-         _latest("models", "name, version")),
-    *REWARD_VIEWS,
-    *STATISTICS_VIEWS,
-)  # fmt: skip
-"""Each stands on tables and on views before it."""
+def path_of(file: str) -> Path:
+    """Return where a file of views lies."""
+    return _FOLDER / f"{file}.sql"
+
+
+def _read(file: str) -> Iterator[View]:
+    for found in _DEFINITION.finditer(path_of(file).read_text(encoding="utf-8")):
+        comment = (found["comment"] or "").replace("''", "'")
+        yield View(found["name"], comment, found[0].partition(";\nCOMMENT ON VIEW ")[0])
+
+
+DEFINITIONS = tuple(view for file in FILES for view in _read(file))
+"""Each stands on tables, on helpers and on definitions before it."""
+
+VIEWS = tuple(view for view in DEFINITIONS if view.comment)
+"""What readers of the lake find."""
+
+HELPERS = {view.name: view.sql for view in _read("helpers")}
+"""Statements of tables and views that hold what was found in a whole table, by name."""
+
+
+def part_of(name: str, begin: str, end: str) -> str:
+    """Return the lines of a view between two comments, for who needs them with other tables."""
+    text = next(view.sql for view in DEFINITIONS if view.name == name)
+    return text.partition(f"-- {begin}\n")[2].partition(f"-- {end}\n")[0]

@@ -1,26 +1,21 @@
-"""Views of tool calls: each once, however often it was seen, and how they fail."""
+-- Tool calls: each once, however often it was seen, and how they fail.
 
-from lakehouse.read.views.view import View
+-- What the beginning of a failed tool's answer says went wrong; the first that fits.
+CREATE OR REPLACE MACRO tool_error_class(content) AS
+CASE
+    WHEN regexp_matches(lower(left(content, 400)), 'time[d ]*-?out|deadline') THEN 'timeout'
+    WHEN regexp_matches(lower(left(content, 400)), 'rate.?limit|too many requests|\b429\b') THEN 'rate_limit'
+    WHEN regexp_matches(lower(left(content, 400)), 'permission|forbidden|unauthori[sz]ed|not allowed|denied|\b40[13]\b') THEN 'permission'
+    WHEN regexp_matches(lower(left(content, 400)), 'not.?found|no such|does(n.t| not) exist|\b404\b') THEN 'not_found'
+    WHEN regexp_matches(lower(left(content, 400)), 'invalid|validation|malformed|bad request|required|unexpected|\b4(00|22)\b') THEN 'invalid_arguments'
+    WHEN regexp_matches(lower(left(content, 400)), 'connection|network|unreachable|resolve host|\b50[234]\b') THEN 'network'
+    WHEN regexp_matches(lower(left(content, 400)), 'traceback|exception|exit(ed with)? (code|status)|command failed|segfault') THEN 'crashed'
+    ELSE 'other'
+END;
 
-_ERROR_CLASSES = {
-    "timeout": r"time[d ]*-?out|deadline",
-    "rate_limit": r"rate.?limit|too many requests|\b429\b",
-    "permission": r"permission|forbidden|unauthori[sz]ed|not allowed|denied|\b40[13]\b",
-    "not_found": r"not.?found|no such|does(n.t| not) exist|\b404\b",
-    "invalid_arguments": r"invalid|validation|malformed|bad request|required|unexpected|\b4(00|22)\b",
-    "network": r"connection|network|unreachable|resolve host|\b50[234]\b",
-    "crashed": r"traceback|exception|exit(ed with)? (code|status)|command failed|segfault",
-}
-"""What the beginning of a failed tool's answer says went wrong; the first that fits."""
-
-_ERROR_CASES = " ".join(
-    f"WHEN regexp_matches(lower(left(result.content, 400)), '{pattern}') THEN '{name}'"
-    for name, pattern in _ERROR_CLASSES.items()
-)
-
-_TOOL_EVENTS = """
 -- One row per tool call of a trajectory, whether seen on the wire, in the answer, or both. A
 -- dispatch on the wire is the call with the same arguments that its parent step asked for.
+CREATE OR REPLACE VIEW tool_events AS
 WITH asked AS (
     SELECT tenant_id, trajectory_id, kind, step_id, parent_step_id, started_at, latency_ms,
            unnest(tool_calls) AS call
@@ -42,7 +37,7 @@ WITH asked AS (
     FROM asked
     UNION ALL
     SELECT tenant_id, trajectory_id, result.call_id, NULL, started_at, result.is_error,
-           CASE WHEN NOT result.is_error THEN NULL /* classes */ ELSE 'other' END,
+           CASE WHEN NOT result.is_error THEN NULL ELSE tool_error_class(result.content) END,
            kind = 'tool', NULL
     FROM answered
 ), placed AS (
@@ -53,10 +48,10 @@ WITH asked AS (
 SELECT tenant_id, trajectory_id, call_id, min(tool) AS tool, min(started_at) AS started_at,
        bool_or(failed) AS failed, min(error_class) AS error_class, bool_or(on_wire) AS on_wire,
        max(latency_ms) AS latency_ms
-FROM placed GROUP BY tenant_id, trajectory_id, call_id
-""".replace("/* classes */", _ERROR_CASES)
+FROM placed GROUP BY tenant_id, trajectory_id, call_id;
+COMMENT ON VIEW tool_events IS 'One row per tool call, with whether it failed';
 
-_TOOL_FAILURES = """
+CREATE OR REPLACE VIEW tool_failures AS
 SELECT tenant_id, coalesce(tool, 'unknown') AS tool, count(*) AS calls,
        count(*) FILTER (failed IS NOT NULL) AS answered,
        count(*) FILTER (failed) AS failures,
@@ -64,10 +59,5 @@ SELECT tenant_id, coalesce(tool, 'unknown') AS tool, count(*) AS calls,
            AS failure_rate,
        quantile_cont(latency_ms, 0.5) AS latency_ms_p50,
        quantile_cont(latency_ms, 0.95) AS latency_ms_p95
-FROM tool_events GROUP BY ALL
-"""
-
-TOOL_VIEWS: tuple[View, ...] = (
-    View("tool_events", "One row per tool call, with whether it failed", _TOOL_EVENTS),
-    View("tool_failures", "Calls, failures and latency per tool", _TOOL_FAILURES),
-)
+FROM tool_events GROUP BY ALL;
+COMMENT ON VIEW tool_failures IS 'Calls, failures and latency per tool';

@@ -1,19 +1,22 @@
-"""Views of what may be used: the decision that holds, consent taken back, quarantine, expiry."""
+-- What may be used: the decision that holds, consent taken back, quarantine, expiry.
 
-from lakehouse.read.helper_tables import GOVERNANCE_LATEST
-from lakehouse.read.views.shared import REWARDED
-from lakehouse.read.views.view import View
-
-_QUARANTINED = """
+CREATE OR REPLACE VIEW quarantined AS
 SELECT * FROM quarantine
 QUALIFY row_number() OVER (
     PARTITION BY tenant_id, quarantine_id ORDER BY recorded_at DESC, status
-) = 1
-"""
+) = 1;
+COMMENT ON VIEW quarantined IS 'The present state of each quarantine case';
 
-_PERMISSIONS = """
+CREATE OR REPLACE VIEW governance_latest AS
+SELECT * FROM governance WHERE NOT hash(tenant_id, step_id) IN (FROM repeated.governance)
+UNION ALL
+SELECT * FROM governance WHERE hash(tenant_id, step_id) IN (FROM repeated.governance)
+QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1;
+COMMENT ON VIEW governance_latest IS 'The decision that holds for each step';
+
 -- Per step: the decision that holds, and its purposes less what was withdrawn since. A person
 -- whom a step names is in the conversation of all later steps of its trajectory.
+CREATE OR REPLACE VIEW permissions AS
 WITH gone AS (
     SELECT tenant_id, subject, purpose FROM consents
     QUALIFY row_number() OVER (
@@ -55,10 +58,10 @@ SELECT tenant_id, step_id, trajectory_id, decision, reasons AS decision_reasons,
             WHEN len(purposes) = 0 THEN 'no_purpose'
             WHEN len(purposes_left) = 0 THEN 'consent_withdrawn'
        END AS refusal
-FROM left_over
-"""
+FROM left_over;
+COMMENT ON VIEW permissions IS 'What holds for each step now: decision, purposes left, why refused';
 
-_ELIGIBLE_STEPS = """
+CREATE OR REPLACE VIEW eligible_steps AS
 SELECT s.*, p.purposes, p.subjects, p.policy_hash, p.decision, p.decision_reasons,
        p.legal_basis, p.retention_class, p.expires_at, p.data_classes,
        r.value AS step_reward, coalesce(t.reward, t.success) AS reward, t.success >= 0.5 AS success
@@ -71,21 +74,11 @@ LEFT JOIN (
                AS value
     FROM rewards_latest WHERE step_id IS NOT NULL GROUP BY ALL
 ) r ON s.tenant_id = r.tenant_id AND s.step_id = r.step_id
-LEFT JOIN (/* rewarded */) t
-  ON s.tenant_id = t.tenant_id AND s.trajectory_id = t.trajectory_id
-""".replace("/* rewarded */", REWARDED)
+LEFT JOIN part.rewarded t
+  ON s.tenant_id = t.tenant_id AND s.trajectory_id = t.trajectory_id;
+COMMENT ON VIEW eligible_steps IS 'Steps that may be used, with purposes, subjects and rewards';
 
-_STEPS_REFUSED = """
+CREATE OR REPLACE VIEW steps_refused AS
 SELECT refusal, count(*) AS steps, count(DISTINCT trajectory_id) AS trajectories
-FROM permissions WHERE refusal IS NOT NULL GROUP BY ALL
-"""
-
-PERMISSION_VIEWS: tuple[View, ...] = (
-    View("quarantined", "The present state of each quarantine case", _QUARANTINED),
-    View("governance_latest", "The decision that holds for each step", GOVERNANCE_LATEST),
-    View("permissions", "What holds for each step now: decision, purposes left, why refused",
-         _PERMISSIONS),
-    View("eligible_steps", "Steps that may be used, with purposes, subjects and rewards",
-         _ELIGIBLE_STEPS),
-    View("steps_refused", "Stored steps that may not be used, by reason", _STEPS_REFUSED),
-)  # fmt: skip
+FROM permissions WHERE refusal IS NOT NULL GROUP BY ALL;
+COMMENT ON VIEW steps_refused IS 'Stored steps that may not be used, by reason';

@@ -1,45 +1,51 @@
-"""Reliability as views: how often, how surely, how fast and at what cost agents succeed.
+-- Reliability: how often, how surely, how fast and at what cost agents succeed.
+--
+-- Every statistic is cut by four dimensions within a tenant: tenant, model (version served), harness and
+-- workload (application and environment). Sources: Wilson 1927 for the interval; Chen et al. 2021
+-- (arXiv 2107.03374) for pass@k, the chance that at least one of k attempts succeeds; Yao et al. 2024
+-- (arXiv 2406.12045) for pass^k, the chance that all k do; both unbiased.
 
-Every statistic is cut by four *dimensions* within a tenant: ``tenant``, ``model`` (version served),
-``harness`` and ``workload`` (application and environment). Sources: Wilson 1927 for the interval;
-Chen et al. 2021 (arXiv 2107.03374) for pass@k, the chance that at least one of k attempts succeeds;
-Yao et al. 2024 (arXiv 2406.12045) for pass^k, the chance that all k do; both unbiased.
-"""
+-- Wilson's interval.
+CREATE OR REPLACE MACRO wilson_low(rate, judged, z) AS
+CASE WHEN judged > 0 THEN
+       greatest(0, (rate + z*z/(2*judged) - z * sqrt(rate*(1-rate)/judged + z*z/(4*judged*judged)))
+                   / (1 + z*z/judged)) END;
 
-from lakehouse.read.views.shared import MODEL_SERVED, REWARDED, SUCCESS, judged
-from lakehouse.read.views.view import View
+CREATE OR REPLACE MACRO wilson_high(rate, judged, z) AS
+CASE WHEN judged > 0 THEN
+       least(1, (rate + z*z/(2*judged) + z * sqrt(rate*(1-rate)/judged + z*z/(4*judged*judged)))
+                / (1 + z*z/judged)) END;
 
-_PRICES_LATEST = """
+CREATE OR REPLACE VIEW prices_latest AS
 SELECT *, lead(valid_from) OVER (PARTITION BY tenant_id, model ORDER BY valid_from) AS valid_until
 FROM (SELECT * FROM prices QUALIFY row_number() OVER (
           PARTITION BY tenant_id, model, valid_from ORDER BY recorded_at DESC
-      ) = 1)
-"""
+      ) = 1);
+COMMENT ON VIEW prices_latest IS 'The prices that hold, per model and moment';
 
-_COST = """((s.input_tokens - coalesce(s.cached_input_tokens, 0)) * p.input_per_million
+-- Each step beside the price that held when it began: prices are few, so steps are not sorted.
+CREATE OR REPLACE VIEW part.priced_steps AS
+SELECT s.*, p.currency,
+       ((s.input_tokens - coalesce(s.cached_input_tokens, 0)) * p.input_per_million
         + coalesce(s.cached_input_tokens, 0)
           * coalesce(p.cached_input_per_million, p.input_per_million)
-        + s.output_tokens * p.output_per_million) / 1e6"""
-
-_PRICED = """steps s LEFT JOIN prices_latest p
+        + s.output_tokens * p.output_per_million) / 1e6 AS cost
+FROM steps s LEFT JOIN prices_latest p
   ON s.tenant_id = p.tenant_id AND s.model_served = p.model AND s.started_at >= p.valid_from
- AND s.started_at < coalesce(p.valid_until, 'infinity'::TIMESTAMPTZ)"""
-"""Each step beside the price that held when it began: prices are few, so steps are not sorted."""
+ AND s.started_at < coalesce(p.valid_until, 'infinity'::TIMESTAMPTZ);
 
-_STEP_COSTS = """
 -- What each model call cost by the price that held when it began; null where no price is known.
-SELECT s.tenant_id, s.trajectory_id, s.step_id, p.currency,
-       /* cost */ AS cost
-FROM /* priced */ WHERE s.kind = 'model'
-""".replace("/* cost */", _COST).replace("/* priced */", _PRICED)
+CREATE OR REPLACE VIEW step_costs AS
+SELECT tenant_id, trajectory_id, step_id, currency, cost
+FROM part.priced_steps WHERE kind = 'model';
+COMMENT ON VIEW step_costs IS 'What each model call cost';
 
-_TRAJECTORY_OUTCOMES = """
 -- One row per trajectory with what reliability is counted from, each step read once.
-WITH priced AS (
-    SELECT s.*, p.currency, /* cost */ AS cost FROM /* priced */ WHERE s.role_in_graph <> 'shadow'
-), summed AS (
+CREATE OR REPLACE VIEW trajectory_outcomes AS
+WITH summed AS (
     SELECT tenant_id, trajectory_id, min(group_id) AS group_id, min(app_id) AS app_id,
-           min(environment) AS environment, /* model */ AS model, min(harness_id) AS harness,
+           min(environment) AS environment, min(harness_id) AS harness,
+           served_last(model_served, started_at, kind, role_in_graph) AS model,
            min(started_at) AS started_at, max(coalesce(ended_at, started_at)) AS ended_at,
            coalesce(sum(input_tokens), 0)::BIGINT AS input_tokens,
            coalesce(sum(output_tokens), 0)::BIGINT AS output_tokens,
@@ -51,50 +57,36 @@ WITH priced AS (
                  AND min(currency) = max(currency)
                 THEN sum(cost) FILTER (kind = 'model') END AS cost,
            min(currency) FILTER (kind = 'model') AS currency
-    FROM priced GROUP BY tenant_id, trajectory_id
+    FROM part.priced_steps WHERE role_in_graph <> 'shadow' GROUP BY tenant_id, trajectory_id
 ), left_alone AS (
     SELECT tenant_id, trajectory_id, max(value) >= 0.5 AS abandoned FROM trajectory_signals
     WHERE name = 'abandoned' GROUP BY tenant_id, trajectory_id
 )
 SELECT t.tenant_id, t.trajectory_id, coalesce(t.group_id, t.trajectory_id) AS group_id,
        t.app_id || '/' || t.environment AS workload, t.model, t.harness, t.started_at,
-       /* success */ AS success, coalesce(r.reward, r.success) AS reward, t.decisions,
+       succeeded(r.success, r.label) AS success, coalesce(r.reward, r.success) AS reward, t.decisions,
        t.model_calls, t.retries, coalesce(l.abandoned, false) AS abandoned,
        date_diff('microseconds', t.started_at, t.ended_at) / 1000.0 AS duration_ms,
        t.input_tokens + t.output_tokens AS tokens, t.output_tokens, t.cost, t.currency
 FROM summed t
-LEFT JOIN (/* rewarded */) r
+LEFT JOIN part.rewarded r
   ON t.tenant_id = r.tenant_id AND t.trajectory_id = r.trajectory_id
 LEFT JOIN left_alone l ON t.tenant_id = l.tenant_id AND t.trajectory_id = l.trajectory_id
-WHERE t.model_calls > 0
-"""
-for _place, _text in (
-    ("cost", _COST), ("priced", _PRICED), ("model", MODEL_SERVED), ("success", SUCCESS),
-    ("rewarded", REWARDED),
-):  # fmt: skip
-    _TRAJECTORY_OUTCOMES = _TRAJECTORY_OUTCOMES.replace(f"/* {_place} */", _text)
+WHERE t.model_calls > 0;
+COMMENT ON VIEW trajectory_outcomes IS 'One row per trajectory: outcome, decisions, retries, time, cost';
 
-_CUT = """
-    SELECT o.*, d.name AS dimension, d.value
-    FROM trajectory_outcomes o, LATERAL (
-        SELECT 'tenant' AS name, o.tenant_id AS value
-        UNION ALL SELECT 'model', o.model
-        UNION ALL SELECT 'harness', o.harness
-        UNION ALL SELECT 'workload', o.workload) d
-    WHERE d.value IS NOT NULL
-"""
-"""Each trajectory once per dimension."""
+-- Each trajectory once per dimension.
+CREATE OR REPLACE VIEW part.outcomes_by_dimension AS
+SELECT o.*, d.name AS dimension, d.value
+FROM trajectory_outcomes o, LATERAL (
+    SELECT 'tenant' AS name, o.tenant_id AS value
+    UNION ALL SELECT 'model', o.model
+    UNION ALL SELECT 'harness', o.harness
+    UNION ALL SELECT 'workload', o.workload) d
+WHERE d.value IS NOT NULL;
 
-_RATE_LOW = """CASE WHEN judged > 0 THEN
-       greatest(0, (rate + z*z/(2*judged) - z * sqrt(rate*(1-rate)/judged + z*z/(4*judged*judged)))
-                   / (1 + z*z/judged)) END"""
-_RATE_HIGH = """CASE WHEN judged > 0 THEN
-       least(1, (rate + z*z/(2*judged) + z * sqrt(rate*(1-rate)/judged + z*z/(4*judged*judged)))
-                / (1 + z*z/judged)) END"""
-"""Wilson's interval, from ``rate``, ``judged`` and ``z``."""
-
-_RELIABILITY = """
-WITH cut AS (/* cut */), counted AS (
+CREATE OR REPLACE VIEW reliability AS
+WITH cut AS (FROM part.outcomes_by_dimension), counted AS (
     SELECT tenant_id, dimension, value, count(*) AS trajectories, count(success) AS judged,
            count(*) FILTER (success) AS successes,
            avg(decisions) AS steps_mean,
@@ -143,8 +135,8 @@ WITH cut AS (/* cut */), counted AS (
 )
 SELECT r.tenant_id, r.dimension, r.value, r.trajectories, r.judged, r.successes,
        r.rate AS success_rate,
-       /* low */ AS rate_low,
-       /* high */ AS rate_high,
+       wilson_low(rate, judged, z) AS rate_low,
+       wilson_high(rate, judged, z) AS rate_high,
        -- S^(1/T): how right each step would be were all alike and all needed.
        power(rate, 1 / judged_steps_mean) AS step_accuracy,
        r.retry_rate, r.abandon_rate,
@@ -157,26 +149,22 @@ SELECT r.tenant_id, r.dimension, r.value, r.trajectories, r.judged, r.successes,
        r.output_tokens
 FROM rated r
 LEFT JOIN waits w
-  ON r.tenant_id = w.tenant_id AND r.dimension = w.dimension AND r.value = w.value
-"""
-_RELIABILITY = (
-    _RELIABILITY.replace("/* cut */", _CUT.strip())
-    .replace("/* low */", _RATE_LOW)
-    .replace("/* high */", _RATE_HIGH)
-)
+  ON r.tenant_id = w.tenant_id AND r.dimension = w.dimension AND r.value = w.value;
+COMMENT ON VIEW reliability IS 'Success with a 95 % interval, step accuracy, retries, cost and times, by tenant, model, harness and workload';
 
-_SUCCESS_BY_MODEL = """
 -- What `reliability` says of models, from no more than that takes.
+CREATE OR REPLACE VIEW success_by_model AS
 WITH served AS (
-    SELECT tenant_id, trajectory_id, /* model */ AS model_served,
+    SELECT tenant_id, trajectory_id,
+           served_last(model_served, started_at, kind, role_in_graph) AS model_served,
            count(*) FILTER (kind = 'model' AND role_in_graph = 'agent') AS decisions,
            coalesce(sum(output_tokens), 0) AS output_tokens
     FROM steps WHERE role_in_graph <> 'shadow' GROUP BY tenant_id, trajectory_id
 ), outcomes AS (
     -- The signal that `trajectory_rewards` gives, found without sorting.
-    SELECT tenant_id, trajectory_id, /* success */ AS success
+    SELECT tenant_id, trajectory_id, succeeded(r.success, r.label) AS success
     FROM (SELECT tenant_id, trajectory_id, {success: r.value, label: r.label} AS r
-          FROM (/* judged */))
+          FROM part.judged WHERE name = 'success')
 ), counted AS (
     SELECT s.tenant_id, s.model_served, count(*) AS trajectories, count(o.success) AS judged,
            count(*) FILTER (o.success) AS successes, avg(s.decisions) AS steps_mean,
@@ -188,18 +176,13 @@ WITH served AS (
     SELECT *, successes / nullif(judged, 0)::DOUBLE AS rate, 1.959963984540054 AS z FROM counted
 )
 SELECT tenant_id, model_served, trajectories, judged, successes, rate AS success_rate,
-       /* low */ AS rate_low, /* high */ AS rate_high, steps_mean, output_tokens
-FROM rated
-"""
-for _place, _text in (
-    ("model", MODEL_SERVED), ("success", SUCCESS), ("judged", judged("success")),
-    ("low", _RATE_LOW), ("high", _RATE_HIGH),
-):  # fmt: skip
-    _SUCCESS_BY_MODEL = _SUCCESS_BY_MODEL.replace(f"/* {_place} */", _text)
+       wilson_low(rate, judged, z) AS rate_low, wilson_high(rate, judged, z) AS rate_high, steps_mean, output_tokens
+FROM rated;
+COMMENT ON VIEW success_by_model IS 'Success rate per model version with a 95 % interval';
 
-_TASK_PASSES = """
 -- Of n judged attempts c succeeded: pass@k = 1 - C(n-c, k) / C(n, k), pass^k = C(c, k) / C(n, k).
-WITH cut AS (/* cut */), tasks AS (
+CREATE OR REPLACE VIEW task_passes AS
+WITH cut AS (FROM part.outcomes_by_dimension), tasks AS (
     SELECT tenant_id, dimension, value, group_id, count(success) AS attempts,
            count(*) FILTER (success) AS successes
     FROM cut GROUP BY tenant_id, dimension, value, group_id HAVING count(success) > 0
@@ -209,18 +192,18 @@ SELECT tenant_id, dimension, value, group_id, attempts, successes, k,
                greatest(attempts - successes - j, 0) / (attempts - j)::DOUBLE)) AS pass_at_k,
        list_product(list_transform(range(k), lambda j:
                greatest(successes - j, 0) / (attempts - j)::DOUBLE)) AS pass_hat_k
-FROM tasks, LATERAL (SELECT unnest(range(1, least(attempts, 16) + 1)) AS k)
-""".replace("/* cut */", _CUT.strip())
+FROM tasks, LATERAL (SELECT unnest(range(1, least(attempts, 16) + 1)) AS k);
+COMMENT ON VIEW task_passes IS 'pass@k and pass^k of each task that was tried k times or more';
 
-_MEAN_PASSES = """
 -- Over the tasks that were tried at least k times, each task counting once.
+CREATE OR REPLACE VIEW pass_rates AS
 SELECT tenant_id, dimension, value, k, count(*) AS tasks, avg(pass_at_k) AS pass_at_k,
        avg(pass_hat_k) AS pass_hat_k
-FROM task_passes GROUP BY tenant_id, dimension, value, k
-"""
+FROM task_passes GROUP BY tenant_id, dimension, value, k;
+COMMENT ON VIEW pass_rates IS 'pass@k and pass^k, averaged over tasks';
 
-_TOOL_ERRORS = """
-WITH cut AS (/* cut */), seen AS (
+CREATE OR REPLACE VIEW tool_errors AS
+WITH cut AS (FROM part.outcomes_by_dimension), seen AS (
     SELECT c.tenant_id, c.dimension, c.value, coalesce(e.tool, 'unknown') AS tool, e.failed,
            e.error_class
     FROM cut c JOIN tool_events e ON c.tenant_id = e.tenant_id AND c.trajectory_id = e.trajectory_id
@@ -234,20 +217,5 @@ FROM seen s JOIN answered a
   ON s.tenant_id = a.tenant_id AND s.dimension = a.dimension AND s.value = a.value
  AND s.tool = a.tool
 WHERE s.failed
-GROUP BY s.tenant_id, s.dimension, s.value, s.tool, s.error_class, a.answered
-""".replace("/* cut */", _CUT.strip())
-
-STATISTICS_VIEWS: tuple[View, ...] = (
-    View("prices_latest", "The prices that hold, per model and moment", _PRICES_LATEST),
-    View("step_costs", "What each model call cost", _STEP_COSTS),
-    View("trajectory_outcomes", "One row per trajectory: outcome, decisions, retries, time, cost",
-         _TRAJECTORY_OUTCOMES),
-    View("reliability", "Success with a 95 % interval, step accuracy, retries, cost and times, by "
-         "tenant, model, harness and workload", _RELIABILITY),
-    View("success_by_model", "Success rate per model version with a 95 % interval",
-         _SUCCESS_BY_MODEL),
-    View("task_passes", "pass@k and pass^k of each task that was tried k times or more",
-         _TASK_PASSES),
-    View("pass_rates", "pass@k and pass^k, averaged over tasks", _MEAN_PASSES),
-    View("tool_errors", "Failed tool calls by tool and class of error", _TOOL_ERRORS),
-)  # fmt: skip
+GROUP BY s.tenant_id, s.dimension, s.value, s.tool, s.error_class, a.answered;
+COMMENT ON VIEW tool_errors IS 'Failed tool calls by tool and class of error';

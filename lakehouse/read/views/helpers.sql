@@ -1,23 +1,26 @@
-"""Signals that do not name their trajectory: most lakes have none, and then no query plans for them.
+-- What views need to know of a whole table, found once per version of the table.
+--
+-- A message is looked for before it is stored, but two processes may look at the same moment, and then
+-- both store it. A step may be decided about again. Such names are few: found by a hash and kept in
+-- memory, they let views read all other rows as they are, with every filter pushed down to the files.
 
-Finding where they belong takes several joins with steps, and planning these took longer than most
-questions take to be answered. So views read what was found under names of its own, which is empty
-by its text until a version of the table is seen to hold such signals.
-"""
+CREATE SCHEMA IF NOT EXISTS repeated;
 
-from lakehouse.read.helper_tables import Held
-from lakehouse.read.sources import empty_rows
-from lakehouse.read.views.shared import IN_FORCE
-from lakehouse.schema.tables import TABLES
+CREATE OR REPLACE TABLE repeated.messages AS
+SELECT hash(tenant_id, message_id) AS name FROM messages GROUP BY ALL HAVING count(*) > 1;
 
-_SIGNALS = TABLES["signals"]
-_PLACED = [name for name in _SIGNALS.arrow.names if name != "event_date"]
-_WIDE = (
-    "tenant_id", "trajectory_id", "name", "value", "label", "source_kind", "is_gold", "target_kind",
-    "observed_at", "recorded_at", "signal_id",
-)  # fmt: skip
+CREATE OR REPLACE TABLE repeated.governance AS
+SELECT hash(tenant_id, step_id) AS name FROM governance GROUP BY ALL HAVING count(*) > 1;
 
-_PLACE = """
+-- Signals that do not name their trajectory. Most lakes have none; Headrace then leaves these views
+-- empty by their text, since planning their joins takes longer than most questions take.
+
+CREATE SCHEMA IF NOT EXISTS unplaced;
+
+CREATE OR REPLACE VIEW unplaced.feedback AS
+SELECT * FROM signals WHERE trajectory_id IS NULL;
+
+-- Late feedback may name only the response; its step is known by now.
 CREATE OR REPLACE VIEW unplaced.placed AS
 SELECT g.tenant_id, g.signal_id, g.target_kind, g.target_id,
        coalesce(s.trajectory_id, CASE WHEN g.target_kind = 'trajectory' THEN g.target_id END)
@@ -47,15 +50,15 @@ LEFT JOIN (
                           WHERE target_kind IN ('step', 'token_span'))
     GROUP BY tenant_id, exchange_id
 ) s ON g.tenant_id = s.tenant_id AND g.target_id = s.target_id
-   AND s.target_kind = CASE g.target_kind WHEN 'token_span' THEN 'step' ELSE g.target_kind END
-"""
-"""Late feedback may name only the response; its step is known by now."""
+   AND s.target_kind = CASE g.target_kind WHEN 'token_span' THEN 'step' ELSE g.target_kind END;
 
-_SPREAD = f"""
+-- What was said last of a session or group holds for each of its trajectories.
 CREATE OR REPLACE VIEW unplaced.wide AS
 SELECT r.tenant_id, s.trajectory_id, r.name, r.value, r.label, r.source_kind, r.is_gold,
        r.target_kind, r.observed_at, r.recorded_at, r.signal_id
-FROM (SELECT * FROM unplaced.feedback {IN_FORCE}
+FROM (SELECT * FROM unplaced.feedback
+      WHERE signal_id NOT IN (SELECT supersedes FROM signals WHERE supersedes IS NOT NULL)
+        AND (value IS NOT NULL OR label IS DISTINCT FROM 'withdrawn')
       QUALIFY row_number() OVER (PARTITION BY tenant_id, target_kind, target_id, name
           ORDER BY recorded_at DESC, observed_at DESC, signal_id DESC) = 1) r
 JOIN (SELECT DISTINCT tenant_id, trajectory_id, session_hint AS target_id,
@@ -66,24 +69,4 @@ JOIN (SELECT DISTINCT tenant_id, trajectory_id, session_hint AS target_id,
       SELECT DISTINCT tenant_id, trajectory_id, group_id, 'group'
       FROM steps WHERE group_id IN (SELECT target_id FROM unplaced.feedback
                                     WHERE target_kind = 'group')) s
-  ON r.tenant_id = s.tenant_id AND r.target_kind = s.target_kind AND r.target_id = s.target_id
-"""  # noqa: S608 - fixed names
-"""What was said last of a session or group holds for each of its trajectories."""
-
-HELD = Held(
-    source="signals",
-    needed_by="signals_placed",
-    reads=frozenset({"signals", "steps"}),
-    prepare=(
-        "CREATE SCHEMA IF NOT EXISTS unplaced",
-        f"CREATE OR REPLACE VIEW unplaced.placed AS {empty_rows(_SIGNALS, _PLACED)}",
-        f"CREATE OR REPLACE VIEW unplaced.wide AS {empty_rows(_SIGNALS, _WIDE)}",
-    ),
-    find="SELECT count(*) AS n FROM signals WHERE trajectory_id IS NULL HAVING n > 0",
-    if_any=(
-        "CREATE OR REPLACE VIEW unplaced.feedback AS "
-        "SELECT * FROM signals WHERE trajectory_id IS NULL",
-        _PLACE,
-        _SPREAD,
-    ),
-)
+  ON r.tenant_id = s.tenant_id AND r.target_kind = s.target_kind AND r.target_id = s.target_id;

@@ -1,10 +1,21 @@
-"""A model folder that answers conversations, several at a time, each with its own seed."""
+"""Generation: what a model says, in batches for an evaluation and token by token for clients.
 
-from collections.abc import Sequence
+:class:`Speaker` answers many conversations at once with the library's own ``generate``; each has its
+own seed. :class:`Engine` serves: sequences come and go while others are under way, and each token is
+handed over as it is drawn. Both load a folder by :class:`LanguageModel`. Where vLLM is installed, it
+serves instead, and nothing here runs.
+"""
+
+import logging
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
@@ -12,9 +23,14 @@ from train.runs.fit import end_tokens, load_model, load_tokenizer
 from train.runs.rows import Masker
 from trajectory.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Prompt:
     """A conversation that a model is to go on with."""
 
     messages: Sequence[ChatMessage] = field(repr=False)
@@ -24,7 +40,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Completion:
     """What a model said."""
 
     message: ChatMessage = field(repr=False)
@@ -32,8 +48,290 @@ class Said:
     """Whether it ended its turn itself."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the tokens of a sequence are drawn."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int | None = None
+    """None: as many as the context has room for."""
+    seed: int | None = None
+    top_logprobs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token."""
+
+    id: int
+    logprob: float
+    """Natural log of its probability before temperature and top-p."""
+    top: tuple[tuple[int, float], ...] = ()
+    last: str | None = None
+    """Why generation ended with this token: ``stop`` (end of turn) or ``length``."""
+
+
+class Network[S](Protocol):
+    """A loaded model as the engine sees it. ``S`` is what it keeps of one sequence: its cache."""
+
+    @property
+    def context_tokens(self) -> int:
+        """Longest sequence, prompt and answer together."""
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """The tokens that end a turn."""
+
+    @property
+    def slots(self) -> int:
+        """How many sequences may be under way at the same time."""
+
+    def begin(self, prompt: Sequence[int]) -> "tuple[S, Tensor]":
+        """Read a prompt; return what is kept of it, and the logits of the next token."""
+
+    def step(self, sequences: Sequence[S], tokens: Sequence[int]) -> "Sequence[Tensor | None]":
+        """Feed each sequence one token; return the logits of the next, None for one that failed."""
+
+    def end(self, sequence: S) -> None:
+        """Forget a sequence."""
+
+
+class LanguageModel:
+    """A model folder, loaded with its tokenizer: any that the transformers library knows."""
+
+    slots = 16
+
+    def __init__(self, folder: Path) -> None:
+        """Load a folder, to the accelerator where there is one.
+
+        Raises:
+            ConfigurationError: there is no such model, or its tokenizer has no chat template.
+        """
+        import torch
+
+        self.tokenizer = load_tokenizer(folder)
+        self.masker = Masker(self.tokenizer)
+        net = load_model(folder).eval()
+        if torch.cuda.is_available():
+            net = net.to("cuda", dtype=torch.bfloat16)
+        self.net: Any = net
+        self.ends = end_tokens(net, self.tokenizer)
+        self.context_tokens = int(getattr(net.config, "max_position_embeddings", 0) or 1 << 30)
+
+    def begin(self, prompt: Sequence[int]) -> "tuple[_Cached, Tensor]":
+        """See :class:`Network`."""
+        sequence = _Cached()
+        return sequence, self._feed(sequence, prompt)
+
+    def step(self, sequences: "Sequence[_Cached]", tokens: Sequence[int]) -> "list[Tensor | None]":
+        """See :class:`Network`; one sequence after another, as any kind of cache allows it."""
+        found: list[Tensor | None] = []
+        for sequence, token in zip(sequences, tokens, strict=True):
+            try:
+                found.append(self._feed(sequence, (token,)))
+            except Exception as error:  # noqa: BLE001 - one sequence must not end the others
+                _report(error)
+                found.append(None)
+        return found
+
+    def end(self, sequence: "_Cached") -> None:
+        """See :class:`Network`."""
+        sequence.cache = None
+
+    def _feed(self, sequence: "_Cached", tokens: Sequence[int]) -> "Tensor":
+        import torch
+
+        ids = torch.tensor([list(tokens)], device=self.net.device)
+        out = self.net(
+            input_ids=ids, past_key_values=sequence.cache, use_cache=True, logits_to_keep=1
+        )
+        sequence.cache = out.past_key_values
+        logits: Tensor = out.logits[0, -1].float()
+        return logits
+
+
+@dataclass(slots=True)
+class _Cached:
+    """A sequence as the transformers library keeps it."""
+
+    cache: Any = field(default=None, repr=False)
+
+
+def _report(error: Exception) -> None:
+    _log.error("generation failed: %s", type(error).__name__)  # its text may hold content
+
+
+@dataclass(slots=True, eq=False)
+class Generation:
+    """One sequence being generated; the engine's thread alone changes it, but for ``cancelled``."""
+
+    prompt: Sequence[int] = field(repr=False)
+    sampling: Sampling
+    most: int
+    """Tokens of the answer, at most."""
+    emit: Callable[[Token | None], None]
+    """Called from the engine's thread with each token; None when generation failed."""
+    cancelled: bool = False
+    draw: random.Random = field(default_factory=random.Random, repr=False)
+    made: int = 0
+    token: int = 0
+    """The token that is fed next."""
+    sequence: Any = field(default=None, repr=False)
+    """What the network keeps of it."""
+
+
+class EngineStoppedError(RuntimeError):
+    """The engine takes no more; another version has taken its place."""
+
+
+class ContextFullError(ValueError):
+    """Prompt and answer do not fit into the model's context; the text says how long they are."""
+
+
+class Engine[N: Network[Any]]:
+    """Generates with one network in a thread of its own. :meth:`submit` may be called from any.
+
+    All sequences under way get their next token in turn, so that a long answer blocks no short one.
+    """
+
+    def __init__(self, network: N) -> None:
+        """Begin to serve."""
+        self.network = network
+        self.generated = 0
+        self.cpu_seconds = 0.0
+        self._waiting: queue.SimpleQueue[Generation | None] = queue.SimpleQueue()
+        self._door = threading.Lock()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._serve, name="generation", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self, prompt: Sequence[int], sampling: Sampling, emit: Callable[[Token | None], None]
+    ) -> Generation:
+        """Queue one sequence.
+
+        Raises:
+            ContextFullError: prompt and answer do not fit.
+            EngineStoppedError: the engine takes no more.
+        """
+        context = self.network.context_tokens
+        room = context - len(prompt)
+        most = room if sampling.max_tokens is None else sampling.max_tokens
+        if room < 1 or most > room:
+            raise ContextFullError(
+                f"prompt ({len(prompt)} tokens) and answer ({max(most, 1)} tokens) exceed the "
+                f"context of {context} tokens"
+            )
+        generation = Generation(prompt, sampling, most, emit)
+        generation.draw.seed(sampling.seed)
+        with self._door:
+            if self._stopped:
+                raise EngineStoppedError
+            self._waiting.put(generation)
+        return generation
+
+    def stop(self) -> None:
+        """End after what is under way; does not wait."""
+        with self._door:
+            self._stopped = True
+            self._waiting.put(None)
+
+    def join(self, seconds: float) -> None:
+        """Wait until it has ended."""
+        self._thread.join(seconds)
+
+    def _serve(self) -> None:
+        import torch
+
+        active: list[Generation] = []
+        open_for_more = True
+        with torch.inference_mode():
+            while open_for_more or active:
+                open_for_more = open_for_more and self._admit(active)
+                begun = time.thread_time()
+                self._step(active)
+                self.cpu_seconds += time.thread_time() - begun
+
+    def _admit(self, active: list[Generation]) -> bool:
+        """Take waiting sequences; block when there is nothing else to do. False: no more come."""
+        while len(active) < self.network.slots and not (active and self._waiting.empty()):
+            generation = self._waiting.get()
+            if generation is None:
+                return False
+            begun = time.thread_time()
+            try:
+                generation.sequence, logits = self.network.begin(generation.prompt)
+            except Exception as error:  # noqa: BLE001 - one sequence must not end the others
+                _report(error)
+                generation.emit(None)
+                continue
+            if self._give(generation, logits):
+                self.network.end(generation.sequence)
+            else:
+                active.append(generation)
+            self.cpu_seconds += time.thread_time() - begun
+        return True
+
+    def _step(self, active: list[Generation]) -> None:
+        """Make one token for each sequence under way, and forget those that ended."""
+        self._forget(active, [one for one in active if one.cancelled])
+        if not active:
+            return
+        try:
+            logits = self.network.step(
+                [one.sequence for one in active], [one.token for one in active]
+            )
+        except Exception as error:  # noqa: BLE001 - those that wait may still be answered
+            _report(error)
+            logits = [None] * len(active)
+        self._forget(
+            active,
+            [one for one, row in zip(active, logits, strict=True) if self._give(one, row)],
+        )
+
+    def _forget(self, active: list[Generation], ended: list[Generation]) -> None:
+        for one in ended:
+            active.remove(one)
+            self.network.end(one.sequence)
+
+    def _give(self, one: Generation, logits: "Tensor | None") -> bool:
+        """Draw one token and hand it over; True when the sequence has ended."""
+        if one.cancelled:
+            return True
+        if logits is None:
+            one.emit(None)
+            return True
+        one.made += 1
+        one.token = draw_token(logits, one.sampling, one.draw)
+        self.generated += 1
+        logprobs = logits.log_softmax(-1)
+        top: tuple[tuple[int, float], ...] = ()
+        if one.sampling.top_logprobs:
+            values, ids = logprobs.topk(one.sampling.top_logprobs)
+            top = tuple(zip(ids.tolist(), values.tolist(), strict=True))
+        last = None
+        if one.token in self.network.ends:
+            last = "stop"
+        elif one.made >= one.most:
+            last = "length"
+        one.emit(Token(one.token, float(logprobs[one.token]), top, last))
+        return last is not None
+
+
+def draw_token(logits: "Tensor", sampling: Sampling, draw: random.Random) -> int:
+    """Return the next token: the likeliest at temperature 0, else one of those within top-p."""
+    if sampling.temperature <= 0:
+        return int(logits.argmax())
+    chances, order = (logits / sampling.temperature).softmax(-1).sort(descending=True)
+    cumulated = chances.cumsum(-1)
+    kept = min(int((cumulated < sampling.top_p).sum()) + 1, len(cumulated))
+    mark = draw.random() * float(cumulated[kept - 1])
+    return int(order[min(int((cumulated < mark).sum()), kept - 1)])
+
+
 class Speaker:
-    """A loaded model."""
+    """Answers conversations in batches; a draw depends on the conversation's seed alone."""
 
     def __init__(self, folder: Path, *, temperature: float, most_tokens: int) -> None:
         """Load a folder.
@@ -41,49 +339,42 @@ class Speaker:
         Raises:
             ConfigurationError: it holds no model or tokenizer that can be used.
         """
-        import torch
-
-        self._tokenizer = readable_tokenizer(folder, tools=False)
-        self._masker = Masker(self._tokenizer)
-        model = load_model(folder).eval()
-        if torch.cuda.is_available():
-            model = model.to("cuda", dtype=torch.bfloat16)
-        self._model = model
+        self._loaded = LanguageModel(folder)
         self._temperature = temperature
         self._most = most_tokens
-        self._room = int(getattr(model.config, "max_position_embeddings", 0) or 1 << 30)
-        self._ends = sorted(end_tokens(model, self._tokenizer))
+        self._ends = sorted(self._loaded.ends)
 
-    def answer(self, asked: Sequence[Asked]) -> list[Said | None]:
+    def answer(self, prompts: Sequence[Prompt]) -> list[Completion | None]:
         """Answer each conversation; None where it cannot be shown, or leaves the context no room."""
-        prompts = [self._prompt(one) for one in asked]
-        fitting = [at for at, ids in enumerate(prompts) if 0 < len(ids) <= self._room - self._most]
-        answers: list[Said | None] = [None] * len(asked)
+        shown = [self._shown(one) for one in prompts]
+        room = self._loaded.context_tokens - self._most
+        fitting = [at for at, ids in enumerate(shown) if 0 < len(ids) <= room]
+        answers: list[Completion | None] = [None] * len(prompts)
         if fitting:
-            spoken = self._generate([prompts[at] for at in fitting], [asked[at] for at in fitting])
+            spoken = self._generate([shown[at] for at in fitting], [prompts[at] for at in fitting])
             for at, ids in zip(fitting, spoken, strict=True):
-                answers[at] = self._read(prompts[at], ids, asked[at])
+                answers[at] = self._read(shown[at], ids, prompts[at])
         return answers
 
-    def _prompt(self, asked: Asked) -> list[int]:
+    def _shown(self, prompt: Prompt) -> list[int]:
         try:
-            return self._masker.prompt_ids(asked.messages, tools=asked.tools)
+            return self._loaded.masker.prompt_ids(prompt.messages, tools=prompt.tools)
         except TemplateRefusedError:
             return []
 
-    def _generate(self, prompts: Sequence[list[int]], asked: Sequence[Asked]) -> list[list[int]]:
+    def _generate(self, shown: Sequence[list[int]], prompts: Sequence[Prompt]) -> list[list[int]]:
         import torch
 
-        longest = max(map(len, prompts))
-        pad = self._tokenizer.pad_token_id
-        device = self._model.device
-        ids = torch.tensor([[pad] * (longest - len(row)) + row for row in prompts], device=device)
+        longest = max(map(len, shown))
+        pad = self._loaded.tokenizer.pad_token_id
+        device = self._loaded.net.device
+        ids = torch.tensor([[pad] * (longest - len(row)) + row for row in shown], device=device)
         mask = torch.tensor(
-            [[0] * (longest - len(row)) + [1] * len(row) for row in prompts], device=device
+            [[0] * (longest - len(row)) + [1] * len(row) for row in shown], device=device
         )
-        noise = [] if self._temperature == 0 else [self._noise(asked)]
+        noise = [] if self._temperature == 0 else [self._noise(prompts)]
         with torch.inference_mode():
-            out = self._model.generate(
+            out = self._loaded.net.generate(
                 input_ids=ids,
                 attention_mask=mask,
                 do_sample=False,
@@ -94,7 +385,7 @@ class Speaker:
             )
         return [_until(row, self._ends) for row in out[:, longest:].tolist()]
 
-    def _noise(self, asked: Sequence[Asked]) -> Any:
+    def _noise(self, prompts: Sequence[Prompt]) -> Any:
         """Return what makes the likeliest token one that is drawn (the Gumbel-max way).
 
         Each conversation has a generator of its own, so what is drawn for it depends on its seed
@@ -103,7 +394,7 @@ class Speaker:
         import torch
         from transformers import LogitsProcessor
 
-        draws = [torch.Generator().manual_seed(_number(one.seed)) for one in asked]
+        draws = [torch.Generator().manual_seed(_number(one.seed)) for one in prompts]
         temperature = self._temperature
 
         class Noise(LogitsProcessor):  # type: ignore[misc]
@@ -114,9 +405,9 @@ class Speaker:
 
         return Noise()
 
-    def _read(self, prompt: list[int], ids: list[int], asked: Asked) -> Said:
-        message = read_answer(self._tokenizer, ids, prompt=prompt, tools=asked.tools)
-        return Said(message, bool(ids) and ids[-1] in self._ends)
+    def _read(self, shown: list[int], ids: list[int], prompt: Prompt) -> Completion:
+        message = read_answer(self._loaded.tokenizer, ids, prompt=shown, tools=prompt.tools)
+        return Completion(message, bool(ids) and ids[-1] in self._ends)
 
 
 def read_answer(

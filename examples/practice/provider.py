@@ -24,7 +24,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from examples.practice.engine import EngineStoppedError, Generation, Token
 from examples.practice.served import Models, Served
 from examples.practice.serving import Door, serve
 from examples.practice.tokenizer import render
@@ -38,6 +37,7 @@ from examples.practice.wire import (
     WireError,
 )
 from train.chat import to_tools
+from train.generation import EngineStoppedError, Generation, Token
 from trajectory.call import Usage
 from trajectory.dialects.writing import (
     AnswerStream,
@@ -173,7 +173,7 @@ class _Run:
         loop = asyncio.get_running_loop()
         self.ask = ask
         self.label = served.label
-        self._tokens: asyncio.Queue[Token] = asyncio.Queue()
+        self._tokens: asyncio.Queue[Token | None] = asyncio.Queue()
         tools = to_tools(ask.body["tools"]) if ask.with_tools else []
         self._prompt = render(served.tokenizer, ask.messages, tools=tools, ask=True)
         self._said: list[SampledToken] = []
@@ -185,7 +185,7 @@ class _Run:
             served.tokenizer, with_tools=ask.with_tools, call_id=dialect.call_id
         )
 
-        def emit(token: Token) -> None:
+        def emit(token: Token | None) -> None:
             loop.call_soon_threadsafe(self._tokens.put_nowait, token)
 
         try:
@@ -199,6 +199,8 @@ class _Run:
         try:
             while self._ended_by is None:
                 token = await self._tokens.get()
+                if token is None:
+                    raise ConnectionAbortedError("generation failed")
                 self._ended_by = token.last
                 pieces = self._reader.feed(token)
                 self._said.append(self._sampled(token))

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from examples.practice.engine import Engine
+from examples.practice.engine import PracticeNetwork
 from examples.practice.wire import WireError
+from train.generation import Engine
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -20,7 +21,7 @@ class Served:
     label: str
     """``practice@v2``: what answers say."""
     folder: Path
-    engine: Engine
+    engine: Engine[PracticeNetwork]
     tokenizer: "PreTrainedTokenizerFast"
 
 
@@ -69,7 +70,7 @@ class Models:
                 self._loaded[label] = served
         return served
 
-    def engines(self) -> list[Engine]:
+    def engines(self) -> list[Engine[PracticeNetwork]]:
         """Return the engines that run."""
         with self._lock:
             return [served.engine for served in self._loaded.values()]
@@ -105,6 +106,5 @@ class Models:
 def _load(label: str, folder: Path, *, exact: bool) -> Served:
     from transformers import AutoTokenizer
 
-    engine = Engine(folder, exact=exact)
-    engine.start()
+    engine = Engine(PracticeNetwork(folder, exact=exact))
     return Served(label, folder, engine, AutoTokenizer.from_pretrained(folder))

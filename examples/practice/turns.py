@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from examples.practice.engine import Token
 from examples.practice.tokenizer import CALL_CLOSE, CALL_OPEN
+from train.generation import Token
 from trajectory.dialects.writing import CallPiece, CallStart, Piece, TextPiece, new_id
 from trajectory.message import Message, TextPart, ToolCallPart
 

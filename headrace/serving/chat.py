@@ -1,15 +1,28 @@
 """Chat completions as OpenAI has them, with the token fields that a vLLM server adds on request."""
 
-import json
-import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.serving.engine import Sampling, Token
 from train.chat import UnrenderableError, to_chat, to_tools
-from train.generation import read_answer
+from train.generation import Sampling, Token, read_answer
+from trajectory.call import Usage
+from trajectory.canonical import JsonObject
 from trajectory.dialects.openai_chat.read import read_message
+from trajectory.dialects.openai_chat.write import CALL_ID, RESPONSE_ID, Stream, whole
+from trajectory.dialects.writing import (
+    CallPiece,
+    CallStart,
+    ModelAnswer,
+    Piece,
+    SampledToken,
+    TextPiece,
+    arguments_text,
+    json_bytes,
+    new_id,
+)
+from trajectory.message import Message, TextPart, ToolCallPart
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n": (None, 1),
@@ -27,22 +40,29 @@ class BadRequestError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ChatRequest:
     """A chat completion request, read."""
 
-    model: str
+    body: JsonObject = field(repr=False)
+    """The request as it came: its answer's writer looks there for what the client wants to see."""
     messages: list[dict[str, Any]] = field(repr=False)
     """As chat templates take them."""
     tools: list[dict[str, Any]] = field(repr=False)
     sampling: Sampling
     stop: tuple[str, ...]
-    stream: bool
-    with_usage: bool
-    with_ids: bool
-    with_logprobs: bool
+
+    @property
+    def model(self) -> str:
+        """The version that is to answer."""
+        return str(self.body.get("model") or "")
+
+    @property
+    def stream(self) -> bool:
+        """Whether the answer is sent as it grows."""
+        return self.body.get("stream") is True
 
 
-def read_ask(body: Any) -> Ask:
+def read_request(body: Any) -> ChatRequest:
     """Read a request's body.
 
     Raises:
@@ -54,17 +74,12 @@ def read_ask(body: Any) -> Ask:
         if body.get(name) not in neutral:
             raise BadRequestError(f"{name}: this server knows no other value than {neutral[-1]!r}")
     stop = body.get("stop") or ()
-    options = body.get("stream_options")
-    return Ask(
-        model=str(body.get("model") or ""),
+    return ChatRequest(
+        body=body,
         messages=_messages(body.get("messages")),
         tools=[] if body.get("tool_choice") == "none" else to_tools(body.get("tools") or []),
         sampling=_sampling(body),
         stop=(stop,) if isinstance(stop, str) else tuple(str(text) for text in stop if text),
-        stream=bool(body.get("stream")),
-        with_usage=isinstance(options, dict) and bool(options.get("include_usage")),
-        with_ids=bool(body.get("return_token_ids")),
-        with_logprobs=bool(body.get("logprobs")),
     )
 
 
@@ -83,7 +98,7 @@ def _sampling(body: dict[str, Any]) -> Sampling:
         sampling = Sampling(
             temperature=float(_or(body.get("temperature"), 1.0)),
             top_p=float(_or(body.get("top_p"), 1.0)),
-            most_tokens=None if most is None else int(most),
+            max_tokens=None if most is None else int(most),
             seed=None if body.get("seed") is None else int(body["seed"]),
             top_logprobs=int(body.get("top_logprobs") or 0),
         )
@@ -145,140 +160,87 @@ class Text:
         return str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
 
-class Writer:
-    """Writes the answer to one request, whole or chunk by chunk."""
+class ChatAnswer:
+    """The answer to one request, written whole or as it grows."""
 
-    def __init__(self, ask: Ask, label: str, prompt: list[int], tokenizer: Any) -> None:
-        """Begin an answer of the version ``label``."""
-        self._ask = ask
+    def __init__(self, request: ChatRequest, prompt: list[int], tokenizer: Any) -> None:
+        """Begin an answer."""
+        self._request = request
         self._prompt = prompt
         self._tokenizer = tokenizer
-        self.text = Text(tokenizer, ask.stop)
+        self.text = Text(tokenizer, request.stop)
         self._tokens: list[Token] = []
-        self._parses = bool(ask.tools) and getattr(tokenizer, "response_template", None) is not None
+        self._sampled: list[SampledToken] = []
+        self._reads_calls = bool(request.tools) and (
+            getattr(tokenizer, "response_template", None) is not None
+        )
         """Whether tool calls are to be read from the answer, which needs all of it."""
-        self._common = {
-            "id": f"chatcmpl-{secrets.token_hex(12)}",
-            "created": int(time.time()),
-            "model": label,
-        }
+        self._response_id = new_id(RESPONSE_ID)
+        self._created = int(time.time())
+        self._stream = Stream(self._answer(()), request.body)
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the answer ends here: the model ended its turn, or a stop text came."""
         return self.text.stopped or bool(self._tokens and self._tokens[-1].last)
 
     def take(self, token: Token) -> bytes:
         """Take a token; return the chunks to send where the answer is streamed."""
-        first = not self._tokens
+        start = b"" if self._tokens else self._stream.start()
         self._tokens.append(token)
+        self._sampled.append(self._to_show(token))
         piece = "" if token.last == "stop" else self.text.feed(token.id)
-        delta: dict[str, Any] = {"role": "assistant", "content": ""} if first else {}
-        if piece and not self._parses:
-            delta["content"] = piece
-        extra = self._extra([token], first=first)
-        return self._chunk(delta, extra) if delta or extra else b""
+        pieces = [TextPiece(piece)] if piece and not self._reads_calls else []
+        return start + self._stream.take(pieces, self._sampled[-1])
 
     def end(self) -> bytes:
         """Return the last chunks of a stream."""
-        content, calls = self._said()
-        left = content if self._parses else self.text.close()
-        delta: dict[str, Any] = {"content": left} if left else {}
-        if calls:
-            delta["tool_calls"] = [{"index": i, **call} for i, call in enumerate(calls)]
-        chunks = self._chunk(delta, {}) if delta else b""
-        chunks += self._chunk({}, {}, finish=self._finish(calls))
-        if self._ask.with_usage:
-            chunks += _event(
-                {**self._named("chat.completion.chunk"), "choices": [], "usage": self._usage()}
-            )
-        return chunks + b"data: [DONE]\n\n"
+        left = self.text.close()
+        parts = self._parts()
+        pieces: list[Piece] = [TextPiece(left)] if left and not self._reads_calls else []
+        for part in parts if self._reads_calls else ():
+            if isinstance(part, ToolCallPart):
+                pieces += (
+                    CallStart(part.call_id, part.name),
+                    CallPiece(arguments_text(part.arguments)),
+                )
+            elif part.text:
+                pieces.append(TextPiece(part.text))
+        return self._stream.take(pieces) + self._stream.end(self._answer(parts))
 
     def whole(self) -> bytes:
         """Return the answer to a request that did not ask for a stream."""
         self.text.close()
-        content, calls = self._said()
-        message: dict[str, Any] = {
-            "role": "assistant",
-            "content": content or (None if calls else ""),
-        }
-        if calls:
-            message["tool_calls"] = calls
-        choice = {
-            "index": 0,
-            "message": message,
-            "logprobs": self._logprobs(self._tokens),
-            "finish_reason": self._finish(calls),
-        }
-        if self._ask.with_ids:
-            choice["token_ids"] = [token.id for token in self._tokens]
-        answer: dict[str, Any] = {**self._named("chat.completion"), "choices": [choice]}
-        if self._ask.with_ids:
-            answer["prompt_token_ids"] = self._prompt
-        return json.dumps({**answer, "usage": self._usage()}, ensure_ascii=False).encode(
-            "utf-8", "replace"
+        return json_bytes(whole(self._answer(self._parts()), self._request.body))
+
+    def _answer(self, parts: Sequence[TextPart | ToolCallPart]) -> ModelAnswer:
+        last = self._tokens[-1].last if self._tokens else None
+        return ModelAnswer(
+            Message("assistant", tuple(parts)),
+            self._response_id,
+            self._request.model,
+            finish_reason="stop" if self.text.stopped else last,
+            usage=Usage(len(self._prompt), len(self._tokens)),
+            created=self._created,
+            prompt_ids=tuple(self._prompt),
+            tokens=tuple(self._sampled),
         )
 
-    def _said(self) -> tuple[str, list[dict[str, Any]]]:
+    def _parts(self) -> list[TextPart | ToolCallPart]:
         """Return text and tool calls; what cannot be read as calls is text."""
-        if not self._parses or self.text.stopped:
-            return self.text.text, []
+        if not self._reads_calls or self.text.stopped:
+            return [TextPart(self.text.text)]
         ids = [token.id for token in self._tokens]
-        said = read_answer(self._tokenizer, ids, prompt=self._prompt, tools=self._ask.tools)
-        return said["content"], [_call(call) for call in said.get("tool_calls", ())]
+        said = read_answer(self._tokenizer, ids, prompt=self._prompt, tools=self._request.tools)
+        functions = [call["function"] for call in said.get("tool_calls", ())]
+        calls = [ToolCallPart(new_id(CALL_ID), one["name"], one["arguments"]) for one in functions]
+        return [TextPart(said["content"]), *calls]
 
-    def _finish(self, calls: list[dict[str, Any]]) -> str:
-        if calls:
-            return "tool_calls"
-        ended = self.text.stopped or not self._tokens or self._tokens[-1].last != "length"
-        return "stop" if ended else "length"
+    def _to_show(self, token: Token) -> SampledToken:
+        if not self._request.body.get("logprobs"):
+            return SampledToken(token.id, "", token.logprob)
+        top = tuple((self._spelled(one), logprob) for one, logprob in token.top)
+        return SampledToken(token.id, self._spelled(token.id), token.logprob, top)
 
-    def _extra(self, tokens: list[Token], *, first: bool) -> dict[str, Any]:
-        extra: dict[str, Any] = {}
-        if self._ask.with_ids:
-            extra["token_ids"] = [token.id for token in tokens]
-            if first:
-                extra["prompt_token_ids"] = self._prompt
-        if self._ask.with_logprobs:
-            extra["logprobs"] = self._logprobs(tokens)
-        return extra
-
-    def _chunk(
-        self, delta: dict[str, Any], extra: dict[str, Any], finish: str | None = None
-    ) -> bytes:
-        prompt = extra.pop("prompt_token_ids", None)
-        choice = {"index": 0, "delta": delta, "finish_reason": finish, **extra}
-        chunk = {**self._named("chat.completion.chunk"), "choices": [choice]}
-        return _event(chunk if prompt is None else {**chunk, "prompt_token_ids": prompt})
-
-    def _named(self, kind: str) -> dict[str, Any]:
-        return {**self._common, "object": kind}
-
-    def _usage(self) -> dict[str, int]:
-        made = len(self._tokens)
-        prompt = len(self._prompt)
-        return {"prompt_tokens": prompt, "completion_tokens": made, "total_tokens": prompt + made}
-
-    def _logprobs(self, tokens: list[Token]) -> dict[str, Any] | None:
-        if not self._ask.with_logprobs:
-            return None
-        return {"content": [self._logprob(token) for token in tokens]}
-
-    def _logprob(self, token: Token) -> dict[str, Any]:
-        top = [self._named_token(one, logprob) for one, logprob in token.top]
-        return {**self._named_token(token.id, token.logprob), "top_logprobs": top}
-
-    def _named_token(self, token: int, logprob: float) -> dict[str, Any]:
-        text = str(self._tokenizer.decode([token]))
-        return {"token": text, "logprob": logprob, "bytes": list(text.encode("utf-8", "replace"))}
-
-
-def _call(call: dict[str, Any]) -> dict[str, Any]:
-    function = call["function"]
-    arguments = json.dumps(function["arguments"], ensure_ascii=False)
-    named = {"name": function["name"], "arguments": arguments}
-    return {"id": f"call_{secrets.token_hex(8)}", "type": "function", "function": named}
-
-
-def _event(value: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(value, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
+    def _spelled(self, token: int) -> str:
+        return str(self._tokenizer.decode([token]))

@@ -14,8 +14,8 @@ from typing import Protocol
 
 import httpx
 
-from headrace.serving.engine import Engine
-from headrace.serving.server import Door, opened
+from headrace.serving.server import ModelServer
+from train.generation import Engine, LanguageModel
 from trajectory.child_process import ChildProcess, free_port, open_log
 from trajectory.errors import ConfigurationError
 
@@ -48,7 +48,7 @@ class Host(Protocol):
 class OwnProcess:
     """Serves versions with the transformers library behind one port of this process."""
 
-    def __init__(self, url: str, engines: dict[str, Engine]) -> None:
+    def __init__(self, url: str, engines: dict[str, Engine[LanguageModel]]) -> None:
         self._url = url
         self._engines = engines
         self._loading: dict[str, threading.Thread] = {}
@@ -62,10 +62,10 @@ class OwnProcess:
         Raises:
             ConfigurationError: the port is taken.
         """
-        engines: dict[str, Engine] = {}
+        engines: dict[str, Engine[LanguageModel]] = {}
         try:
-            with opened(Door(engines, key=key), host, port) as found:
-                yield cls(address.rstrip("/") or f"http://{reachable(host)}:{found}", engines)
+            with ModelServer(engines, key=key).listen(host, port) as server:
+                yield cls(address.rstrip("/") or f"http://{reachable(host)}:{server.port}", engines)
         except OSError as error:
             raise ConfigurationError(
                 f"cannot listen on {host}:{port}: {error.strerror}; choose another serve.port"
@@ -83,7 +83,7 @@ class OwnProcess:
 
     def _load(self, label: str, folder: Path) -> None:
         try:
-            engine = Engine(folder)
+            engine = Engine(LanguageModel(folder))
         except Exception as error:  # noqa: BLE001 - told; what serves goes on
             known = isinstance(error, ConfigurationError)
             self._problems[label] = str(error) if known else type(error).__name__
@@ -111,7 +111,7 @@ class OwnProcess:
 
 
 @dataclass(slots=True)
-class _Server:
+class _VllmServer:
     process: ChildProcess
     url: str
     ready: bool = False
@@ -125,7 +125,7 @@ class VllmServers:
     """Further arguments of ``vllm serve``."""
     logs: Path
     key: str = field(repr=False)
-    _servers: dict[str, _Server] = field(default_factory=dict)
+    _servers: dict[str, _VllmServer] = field(default_factory=dict)
 
     def begin(self, label: str, folder: Path) -> None:
         """Start a server; it is ready when it lists the version."""
@@ -140,7 +140,7 @@ class VllmServers:
                 environment={**os.environ, **_VLLM, "VLLM_API_KEY": self.key},
                 stop_seconds=_END_SECONDS,
             )
-        self._servers[label] = _Server(process, f"http://127.0.0.1:{port}")
+        self._servers[label] = _VllmServer(process, f"http://127.0.0.1:{port}")
 
     def ready(self, label: str) -> str | None:
         """Return the server's address once it lists the version; None again when it has ended."""

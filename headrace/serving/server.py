@@ -1,194 +1,179 @@
-"""The HTTP door of the transformers engine: OpenAI's wire format, streamed and not, behind a key.
+"""The HTTP server of the versions that this process holds: OpenAI's wire format, behind a key.
 
-On the standard library: generation costs far more than threads do, and a server framework would be
-one more thing that an installation needs. Nothing of what is said here is logged.
+Nothing of what is said here is logged.
 """
 
+import asyncio
 import hmac
 import json
-import queue
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from headrace.serving.chat import Ask, BadRequestError, Writer, read_ask
-from headrace.serving.engine import (
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from headrace.serving.chat import BadRequestError, ChatAnswer, ChatRequest, read_request
+from train.chat_template import TemplateRefusedError
+from train.generation import (
     ContextFullError,
     Engine,
     EngineStoppedError,
+    Generation,
+    LanguageModel,
     Token,
 )
-from train.chat_template import TemplateRefusedError
+from trajectory.dialects.openai_chat.write import error_body
+from trajectory.http_server import BodyTooLongError, HttpLimits, HttpServer, client_of, read_body
 
 _BODY_LIMIT = 64 * 1024 * 1024
 _SILENT_SECONDS = 600.0
+_LIMITS = HttpLimits(request_seconds=120, write_seconds=120, waiting=1024, admitted=1024)
+"""The gateway keeps connections open between calls, so many of one address wait."""
 
 
-class Door:
+class _Refused(Exception):  # noqa: N818 - an answer, not a fault
+    def __init__(self, status: int, code: str, text: str) -> None:
+        super().__init__(text)
+        self.status, self.code, self.text = status, code, text
+
+
+class ModelServer:
     """Answers for the versions that it is given; ``engines`` may change at any time."""
 
-    def __init__(self, engines: Mapping[str, Engine], *, key: str) -> None:
+    def __init__(self, engines: Mapping[str, Engine[LanguageModel]], *, key: str) -> None:
         """Keep the engines, by label, and the key that clients must present."""
-        self.engines = engines
+        self._engines = engines
         self._key = key.encode()
 
-    def knows(self, presented: str) -> bool:
-        """Tell whether a bearer token is the key."""
-        return hmac.compare_digest(presented.encode("utf-8", "replace"), self._key)
+    def listen(self, host: str, port: int) -> HttpServer:
+        """Return the server of this application; it answers within its context.
 
+        Raises:
+            OSError: the port is taken.
+        """
+        app = Starlette(
+            routes=[
+                Route("/health", self._health),
+                Route("/v1/models", self._list),
+                Route("/v1/chat/completions", self._complete, methods=["POST"]),
+                Route("/{path:path}", self._elsewhere, methods=["GET", "POST"]),
+            ],
+            exception_handlers={_Refused: _refused},
+        )
+        return HttpServer(app, host=host, port=port, limits=_LIMITS)
 
-@contextmanager
-def opened(door: Door, host: str, port: int) -> Iterator[int]:
-    """Listen until the context ends; give the port.
+    async def _health(self, _: Request) -> Response:
+        return JSONResponse({"status": "ok"})
 
-    Raises:
-        OSError: the port is taken.
-    """
-    handler = type("Handler", (_Handler,), {"door": door})
-    server = _Server((host, port), handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        thread.join(5)
-        server.server_close()
+    async def _list(self, request: Request) -> Response:
+        self._require_key(request)
+        data = [
+            {"id": label, "object": "model", "created": 0, "owned_by": "headrace"}
+            for label in sorted(self._engines)
+        ]
+        return JSONResponse({"object": "list", "data": data})
 
+    async def _elsewhere(self, request: Request) -> Response:
+        self._require_key(request)
+        raise _Refused(404, "not_found", "there is /v1/models and /v1/chat/completions")
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that hangs up is no fault, and a traceback could hold content."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
-    protocol_version = "HTTP/1.1"
-    server_version = "headrace-serve"
-    door: Door
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Keep quiet."""
-
-    def do_GET(self) -> None:
-        """List the versions, or say that somebody is here."""
-        if self.path == "/health":
-            self._send(200, b'{"status":"ok"}')
-        elif self._allowed():
-            if self.path.partition("?")[0] != "/v1/models":
-                self._problem(404, "not_found", "there is /v1/models and /v1/chat/completions")
-                return
-            data = [
-                {"id": label, "object": "model", "created": 0, "owned_by": "headrace"}
-                for label in sorted(self.door.engines)
-            ]
-            self._send(200, json.dumps({"object": "list", "data": data}).encode())
-
-    def do_POST(self) -> None:
-        """Answer a chat completion."""
-        size = self.headers.get("content-length", "")
-        if not size.isdigit() or int(size) > _BODY_LIMIT:
-            self.close_connection = True
-            self._problem(411, "bad_request", "a Content-Length of at most 64 MiB is needed")
-            return
-        body = self.rfile.read(int(size))
-        if not self._allowed():
-            return
-        if self.path.partition("?")[0] != "/v1/chat/completions":
-            self._problem(404, "not_found", "there is /v1/models and /v1/chat/completions")
-            return
-        try:
-            ask = read_ask(json.loads(body))
-            self._answer(ask)
-        except (BadRequestError, ContextFullError) as error:
-            full = isinstance(error, ContextFullError)
-            self._problem(400, "context_length_exceeded" if full else "bad_request", str(error))
-        except (ValueError, RecursionError):
-            self._problem(400, "bad_request", "the body is not JSON")
-
-    def _answer(self, ask: Ask) -> None:
-        engine = self.door.engines.get(ask.model)
+    async def _complete(self, request: Request) -> Response:
+        self._require_key(request)
+        if not client_of(request).admit():
+            raise _Refused(503, "overloaded", "too many requests are under way; ask again")
+        chat = await _read(request)
+        engine = self._engines.get(chat.model)
         if engine is None:
-            self._problem(404, "model_not_found", "no such version is loaded here (/v1/models)")
-            return
-        prompt = _prompt(engine, ask)
-        writer = Writer(ask, ask.model, prompt, engine.tokenizer)
-        tokens: queue.SimpleQueue[Token | None] = queue.SimpleQueue()
+            raise _Refused(404, "model_not_found", "no such version is loaded here (/v1/models)")
+        run = _Run(chat, engine)
+        first = await run.next()
+        if first is None:
+            raise _Refused(500, "engine_error", "the engine could not go on")
+        if chat.stream:
+            return StreamingResponse(run.events(first), media_type="text/event-stream")
+        return Response(await run.whole(first, request), media_type="application/json")
+
+    def _require_key(self, request: Request) -> None:
+        presented = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if not hmac.compare_digest(presented.encode("utf-8", "replace"), self._key):
+            raise _Refused(401, "invalid_api_key", "the key of this server is needed")
+
+
+class _Run:
+    """One answer on its way from the engine's thread into the server's event loop."""
+
+    def __init__(self, chat: ChatRequest, engine: Engine[LanguageModel]) -> None:
+        loop = asyncio.get_running_loop()
+        network = engine.network
+        self._tokens: asyncio.Queue[Token | None] = asyncio.Queue()
         try:
-            generation = engine.submit(prompt, ask.sampling, tokens.put)
+            prompt = network.masker.prompt_ids(chat.messages, tools=chat.tools)
+        except TemplateRefusedError as error:
+            text = f"messages: this model's chat template refuses them ({error})"
+            raise _Refused(400, "bad_request", text) from None
+        self._answer = ChatAnswer(chat, prompt, network.tokenizer)
+
+        def emit(token: Token | None) -> None:
+            loop.call_soon_threadsafe(self._tokens.put_nowait, token)
+
+        try:
+            self._generation: Generation = engine.submit(prompt, chat.sampling, emit)
+        except ContextFullError as error:
+            raise _Refused(400, "context_length_exceeded", str(error)) from None
         except EngineStoppedError:
-            self._problem(503, "overloaded", "this version is being put away; ask again")
-            return
+            text = "this version is being put away; ask again"
+            raise _Refused(503, "overloaded", text) from None
+
+    async def next(self) -> Token | None:
+        """Return the next token; None when the engine could not go on."""
+        async with asyncio.timeout(_SILENT_SECONDS):
+            return await self._tokens.get()
+
+    async def events(self, token: Token | None) -> AsyncIterator[bytes]:
+        """Give the chunks of a stream; one that breaks off must not look whole."""
         try:
-            if ask.stream:
-                self._stream(writer, tokens)
-            else:
-                self._whole(writer, tokens)
+            while True:
+                if token is None:
+                    raise ConnectionAbortedError("generation failed")
+                if chunks := self._answer.take(token):
+                    yield chunks
+                if self._answer.is_done:
+                    break
+                token = await self.next()
+            yield self._answer.end()
         finally:
-            generation.cancelled = True
+            self._generation.cancelled = True
 
-    def _whole(self, writer: Writer, tokens: "queue.SimpleQueue[Token | None]") -> None:
-        while not writer.done:
-            token = tokens.get(timeout=_SILENT_SECONDS)
-            if token is None:
-                self._problem(500, "engine_error", "the engine could not go on")
-                return
-            writer.take(token)
-        self._send(200, writer.whole())
-
-    def _stream(self, writer: Writer, tokens: "queue.SimpleQueue[Token | None]") -> None:
-        token = tokens.get(timeout=_SILENT_SECONDS)
-        if token is None:
-            self._problem(500, "engine_error", "the engine could not go on")
-            return
-        self.send_response_only(200, "OK")
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        while token is not None:
-            self._write(writer.take(token))
-            if writer.done:
-                self._write(writer.end())
-                self.wfile.write(b"0\r\n\r\n")
-                return
-            token = tokens.get(timeout=_SILENT_SECONDS)
-        self.close_connection = True  # a stream that breaks off must not look whole
-
-    def _write(self, data: bytes) -> None:
-        if data:
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
-            self.wfile.flush()
-
-    def _allowed(self) -> bool:
-        if self.door.knows(self.headers.get("authorization", "").removeprefix("Bearer ")):
-            return True
-        self._problem(401, "invalid_api_key", "the key of this server is needed")
-        return False
-
-    def _problem(self, status: int, code: str, text: str) -> None:
-        kind = "invalid_request_error" if status < 500 else "server_error"
-        error = {"message": text, "type": kind, "param": None, "code": code}
-        self._send(status, json.dumps({"error": error}).encode())
-
-    def _send(self, status: int, body: bytes) -> None:
-        self.send_response_only(status, HTTPStatus(status).phrase)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    async def whole(self, token: Token | None, request: Request) -> bytes:
+        """Return the whole answer; a client that went away ends it."""
+        client = client_of(request)
+        try:
+            while True:
+                if token is None:
+                    raise _Refused(500, "engine_error", "the engine could not go on")
+                self._answer.take(token)
+                if self._answer.is_done or client.is_gone:
+                    return self._answer.whole()
+                token = await self.next()
+        finally:
+            self._generation.cancelled = True
 
 
-def _prompt(engine: Engine, ask: Ask) -> list[int]:
+async def _read(request: Request) -> ChatRequest:
     try:
-        return engine.masker.prompt_ids(ask.messages, tools=ask.tools)
-    except TemplateRefusedError as error:
-        raise BadRequestError(
-            f"messages: this model's chat template refuses them ({error})"
-        ) from None
+        body: Any = json.loads(await read_body(request, _BODY_LIMIT))
+        return read_request(body)
+    except BodyTooLongError:
+        raise _Refused(413, "bad_request", "a body of at most 64 MiB is taken") from None
+    except BadRequestError as error:
+        raise _Refused(400, "bad_request", str(error)) from None
+    except (ValueError, RecursionError):
+        raise _Refused(400, "bad_request", "the body is not JSON") from None
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, _Refused)  # noqa: S101 - registered for it alone
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    return JSONResponse(error_body(kind, error.text, error.code), status_code=error.status)

@@ -8,16 +8,16 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
-from examples.practice.engine import Engine, EngineStoppedError, Sampling, Token
+from examples.practice.engine import PracticeNetwork
 from examples.practice.prompts import SYSTEM_PROMPT, TOOL
 from examples.practice.tasks import make_tasks
 from examples.practice.tokenizer import render
+from train.generation import Engine, EngineStoppedError, Sampling, Token
 
 
 @pytest.fixture(scope="module")
-def engine(model_folder: Path) -> Iterator[Engine]:
-    engine = Engine(model_folder)
-    engine.start()
+def engine(model_folder: Path) -> Iterator[Engine[PracticeNetwork]]:
+    engine = Engine(PracticeNetwork(model_folder))
     yield engine
     engine.stop()
 
@@ -39,13 +39,16 @@ def prompts(model_folder: Path) -> list[list[int]]:
     ]
 
 
-def generate(engine: Engine, prompts: list[list[int]], sampling: Sampling) -> list[list[Token]]:
+def generate(
+    engine: Engine[PracticeNetwork], prompts: list[list[int]], sampling: Sampling
+) -> list[list[Token]]:
     """Generate for all prompts at the same time."""
     answers: list[list[Token]] = [[] for _ in prompts]
     ended: queue.SimpleQueue[int] = queue.SimpleQueue()
     for index, prompt in enumerate(prompts):
 
-        def emit(token: Token, index: int = index) -> None:
+        def emit(token: Token | None, index: int = index) -> None:
+            assert token is not None
             answers[index].append(token)
             if token.last:
                 ended.put(index)
@@ -57,7 +60,7 @@ def generate(engine: Engine, prompts: list[list[int]], sampling: Sampling) -> li
 
 
 def test_logprobs_are_those_of_a_direct_forward_pass(
-    engine: Engine, prompts: list[list[int]], model_folder: Path
+    engine: Engine[PracticeNetwork], prompts: list[list[int]], model_folder: Path
 ) -> None:
     model = LlamaForCausalLM.from_pretrained(model_folder)
     sampling = Sampling(temperature=1.0, max_tokens=40, seed=1, top_logprobs=3)
@@ -73,7 +76,7 @@ def test_logprobs_are_those_of_a_direct_forward_pass(
 
 
 def test_a_batch_larger_than_the_slots_answers_as_one_by_one(
-    engine: Engine, prompts: list[list[int]]
+    engine: Engine[PracticeNetwork], prompts: list[list[int]]
 ) -> None:
     sampling = Sampling(temperature=0.0, max_tokens=30)
     together = generate(engine, prompts, sampling)
@@ -83,7 +86,7 @@ def test_a_batch_larger_than_the_slots_answers_as_one_by_one(
     ]
 
 
-def test_seeds_repeat_and_differ(engine: Engine, prompts: list[list[int]]) -> None:
+def test_seeds_repeat_and_differ(engine: Engine[PracticeNetwork], prompts: list[list[int]]) -> None:
     def sample(seed: int) -> list[int]:
         sampling = Sampling(temperature=1.5, max_tokens=30, seed=seed)
         return [token.id for token in generate(engine, prompts[:1], sampling)[0]]
@@ -92,14 +95,18 @@ def test_seeds_repeat_and_differ(engine: Engine, prompts: list[list[int]]) -> No
     assert len({tuple(sample(seed)) for seed in range(5)}) > 1
 
 
-def test_top_p_of_nearly_nothing_is_greedy(engine: Engine, prompts: list[list[int]]) -> None:
+def test_top_p_of_nearly_nothing_is_greedy(
+    engine: Engine[PracticeNetwork], prompts: list[list[int]]
+) -> None:
     narrow = Sampling(temperature=1.5, top_p=1e-9, max_tokens=20)
     greedy = Sampling(temperature=0.0, max_tokens=20)
     first, second = (generate(engine, prompts[:1], s)[0] for s in (narrow, greedy))
     assert [t.id for t in first] == [t.id for t in second]
 
 
-def test_generation_ends_at_the_limit_and_says_so(engine: Engine, prompts: list[list[int]]) -> None:
+def test_generation_ends_at_the_limit_and_says_so(
+    engine: Engine[PracticeNetwork], prompts: list[list[int]]
+) -> None:
     (answer,) = generate(engine, prompts[:1], Sampling(temperature=0.0, max_tokens=3))
     assert [token.last for token in answer] == [None, None, "length"]
     with pytest.raises(ValueError, match="exceed the context of 1024 tokens"):
@@ -109,12 +116,11 @@ def test_generation_ends_at_the_limit_and_says_so(engine: Engine, prompts: list[
 def test_a_stopped_engine_finishes_what_it_took_and_takes_no_more(
     model_folder: Path, prompts: list[list[int]]
 ) -> None:
-    engine = Engine(model_folder)
-    engine.start()
-    answers: queue.SimpleQueue[Token] = queue.SimpleQueue()
+    engine = Engine(PracticeNetwork(model_folder))
+    answers: queue.SimpleQueue[Token | None] = queue.SimpleQueue()
     engine.submit(prompts[0], Sampling(max_tokens=5), answers.put)
     engine.stop()
-    assert any(answers.get(timeout=30).last for _ in range(5))
+    assert any((token := answers.get(timeout=30)) and token.last for _ in range(5))
     with pytest.raises(EngineStoppedError):
         engine.submit(prompts[0], Sampling(max_tokens=5), answers.put)
 
@@ -124,4 +130,4 @@ def test_other_architectures_are_refused(tmp_path: Path, model_folder: Path) -> 
     (tmp_path / "config.json").write_text(config)
     (tmp_path / "model.safetensors").write_bytes((model_folder / "model.safetensors").read_bytes())
     with pytest.raises(ValueError, match="plain Llama models only"):
-        Engine(tmp_path)
+        PracticeNetwork(tmp_path)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from examples.practice.engine import Token
 from examples.practice.turns import TurnReader
+from train.generation import Token
 from trajectory.dialects.writing import CallPiece, CallStart, Piece, TextPiece
 
 

@@ -1,22 +1,36 @@
-"""What a model says at a temperature follows from the conversation's own seed, whatever is beside it."""
+"""Generation: draws follow from a conversation's own seed; the engine gives the library's greedy tokens."""
 
+import queue
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from train.generation import Asked, Speaker, readable_tokenizer
+from train.generation import (
+    ContextFullError,
+    Engine,
+    EngineStoppedError,
+    LanguageModel,
+    Prompt,
+    Sampling,
+    Speaker,
+    Token,
+    readable_tokenizer,
+)
+from train.runs.fit import load_model
 from trajectory.errors import ConfigurationError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def asked(number: int, seed: str = "s") -> Asked:
+def asked(number: int, seed: str = "s") -> Prompt:
     question = {"role": "user", "content": "What? " * number}
-    return Asked([question], [], f"{seed}{number}")
+    return Prompt([question], [], f"{seed}{number}")
 
 
-def words(speaker: Speaker, *questions: Asked) -> list[str]:
+def words(speaker: Speaker, *questions: Prompt) -> list[str]:
     return [said.message["content"] if said else "" for said in speaker.answer(questions)]
 
 
@@ -57,10 +71,10 @@ def test_draws_are_those_of_the_model(speaker: Speaker) -> None:
     """The first token's frequencies over many seeds are its probabilities."""
     import torch
 
-    tokenizer = speaker._tokenizer
+    tokenizer = speaker._loaded.tokenizer
     ids = tokenizer.apply_chat_template(asked(1).messages, add_generation_prompt=True)["input_ids"]
     with torch.inference_mode():
-        chances = speaker._model(torch.tensor([ids])).logits[0, -1].softmax(-1)
+        chances = speaker._loaded.net(torch.tensor([ids])).logits[0, -1].softmax(-1)
     noise = speaker._noise([asked(1, f"{n}/") for n in range(4000)])
     drawn = noise(None, chances.log().expand(4000, -1)).argmax(-1)
     likely = int(chances.argmax())
@@ -75,7 +89,7 @@ def test_a_conversation_that_fills_the_context_has_no_answer(speaker: Speaker) -
 
 def test_a_conversation_that_the_template_refuses_has_no_answer(speaker: Speaker) -> None:
     # This template writes what a call's function is named: one without a function cannot be shown.
-    broken = Asked([*asked(1).messages, {"role": "assistant", "tool_calls": [{}]}], [], "s")
+    broken = Prompt([*asked(1).messages, {"role": "assistant", "tool_calls": [{}]}], [], "s")
     assert [bool(said) for said in speaker.answer([broken, asked(1)])] == [False, True]
 
 
@@ -91,3 +105,95 @@ def test_tool_calls_that_nobody_can_read_are_refused(tiny_model: Path, tmp_path:
     assert readable_tokenizer(bare, tools=False) is not None
     with pytest.raises(ConfigurationError, match="response_template"):
         readable_tokenizer(bare, tools=True)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_model: Path) -> Iterator[Engine[LanguageModel]]:
+    engine = Engine(LanguageModel(tiny_model))
+    yield engine
+    engine.stop()
+
+
+GREEDY = Sampling(temperature=0.0, max_tokens=12)
+
+
+def run(engine: Engine[LanguageModel], prompt: list[int], sampling: Sampling) -> list[Token]:
+    tokens: queue.SimpleQueue[Token | None] = queue.SimpleQueue()
+    engine.submit(prompt, sampling, tokens.put)
+    found: list[Token] = []
+    while not found or found[-1].last is None:
+        token = tokens.get(timeout=30)
+        assert token is not None
+        found.append(token)
+    return found
+
+
+def test_greedy_tokens_and_logprobs_are_the_librarys_own(
+    engine: Engine[LanguageModel], tiny_model: Path
+) -> None:
+    prompt = engine.network.tokenizer("What is the price?")["input_ids"]
+    found = run(engine, prompt, GREEDY)
+    net = load_model(tiny_model).eval()
+    with torch.inference_mode():
+        out = net.generate(
+            torch.tensor([prompt]), max_new_tokens=12, do_sample=False, pad_token_id=0
+        )
+        logits = net(out).logits[0].log_softmax(-1)
+    expected = out[0, len(prompt) :].tolist()
+    assert [token.id for token in found] == expected
+    for place, token in enumerate(found):
+        told = float(logits[len(prompt) - 1 + place, token.id])
+        assert token.logprob == pytest.approx(told, abs=1e-4)
+
+
+def test_sequences_take_turns_and_do_not_disturb_each_other(engine: Engine[LanguageModel]) -> None:
+    prompts = [engine.network.tokenizer(f"say {number}")["input_ids"] for number in range(5)]
+    alone = [[token.id for token in run(engine, prompt, GREEDY)] for prompt in prompts]
+    queues: list[queue.SimpleQueue[Token | None]] = [queue.SimpleQueue() for _ in prompts]
+    for prompt, tokens in zip(prompts, queues, strict=True):
+        engine.submit(prompt, GREEDY, tokens.put)
+    for expected, tokens in zip(alone, queues, strict=True):
+        together = [tokens.get(timeout=30) for _ in expected]
+        assert [token.id for token in together if token is not None] == expected
+
+
+def test_a_seed_repeats_and_top_logprobs_are_sorted(engine: Engine[LanguageModel]) -> None:
+    prompt = engine.network.tokenizer("hello")["input_ids"]
+    sampling = Sampling(seed=7, max_tokens=8, top_logprobs=3)
+    one, two = run(engine, prompt, sampling), run(engine, prompt, sampling)
+    assert [token.id for token in one] == [token.id for token in two]
+    values = [value for _, value in one[0].top]
+    assert len(values) == 3
+    assert values == sorted(values, reverse=True)
+
+
+def test_what_does_not_fit_is_refused_and_what_is_cancelled_ends(
+    engine: Engine[LanguageModel],
+) -> None:
+    with pytest.raises(ContextFullError, match="exceed the context of 512"):
+        engine.submit([1] * 500, Sampling(max_tokens=13), lambda _: None)
+    with pytest.raises(ContextFullError):
+        engine.submit([1] * 512, Sampling(), lambda _: None)
+    seen: queue.SimpleQueue[Token | None] = queue.SimpleQueue()
+    generation = engine.submit([1], Sampling(max_tokens=500), seen.put)
+    seen.get(timeout=30)
+    generation.cancelled = True
+    assert run(engine, [1, 2], GREEDY)
+
+
+def test_a_failing_sequence_is_told_and_the_others_go_on(engine: Engine[LanguageModel]) -> None:
+    seen: queue.SimpleQueue[Token | None] = queue.SimpleQueue()
+    engine.submit([10**6], GREEDY, seen.put)
+    assert seen.get(timeout=30) is None
+    assert run(engine, [1], GREEDY)
+
+
+def test_a_stopped_engine_ends_what_is_under_way_and_takes_no_more(tiny_model: Path) -> None:
+    engine = Engine(LanguageModel(tiny_model))
+    seen: queue.SimpleQueue[Token | None] = queue.SimpleQueue()
+    engine.submit([1], Sampling(temperature=0, max_tokens=3), seen.put)
+    engine.stop()
+    with pytest.raises(EngineStoppedError):
+        engine.submit([1], GREEDY, seen.put)
+    engine.join(30)
+    assert seen.qsize() >= 1

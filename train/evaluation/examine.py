@@ -19,7 +19,7 @@ from train.evaluation.environment import MissedCallError, RecordedTools, canonic
 from train.evaluation.evaluate import TaskResult, read_report, run_program
 from train.evaluation.held_out import HeldOutTask, HeldOutTasks
 from train.evaluation.replay_env import Follower, RecordedPath
-from train.generation import Asked, Said, Speaker
+from train.generation import Completion, Prompt, Speaker
 from train.recipes.settings import EvaluationSettings, ReplaySettings
 from train.rewards import load_reward, score_episode
 from train.substrate.source import Progress, silent
@@ -40,7 +40,7 @@ class Episode:
     """What followed the task's beginning, tool answers included."""
     ended: Ended | None = None
 
-    def take(self, said: Said | None, *, last_round: bool) -> None:
+    def take(self, said: Completion | None, *, last_round: bool) -> None:
         """Take what the model said, and answer its calls."""
         if said is None:
             self.ended = "cut_off"
@@ -112,9 +112,9 @@ def _lent(found: HeldOutTasks, task: HeldOutTask, settings: ReplaySettings) -> R
     return RecordedTools((task.tenant, call) for call in calls)
 
 
-def _asked(episode: Episode, seed: int, played: int) -> Asked:
+def _asked(episode: Episode, seed: int, played: int) -> Prompt:
     messages: Sequence[ChatMessage] = [*episode.task.prompt, *episode.messages]
-    return Asked(
+    return Prompt(
         messages, episode.task.tools, f"{seed}/{episode.task.task_id}/{episode.attempt}/{played}"
     )
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.serving.engine import Engine
 from tests.train.conftest import make_model
+from train.generation import Engine, LanguageModel
 
 
 @pytest.fixture(scope="session")
@@ -15,7 +15,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def engine(model: Path) -> Iterator[Engine]:
-    engine = Engine(model)
+def engine(model: Path) -> Iterator[Engine[LanguageModel]]:
+    engine = Engine(LanguageModel(model))
     yield engine
     engine.stop()

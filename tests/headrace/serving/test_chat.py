@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.serving.chat import Text, Writer, read_ask
-from headrace.serving.engine import Token
+from headrace.serving.chat import ChatAnswer, Text, read_request
 from tests.train.conftest import make_tokenizer
 from tests.train.test_chat_templates import tokenizer_of
-from train.generation import read_answer
+from train.generation import Token, read_answer
 from train.runs.fit import load_tokenizer
 from train.runs.rows import Masker
 
@@ -22,11 +21,14 @@ TOOLS = [{"type": "function", "function": {"name": "price", "parameters": {"type
 
 
 def ids_of(text: str) -> list[int]:
-    ids: list[int] = TOKENIZER(text, add_special_tokens=False)["input_ids"]
+    """Tokens that spell a text; one that names a special token is spelled like any other."""
+    options = {"add_special_tokens": False, "split_special_tokens": True}
+    ids: list[int] = TOKENIZER(text, **options)["input_ids"]
     return ids
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=20))
+@example("<|pad|>")
 @settings(max_examples=60, deadline=None)
 def test_pieces_are_whole_characters_and_together_the_text(said: str) -> None:
     text = Text(TOKENIZER, ())
@@ -48,14 +50,14 @@ def test_nothing_of_a_stop_text_is_given(said: str, stop: str) -> None:
     assert given_out == said.partition(stop)[0]
 
 
-def writer(*, stream: bool, tools: list[Any] | None = None) -> Writer:
+def writer(*, stream: bool, tools: list[Any] | None = None) -> ChatAnswer:
     body = {"model": "shop@0001", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
-    ask = read_ask({**body, "tools": tools or []})
+    ask = read_request({**body, "tools": tools or []})
     prompt = ids_of("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
-    return Writer(ask, ask.model, prompt, TOKENIZER)
+    return ChatAnswer(ask, prompt, TOKENIZER)
 
 
-def fed(one: Writer, said: str) -> bytes:
+def fed(one: ChatAnswer, said: str) -> bytes:
     tokens = [*ids_of(said), TOKENIZER.eos_token_id]
     ends = [None] * (len(tokens) - 1) + ["stop"]
     return b"".join(
@@ -82,8 +84,9 @@ def test_streamed_tool_calls_come_at_the_end_and_not_as_text() -> None:
     events = [json.loads(line[6:]) for line in sent.split(b"\n\n") if line.startswith(b"data: {")]
     deltas = [event["choices"][0]["delta"] for event in events]
     assert "".join(delta.get("content") or "" for delta in deltas) == ""
-    (calls,) = [delta["tool_calls"] for delta in deltas if "tool_calls" in delta]
-    assert calls[0]["function"]["name"] == "price"
+    (begun, given) = [delta["tool_calls"] for delta in deltas if "tool_calls" in delta]
+    assert begun[0]["function"]["name"] == "price"
+    assert json.loads(given[0]["function"]["arguments"]) == {"item": "lamp"}
     assert sent.endswith(b"data: [DONE]\n\n")
 
 
@@ -122,7 +125,7 @@ def test_calls_of_a_hub_tokenizer_as_it_comes_are_served_as_the_gate_reads_them(
     hub.save_pretrained(tmp_path)
     tokenizer = load_tokenizer(tmp_path)
     tools = [{"type": "function", "function": {"name": "price", "parameters": TYPED}}]
-    ask = read_ask(
+    ask = read_request(
         {"model": "m@1", "messages": [{"role": "user", "content": "hi"}], "tools": tools}
     )
     prompt = Masker(tokenizer).prompt_ids(ask.messages, tools=ask.tools)
@@ -132,7 +135,7 @@ def test_calls_of_a_hub_tokenizer_as_it_comes_are_served_as_the_gate_reads_them(
     assert [call["function"] for call in gate["tool_calls"]] == [
         {"name": "price", "arguments": arguments}
     ]
-    one = Writer(ask, ask.model, prompt, tokenizer)
+    one = ChatAnswer(ask, prompt, tokenizer)
     for place, token in enumerate(ids):
         one.take(Token(token, -0.5, last="stop" if place == len(ids) - 1 else None))
     choice = json.loads(one.whole())["choices"][0]
@@ -140,7 +143,7 @@ def test_calls_of_a_hub_tokenizer_as_it_comes_are_served_as_the_gate_reads_them(
     assert json.loads(call["function"]["arguments"]) == arguments
     assert choice["finish_reason"] == "tool_calls"
 
-    plain = Writer(replace(ask, tools=[]), ask.model, prompt, tokenizer)
+    plain = ChatAnswer(replace(ask, tools=[]), prompt, tokenizer)
     for place, token in enumerate(ids):
         plain.take(Token(token, -0.5, last="stop" if place == len(ids) - 1 else None))
     message = json.loads(plain.whole())["choices"][0]["message"]

@@ -8,17 +8,17 @@ import httpx
 import openai
 import pytest
 
-from headrace.serving.engine import Engine
-from headrace.serving.server import Door, opened
+from headrace.serving.server import ModelServer
+from train.generation import Engine, LanguageModel
 from trajectory.dialects.openai_chat.read import read_tokens
 
 LABEL = "shop@0001"
 
 
 @pytest.fixture(scope="module")
-def url(engine: Engine) -> Iterator[str]:
-    with opened(Door({LABEL: engine}, key="sk-gate"), "127.0.0.1", 0) as port:
-        yield f"http://127.0.0.1:{port}"
+def url(engine: Engine[LanguageModel]) -> Iterator[str]:
+    with ModelServer({LABEL: engine}, key="sk-gate").listen("127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.port}"
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from train.evaluation.environment import RecordedTools
 from train.evaluation.examine import Episode, Score, _scored, _scores
 from train.evaluation.held_out import HeldOutTask
 from train.evaluation.replay_env import Follower, RecordedPath
-from train.generation import Said
+from train.generation import Completion
 from train.recipes.settings import EvaluationSettings, ReplaySettings
 
 
@@ -23,16 +23,16 @@ def episode(*paths: RecordedPath) -> Episode:
     return Episode(task, 0, Follower(paths, elsewhere, tenant="acme"))
 
 
-def said(text: str = "", *numbers: int, whole: bool = True) -> Said:
+def said(text: str = "", *numbers: int, whole: bool = True) -> Completion:
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if numbers:
         message["tool_calls"] = [
             {"id": f"c{n}", "function": {"name": "price", "arguments": {"n": n}}} for n in numbers
         ]
-    return Said(message, whole)
+    return Completion(message, whole)
 
 
-def played(*words: Said | None, paths: Sequence[RecordedPath] = ()) -> Episode:
+def played(*words: Completion | None, paths: Sequence[RecordedPath] = ()) -> Episode:
     found = episode(*(paths or [RecordedPath(((call(1, "12"),),), "It is  12.", True)]))
     for place, one in enumerate(words):
         found.take(one, last_round=place == 3)

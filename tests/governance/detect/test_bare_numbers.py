@@ -11,7 +11,8 @@ from tests.governance.redaction_support import value
         ("contact", 4155550132), ("contact_number", 4155550132), ("whatsapp", 4915112345678), ("caller", 4155550132),
         ("number", 4155550132), ("to", 4155550132), ("account", 88231904772), ("iban", 370400440532013000),
         ("dob", 19840506), ("aadhaar", 234567890124), ("cpf", 52998224725), ("pesel", 44051401359), ("dni", 12345678),
-        ("steuer_id", 86095742719), ("bsn", 111222333),
+        ("steuer_id", 86095742719), ("bsn", 111222333), ("iban_digits", 370400440532013000), ("ibanNumber", 370400440532013000),
+        ("account_digits", 88231904772), ("card_digits", 4012888888881881),
     ],
 )  # fmt: skip
 def test_a_number_that_its_key_tells_of_goes(key: str, number: int) -> None:

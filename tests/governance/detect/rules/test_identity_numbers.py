@@ -2,14 +2,21 @@
 
 import random
 import re
+from pathlib import Path
 
+import phonenumbers
 import pytest
 
 from benchmarks.agent_texts_values import NUMBERS
 from governance.data_classes import data_classes
 from governance.detect.rules.identity_checks import CHECKS
 from governance.detect.rules.identity_numbers import table
-from tests.governance.redaction_support import text, value
+from governance.policy import load_bundle
+from governance.redact import Redactor, redactor_of
+from governance.redact.subject_keys import MemorySubjectKeys
+from tests.governance.redaction_support import KEY, SCOPE, text, value
+
+ROOT = Path(__file__).parents[4]
 
 _SAME = {
     "cn_ric": "cn_resident", "kr_rrn": "kr_resident", "be_nn": "be_national", "cz_rc": "cz_birth",
@@ -90,3 +97,57 @@ def test_numbers_of_other_things_stay(kept: str) -> None:
 
 def test_they_are_government_ids() -> None:
     assert data_classes(["NATIONAL_ID"]) == ("government_id",)
+
+
+PUBLISHED = {
+    "AT": ("Sozialversicherungsnummer", "1237 010180"), "AU": ("TFN", "123 456 782"), "BE": ("rijksregisternummer", "85.07.30-033.28"),
+    "BG": ("ЕГН", "7523169263"), "BR": ("CPF", "529.982.247-25"), "CA": ("SIN", "046 454 286"), "CH": ("AHV-Nummer", "756.9217.0769.85"),
+    "CL": ("RUT", "12.345.678-5"), "CN": ("身份证号", "11010519491231002X"), "CZ": ("rodné číslo", "736028/5163"),
+    "DE": ("Steuer-ID", "86 095 742 719"), "DK": ("CPR", "211062-5629"), "EE": ("isikukood", "37605030299"), "ES": ("DNI", "12345678Z"),
+    "FI": ("henkilötunnus", "131052-308T"), "FR": ("numéro de sécurité sociale", "255081416802538"), "GB": ("NHS number", "943 476 5919"),
+    "GR": ("ΑΦΜ", "094259216"), "HR": ("OIB", "33392005961"), "HU": ("adóazonosító jel", "8071592153"), "IE": ("PPS number", "1234567FA"),
+    "IL": ("תעודת זהות", "039337423"), "IN": ("Aadhaar", "2345 6789 0124"), "IT": ("codice fiscale", "RSSMRA85T10A562S"),
+    "JP": ("マイナンバー", "123456789018"), "KR": ("주민등록번호", "900101-1234568"), "MX": ("CURP", "BOXW310820HNERXN09"),
+    "NL": ("BSN", "111222333"), "NO": ("fødselsnummer", "01010750160"), "PL": ("PESEL", "44051401359"), "PT": ("NIF", "123456789"),
+    "RO": ("CNP", "1800101221144"), "RU": ("СНИЛС", "112-233-445 95"), "SE": ("personnummer", "811218-9876"), "SG": ("NRIC", "S1234567D"),
+    "TR": ("TC kimlik", "10000000146"), "US": ("SSN", "536-22-8914"), "ZA": ("ID number", "8001015009087"),
+}  # fmt: skip
+"""A number of each country as its authorities or textbooks print it, check digits included."""
+
+PHONES = {
+    "AE": "0501234567", "AT": "0664123456", "AU": "0412345678", "BE": "0470123456", "BR": "11961234567", "CH": "0781234567",
+    "CN": "13812345678", "CZ": "601123456", "DE": "015123456789", "DK": "32123456", "ES": "612345678", "FI": "0412345678",
+    "FR": "0612345678", "GB": "07400123456", "GR": "6912345678", "HU": "06201234567", "IE": "0850123456", "IL": "0502345678",
+    "IN": "8123456789", "IT": "3123456789", "JP": "09012345678", "KR": "01012345678", "MX": "2221234567", "NL": "0612345678",
+    "NO": "40612345", "PL": "512345678", "PT": "912345678", "RO": "0712034567", "RU": "89123456789", "SE": "0701234567",
+    "TR": "05012345678", "US": "4155550132", "ZA": "0711234567",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def gdpr() -> Redactor:
+    bundle = load_bundle(ROOT / "policies" / "gdpr")
+    return redactor_of(bundle, pseudonym_key=KEY, subjects=MemorySubjectKeys())
+
+
+@pytest.mark.parametrize("country", PUBLISHED)
+def test_gdpr_takes_the_identity_numbers_of_many_countries(country: str, gdpr: Redactor) -> None:
+    called, number = PUBLISHED[country]
+    for said in (f"My {called} is {number}.", f"{called}: {number}", f"| {called} | {number} |"):
+        assert number not in gdpr.redact_text(said, scope=SCOPE).text
+
+
+@pytest.mark.parametrize("country", PHONES)
+def test_gdpr_takes_the_phones_of_many_countries(country: str, gdpr: Redactor) -> None:
+    number = phonenumbers.parse(PHONES[country], country)
+    formats = phonenumbers.PhoneNumberFormat
+    written = [
+        phonenumbers.format_number(number, one)
+        for one in (formats.E164, formats.INTERNATIONAL, formats.NATIONAL)
+    ]
+    for said in (
+        f"Tel. {PHONES[country]}",
+        *(f"You can reach me at {one} today" for one in written),
+    ):
+        text = gdpr.redact_text(said, scope=SCOPE).text
+        assert not any(one in text for one in (PHONES[country], *written)), text

@@ -43,6 +43,8 @@ PASSES = {
 }
 """What one row costs; dpo and kto ask the base too, and kto's estimate of the KL is not counted."""
 
+_LACKS = ("out of memory", "no space left")
+"""What errors say where a machine is too small for a row."""
 HEAD_SHARE = {"awr": 1.0, "reward_model": 0.0}
 """Share of the tokens for which the vocabulary's logits are computed; of the others half, the answer."""
 
@@ -233,6 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what was asked for and print it."""
     choose_gpus(1)
     import torch
+    from safetensors import SafetensorError
 
     from train.runs.fit import release_memory
 
@@ -267,10 +270,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     )
                     operations = figures.pop("operations_per_second")
                     found[name] = {**figures, "mfu": round(operations / peak, 4)}
-                except (torch.OutOfMemoryError, TrainingError) as error:
-                    if "out of memory" not in str(error).lower():
+                except (torch.OutOfMemoryError, TrainingError, OSError, SafetensorError) as error:
+                    said = next((words for words in _LACKS if words in str(error).lower()), None)
+                    if said is None:
                         raise
-                    found[name] = {"error": "out of memory"}
+                    found[name] = {"error": said}
                 release_memory()
                 shutil.rmtree(out, ignore_errors=True)
                 print(json.dumps({name: found[name]}), flush=True)

@@ -3,7 +3,7 @@
 # A model of 0.5 to 1.5 billion parameters is built from its configuration (random weights) and learns
 # by each recipe in bfloat16, with all weights and with LoRA: tokens per second, peak memory, and the
 # share of the GPU's measured matrix-multiply peak that the model's arithmetic reaches.
-# A row that runs out of memory says so and the others go on.
+# A row that runs out of memory or disk says so and the others go on.
 #   [PYTHON=python3] benchmarks/gpu.sh [--parameters 0.5|1.5] [--recipes sft dpo …] [--quick]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,8 @@
 """The measurement for machines with a GPU, tried in small on the CPU; without a GPU its script says so."""
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from benchmarks import accelerator
 from benchmarks.accelerator import PASSES, SHAPES, main, make_rows, measure
@@ -36,13 +39,26 @@ def test_recipes_are_measured_with_all_weights_and_with_an_adapter(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_recipe_that_runs_out_of_memory_costs_its_own_row_and_no_run_stays_on_the_disk(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (torch.OutOfMemoryError(), "out of memory"),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "no space left"),
+        (SafetensorError("I/O error: No space left on device (os error 28)"), "no space left"),
+    ],
+    ids=["memory", "disk", "weights"],
+)
+def test_a_recipe_that_runs_out_of_memory_or_disk_costs_its_own_row_and_no_run_stays_on_the_disk(
+    error: Exception,
+    told: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from trl import SFTTrainer
 
     def step(*_given: Any) -> Any:
-        raise torch.OutOfMemoryError
+        raise error
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(SFTTrainer, "training_step", step)
@@ -56,7 +72,7 @@ def test_a_recipe_that_runs_out_of_memory_costs_its_own_row_and_no_run_stays_on_
     main(["--parameters", "tiny", "--quick", "--recipes", "sft", "kto"])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     rows = {name: figures for line in lines[:-1] for name, figures in line.items()}
-    assert rows["sft_full"] == rows["sft_lora"] == {"error": "out of memory"}
+    assert rows["sft_full"] == rows["sft_lora"] == {"error": told}
     assert rows["kto_full"]["tokens_per_second"] > 0
     assert {name: lines[-1][name] for name in rows} == rows
     assert weights == [1] * 4, "the base's alone"

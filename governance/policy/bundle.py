@@ -43,6 +43,7 @@ def load_bundle(path: Path | None = None) -> PolicyBundle:
         if not file.name.endswith((".test.yaml", ".test.yml")):
             read[file] = _read(file)
     listed = _recognizers(read.values())
+    problems += _misplaced(folder, listed)
     for file, documents in read.items():
         if file.resolve() in {(folder / name).resolve() for name in listed}:
             continue  # Presidio's, not a document of ours
@@ -70,6 +71,24 @@ def _read(file: Path) -> list[SourceDocument] | PolicyError:
         return read_policy(file, _shown(file))
     except PolicyError as error:
         return error
+
+
+def _misplaced(folder: Path, listed: Iterable[str]) -> list[str]:
+    """Return what is wrong with policy documents in subfolders: nobody would miss them."""
+    known = {(folder / name).resolve() for name in listed}
+    problems: list[str] = []
+    for file in sorted(path for path in folder.rglob("*") if path.suffix in (".yaml", ".yml")):
+        inside = file.relative_to(folder).parts[:-1]
+        is_case = file.name.endswith((".test.yaml", ".test.yml")) or "tests" in inside
+        if not inside or is_case or any(one.startswith(".") for one in inside):
+            continue
+        documents = _read(file) if file.resolve() not in known else []
+        for source in documents if isinstance(documents, list) else ():
+            kind = source.value.get("kind") if isinstance(source.value, dict) else None
+            if isinstance(kind, str) and kind in KINDS:
+                said = f"stands in a subfolder, which is not read; move it to {_shown(folder)}"
+                problems.append(source.error((), said))
+    return problems
 
 
 def _recognizers(read: Iterable[list[SourceDocument] | PolicyError]) -> dict[str, str]:

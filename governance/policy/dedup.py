@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from governance.policy.selector import Spec
+from governance.policy.selector import Number, Spec, Whole
 
 
 class Repetition(StrEnum):
@@ -19,7 +19,7 @@ class Repetition(StrEnum):
 class NearDuplicates(Spec):
     """Steps that say almost the same as a better one: almost the same conversation and answer."""
 
-    threshold: float = Field(
+    threshold: Number = Field(
         default=0.8,
         ge=0.5,
         le=1,
@@ -28,7 +28,7 @@ class NearDuplicates(Spec):
             "Conversations may differ by some letters, and beyond them by as much as answers share."
         ),
     )
-    shingle: int = Field(
+    shingle: Whole = Field(
         default=8, ge=4, le=16, description="Bytes of normalised text in one shingle."
     )
     scope: Literal["tenant", "app"] = Field(

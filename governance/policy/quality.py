@@ -4,10 +4,16 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from governance.policy import words
-from governance.policy.selector import Named, Spec, check_names
+from governance.policy.selector import Named, Number, Spec, Whole, WordOrWhole, check_names
 
 
 class Column(StrEnum):
@@ -140,7 +146,7 @@ def _check_values(column: str, values: Iterable[str | int]) -> None:
         _check_value(column, value)
 
 
-type _Values = Annotated[tuple[str | int, ...], Field(min_length=1)]
+type _Values = Annotated[tuple[WordOrWhole, ...], Field(min_length=1)]
 
 
 class _Expectation[C: StrEnum](Named):
@@ -178,8 +184,8 @@ class Between[C: StrEnum](_Expectation[C]):
 
     expectation: Literal["expect_column_values_to_be_between"]
     column: C
-    min_value: float | None = None
-    max_value: float | None = None
+    min_value: Number | None = None
+    max_value: Number | None = None
 
     @field_validator("column")
     @classmethod
@@ -318,13 +324,13 @@ class ItemDriftColumn(StrEnum):
 
 
 class _Drift(Spec):
-    most: float = Field(
+    most: Number = Field(
         default=0.25,
         gt=0,
         le=10,
         description="Population stability index from which a column fails.",
     )
-    reference_days: int = Field(
+    reference_days: Whole = Field(
         default=14, ge=1, le=3650, description="Length of the reference window."
     )
 
@@ -342,7 +348,9 @@ class ItemDrift(_Drift):
     """A substrate's newest days against the days before them; fewer than 50 items give no verdict."""
 
     columns: tuple[ItemDriftColumn, ...] = Field(default=tuple(ItemDriftColumn), min_length=1)
-    days: int = Field(default=1, ge=1, le=3650, description="Length of the window that is judged.")
+    days: Whole = Field(
+        default=1, ge=1, le=3650, description="Length of the window that is judged."
+    )
 
 
 class SubstrateQuality(Spec):

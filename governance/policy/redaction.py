@@ -5,8 +5,8 @@ from typing import Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from governance.policy.selector import Spec
-from governance.policy.words import check_plain, unknown
+from governance.policy.selector import Number, Spec, Whole
+from governance.policy.words import check_exact, check_plain, unknown
 
 
 class Operator(StrEnum):
@@ -110,9 +110,9 @@ class RedactionSpec(Spec):
     disabled: tuple[str, ...] = Field(
         default=(), description="Entity types of the defaults that this policy does not look for."
     )
-    thresholds: dict[str, float] = Field(
+    thresholds: dict[str, Number] = Field(
         default_factory=dict,
-        description="Entity type to the least score (0 to 1) of a finding, laid over the defaults.",
+        description="Entity type to the least score (0 to below 1) of a finding, laid over the defaults.",
     )
     names: NamesSpec = NamesSpec()
     scope: Literal["tenant", "trajectory"] = Field(
@@ -125,7 +125,7 @@ class RedactionSpec(Spec):
             "of its own that `headrace erase` destroys."
         ),
     )
-    key_epoch: int = Field(
+    key_epoch: Whole = Field(
         default=1,
         ge=1,
         description=(
@@ -161,7 +161,7 @@ class RedactionSpec(Spec):
         default="drop",
         description="Base64 and data URLs whose bytes are no text, so that nothing can look inside.",
     )
-    pseudonym_digits: int = Field(
+    pseudonym_digits: Whole = Field(
         default=16,
         ge=6,
         le=32,
@@ -170,7 +170,7 @@ class RedactionSpec(Spec):
             "joined on them for certain."
         ),
     )
-    timeout_seconds: float = Field(
+    timeout_seconds: Number = Field(
         default=20.0,
         gt=0,
         le=3600,
@@ -214,7 +214,7 @@ class RedactionSpec(Spec):
     @field_validator("allow")
     @classmethod
     def _can_be_found(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(check_plain(one) for one in value)
+        return tuple(check_exact(check_plain(one)) for one in value)
 
     @model_validator(mode="after")
     def _operators_fit(self) -> Self:
@@ -235,8 +235,11 @@ class RedactionSpec(Spec):
     @classmethod
     def _scores_are_shares(cls, value: dict[str, float]) -> dict[str, float]:
         for entity, score in value.items():
-            if not 0 <= score <= 1:
-                raise ValueError(f"{entity}: a threshold lies between 0 and 1, not {score}")
+            if not 0 <= score < 1:
+                raise ValueError(
+                    f"{entity}: a threshold lies between 0 and 1, {score:g} not included: next to "
+                    "nothing is that sure. `disabled` takes a type out"
+                )
         return value
 
     def operators(self) -> dict[str, Operator]:

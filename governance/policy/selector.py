@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from governance.data_classes import DATA_CLASSES
-from governance.policy.words import check_pattern, check_plain, dialects
+from governance.policy.words import check_glob, check_pattern, check_plain, dialects
 
 
 def _listed(value: object) -> object:
@@ -33,6 +33,18 @@ type Patterns = Annotated[
     _PatternList, BeforeValidator(_listed, json_schema_input_type=str | _PatternList)
 ]
 """One pattern at least: an empty list would read as "nobody" to one and as "everybody" to another."""
+
+
+def _no_flag(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("YAML reads yes or no where a number is meant; write the number")
+    return value
+
+
+type Number = Annotated[float, BeforeValidator(_no_flag, json_schema_input_type=float)]
+type Whole = Annotated[int, BeforeValidator(_no_flag, json_schema_input_type=int)]
+type WordOrWhole = Annotated[str | int, BeforeValidator(_no_flag, json_schema_input_type=str | int)]
+"""Numbers for which yes and no do not pass as 1 and 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +117,7 @@ class Match(Spec):
     @classmethod
     def _can_fit(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         for pattern in value:
-            check_plain(pattern)
+            check_glob(check_plain(pattern))
             if check := _CHECKS.get(info.field_name or ""):
                 check(pattern)
         return value

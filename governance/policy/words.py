@@ -1,10 +1,16 @@
 """Closed vocabularies that a policy may name, and what is said of a word that is in none."""
 
+import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cache
 
 from trajectory.documents.problems import meant
+
+_CLASS = re.compile(r"\[!?(?:\][^\]]*|[^\]]+)\]")
+"""A class of characters, as ``fnmatch`` reads it."""
+_PATTERN = re.compile(r"\.[*+]|\\[dwsbDWSB.]|\]\+|\]\*|^\^|^\*")
+"""What regular expressions and globs have, and next to no value."""
 
 KINDS = ("model", "tool")
 """What becomes a step."""
@@ -73,6 +79,36 @@ def check_pattern(what: str, pattern: str, valid: Iterable[str]) -> None:
     known = tuple(valid)
     if not any(fnmatchcase(word, pattern) for word in known):
         raise ValueError(unknown(what, pattern, known))
+
+
+def check_glob(pattern: str) -> str:
+    """Refuse a pattern whose brackets cannot be meant.
+
+    Raises:
+        ValueError: it fits nothing that has a name.
+    """
+    rest = _CLASS.sub("", pattern)
+    if "[" in rest:
+        raise ValueError("has a [ without its ], which no name has; write it out, or close it")
+    if not rest and pattern:
+        word = pattern.strip("[]!")
+        raise ValueError(
+            f"fits names of one character only. Did you mean {word}, or a list without quotes?"
+        )
+    return pattern
+
+
+def check_exact(value: str) -> str:
+    """Refuse a pattern where an exact value is meant.
+
+    Raises:
+        ValueError: nothing in a text equals it.
+    """
+    if not any(map(str.isalnum, value)) or _PATTERN.search(value):
+        raise ValueError(
+            f"takes exact values, and {value!r} is a pattern: nothing equals it. Write each value out"
+        )
+    return value
 
 
 def check_plain(text: str) -> str:

@@ -72,8 +72,8 @@ def test_the_default_bundle_is_the_default() -> None:
         ("consent", "grants: []", "grants: [{name: a, purposes: [debgu]}]", "spec.grants.0.purposes.0: unknown value. Valid: 'debug', 'eval'"),
         ("consent", "grants: []", "grants: [{name: a, match: {tenent: b}, purposes: [debug]}]", "spec.grants.0.match.tenent: unknown field. Valid: agent, app, "),
         ("retention", "default: standard", "default: long", "retention.yaml:6: spec: default: no retention class 'long'. Valid: short, standard"),
-        ("quality", "column: leftover_findings", "column: leftovers", "quality.yaml:13: spec.expectations.0.column: unknown value. Valid: 'step_id'"),
-        ("quality", "expectation: expect_column_values_to_be_unique", "expectation: expect_uniqueness", "quality.yaml:16: spec.expectations.1: unknown 'expectation'. Valid: 'expect_"),
+        ("quality", "column: leftover_findings", "column: leftovers", "quality.yaml:12: spec.expectations.0.column: unknown value. Valid: 'step_id'"),
+        ("quality", "expectation: expect_column_values_to_be_unique", "expectation: expect_uniqueness", "quality.yaml:15: spec.expectations.1: unknown 'expectation'. Valid: 'expect_"),
         ("quality", "      min_value: 0\n", "      min_valu: 0\n", "unknown field. Valid: column, expectation, max_value, min_value, name, where"),
         ("capture", "kind: Capture", "kind: Captur", "capture.yaml:2: kind: unknown kind 'Captur'. Valid: Capture, Redaction"),
         ("capture", "apiVersion: headrace/v1", "apiVersion: v2", "capture.yaml:1: apiVersion: unknown value. Valid: 'headrace/v1'"),
@@ -132,6 +132,22 @@ EXPECTATION = "expectations: [{name: e, expectation: expect_column_values_to_be_
         ("redaction", "thresholds: {PERSN: 0.2}", "Did you mean PERSON?"),
         ("redaction", "disabled: [AGE]\n  thresholds: {AGE: 0.2}", "spec.thresholds: unknown entity type, or one not looked for"),
         ("redaction", "subjects: []", "spec.subjects: is empty"),
+        ("consent", "limits: [{name: l, match: {tenant: '[]'}, never: [debug]}]", "spec.limits.0.match.tenant: has a [ without its ], which no name has"),
+        ("consent", "limits: [{name: l, match: {tenant: 'a[cme'}, never: [debug]}]", "spec.limits.0.match.tenant: has a [ without its ]"),
+        ("consent", "limits: [{name: l, match: {tenant: '[acme]'}, never: [debug]}]", "spec.limits.0.match.tenant: fits names of one character only. Did you mean acme, or a list without quotes?"),
+        ("consent", "limits: [{name: l, match: {tool: '[!a]'}, never: [debug]}]", "spec.limits.0.match.tool: fits names of one character only"),
+        ("retention", "classes: {a: 1}\n  default: a\n  legal_holds: [{name: h, reference: r, match: {app: '[web'}}]", "spec.legal_holds.0.match.app: has a [ without its ]"),
+        ("redaction", "allow: ['.*']", "spec.allow: takes exact values, and '.*' is a pattern"),
+        ("redaction", "allow: ['*']", "spec.allow: takes exact values, and '*' is a pattern"),
+        ("redaction", "allow: ['^support@acme.com$']", "spec.allow: takes exact values"),
+        ("redaction", "allow: ['*@acme.com']", "spec.allow: takes exact values"),
+        ("redaction", 'allow: ["\\\\d+"]', "spec.allow: takes exact values"),
+        ("redaction", "thresholds: {PERSON: 1}", "spec.thresholds: PERSON: a threshold lies between 0 and 1, 1 not included: next to nothing is that sure"),
+        ("redaction", "thresholds: {PERSON: yes}", "spec.thresholds.PERSON: YAML reads yes or no where a number is meant"),
+        ("redaction", "timeout_seconds: true", "spec.timeout_seconds: YAML reads yes or no where a number is meant"),
+        ("redaction", "key_epoch: on", "spec.key_epoch: YAML reads yes or no where a number is meant"),
+        ("quality", EXPECTATION + "between, column: latency_ms, max_value: true}]", "spec.expectations.0.max_value: YAML reads yes or no where a number is meant"),
+        ("quality", EXPECTATION + "in_set, column: http_status, value_set: [true]}]", "YAML reads yes or no where a number is meant"),
         ("redaction", "subjects: [LOCATION]", "spec.subjects: unknown entity type, or one not looked for"),
         ("redaction", "allow: ['support@example.com ']", "spec.allow: has blanks before or after it"),
         ("redaction", "timeout_seconds: .inf", "spec.timeout_seconds: "),
@@ -173,6 +189,7 @@ def test_what_never_fits_or_never_fails_is_refused(
         {"provider": ["h*", "*:443", "http://127.0.0.1:80[0-9][0-9]", "?ttps://*"]},
         {"region": ["eu-*", "eu-central-[12]"], "agent": ["Claude-*", "codex_cli"], "route": "open*"},
         {"dialect": ["openai.*", "mcp", "import.atif", "http.tool", "*"], "tool": ["mail.send", "get *"]},
+        {"tenant": ["acme-[12]", "[ab]*", "a[]x]b"], "app": "?"},
         {"tenant": "Acme & Sons", "model": "org/model:latest", "data_class": ["health", "gov*"]},
     ],
 )  # fmt: skip
@@ -210,6 +227,33 @@ def test_a_word_that_yaml_takes_for_another_thing_is_told(folder: Path, word: st
         f"limits: [{{name: a, match: {{region: {word}}}, never: [eval]}}]",
     )
     assert "spec.limits.0.match.region: YAML reads a number, or yes and no" in problem(folder)
+
+
+@pytest.mark.parametrize("name", ["more/capture.yaml", "a/b/rules.yml"])
+def test_a_policy_document_in_a_subfolder_is_refused(folder: Path, name: str) -> None:
+    file = folder / name
+    file.parent.mkdir(parents=True)
+    file.write_text((folder / "capture.yaml").read_text())
+    said = problem(folder)
+    assert f"{name}:1: document: stands in a subfolder, which is not read; move it to" in said
+
+
+@pytest.mark.parametrize("name", ["tests/case.yaml", "more/x.test.yaml", ".git/capture.yaml"])
+def test_test_cases_and_hidden_folders_are_no_policy(folder: Path, name: str) -> None:
+    before = load_bundle(folder).content_hash
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).write_text((folder / "capture.yaml").read_text())
+    (folder / "other").mkdir()
+    (folder / "other" / "schedule.yaml").write_text("a: [")
+    assert load_bundle(folder).content_hash == before
+
+
+@pytest.mark.parametrize(
+    "value", ["support@acme.com", "C++", "Q*bert", "US$", "a.b", "[ACME] Shop"]
+)
+def test_exact_values_may_be_allowed(folder: Path, value: str) -> None:
+    change(folder, "redaction", "  names:", f"  allow: [{json.dumps(value)}]\n  names:")
+    assert load_bundle(folder).redaction.spec.allow == (value,)
 
 
 def test_every_problem_is_told_at_once(folder: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import note
 from headrace.app.version import check_packages, headrace_version
 from headrace.cli import (
@@ -48,7 +49,6 @@ from headrace.cli import (
     trials,
     up,
 )
-from headrace.cli.common import Running
 from trajectory.errors import HeadraceError
 
 app = typer.Typer(
@@ -129,7 +129,7 @@ def root(
 ) -> None:
     """Options that stand before the command."""
     check_packages()
-    context.obj = Running(home_option=home, debug=debug)
+    context.obj = AppContext(home_option=home, debug=debug)
 
 
 def main() -> None:

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import jsonable, print_fields, print_json, print_rows, progress
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 from trajectory.files import lines_of
 
@@ -30,7 +31,7 @@ def verify(
     from governance.audit import AuditHead
     from headrace.services.anchoring import read_anchors
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     noted = read_anchors(anchors, running.certifier.public_key) if anchors is not None else []
     for one in noted:
         running.audit.verify(one)
@@ -68,7 +69,7 @@ def anchor(
 
     if file is None and url is None:
         raise ConfigurationError("say where to: --file FILE or --url URL.")
-    running = Running.of(context)
+    running = AppContext.of(context)
     head = running.audit.verify()
     said = signed_anchor(head, running.certifier)
     if file is not None:
@@ -85,7 +86,7 @@ def list_entries(
     as_json: JsonOption = False,
 ) -> None:
     """List the latest entries of the audit log."""
-    entries = list(Running.of(context).audit.entries())[-limit:]
+    entries = list(AppContext.of(context).audit.entries())[-limit:]
     columns = ("sequence", "recorded_at", "actor", "action", "subject", "detail")
     print_rows(
         [jsonable(entry) for entry in entries],
@@ -98,7 +99,7 @@ def list_entries(
 @app.command("public-key")
 def public_key(context: typer.Context, as_json: JsonOption = False) -> None:
     """Print the key that signs this installation's certificates, to be noted elsewhere."""
-    print_fields({"public_key": Running.of(context).certifier.public_key}, as_json=as_json)
+    print_fields({"public_key": AppContext.of(context).certifier.public_key}, as_json=as_json)
 
 
 @app.command("verify-certificate")
@@ -114,7 +115,7 @@ def verify_certificate(
     """Check the signature of an erasure certificate and print what it says."""
     from governance.certificates import read_certificate, verified
 
-    expected = public_key or Running.of(context).certifier.public_key
+    expected = public_key or AppContext.of(context).certifier.public_key
     said = verified(read_certificate(certificate), expected)
     print_fields({**said, "signature": "holds"}, as_json=as_json)
 
@@ -137,7 +138,7 @@ def scan(
     from lakehouse.maintenance.scan import scan as scan_files
     from lakehouse.storage.location import Location
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     wanted = _values(values or [], file)
     spelled = [(at, one) for at, value in enumerate(wanted) for one in spellings(value)]
     spool = gateway_config(running.settings, running.home).spool.directory

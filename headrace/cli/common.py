@@ -4,26 +4,17 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.app.home import Home
-from headrace.app.master_key import Secrets, key_is_there, load_secrets
 from headrace.app.output import note
-from headrace.app.setting_sources import load_settings, unknown_variables
-from headrace.app.settings import Settings
+from headrace.app.setting_sources import unknown_variables
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from governance.audit import AuditLog
-    from governance.certificates import Certifier
-    from governance.redact.subject_keys import FileSubjectKeys
-    from lakehouse.lake import Lake
+    pass
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel="Output")
@@ -33,83 +24,6 @@ EngineOption = Annotated[
     typer.Option("--engine", help="Where the heavy work runs: local, or ray (settings engine.*)."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-
-
-@dataclass(frozen=True)
-class Running:
-    """What a command works with: settings, home folder, secrets and the lake, opened when asked for."""
-
-    home_option: Path | None
-    debug: bool
-
-    @cached_property
-    def settings(self) -> Settings:
-        """The settings of this run, each knowing where it came from."""
-        return load_settings(home=self.home_option)
-
-    @cached_property
-    def home(self) -> Home:
-        """The home folder."""
-        return Home(self.settings.home)
-
-    @cached_property
-    def secrets(self) -> Secrets:
-        """Derived keys; made on first use of a fresh home.
-
-        Raises:
-            ConfigurationError: the master key is gone, malformed, or others could read it.
-        """
-        if self.home.needs_its_key and not key_is_there(self.home.secrets):
-            raise ConfigurationError(
-                f"the master key {self.home.secrets / 'master.key'} is gone, and what lies in "
-                f"{self.home.root} was made with it: put it back from your backup, or set "
-                "HEADRACE_MASTER_KEY. Another key would not open the spool, find people or verify "
-                "the audit log; to begin anew, give another home."
-            )
-        return load_secrets(self.home.secrets, create=True)
-
-    @cached_property
-    def lake(self) -> "Lake":
-        """The trajectory lake; made when there is none, only read where nothing can be written."""
-        from lakehouse.lake import Lake
-
-        if not self.home.root.exists():
-            note(
-                f"no installation in {self.home.root} so far; an empty one is made. "
-                "Another is named with --home or HEADRACE_HOME."
-            )
-        if "://" not in self.settings.lake.path:
-            folder = Path(self.settings.lake.path)
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not os.access(folder, os.W_OK):  # rights to read, or a disk that is mounted so
-                return Lake.read(self.settings.lake.path)
-        return Lake.open(self.settings.lake.path, options=self.settings.lake.options)
-
-    @cached_property
-    def audit(self) -> "AuditLog":
-        """The hash-chained audit log."""
-        from governance.audit import AuditLog
-
-        return AuditLog(self.home.audit / "audit.jsonl", self.secrets.derive(b"audit"))
-
-    @cached_property
-    def subject_keys(self) -> "FileSubjectKeys":
-        """The keys of data subjects."""
-        from headrace.app.subject_keys import subject_keys_of
-
-        return subject_keys_of(self.home, self.secrets)
-
-    @cached_property
-    def certifier(self) -> "Certifier":
-        """Signs certificates of erasures."""
-        from governance.certificates import Certifier
-
-        return Certifier(self.secrets.derive(b"certificates"))
-
-    @classmethod
-    def of(cls, context: typer.Context) -> "Running":
-        """Return what the root command made."""
-        return cast(Running, context.find_root().obj)
 
 
 def user_name() -> str:

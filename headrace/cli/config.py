@@ -5,9 +5,10 @@ from typing import Any
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import jsonable, print_rows
 from headrace.app.setting_sources import environment_variable, explain_settings
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption
 
 app = typer.Typer(help="Settings and where each comes from.", no_args_is_help=True)
 
@@ -22,7 +23,7 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
             "source": setting.source,
             "variable": environment_variable(setting.name),
         }
-        for setting in explain_settings(home=Running.of(context).home_option)
+        for setting in explain_settings(home=AppContext.of(context).home_option)
     ]
     print_rows(rows, as_json=as_json)
 

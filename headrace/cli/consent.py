@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import jsonable, print_fields, print_rows
-from headrace.cli.common import JsonOption, Running, user_name
+from headrace.cli.common import JsonOption, user_name
 from proxy.keys import PURPOSES
 from trajectory.canonical import bytes_hash
 from trajectory.errors import ConfigurationError
@@ -44,7 +45,9 @@ def grant(
     as_json: JsonOption = False,
 ) -> None:
     """Record that a person agreed."""
-    _record(Running.of(context), subject, tenant, purpose, reference, granted=True, as_json=as_json)
+    _record(
+        AppContext.of(context), subject, tenant, purpose, reference, granted=True, as_json=as_json
+    )
 
 
 @app.command()
@@ -58,7 +61,7 @@ def withdraw(
 ) -> None:
     """Record that a person no longer agrees; what is stored stops being eligible at once."""
     _record(
-        Running.of(context), subject, tenant, purpose, reference, granted=False, as_json=as_json
+        AppContext.of(context), subject, tenant, purpose, reference, granted=False, as_json=as_json
     )
 
 
@@ -78,7 +81,7 @@ def import_file(
     """Record many grants and withdrawals; all of a file or nothing of it."""
     from headrace.services.consent_import import read_consents
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     now = datetime.now(UTC)
     said = read_consents(file, now=now)
     whom = {row.subject: pseudonyms_of(running, tenant, row.subject) for row in said}
@@ -124,13 +127,13 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what is recorded about a person."""
-    running = Running.of(context)
+    running = AppContext.of(context)
     entries = running.lake.consents().entries(tenant, pseudonyms_of(running, tenant, subject))
     rows = [jsonable(entry) for entry in sorted(entries, key=lambda entry: entry.recorded_at)]
     print_rows(rows, as_json=as_json, empty="nothing is recorded: only policy and keys decide")
 
 
-def pseudonyms_of(running: Running, tenant: str, subject: str) -> tuple[str, ...]:
+def pseudonyms_of(running: AppContext, tenant: str, subject: str) -> tuple[str, ...]:
     """Return all keyed pseudonyms under which a person may stand in the lake, the usual one first."""
     from governance.consent import EVERY_SUBJECT
     from governance.redact.pseudonym import subject_ids
@@ -142,7 +145,7 @@ def pseudonyms_of(running: Running, tenant: str, subject: str) -> tuple[str, ...
     return subject_ids(running.secrets.derive(b"pseudonym"), tenant, subject)
 
 
-def mark_stale_substrates(running: Running) -> list[str]:
+def mark_stale_substrates(running: AppContext) -> list[str]:
     """Mark the substrates that hold what may no longer be used; return their names."""
     from headrace.cli.substrate import running_manifests
     from train.substrate.build import mark_stale
@@ -155,7 +158,7 @@ def mark_stale_substrates(running: Running) -> list[str]:
 
 
 def _record(
-    running: Running,
+    running: AppContext,
     subject: str,
     tenant: str,
     purpose: list[str] | None,

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import note, print_fields, print_rows
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption
 from headrace.cli.substrate import find_manifest
 from trajectory.errors import ConfigurationError
 
@@ -53,7 +54,7 @@ def compute(
     from lakehouse.credit.compute import Scope, compute_credits
     from lakehouse.rewards import RewardWeights
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     chosen = algorithm_named(algorithm)
     given = dict(_pair(text, "--parameter") for text in parameter or ())
     if (substrate is None) == (not signal):
@@ -83,7 +84,7 @@ def compute(
 @app.command("list")
 def list_credits(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the computations whose rows stand in the table credits, the latest last."""
-    found = Running.of(context).lake.query(
+    found = AppContext.of(context).lake.query(
         "SELECT computation_id, any_value(recorded_at) AS recorded_at, any_value(algorithm) AS "
         "algorithm, any_value(parameters) AS parameters, any_value(substrate) AS substrate, "
         "any_value(weights_hash) AS weights_hash, count(DISTINCT trajectory_id) AS trajectories, "

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common import JsonOption, Running
+from headrace.app.context import AppContext
+from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 
 DEMO_HOME = Path(".headrace/demo")
@@ -48,7 +49,7 @@ def demo(
         raise ConfigurationError(f"--provider {provider} needs --model NAME.")
     from examples.practice.demo import Options, tell
 
-    home = Running.of(context).home_option or DEMO_HOME
+    home = AppContext.of(context).home_option or DEMO_HOME
     result = tell(
         Options(
             seed=random.SystemRandom().randrange(10_000) if seed is None else seed,

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import console, jsonable, print_json, styled
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption
 
 _STYLES = {"ok": "green", "warning": "yellow", "failure": "red"}
 
@@ -23,7 +24,7 @@ def doctor(
     """Check environment, ports, authority, disk, permissions and versions; say how to mend each."""
     from headrace.app.doctor import examine
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     findings = examine(running.settings, running.home)
     if as_json:
         print_json([jsonable(finding) for finding in findings])

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from headrace.app.clients import base_url_environment, local_client_key, proxy_environment
+from headrace.app.context import AppContext
 from headrace.app.installation import DefaultRoute, gateway_config, missing_default_routes
 from headrace.app.output import note, print_json
 from headrace.app.running_gateway import as_it_runs, knows_key
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption
 from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError
 
@@ -48,7 +49,7 @@ def env(
     as_json: JsonOption = False,
 ) -> None:
     """Print what an agent needs in its environment. In a shell: eval "$(headrace env)"."""
-    running = Running.of(context)
+    running = AppContext.of(context)
     home = running.home.create()
     config = gateway_config(running.settings, home)
     client_key = key or local_client_key(home, KeyRegistry.load(config.keys))

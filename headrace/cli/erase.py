@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import jsonable, note, print_fields, print_json, progress
-from headrace.cli.common import JsonOption, Running, YesOption, confirm, user_name
+from headrace.cli.common import JsonOption, YesOption, confirm, user_name
 from headrace.cli.consent import pseudonyms_of
 from headrace.cli.quarantine import drop_held
 from trajectory.canonical import JsonValue
@@ -46,7 +47,7 @@ def erase(
     from lakehouse.erasure.erase import erase_subject, erasures_of
     from train.runs.folders import sweep as sweep_runs
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     names = [*(subject or [])]
     if file is not None:
         names += [line.strip() for line in lines_of(file) if line.strip()]
@@ -150,7 +151,7 @@ def erase(
         note("next: roll back or retrain the models named above; their substrates are stale now.")
 
 
-def _certify(running: Running, said: dict[str, JsonValue], report: "RemovalReport") -> Path:
+def _certify(running: AppContext, said: dict[str, JsonValue], report: "RemovalReport") -> Path:
     """Write the signed certificate of an erasure and return where it is."""
     head = running.audit.head()
     certificate = running.certifier.certificate(

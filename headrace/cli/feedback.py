@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from headrace.app.clients import local_client_key
+from headrace.app.context import AppContext
 from headrace.app.installation import addresses, gateway_config
 from headrace.app.output import note, print_fields
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption
 from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.files import lines_of
@@ -47,7 +48,7 @@ def feedback(
     as_json: JsonOption = False,
 ) -> None:
     """Send feedback to the running gateway; it is governed like everything else."""
-    running = Running.of(context)
+    running = AppContext.of(context)
     if file is not None:
         items = _from_file(file)
     else:
@@ -75,7 +76,7 @@ def feedback(
     print_fields(_send(running, items, key), as_json=as_json)
 
 
-def _warn_when_unknown(running: Running, *, step: str | None, trajectory: str | None) -> None:
+def _warn_when_unknown(running: AppContext, *, step: str | None, trajectory: str | None) -> None:
     """Say when the lake does not hold the target; it may still come, so nothing is refused."""
     column, name = ("step_id", step) if step else ("trajectory_id", trajectory)
     if name is None or not any(running.home.state.glob("checkpoint.*")):
@@ -99,7 +100,7 @@ def _from_file(path: Path) -> list[dict[str, Any]]:
     return items
 
 
-def _send(running: Running, items: list[dict[str, Any]], key: str | None) -> dict[str, Any]:
+def _send(running: AppContext, items: list[dict[str, Any]], key: str | None) -> dict[str, Any]:
     import httpx
 
     config = gateway_config(running.settings, running.home)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.installation import Address, gateway_config
 from headrace.app.log import log, start_log
 from headrace.app.output import jsonable, print_rows
 from headrace.app.running_gateway import admin_address, ask
-from headrace.cli.common import JsonOption, Running, note_mistyped_variables
+from headrace.cli.common import JsonOption, note_mistyped_variables
 from proxy.config import GatewayConfig
 from trajectory.errors import ConfigurationError
 
@@ -27,7 +28,7 @@ def gateway(context: typer.Context) -> None:
         return
     from proxy.gateway import serve
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     home = running.home.create()
     secrets = running.secrets
     config = gateway_config(running.settings, home)
@@ -57,7 +58,7 @@ def _place(host: str, port: int) -> str:
 
 
 def _config(context: typer.Context) -> GatewayConfig:
-    running = Running.of(context)
+    running = AppContext.of(context)
     return gateway_config(running.settings, running.home.create())
 
 

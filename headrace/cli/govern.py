@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.log import log, start_log
 from headrace.app.output import print_fields, progress
-from headrace.cli.common import EngineOption, JsonOption, Running
+from headrace.cli.common import EngineOption, JsonOption
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +29,7 @@ def govern(
     from headrace.govern.spool_expiry import sweep_raw
     from headrace.govern.worker import build_pipeline, govern_once, govern_until_stopped
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     home = running.home.create()
     name = engine_of(running.settings, engine)
     with (

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
 from headrace.app.output import jsonable, print_fields, print_rows
-from headrace.cli.common import JsonOption, Running, YesOption, confirm, user_name
+from headrace.cli.common import JsonOption, YesOption, confirm, user_name
 from proxy.keys import PURPOSES, ClientKey, KeyLimits, KeyRegistry
 
 app = typer.Typer(help="Client keys of the gateway and of the SQL door.", no_args_is_help=True)
@@ -31,11 +32,11 @@ def _shown(limits: KeyLimits) -> str:
     return ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in texts.items())
 
 
-def _registry(running: Running) -> KeyRegistry:
+def _registry(running: AppContext) -> KeyRegistry:
     return KeyRegistry.load(gateway_config(running.settings, running.home.create()).keys)
 
 
-def _note(running: Running, action: str, key: ClientKey) -> None:
+def _note(running: AppContext, action: str, key: ClientKey) -> None:
     """Write into the audit log who may call since when, and for which purposes."""
     running.audit.append(
         actor=user_name(),
@@ -77,7 +78,7 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Create a client key. It is shown once and kept only as a hash."""
-    running = Running.of(context)
+    running = AppContext.of(context)
     created = _registry(running).create(
         tenant_id=tenant,
         app_id=app_name,
@@ -110,7 +111,7 @@ def limit(
 ) -> None:
     """Give a key these limits and no others; a running gateway follows within half a second."""
     limits = KeyLimits(requests_per_minute, tokens_per_day, steps_per_session)
-    running = Running.of(context)
+    running = AppContext.of(context)
     key = _registry(running).limit(key_id, limits)
     _note(running, "key.limited", key)
     typer.echo(f"{key.key_id}: {_shown(key.limits) or 'no limits'}")
@@ -126,7 +127,7 @@ def rotate(
     as_json: JsonOption = False,
 ) -> None:
     """Give a key a new secret, shown once; the one before works for an hour more."""
-    running = Running.of(context)
+    running = AppContext.of(context)
     created = _registry(running).rotate(key_id, grace_seconds=60 * grace_minutes)
     _note(running, "key.rotated", created.key)
     print_fields({"key": created.secret, "key_id": key_id}, as_json=as_json)
@@ -147,7 +148,7 @@ def list_keys(context: typer.Context, as_json: JsonOption = False) -> None:
             "created": key.created_at,
             "revoked": key.revoked_at,
         }
-        for key in _registry(Running.of(context)).list()
+        for key in _registry(AppContext.of(context)).list()
     ]
     print_rows(
         jsonable(rows), as_json=as_json, empty="no keys yet: `headrace keys create --tenant NAME`"
@@ -162,6 +163,6 @@ def revoke(
 ) -> None:
     """Revoke a key; a running gateway refuses it within half a second."""
     confirm(f"Revoke {key_id}? Clients that use it are refused at once.", yes=yes)
-    running = Running.of(context)
+    running = AppContext.of(context)
     _note(running, "key.revoked", _registry(running).revoke(key_id))
     typer.echo(f"revoked {key_id}")

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import jsonable, print_fields, print_json, print_rows, progress
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption
 
 app = typer.Typer(help="The tables: status and upkeep.", no_args_is_help=True)
 
@@ -19,7 +20,7 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
     from headrace.services.lake_report import print_status
     from lakehouse.maintenance.status import lake_status
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     report = lake_status(running.lake, vacuum_hours=running.settings.lake.vacuum_hours)
     lag = spool_lag(running.settings, running.home, running.secrets)
     if as_json:
@@ -38,7 +39,7 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
     from headrace.govern.spool_expiry import sweep_raw
     from headrace.services.holds import holds_of
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     settings, home = running.settings.lake, running.home.create()
     sweep_raw(running.settings, home, running.audit)
     with progress("maintaining", quiet=as_json) as advance:
@@ -58,7 +59,7 @@ def compact(context: typer.Context, as_json: JsonOption = False) -> None:
     """Join small files, sorted by trajectory and step; safe beside writers."""
     from lakehouse.maintenance.upkeep import compact as compact_tables
 
-    done = compact_tables(Running.of(context).lake)
+    done = compact_tables(AppContext.of(context).lake)
     shown = [jsonable(table) for table in done if as_json or table.partitions]
     print_rows(shown, as_json=as_json, empty="nothing to compact")
 
@@ -94,7 +95,7 @@ def price(
         "cached_input_per_million": cached,
         "output_per_million": output_price,
     }
-    Running.of(context).lake.append_rows("prices", [row])
+    AppContext.of(context).lake.append_rows("prices", [row])
     print_fields(jsonable(row), as_json=as_json)
 
 
@@ -110,7 +111,7 @@ def vacuum(
     """Remove files that left the tables longer ago than the horizon."""
     from lakehouse.maintenance.upkeep import vacuum as vacuum_tables
 
-    removed = vacuum_tables(Running.of(context).lake, hours=hours, dry_run=dry_run)
+    removed = vacuum_tables(AppContext.of(context).lake, hours=hours, dry_run=dry_run)
     rows = [{"table": table, "files": len(files)} for table, files in removed.items()]
     print_rows(rows, as_json=as_json)
 
@@ -122,7 +123,7 @@ def verify(context: typer.Context, as_json: JsonOption = False) -> None:
     from lakehouse.maintenance.verify import Finding
     from lakehouse.maintenance.verify import verify as verify_lake
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     done = CheckpointStore(running.home.state).load()  # before the lake, which goes on meanwhile
     report = verify_lake(running.lake, message_key=running.secrets.derive(b"message"))
     if missing := missing_batches(done, running.lake):
@@ -155,7 +156,7 @@ def expire(
     from lakehouse.erasure.erase import expire as expire_rows
     from train.runs.folders import sweep as sweep_runs
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     with progress("expiring", quiet=as_json) as advance:
         holds = holds_of(running.settings, running.lake)
         report = expire_rows(running.lake, dry_run=dry_run, progress=advance, holds=holds)

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import console, jsonable, note, print_json, print_rows, styled
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption
 
 _SHOWN_ROWS = 10
 
@@ -23,7 +24,7 @@ def lineage(
     """Trace a training row back to its exchange and on to models, or a model back to its rows."""
     from train.registry.lineage import lineage_of_exchange, lineage_of_model, lineage_of_step
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     models = running.home.models
     if "@" in what:
         name, _, version = what.partition("@")

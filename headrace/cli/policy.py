@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import console, jsonable, print_fields, print_json, print_rows, styled
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def check(
         kinds = check_file(bundle)
         print_fields({"file": bundle, "kinds": ", ".join(kinds), "valid": True}, as_json=as_json)
         return
-    loaded = _load(Running.of(context), bundle)
+    loaded = _load(AppContext.of(context), bundle)
     beside = check_beside(loaded.path)
     _redactor(loaded, b"headrace policy check")
     gate_of(loaded)
@@ -61,7 +62,7 @@ def run_tests(
     """Run the examples that are kept beside a bundle. Exit code 1 when one does not hold."""
     from governance.trial import run_policy_tests
 
-    results = run_policy_tests(_load(Running.of(context), bundle), _redactor)
+    results = run_policy_tests(_load(AppContext.of(context), bundle), _redactor)
     failed = [result for result in results if not result.passed]
     if as_json:
         print_json(jsonable(results))
@@ -88,7 +89,7 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Print each rule's verdict on one row or one example, with its reason; never the text."""
-    running = Running.of(context)
+    running = AppContext.of(context)
     loaded = _load(running, bundle)
     if Path(what).is_file():
         explanation = _explain_file(loaded, Path(what))
@@ -116,7 +117,7 @@ def diff(
     """Say what one bundle decides otherwise than another, setting by setting."""
     from governance.policy.diff import diff_bundles
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     changes = diff_bundles(_load(running, old), _load(running, new))
     rows = [jsonable(change) for change in changes]
     print_rows(rows, as_json=as_json, empty="they decide the same")
@@ -143,7 +144,7 @@ def dry_run(
     from headrace.services.dry_run import gather
     from proxy.keys import KeyRegistry
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     now = datetime.now(UTC)
     try:
         last = date.fromisoformat(day) if day else now.date() - timedelta(days=1)
@@ -188,7 +189,7 @@ def schema() -> None:
     print_json(json_schema())
 
 
-def _load(running: Running, bundle: Path | None) -> "PolicyBundle":
+def _load(running: AppContext, bundle: Path | None) -> "PolicyBundle":
     from governance.policy import load_bundle
 
     return load_bundle(bundle or Path(running.settings.policy.bundle))
@@ -210,7 +211,7 @@ def _explain_file(bundle: "PolicyBundle", path: Path) -> "Explanation":
     return explain_exchange(bundle, _redactor(bundle, TRIAL_KEY), given)
 
 
-def _explain_row(running: Running, bundle: "PolicyBundle", name: str) -> "Explanation":
+def _explain_row(running: AppContext, bundle: "PolicyBundle", name: str) -> "Explanation":
     from governance.records import GovernanceRecord, LedgerRecord, QuarantineRecord
     from governance.trial import explain_step
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import jsonable, note, print_json, print_rows
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def report(
     from governance.trial.dry_run import STORED
     from headrace.services.dry_run import quarantine_reasons, stored_facts
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     try:
         last = date.fromisoformat(day) if day else datetime.now(UTC).date() - timedelta(days=1)
     except ValueError:
@@ -102,7 +103,7 @@ def substrate_report(
     from train.substrate.build import load_items
     from train.substrate.quality import ItemFacts
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     manifest = find_manifest(running, name)
     bundle = load_bundle(Path(running.settings.policy.bundle))
     policy = bundle.quality.spec.substrate

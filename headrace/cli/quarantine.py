@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import jsonable, note, print_fields, print_rows
-from headrace.cli.common import JsonOption, Running, YesOption, confirm, user_name
+from headrace.cli.common import JsonOption, YesOption, confirm, user_name
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 
@@ -37,7 +38,7 @@ def list_cases(
     as_json: JsonOption = False,
 ) -> None:
     """List cases with their reason, and whether their content can still be released."""
-    running = Running.of(context)
+    running = AppContext.of(context)
     kept = _held(running).names()
     rows = [
         {
@@ -62,7 +63,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one case: where it was held, why, and under which policy; never its content."""
-    running = Running.of(context)
+    running = AppContext.of(context)
     (row,) = _named(running, [case])
     fields = {name: value for name, value in row.items() if name != "event_date"}
     fields["content"] = "sealed" if row["exchange_id"] in _held(running).names() else "gone"
@@ -85,7 +86,7 @@ def release(
     from headrace.govern.quarantine_store import write_again
     from proxy.spooling import open_spool
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     held = _held(running)
     chosen = _chosen(running, cases, reason, tenant)
     spool = gateway_config(running.settings, running.home.create()).spool
@@ -116,7 +117,7 @@ def drop(
     as_json: JsonOption = False,
 ) -> None:
     """Let cases go for good: their sealed content is deleted, the ledger keeps their line."""
-    running = Running.of(context)
+    running = AppContext.of(context)
     chosen = _chosen(running, cases, reason, tenant)
     confirm(f"Drop {len(chosen)} held exchange(s) for good?", yes=yes)
     _held(running).drop(row["exchange_id"] for row in chosen)
@@ -124,7 +125,7 @@ def drop(
     print_fields({"dropped": len(chosen)}, as_json=as_json)
 
 
-def drop_held(running: Running, tenant: str, why: str) -> int:
+def drop_held(running: AppContext, tenant: str, why: str) -> int:
     """Drop all that is held of a tenant: nobody can search it for a person who is to be erased."""
     kept = _held(running).names()
     rows = [row for row in _cases(running, tenant=tenant) if row["exchange_id"] in kept]
@@ -133,14 +134,14 @@ def drop_held(running: Running, tenant: str, why: str) -> int:
     return len(rows)
 
 
-def _held(running: Running) -> "HeldContent":
+def _held(running: AppContext) -> "HeldContent":
     from headrace.govern.quarantine_store import held_content
 
     return held_content(running.home, running.secrets)
 
 
 def _cases(
-    running: Running,
+    running: AppContext,
     *,
     tenant: str | None = None,
     reason: str | None = None,
@@ -155,7 +156,7 @@ def _cases(
     return rows
 
 
-def _named(running: Running, names: Sequence[str]) -> list[dict[str, Any]]:
+def _named(running: AppContext, names: Sequence[str]) -> list[dict[str, Any]]:
     rows = _cases(running, status="all")
     found = []
     for name in names:
@@ -167,7 +168,7 @@ def _named(running: Running, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _chosen(
-    running: Running, cases: list[str] | None, reason: str | None, tenant: str | None
+    running: AppContext, cases: list[str] | None, reason: str | None, tenant: str | None
 ) -> list[dict[str, Any]]:
     if not cases and reason is None:
         raise ConfigurationError("name cases, or give --reason REASON for all held with it.")
@@ -179,7 +180,7 @@ def _chosen(
 
 
 def _close(
-    running: Running, rows: Sequence[dict[str, Any]], status: str, *, why: str | None = None
+    running: AppContext, rows: Sequence[dict[str, Any]], status: str, *, why: str | None = None
 ) -> None:
     """Write the new state of cases, and one audit entry for each."""
     now = datetime.now(UTC)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import console, note, print_json, styled
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def replay(
 
     if model is not None and model_upstream is None:
         raise ConfigurationError("--model names what to ask at --model-upstream; give both.")
-    running = Running.of(context)
+    running = AppContext.of(context)
     found = resolve(running.lake, trajectory_id)
     recording, tenant = load_recording(running.lake, found)
     live = LiveUpstreams(model_upstream, model, tools_upstream)
@@ -103,7 +104,7 @@ def replay(
         raise typer.Exit(1)
 
 
-def _may_leave(running: Running, trajectory_id: str) -> None:
+def _may_leave(running: AppContext, trajectory_id: str) -> None:
     """Let stored content go to another model only where every step is allowed for ``eval``.
 
     Raises:

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import print_fields
-from headrace.cli.common import JsonOption, Running, user_name
+from headrace.cli.common import JsonOption, user_name
 from trajectory.errors import ConfigurationError, IntegrityError
 
 
@@ -25,7 +26,7 @@ def reveal(
     """Open a value that policy sealed (`encrypt`). Needs the setting policy.reveal_users."""
     from governance.redact.reversible import parsed
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     sealed = parsed(mark)
     if sealed is None:
         raise ConfigurationError("that is not a sealed value; they look like <PERSON~0.AbC…>.")
@@ -57,7 +58,7 @@ def reveal(
     print_fields({"entity": sealed.entity, "value": said}, as_json=as_json)
 
 
-def _opened(running: Running, mark: str) -> str:
+def _opened(running: AppContext, mark: str) -> str:
     """Return the value, with its subject's key or the installation's of any epoch."""
     from governance.policy import load_bundle
     from governance.redact.pseudonym import installation_seal, key_of_epoch

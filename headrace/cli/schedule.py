@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.log import log
 from headrace.app.output import jsonable, note, print_fields, print_rows
-from headrace.cli.common import JsonOption, Running, interruptible
+from headrace.cli.common import JsonOption, interruptible
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def list_schedules(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the schedules of the settings (train.schedules): next time and last outcome."""
     from train.schedule import next_time
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     rows = []
     for schedule in _configured(running):
         nights = _keeper(running, [schedule]).diary(schedule).nights()
@@ -52,7 +53,7 @@ def check(context: typer.Context, file: FileArgument, as_json: JsonOption = Fals
     from train.schedule import load_schedule, occurrences
     from train.substrate.spec import load_substrate
 
-    Running.of(context)
+    AppContext.of(context)
     schedule = load_schedule(file)
     spec = schedule.spec
     fields = {
@@ -88,7 +89,7 @@ def run(
     from train.runs.folders import sweep
     from train.schedule import load_schedule
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     schedule = load_schedule(file)
     keeper = _keeper(running, [schedule])
     sweep(running.lake, running.home.runs)
@@ -108,7 +109,7 @@ def run(
 @app.command()
 def watch(context: typer.Context) -> None:
     """Run the schedules of the settings when they are due, until Ctrl-C; ``headrace up`` does this."""
-    running = Running.of(context)
+    running = AppContext.of(context)
     schedules = _configured(running)
     if not schedules:
         raise ConfigurationError("there is nothing to watch: name files in train.schedules")
@@ -125,7 +126,7 @@ def history(
     """Show what a schedule did, night by night, the latest last."""
     from headrace.schedule.keeper import Diary
 
-    nights = Diary(Running.of(context).home.state / "schedules", name).nights()
+    nights = Diary(AppContext.of(context).home.state / "schedules", name).nights()
     rows = [
         {
             "due": night["due"],
@@ -156,7 +157,7 @@ def export(
     if form not in schedule_export.FORMATS:
         valid = ", ".join(schedule_export.FORMATS)
         raise ConfigurationError(f"unknown format {form!r}; valid: {valid}.")
-    running = Running.of(context)
+    running = AppContext.of(context)
     schedule = load_schedule(file)
     try:
         text = schedule_export.export(
@@ -167,13 +168,13 @@ def export(
     typer.echo(text, nl=False)
 
 
-def _configured(running: Running) -> list["Schedule"]:
+def _configured(running: AppContext) -> list["Schedule"]:
     from train.schedule import load_schedule
 
     return [load_schedule(path) for path in running.settings.train.schedules]
 
 
-def _keeper(running: Running, schedules: "list[Schedule]") -> "Keeper":
+def _keeper(running: AppContext, schedules: "list[Schedule]") -> "Keeper":
     from headrace.schedule.keeper import Keeper
     from headrace.schedule.runner import headrace_commands
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.log import log
-from headrace.cli.common import Running
 
 
 def register(app: typer.Typer) -> None:
@@ -27,7 +27,7 @@ def serve(
     """
     from headrace.serving.keeper import serve_models
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     routed = {route.model for route in running.settings.gateway.routes if route.model}
     serve_models(
         running.settings.serve,

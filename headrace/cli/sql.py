@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import note, print_rows
-from headrace.cli.common import Running
 from headrace.cli.row_formats import BINARY, FORMATS, chosen_format, write
 from trajectory.errors import ConfigurationError
 
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 class Asking:
     """How questions are asked: of which lake, as of when, with which limits."""
 
-    running: Running
+    running: AppContext
     seconds: float
     memory_mib: int
     as_of: "AsOf | None"
@@ -97,7 +97,7 @@ def sql(
     """
     suffix = None if output is None else output.suffix
     chosen = chosen_format("json" if as_json else output_format, suffix)
-    asking = Asking(Running.of(context), seconds, memory_mib, moment_or_versions(as_of))
+    asking = Asking(AppContext.of(context), seconds, memory_mib, moment_or_versions(as_of))
     if query is None and sys.stdin.isatty():
         from headrace.cli.repl import Prompt
 

@@ -2,8 +2,8 @@
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.log import log, start_log
-from headrace.cli.common import Running
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +21,7 @@ def sql_door(context: typer.Context) -> None:
     from headrace.services.sql_server import sql_door as open_door
     from lakehouse.lake import Lake
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     home = running.home.create()
     place = running.settings.lake
     lake = Lake.read(place.path, options=place.options)

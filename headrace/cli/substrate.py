@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import jsonable, print_fields, print_json, print_rows, progress
-from headrace.cli.common import EngineOption, JsonOption, Running, user_name
+from headrace.cli.common import EngineOption, JsonOption, user_name
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def build(
     from train.substrate.build import build_substrate
     from train.substrate.spec import load_substrate
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     spec = load_substrate(document)
     settings, home = running.settings, running.home.create()
     with (
@@ -71,7 +72,7 @@ def build(
 @app.command("list")
 def list_substrates(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the substrates that were built here, the latest last."""
-    running = Running.of(context)
+    running = AppContext.of(context)
     stale = _marked_stale(running)
     rows = [
         {
@@ -96,7 +97,7 @@ def show(
     """Show one substrate's manifest, and whether it may still be trained on."""
     from train.substrate.build import stale_items
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     manifest = find_manifest(running, name)
     stale = stale_items(running.lake, manifest)
     fields = jsonable(manifest.to_json()) | {"stale_items": len(stale)}
@@ -107,13 +108,13 @@ def show(
         raise typer.Exit(1)
 
 
-def _marked_stale(running: Running) -> set[tuple[str, str]]:
+def _marked_stale(running: AppContext) -> set[tuple[str, str]]:
     """Return the substrates that a withdrawal, an erasure or the end of retention has marked."""
     found = running.lake.query("SELECT name, version FROM substrates_latest WHERE stale")
     return {(row["name"], row["version"]) for row in found.to_pylist()}
 
 
-def gate_of(running: Running) -> "SubstrateGate":
+def gate_of(running: AppContext) -> "SubstrateGate":
     """Return the quality gate of the policy in force."""
     from governance.policy import load_bundle
     from train.substrate.quality import SubstrateGate
@@ -123,7 +124,7 @@ def gate_of(running: Running) -> "SubstrateGate":
 
 
 @contextmanager
-def _noted(running: Running) -> Iterator[None]:
+def _noted(running: AppContext) -> Iterator[None]:
     """Write a refusal by the quality gate into the audit log."""
     from train.errors import SubstrateRefusedError
 
@@ -139,7 +140,7 @@ def _noted(running: Running) -> Iterator[None]:
         raise
 
 
-def running_manifests(running: Running) -> list["SubstrateManifest"]:
+def running_manifests(running: AppContext) -> list["SubstrateManifest"]:
     """Return the manifests of all substrates in the home folder, by time of building."""
     from train.substrate.build import load_manifest
 
@@ -148,7 +149,7 @@ def running_manifests(running: Running) -> list["SubstrateManifest"]:
     return [load_manifest(folder) for folder in folders]
 
 
-def find_manifest(running: Running, name: str | None) -> "SubstrateManifest":
+def find_manifest(running: AppContext, name: str | None) -> "SubstrateManifest":
     """Return a substrate by ``name`` or ``name@version``; without one, the latest.
 
     Raises:

@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from headrace.app.clients import local_client_key
+from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
 from headrace.app.output import note
-from headrace.cli.common import Running
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.keys import KeyRegistry
@@ -46,7 +46,7 @@ def tap(
     ] = None,
 ) -> None:
     """Run a stdio MCP server and capture what passes: put it before the server's command."""
-    running = Running.of(context)
+    running = AppContext.of(context)
     home = running.home.create()
     config = gateway_config(running.settings, home)
     registry = KeyRegistry.load(config.keys)

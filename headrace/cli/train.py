@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import (
     console,
     jsonable,
@@ -15,7 +16,7 @@ from headrace.app.output import (
     print_rows,
     progress,
 )
-from headrace.cli.common import JsonOption, Running, interruptible, user_name
+from headrace.cli.common import JsonOption, interruptible, user_name
 from headrace.cli.substrate import find_manifest
 from trajectory.errors import ConfigurationError
 
@@ -48,7 +49,7 @@ def plan(
     from train.recipes.settings import load_recipe
     from train.runs.plan import plan_training
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     own = [load_recipe(path) for path in recipe or ()]
     result = plan_training(running.lake, find_manifest(running, substrate), recipes=own)
     if as_json:
@@ -85,7 +86,7 @@ def run(
     from train.recipes.settings import load_or_shipped
     from train.runs.run import LAST, RunOrder, RunPlaces, run_training
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     home = running.home.create()
     name = _model_name(running, model)
     models = registry(running)
@@ -131,7 +132,7 @@ def join(
     from train.runs.launch import join as lend
 
     with interruptible():
-        typer.echo(lend(Running.of(context).home.create().runs, rank, seconds=wait_seconds))
+        typer.echo(lend(AppContext.of(context).home.create().runs, rank, seconds=wait_seconds))
 
 
 def _summary(result: Any) -> dict[str, Any]:
@@ -159,7 +160,7 @@ def _summary(result: Any) -> dict[str, Any]:
 @app.command("list")
 def list_models(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the registered models, oldest version first."""
-    models = registry(Running.of(context))
+    models = registry(AppContext.of(context))
     rows = [
         {
             "model": version.name,
@@ -183,7 +184,7 @@ def show(
     """Show a run: its manifest and its curves."""
     from train.runs.curves import curve, draw, read_metrics
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     folder = running.home.runs / run_id
     if not (folder / "manifest.json").is_file():
         known = ", ".join(sorted(path.name for path in running.home.runs.glob("*"))) or "none"
@@ -215,7 +216,7 @@ def adopt(
 
     A version that was trained here must have passed its gate, and its data must still be permitted.
     """
-    running = Running.of(context)
+    running = AppContext.of(context)
     adopted = registry(running).adopt(
         _model_name(running, model), folder, actor=user_name(), reason="adopted"
     )
@@ -232,7 +233,7 @@ def promote(
     ] = None,
 ) -> None:
     """Let a version serve; refused when it did not pass its gate."""
-    promoted = registry(Running.of(context)).promote(
+    promoted = registry(AppContext.of(context)).promote(
         model, version, actor=user_name(), override=override
     )
     typer.echo(f"{promoted.label} serves")
@@ -245,12 +246,12 @@ def rollback(
     reason: Annotated[str, typer.Option(help="Why; audited.")] = "rollback",
 ) -> None:
     """Let the version serve that served before; one that learned from withdrawn data is passed over."""
-    models = registry(Running.of(context))
+    models = registry(AppContext.of(context))
     back = models.rollback(model, actor=user_name(), reason=reason)
     typer.echo(f"{back.label} serves ({models.history(model)[-1].reason})")
 
 
-def registry(running: Running) -> "ModelRegistry":
+def registry(running: AppContext) -> "ModelRegistry":
     """Return the model registry; every change of what serves goes to the audit log first."""
     from train.registry.versions import ModelRegistry
 
@@ -262,7 +263,7 @@ def registry(running: Running) -> "ModelRegistry":
     return ModelRegistry(running.home.create().models, source=running.lake, audit=write_down)
 
 
-def _model_name(running: Running, given: str | None) -> str:
+def _model_name(running: AppContext, given: str | None) -> str:
     name = given or running.settings.train.model
     if not name:
         raise ConfigurationError("give --model NAME, or set train.model (HEADRACE_TRAIN_MODEL).")
@@ -270,7 +271,7 @@ def _model_name(running: Running, given: str | None) -> str:
 
 
 def _base(
-    running: Running, models: "ModelRegistry", name: str, given: Path | None
+    running: AppContext, models: "ModelRegistry", name: str, given: Path | None
 ) -> tuple[Path, str | None]:
     if given is not None:
         return given, models.label_of(given)

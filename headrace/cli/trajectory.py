@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import console, print_json, print_rows, styled
-from headrace.cli.common import JsonOption, Running
+from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 
 app = typer.Typer(help="Look at trajectories.", no_args_is_help=True)
@@ -27,7 +28,7 @@ def list_trajectories(
     """List the latest trajectories."""
     query = f"select {_LISTED} from trajectories where $tenant is null or tenant_id = $tenant order by started_at desc limit $limit"  # noqa: S608 - fixed column list
     rows = (
-        Running.of(context)
+        AppContext.of(context)
         .lake.query(query, parameters={"tenant": tenant, "limit": limit})
         .to_pylist()
     )
@@ -41,7 +42,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one trajectory as a transcript: messages, tools on the wire, rewards."""
-    lake = Running.of(context).lake
+    lake = AppContext.of(context).lake
     found = resolve(lake, trajectory_id)
     steps = lake.query(_STEPS, parameters={"id": found}).to_pylist()
     messages = lake.query(_MESSAGES, parameters={"id": found}).to_pylist()

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.app.context import AppContext
 from headrace.app.output import note, print_fields
-from headrace.cli.common import JsonOption, Running, user_name
+from headrace.cli.common import JsonOption, user_name
 from trajectory.canonical import bytes_hash
 
 _FORMAT_NAMES = (
@@ -45,7 +46,7 @@ def export(
     """Export trajectories as JSON lines; only what policy allows for the purpose."""
     from headrace.services.exporting import export_trajectories
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     report = export_trajectories(
         running.lake,
         output,
@@ -101,7 +102,7 @@ def import_files(
     from proxy.spooling import open_spool
     from trajectory.errors import ConfigurationError
 
-    running, form = Running.of(context), find_format(document_format)
+    running, form = AppContext.of(context), find_format(document_format)
     home = running.home.create()
     config = gateway_config(running.settings, home)
     registry = KeyRegistry.load(config.keys)

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common import Running, user_name
+from headrace.app.context import AppContext
+from headrace.cli.common import user_name
 
 
 class TrialName(StrEnum):
@@ -42,7 +43,7 @@ def try_out(
     """Put a version on trial beside the one that serves; a canary must have passed its gate."""
     from headrace.cli.train import registry
 
-    tried = registry(Running.of(context)).try_out(
+    tried = registry(AppContext.of(context)).try_out(
         model, version, trial.value, actor=user_name(), override=override
     )
     typer.echo(f"{tried.label} is on trial as {trial}")
@@ -57,7 +58,7 @@ def end_trial(
     """Take the version off its trial; what serves goes on."""
     from headrace.cli.train import registry
 
-    tried = registry(Running.of(context)).end_trial(
+    tried = registry(AppContext.of(context)).end_trial(
         model, trial.value, actor=user_name(), reason=reason
     )
     typer.echo(f"{tried.label} is no longer on trial as {trial}")

@@ -8,11 +8,12 @@ from pathlib import Path
 import typer
 
 from headrace.app.clients import base_url_environment, local_client_key
+from headrace.app.context import AppContext
 from headrace.app.installation import Address, addresses, gateway_config, missing_default_routes
 from headrace.app.listener import listener_on
 from headrace.app.lock import only_one
 from headrace.app.output import note
-from headrace.cli.common import Running, note_mistyped_variables
+from headrace.cli.common import note_mistyped_variables
 from headrace.processes.supervisor import Program, Supervisor
 from proxy.config import GatewayConfig
 from proxy.keys import KeyRegistry
@@ -36,7 +37,7 @@ def up(context: typer.Context) -> None:
     from proxy.mitm.authority import ensure_authority
     from train.runs.folders import delete_conversations
 
-    running = Running.of(context)
+    running = AppContext.of(context)
     home = running.home.create()
     _ = running.secrets
     config = gateway_config(running.settings, home)

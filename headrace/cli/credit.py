@@ -9,7 +9,6 @@ import typer
 from headrace.app.context import AppContext
 from headrace.app.output import note, print_fields, print_rows
 from headrace.cli.common import JsonOption
-from headrace.cli.substrate import find_manifest
 from trajectory.errors import ConfigurationError
 
 app = typer.Typer(
@@ -69,6 +68,8 @@ def compute(
         weights = RewardWeights(dict(_weight(text) for text in signal), combine, missing)
         scope = Scope(tenant=tenant)
     else:
+        from headrace.services.substrates import find_manifest
+
         manifest = find_manifest(running, substrate)
         weights = manifest.spec.reward.weights
         scope = Scope(tenant=tenant, substrate=manifest.name, version=manifest.version)

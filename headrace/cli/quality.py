@@ -99,7 +99,7 @@ def substrate_report(
     """Judge a built substrate by the Quality policy in force. Exit 1 when it would be refused."""
     from governance.policy import load_bundle
     from governance.quality.data_docs import DocumentedSuite
-    from headrace.cli.substrate import find_manifest, gate_of
+    from headrace.services.substrates import find_manifest, gate_of
     from train.substrate.build import load_items
     from train.substrate.quality import ItemFacts
 

@@ -10,11 +10,9 @@ import typer
 from headrace.app.context import AppContext
 from headrace.app.output import jsonable, print_fields, print_json, print_rows, progress
 from headrace.cli.common import EngineOption, JsonOption, user_name
-from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from train.substrate.build import SubstrateManifest
-    from train.substrate.quality import SubstrateGate
+    pass
 
 app = typer.Typer(help="Selections of what may be learned from.", no_args_is_help=True)
 
@@ -29,6 +27,7 @@ def build(
     """Build a substrate; the same lake and document give the same bytes."""
     from headrace.engine import engine_of, open_engine
     from headrace.engine.walker import walker_of
+    from headrace.services.substrates import gate_of
     from train.substrate.build import build_substrate
     from train.substrate.spec import load_substrate
 
@@ -72,6 +71,8 @@ def build(
 @app.command("list")
 def list_substrates(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the substrates that were built here, the latest last."""
+    from headrace.services.substrates import manifests
+
     running = AppContext.of(context)
     stale = _marked_stale(running)
     rows = [
@@ -83,7 +84,7 @@ def list_substrates(context: typer.Context, as_json: JsonOption = False) -> None
             "stale": (manifest.name, manifest.version) in stale,
             "folder": str(manifest.path),
         }
-        for manifest in running_manifests(running)
+        for manifest in manifests(running)
     ]
     print_rows(rows, as_json=as_json, empty="no substrates yet: `headrace substrate build FILE`")
 
@@ -95,6 +96,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one substrate's manifest, and whether it may still be trained on."""
+    from headrace.services.substrates import find_manifest
     from train.substrate.build import stale_items
 
     running = AppContext.of(context)
@@ -114,15 +116,6 @@ def _marked_stale(running: AppContext) -> set[tuple[str, str]]:
     return {(row["name"], row["version"]) for row in found.to_pylist()}
 
 
-def gate_of(running: AppContext) -> "SubstrateGate":
-    """Return the quality gate of the policy in force."""
-    from governance.policy import load_bundle
-    from train.substrate.quality import SubstrateGate
-
-    bundle = load_bundle(Path(running.settings.policy.bundle))
-    return SubstrateGate(bundle.quality.spec, bundle.redaction.spec.allow)
-
-
 @contextmanager
 def _noted(running: AppContext) -> Iterator[None]:
     """Write a refusal by the quality gate into the audit log."""
@@ -138,30 +131,3 @@ def _noted(running: AppContext) -> Iterator[None]:
             detail={"reasons": [*error.reasons]},
         )
         raise
-
-
-def running_manifests(running: AppContext) -> list["SubstrateManifest"]:
-    """Return the manifests of all substrates in the home folder, by time of building."""
-    from train.substrate.build import load_manifest
-
-    folders = [path.parent for path in running.home.substrates.glob("*/*/manifest.json")]
-    folders.sort(key=lambda folder: (folder / "manifest.json").stat().st_mtime_ns)
-    return [load_manifest(folder) for folder in folders]
-
-
-def find_manifest(running: AppContext, name: str | None) -> "SubstrateManifest":
-    """Return a substrate by ``name`` or ``name@version``; without one, the latest.
-
-    Raises:
-        ConfigurationError: there is none; the text lists those that exist.
-    """
-    manifests = running_manifests(running)
-    wanted, _, version = (name or "").partition("@")
-    for manifest in reversed(manifests):
-        if (not wanted or manifest.name == wanted) and manifest.version.startswith(version):
-            return manifest
-    known = ", ".join(f"{m.name}@{m.version}" for m in manifests) or "none"
-    raise ConfigurationError(
-        f"no substrate{f' {name!r}' if name else ''}; there are: {known}. "
-        "Build one: `headrace substrate build FILE`."
-    )

@@ -17,7 +17,6 @@ from headrace.app.output import (
     progress,
 )
 from headrace.cli.common import JsonOption, interruptible, user_name
-from headrace.cli.substrate import find_manifest
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -46,6 +45,7 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Show what each recipe could use, why the rest falls away, what it costs, and the pick."""
+    from headrace.services.substrates import find_manifest
     from train.recipes.settings import load_recipe
     from train.runs.plan import plan_training
 
@@ -83,6 +83,7 @@ def run(
 
     Exit code 1 when the gate refused the candidate.
     """
+    from headrace.services.substrates import find_manifest
     from train.recipes.settings import load_or_shipped
     from train.runs.run import LAST, RunOrder, RunPlaces, run_training
 

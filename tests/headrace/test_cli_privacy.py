@@ -318,3 +318,38 @@ def test_an_erasure_drops_what_is_held_in_the_persons_own_trajectories_too(
     assert len(list(home.held.iterdir())) == 1
     done(capsys, "erase", PERSON, "--tenant", "acme", "--yes")
     assert list(home.held.iterdir()) == []
+
+
+def test_an_erasure_of_an_unknown_person_says_so(
+    capsys: pytest.CaptureFixture[str], home: Home
+) -> None:
+    out, err = done(capsys, "erase", PERSON, "--tenant", "acme", "--dry-run")
+    assert "no data found for this person in tenant 'acme'; check the spelling" in " ".join(
+        (out + err).split()
+    )
+
+
+@pytest.mark.parametrize("act", ["grant", "withdraw"])
+def test_consent_for_a_tenant_that_the_lake_has_never_seen_is_recorded_and_warned_of(
+    capsys: pytest.CaptureFixture[str], home: Home, act: str
+) -> None:
+    _, err = done(capsys, "consent", act, PERSON, "--tenant", "acmee")
+    assert "no call of tenant 'acmee' so far" in " ".join(err.split())
+    lake = Lake.open(str(home.lake))
+    assert lake.query("SELECT count(*) AS n FROM consents").to_pylist()[0]["n"]
+    lake.append(make.batch("t1"), app_id="a", version=1)
+    tenant = lake.query("SELECT tenant_id FROM exchanges").to_pylist()[0]["tenant_id"]
+    _, err = done(capsys, "consent", act, PERSON, "--tenant", tenant)
+    assert "so far" not in err
+
+
+def test_a_substrate_that_cannot_be_read_does_not_stop_a_withdrawal(
+    capsys: pytest.CaptureFixture[str], home: Home
+) -> None:
+    folder = home.substrates / "shop" / "0001"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+    (folder / "items.parquet").write_bytes(b"")
+    out, err = done(capsys, "consent", "withdraw", PERSON, "--tenant", "acme", "--json")
+    assert json.loads(out)["substrates now stale"] == "none"
+    assert "rebuild it with" in " ".join(err.split())

@@ -23,7 +23,7 @@ from governance.policy.consent import ConsentSpec
 from governance.policy.selector import Facts
 from headrace.app.settings import ConsentSettings
 from headrace.cli import run
-from headrace.services.consent_import import read_consents
+from headrace.services.consent import read_consents
 from headrace.services.consent_service import ConsentServiceError, ServiceConsents
 from trajectory.errors import ConfigurationError
 

@@ -1,14 +1,21 @@
-"""Grants and withdrawals from a CSV or Parquet file."""
+"""Grants and withdrawals: recorded one by one or from a CSV or Parquet file, and looked up."""
 
 import csv
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from governance.consent import EVERY_SUBJECT
+from governance.redact.pseudonym import subject_ids
+from headrace.app.context import AppContext
+from headrace.app.master_key import Secrets
 from proxy.keys import PURPOSES
+from trajectory.canonical import bytes_hash
 from trajectory.errors import ConfigurationError
 
+_PSEUDONYM = re.compile(r"subject_[0-9a-f]{32}")
 _COLUMNS = ("subject", "purpose", "granted", "recorded_at", "reference")
 _TRUE = frozenset({"true", "yes", "1", "granted", "t", "y"})
 _FALSE = frozenset({"false", "no", "0", "withdrawn", "f", "n"})
@@ -23,6 +30,85 @@ class ConsentRow(NamedTuple):
     granted: bool
     recorded_at: datetime
     reference: str | None
+
+
+def pseudonyms_of(secrets: Secrets, tenant: str, subject: str) -> tuple[str, ...]:
+    """Return all keyed pseudonyms under which a person may stand in the lake, the usual one first."""
+    if not subject.strip():
+        raise ConfigurationError("name the person: an e-mail, a name or an end user's id.")
+    if subject == EVERY_SUBJECT or _PSEUDONYM.fullmatch(subject):
+        return (subject,)
+    return subject_ids(secrets.derive(b"pseudonym"), tenant, subject)
+
+
+def is_unknown_tenant(app: AppContext, tenant: str) -> bool:
+    """Whether the lake holds no exchange of this tenant: perhaps its name is misspelt."""
+    query = "SELECT 1 FROM exchanges WHERE tenant_id = ? LIMIT 1"
+    return not app.lake.query(query, parameters=[tenant]).num_rows
+
+
+def record_consent(
+    app: AppContext,
+    tenant: str,
+    subject: str,
+    purposes: Sequence[str],
+    *,
+    granted: bool,
+    actor: str,
+    reference: str | None,
+) -> str:
+    """Record that a person agreed or no longer agrees; return the person's usual pseudonym.
+
+    Raises:
+        ConfigurationError: a purpose is unknown, or the person has no name.
+    """
+    unknown = sorted(set(purposes) - set(PURPOSES))
+    if unknown:
+        raise ConfigurationError(f"unknown purpose {unknown[0]!r}. Valid: {', '.join(PURPOSES)}.")
+    pseudonyms = pseudonyms_of(app.secrets, tenant, subject)
+    now = datetime.now(UTC)
+    app.audit.append(
+        actor=actor,
+        action="consent.granted" if granted else "consent.withdrawn",
+        subject=",".join(pseudonyms),
+        detail={"tenant": tenant, "purposes": list(purposes), "reference": reference},
+    )
+    rows = [
+        ConsentRow(one, name, granted, now, reference) for name in purposes for one in pseudonyms
+    ]
+    app.lake.append_rows("consents", [_row(one, tenant, "cli") for one in rows])
+    return pseudonyms[0]
+
+
+def import_consents(
+    app: AppContext, file: Path, tenant: str, *, actor: str, dry_run: bool
+) -> dict[str, int]:
+    """Record all grants and withdrawals of a file, or only check them; return how many there are.
+
+    Raises:
+        ConfigurationError: the file is not as :func:`read_consents` needs it; nothing was recorded.
+    """
+    said = read_consents(file, now=datetime.now(UTC))
+    whom = {row.subject: pseudonyms_of(app.secrets, tenant, row.subject) for row in said}
+    counts = {
+        "subjects": len({pseudonyms[0] for pseudonyms in whom.values()}),
+        "granted": sum(row.granted for row in said),
+        "withdrawn": sum(not row.granted for row in said),
+    }
+    if said and not dry_run:
+        app.audit.append(
+            actor=actor,
+            action="consent.imported",
+            subject=bytes_hash(file.read_bytes()),
+            detail={"tenant": tenant, **counts},
+        )
+        rows = [row._replace(subject=one) for row in said for one in whom[row.subject]]
+        app.lake.append_rows("consents", [_row(one, tenant, "import") for one in rows])
+    return counts
+
+
+def _row(row: ConsentRow, tenant: str, source: str) -> dict[str, Any]:
+    return {"tenant_id": tenant, "source": source, **row._asdict()}
 
 
 def read_consents(path: Path, *, now: datetime) -> list[ConsentRow]:

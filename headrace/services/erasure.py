@@ -1,0 +1,143 @@
+"""Erasure of a person: rows, history, keys and derived state; audited, and certified at the end."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headrace.app.context import AppContext
+from headrace.govern.near_duplicates import sweep_near
+from headrace.govern.spool_expiry import sealed_captures
+from headrace.services.consent import pseudonyms_of
+from headrace.services.holds import holds_of
+from headrace.services.quarantine import drop_held
+from lakehouse.erasure.erase import RemovalReport, erase_subject, erasures_of
+from train.runs.folders import sweep as sweep_runs
+from trajectory.errors import ConfigurationError
+from trajectory.files import READABLE, replace_file
+
+type Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureRequest:
+    """Whom to erase, and on whose word."""
+
+    tenant: str
+    names: Sequence[str]
+    """As data has them, or their pseudonyms."""
+    actor: str
+    reference: str | None = None
+    """Ticket of the request; no personal data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """What an erasure did."""
+
+    report: RemovalReport
+    keys_destroyed: int
+    held_exchanges_dropped: int
+    certificate: Path
+
+
+def preview(app: AppContext, request: ErasureRequest) -> RemovalReport:
+    """Tell what an erasure would take; nothing is changed."""
+    pseudonyms = [one for each in _pseudonyms(app, request) for one in each]
+    holds = holds_of(app.settings, app.lake)
+    return erase_subject(
+        app.lake, request.tenant, pseudonyms, reference=None, dry_run=True, holds=holds
+    )
+
+
+def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -> Erasure:
+    """Erase a person for good; where a legal hold keeps rows, the person's keys stay too.
+
+    Raises:
+        ConfigurationError: a name is empty or a pattern; nothing was erased.
+    """
+    whom = _pseudonyms(app, request)
+    pseudonyms = list(dict.fromkeys(one for each in whom for one in each))
+    app.audit.append(
+        actor=request.actor,
+        action="erasure.requested",
+        subject=",".join(pseudonyms),
+        detail={"tenant": request.tenant, "reference": request.reference},
+    )
+    # First: erasing takes cases away, by which the sealed content behind them is found.
+    dropped = drop_held(app, request.tenant, request.actor, "erasure")
+    earlier = erasures_of(app.lake, request.tenant, pseudonyms)
+    report = erase_subject(
+        app.lake,
+        request.tenant,
+        pseudonyms,
+        reference=request.reference,
+        progress=progress,
+        holds=holds_of(app.settings, app.lake),
+    )
+    sweep_near(app.home, app.lake)
+    sweep_runs(app.lake, app.home.runs)
+    held = {one for each in whom if not {*each}.isdisjoint(report.held_subjects) for one in each}
+    keys = app.subject_keys.destroy([one for one in pseudonyms if one not in held])
+    app.audit.append(
+        actor=request.actor,
+        action="erasure.done",
+        subject=report.removal_id,
+        detail={
+            "tenant": request.tenant,
+            "rows": dict(report.rows),
+            "files": report.files,
+            "under_legal_hold": report.held,
+            "keys_destroyed": keys,
+            "held_exchanges_dropped": dropped,
+        },
+    )
+    head = app.audit.head()
+    certificate = app.certifier.certificate(
+        {
+            "tenant": request.tenant,
+            "subjects": [*pseudonyms],
+            "reference": request.reference,
+            "subject_keys_destroyed": keys,
+            "subjects_under_legal_hold": [*sorted(held)],
+            "held_exchanges_dropped": dropped,
+            "sealed_captures": sealed_captures(app.settings, app.home),
+            "erasures_before": [*earlier],
+            "erasure": report.removal_id,
+            "erased_at": datetime.now(UTC).isoformat(),
+            "trajectories": len(report.reach.trajectories),
+            "under_legal_hold": report.held,
+            "rows": dict(report.rows),
+            "files_removed": report.files,
+            "killed_erasures_ended": [*report.ended],
+            "substrates_marked_stale": [*report.reach.substrates],
+            "models_trained_on_them": [*report.reach.models],
+            "audit_anchor": f"{head.sequence}:{head.entry_hash}",
+        }
+    )
+    app.home.certificates.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = app.home.certificates / f"{report.removal_id}.json"
+    replace_file(path, json.dumps(certificate, indent=2).encode() + b"\n", READABLE)
+    return Erasure(report, keys, dropped, path)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names that are nobody's.
+
+    Raises:
+        ConfigurationError: there is none, or one is empty or a pattern.
+    """
+    if not names:
+        raise ConfigurationError("name the person: headrace erase SUBJECT, or --file FILE.")
+    for number, name in enumerate(names, start=1):
+        if not name.strip() or "*" in name:
+            raise ConfigurationError(
+                f"name {number} of {len(names)} is empty or a pattern: give each person as data has "
+                "them (or the pseudonym subject_…). Nothing was erased."
+            )
+
+
+def _pseudonyms(app: AppContext, request: ErasureRequest) -> list[tuple[str, ...]]:
+    check_names(request.names)
+    return [pseudonyms_of(app.secrets, request.tenant, name) for name in request.names]

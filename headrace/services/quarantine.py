@@ -1,0 +1,119 @@
+"""Cases of quarantine: found, judged again, or let go; each change is a row and an audit entry."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.app.context import AppContext
+from headrace.app.installation import gateway_config
+from headrace.govern.quarantine_store import HeldContent, held_content, write_again
+from proxy.spooling import open_spool
+from trajectory.canonical import canonical_json
+from trajectory.errors import ConfigurationError
+
+type Case = dict[str, Any]
+"""A row of the view ``quarantined``."""
+
+
+def content_of(app: AppContext) -> HeldContent:
+    """Return the sealed exchanges behind the cases."""
+    return held_content(app.home, app.secrets)
+
+
+def cases(
+    app: AppContext, *, tenant: str | None = None, reason: str | None = None, status: str = "held"
+) -> list[Case]:
+    """Return the cases that fit, the latest first; ``status`` may be ``all``."""
+    rows: list[Case] = app.lake.query(
+        "SELECT * FROM quarantined WHERE ($tenant IS NULL OR tenant_id = $tenant) "
+        "AND ($reason IS NULL OR reason = $reason) AND ($status = 'all' OR status = $status) "
+        "ORDER BY started_at DESC, quarantine_id",
+        parameters={"tenant": tenant, "reason": reason, "status": status},
+    ).to_pylist()
+    return rows
+
+
+def named(app: AppContext, names: Sequence[str]) -> list[Case]:
+    """Return cases by their own id or their exchange's.
+
+    Raises:
+        ConfigurationError: there is no case of a name.
+    """
+    rows = cases(app, status="all")
+    found = []
+    for name in names:
+        fits = [row for row in rows if name in (row["quarantine_id"], row["exchange_id"])]
+        if not fits:
+            raise ConfigurationError(f"no case {name!r}; `headrace quarantine list` shows them.")
+        found += fits[:1]
+    return found
+
+
+def chosen(
+    app: AppContext, names: Sequence[str] | None, reason: str | None, tenant: str | None
+) -> list[Case]:
+    """Return the held cases of these names, or all with a reason.
+
+    Raises:
+        ConfigurationError: neither is given, a name is unknown, or a case is not held any more.
+    """
+    if not names and reason is None:
+        raise ConfigurationError("name cases, or give --reason REASON for all held with it.")
+    rows = named(app, names) if names else cases(app, tenant=tenant, reason=reason)
+    for row in rows:
+        if row["status"] != "held":
+            raise ConfigurationError(f"case {row['quarantine_id']} is {row['status']} already.")
+    return rows
+
+
+def release(app: AppContext, found: Sequence[Case], actor: str) -> list[Case]:
+    """Write the exchanges of cases into the spool again; return the cases whose content was there."""
+    held = content_of(app)
+    spool = gateway_config(app.settings, app.home.create()).spool
+    released: list[Case] = []
+    with open_spool(spool, app.secrets.derive(b"spool")) as writer:
+        for row in sorted(found, key=lambda row: row["started_at"]):
+            exchange = held.read(row["exchange_id"])
+            if exchange is not None:
+                released.append({**row, "released_as": write_again(writer, exchange)})
+    _close(app, released, "released", actor)
+    held.drop(row["exchange_id"] for row in released)
+    return released
+
+
+def drop(app: AppContext, found: Sequence[Case], actor: str, *, why: str | None = None) -> None:
+    """Delete the sealed content of cases; the ledger keeps their line."""
+    content_of(app).drop(row["exchange_id"] for row in found)
+    _close(app, found, "dropped", actor, why=why)
+
+
+def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> int:
+    """Drop all that is held of a tenant: nobody can search it for a person who is to be erased."""
+    kept = content_of(app).names()
+    found = [row for row in cases(app, tenant=tenant) if row["exchange_id"] in kept]
+    drop(app, found, actor, why=why)
+    return len(found)
+
+
+def _close(
+    app: AppContext, found: Sequence[Case], status: str, actor: str, *, why: str | None = None
+) -> None:
+    """Write the new state of cases, and one audit entry for each."""
+    now = datetime.now(UTC)
+    fresh = []
+    for row in found:
+        detail = {"by": actor, "before": row["detail"]}
+        detail |= {"released_as": row["released_as"]} if "released_as" in row else {}
+        detail |= {"why": why} if why else {}
+        fields = {
+            name: value for name, value in row.items() if name not in ("released_as", "event_date")
+        }
+        written = canonical_json(detail).decode()
+        fresh.append({**fields, "status": status, "recorded_at": now, "detail": written})
+        app.audit.append(
+            actor=actor,
+            action=f"quarantine.{status}",
+            subject=row["quarantine_id"],
+            detail={"tenant": row["tenant_id"], "reason": row["reason"], "why": why},
+        )
+    app.lake.append_rows("quarantine", fresh)

@@ -1,0 +1,61 @@
+"""The substrates of a home: found by name, gated by the policy in force, marked when they are stale."""
+
+from pathlib import Path
+
+from governance.policy import load_bundle
+from headrace.app.context import AppContext
+from headrace.app.output import note
+from train.substrate.build import SubstrateManifest, load_manifest, mark_stale
+from train.substrate.quality import SubstrateGate
+from trajectory.errors import ConfigurationError, IntegrityError
+
+
+def manifests(app: AppContext) -> list[SubstrateManifest]:
+    """Return the manifests of all substrates in the home folder, by time of building."""
+    return [load_manifest(folder) for folder in _folders(app)]
+
+
+def find_manifest(app: AppContext, name: str | None) -> SubstrateManifest:
+    """Return a substrate by ``name`` or ``name@version``; without one, the latest.
+
+    Raises:
+        ConfigurationError: there is none; the text lists those that exist.
+    """
+    found = manifests(app)
+    wanted, _, version = (name or "").partition("@")
+    for manifest in reversed(found):
+        if (not wanted or manifest.name == wanted) and manifest.version.startswith(version):
+            return manifest
+    known = ", ".join(f"{one.name}@{one.version}" for one in found) or "none"
+    raise ConfigurationError(
+        f"no substrate{f' {name!r}' if name else ''}; there are: {known}. "
+        "Build one: `headrace substrate build FILE`."
+    )
+
+
+def gate_of(app: AppContext) -> SubstrateGate:
+    """Return the quality gate of the policy in force."""
+    bundle = load_bundle(Path(app.settings.policy.bundle))
+    return SubstrateGate(bundle.quality.spec, bundle.redaction.spec.allow)
+
+
+def mark_stale_substrates(app: AppContext) -> list[str]:
+    """Mark the substrates that hold what may no longer be used; return their names.
+
+    One that cannot be read is told of and left: nothing can learn from it either.
+    """
+    stale = []
+    for folder in _folders(app):
+        try:
+            manifest = load_manifest(folder)
+        except (ConfigurationError, IntegrityError) as error:
+            note(str(error))
+            continue
+        if mark_stale(app.lake, manifest):
+            stale.append(f"{manifest.name}@{manifest.version}")
+    return stale
+
+
+def _folders(app: AppContext) -> list[Path]:
+    folders = [path.parent for path in app.home.substrates.glob("*/*/manifest.json")]
+    return sorted(folders, key=lambda folder: (folder / "manifest.json").stat().st_mtime_ns)

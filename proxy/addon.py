@@ -4,7 +4,6 @@ Every hook of mitmproxy fails open: an exception in it lets the request go on as
 refusal is what remains when anything here goes wrong, and admission is the last thing done.
 """
 
-import logging
 from collections.abc import Awaitable
 
 from mitmproxy import connection, http, tcp, websocket
@@ -25,7 +24,6 @@ from proxy.responses import LocalReply, Reason
 from proxy.websocket import WebSocketCapture
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 
-_log = logging.getLogger(__name__)
 _CALLER = "headrace_caller"
 """Who asks the gateway's own API."""
 _NO_WORD = 1006
@@ -72,12 +70,12 @@ class GatewayAddon:
     name = "headrace"
 
     def __init__(self, services: Services, *, refusals: Refusals, endpoints: Endpoints) -> None:
-        self._services = services
+        self.services = services
         self._admission = services.admission
         self._callers = services.admission.callers
         self._counters = services.counters
-        self._endpoints = endpoints
-        self._refusals = refusals
+        self.endpoints = endpoints
+        self.refusals = refusals
         self.live: dict[str, InFlight] = {}
         """Exchanges in flight, by flow id."""
 
@@ -102,15 +100,14 @@ class GatewayAddon:
         except Refused as refusal:
             self._refuse(flow, refusal)
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must not pass
-            self._counters.faults += 1
-            _log.error("admission fault: %s", type(error).__name__)
+            self.services.fault("admission", error)
             self._refuse(flow, Refused(Reason.FAULT, shape=shape_of_errors(flow.request)))
 
     def _admit(self, flow: http.HTTPFlow) -> None:
         request, data = flow.request, flow.request.data
         mode, fields = mode_of(flow.client_conn), flow.request.headers.fields
         if mode == "base_url" and is_endpoint(data.path):
-            reply = self._endpoints.at_head(data.method, data.path, fields)
+            reply = self.endpoints.at_head(data.method, data.path, fields)
             if isinstance(reply, LocalReply):
                 answer_at_head(flow, response_of(reply))
             else:
@@ -121,7 +118,9 @@ class GatewayAddon:
         mark_shape(request, admitted.shape)
         place = None if mode == "base_url" else (named_host(flow), data.port)
         level, note = self._admission.level(admitted, fields, place)
-        live = self.live[flow.id] = InFlight(self._services, admitted, data.method)
+        live = self.live[flow.id] = InFlight(
+            self.services, admitted, data.method, listener="mitmproxy"
+        )
         mark_way(request, _Way(flow, live))
         live.begin(level, note)
         _apply(request, live)
@@ -130,7 +129,7 @@ class GatewayAddon:
         self.live.pop(flow.id, None)
         data, mode = flow.request.data, mode_of(flow.client_conn)
         host = named_host(flow) if mode == "transparent" else data.host
-        reply = self._refusals.refuse(
+        reply = self.refusals.refuse(
             refusal,
             mode,
             data.method,
@@ -162,7 +161,7 @@ class GatewayAddon:
     async def _answer(self, flow: http.HTTPFlow, caller: ClientIdentity) -> None:
         """Answer a request to the gateway itself."""
         request = flow.request
-        reply = await self._endpoints.answer(
+        reply = await self.endpoints.answer(
             caller, request.data.path, request.headers.fields, request.raw_content or b""
         )
         flow.response = response_of(reply)

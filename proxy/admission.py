@@ -73,6 +73,8 @@ class AdmittedRequest(NamedTuple):
     """How it is pointed at one of several upstreams."""
     wishes: bool = True
     """Whether its client may wish less than a full capture: false where no header says so."""
+    debug: bool = False
+    """Its client asks which listener served it."""
 
 
 def mode_of(client: connection.Client) -> Mode:
@@ -93,6 +95,8 @@ def named_host(flow: http.HTTPFlow) -> str:
 _log = logging.getLogger(__name__)
 
 _EVERYTHING = Level.FULL, ""
+_DEBUG = b"x-headrace-debug"
+"""Header of a client that asks for x-headrace-listener."""
 
 
 class AdmissionControl:
@@ -226,6 +230,7 @@ class AdmissionControl:
             served,
             pointing if len(plan.targets) > 1 else None,
             not WISHES.isdisjoint(named),
+            _DEBUG in named,
         )
         self._limit(method, admitted)
         return admitted

@@ -68,6 +68,8 @@ class Counters:
 
     exchanges: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """By route, mode and outcome."""
+    listeners: Counter[str] = field(default_factory=Counter)
+    """Calls by the listener that served them: ``plain`` or ``mitmproxy``."""
     statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
     """By route and status class."""
     refusals: Counter[str] = field(default_factory=Counter)

@@ -66,6 +66,11 @@ class Services:
         self.tracing = tracing
         self.shadows = shadows
 
+    def fault(self, where: str, error: Exception) -> None:
+        """Count an error of our own; its text may hold content, so only its type is logged."""
+        self.counters.faults += 1
+        _log.error("%s fault: %s", where, type(error).__name__)
+
 
 class InFlight:
     """One exchange; slots, because there is one for each.
@@ -78,6 +83,7 @@ class InFlight:
         "_connected",
         "_kept",
         "_level",
+        "_listener",
         "_read",
         "_services",
         "_set",
@@ -100,8 +106,12 @@ class InFlight:
         "tee",
     )
 
-    def __init__(self, services: Services, admitted: AdmittedRequest, method: bytes) -> None:
+    def __init__(
+        self, services: Services, admitted: AdmittedRequest, method: bytes, *, listener: str
+    ) -> None:
         self._services = services
+        self._listener = listener
+        services.counters.listeners[listener] += 1
         self.admitted = admitted
         self.plan = admitted.plan
         self.method = method
@@ -284,6 +294,8 @@ class InFlight:
             fields = self._tee(status, fields, self.capture, services.recording)
         if self.meter is not None and not self.holds:
             self.tee = self.meter.tee(self.tee or True)
+        if self.admitted.debug:
+            return (*fields, (b"x-headrace-listener", self._listener.encode()))
         return fields
 
     def _tee(

@@ -81,6 +81,7 @@ class _Metrics:
 
 
 _BY_WORD = {
+    "listeners": "listener",
     "refusals": "reason",
     "uncaptured": "reason",
     "unlimited": "reason",

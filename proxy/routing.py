@@ -113,3 +113,35 @@ class Router:
         return any(
             host.endswith(suffix) and only in (None, port) for suffix, only in self._suffixes
         )
+
+
+_SILENT_SECONDS = 60.0
+"""For so long after a line about an upstream there is no other."""
+_LONGEST_TEXT = 200
+
+
+class Reachability:
+    """Notes which upstreams can be reached: the others are passed over a while, and the log says why."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._told: dict[Address, float] = {}
+        """When the log said last that an upstream cannot be reached."""
+
+    def note(self, address: Address, *, well: bool, why: str = "") -> None:
+        """Note how an attempt to reach an upstream ended."""
+        self._router.reached(address, well=well)
+        if not well:
+            self._tell(address, why)
+        elif self._told and self._told.pop(address, None) is not None:
+            _log.warning("upstream %s:%d is reached again", *address)
+
+    def _tell(self, address: Address, why: str) -> None:
+        """Say in the log that a route's upstream cannot be reached; what it sent is no part."""
+        names = self._router.routes_to(address)
+        now = time.monotonic()
+        if not names or now < self._told.get(address, -_SILENT_SECONDS) + _SILENT_SECONDS:
+            return
+        self._told[address] = now
+        text = "".join(each if each.isprintable() else " " for each in why[:_LONGEST_TEXT])
+        _log.warning("upstream %s:%d of %s cannot be reached: %s", *address, ", ".join(names), text)

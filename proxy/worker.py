@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from typing import TYPE_CHECKING
 
 from proxy.addon import GatewayAddon
 from proxy.admin import Admin, can_record, spool_gauges
@@ -24,13 +25,16 @@ from proxy.mitm.master import Addresses, Embedded
 from proxy.recorder import Recorder
 from proxy.recording import Recording
 from proxy.refusals import Refusals
-from proxy.routing import Router
+from proxy.routing import Reachability, Router
 from proxy.shadow import Shadows
 from proxy.shared_counters import SharedCounters
 from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
 from proxy.spooling import open_spool
 from proxy.telemetry import Tracing
+
+if TYPE_CHECKING:
+    from proxy.plain.listener import PlainListener
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +65,7 @@ class Gateway:
         self._draining = False
         self._embedded: Embedded | None = None
         self._gate: GatewayAddon | None = None
+        self._plain: PlainListener | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._admin = Admin(
             self.counters,
@@ -86,7 +91,10 @@ class Gateway:
             self._recorder = Recorder(self._spool, self.counters, block=self._fingerprints.block)
         logs.muffle(self.counters)
         wire.install()
+        reachability = Reachability(self._router)
         self._gate = self._make_gate(registry)
+        if config.listener == "plain":
+            self._listeners.keep_for_plain()
         embedded = self._embedded = Embedded()
         await embedded.start(
             config,
@@ -94,13 +102,29 @@ class Gateway:
             before=[Tunnels(self._router, self.counters)],
             after=[
                 Interception(authority, self.counters),
-                ConnectTimes(self._router, embedded.handlers),
+                ConnectTimes(self._router, embedded.handlers, reachability),
                 self._gate,
                 Strangers(embedded.handlers),
             ],
             listeners=self._listeners,
             recorder=self._recorder,
         )
+        if config.listener == "plain" and addresses.base_url is not None:
+            # Not at import: a gateway without it needs no llhttp.
+            from proxy.plain.listener import PlainListener
+            from proxy.plain.upstreams import UpstreamPool
+
+            pool = UpstreamPool(self._router, reachability, config.upstream_ca)
+            self._plain = PlainListener(
+                self._gate.services,
+                refusals=self._gate.refusals,
+                endpoints=self._gate.endpoints,
+                recorder=self._recorder,
+                pool=pool,
+                idle_seconds=config.idle_seconds,
+                handler=self._listeners.handler,
+            )
+            await self._plain.start(self._listeners.of("base_url"))
         if addresses.admin is not None:
             await self._admin.start(self._listeners.of("admin"))
         self._begin_upkeep()
@@ -168,11 +192,18 @@ class Gateway:
     @property
     def connections(self) -> int:
         """How many connections of clients stand."""
-        return len(self._embedded.handlers()) if self._embedded else 0
+        plain = len(self._plain.connections) if self._plain else 0
+        return plain + (len(self._embedded.handlers()) if self._embedded else 0)
+
+    @property
+    def calls(self) -> int:
+        """How many calls are in flight."""
+        plain = self._plain.calls if self._plain else 0
+        return plain + (len(self._gate.live) if self._gate else 0)
 
     def _gauges(self) -> dict[str, float]:
         gauges: dict[str, float] = {
-            "flows": len(self._gate.live) if self._gate else 0,
+            "flows": self.calls,
             "connections": self.connections,
             "draining": float(self._draining),
         }
@@ -185,12 +216,14 @@ class Gateway:
         self._draining = True
         if self._embedded is None or self._gate is None:
             return
+        if self._plain is not None:
+            self._plain.stop_listening()
         await self._embedded.stop_listening()
         deadline = time.monotonic() + self._config.drain_seconds
-        while self._gate.live and time.monotonic() < deadline:  # noqa: ASYNC110 - once, at the end
+        while self.calls and time.monotonic() < deadline:  # noqa: ASYNC110 - once, at the end
             await asyncio.sleep(0.02)
-        if self._gate.live:
-            _log.warning("drain: %d calls were still in flight", len(self._gate.live))
+        if self.calls:
+            _log.warning("drain: %d calls were still in flight", self.calls)
 
     def _settle(self) -> None:
         """Write what has passed, and send what was held for it."""
@@ -204,6 +237,8 @@ class Gateway:
             task.cancel()
         self._admin.close()
         self._settle()
+        if self._plain is not None:
+            await self._plain.close()
         if self._embedded is not None:
             await self._embedded.close()
         if self._shadows is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -97,6 +97,9 @@ class GatewayConfig(ConfigModel):
     """Address of the base-URL gateway."""
     port: Port | None = 8484
     """Its port; 0 takes a free one, None switches it off."""
+    listener: Literal["mitmproxy", "plain"] = "mitmproxy"
+    """What serves the base-URL port: ``plain`` takes a tenth of the CPU and is stricter about HTTP/1;
+    WebSocket connections go on to mitmproxy all the same."""
     forward_host: str = "127.0.0.1"
     """Address of the forward proxy."""
     forward_port: Port | None = 8485

@@ -1,8 +1,6 @@
 """Time limits that mitmproxy has not: to reach an upstream, and to say who one is."""
 
 import asyncio
-import logging
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,26 +8,22 @@ from mitmproxy import connection, http, tls
 from mitmproxy.proxy import server_hooks
 from mitmproxy.proxy.mode_specs import TransparentMode
 
-from proxy.routing import Address, Router
-
-_log = logging.getLogger(__name__)
-_SILENT_SECONDS = 60.0
-"""For so long after a line about an upstream there is no other."""
-_LONGEST_TEXT = 200
+from proxy.routing import Reachability, Router
 
 
 class ConnectTimes:
-    """Ends a connection attempt, its TLS handshake included, when its time is over.
+    """Ends a connection attempt, its TLS handshake included, when its time is over."""
 
-    An upstream of a route that cannot be reached is passed over a while, and the log says why.
-    """
-
-    def __init__(self, router: Router, handlers: Callable[[], Mapping[Any, Any]]) -> None:
+    def __init__(
+        self,
+        router: Router,
+        handlers: Callable[[], Mapping[Any, Any]],
+        reachability: Reachability,
+    ) -> None:
         self._router = router
         self._handlers = handlers
+        self._reachability = reachability
         self._timers: dict[connection.Server, asyncio.TimerHandle] = {}
-        self._told: dict[Address, float] = {}
-        """When the log said last that an upstream cannot be reached."""
 
     def server_connect(self, data: server_hooks.ServerConnectionHookData) -> None:
         """Begin to count."""
@@ -92,25 +86,9 @@ class ConnectTimes:
         self._stop(data.server)
 
     def _note(self, server: connection.Server, *, well: bool, why: str = "") -> None:
-        if server.address is None:
-            return
-        address = server.address[0], server.address[1]
-        self._router.reached(address, well=well)
-        if well:
-            if self._told and self._told.pop(address, None) is not None:
-                _log.warning("upstream %s:%d is reached again", *address)
-        else:
-            self._tell(address, why)
-
-    def _tell(self, address: Address, why: str) -> None:
-        """Say in the log that a route's upstream cannot be reached; what the upstream sent is no part."""
-        names = self._router.routes_to(address)
-        now = time.monotonic()
-        if not names or now < self._told.get(address, -_SILENT_SECONDS) + _SILENT_SECONDS:
-            return
-        self._told[address] = now
-        text = "".join(each if each.isprintable() else " " for each in why[:_LONGEST_TEXT])
-        _log.warning("upstream %s:%d of %s cannot be reached: %s", *address, ", ".join(names), text)
+        if server.address is not None:
+            address = server.address[0], server.address[1]
+            self._reachability.note(address, well=well, why=why)
 
 
 SECONDS = 30.0

@@ -35,6 +35,9 @@ class Listeners:
     def __init__(self, *, shared: bool) -> None:
         """Begin without sockets; ``shared`` lets other workers bind the same ports."""
         self._shared = shared
+        self._plain = False
+        self.handler: Any = None
+        """What serves a base-URL connection that the plain listener hands over."""
         self._sockets: dict[str, list[socket.socket]] = {}
 
     def bind(self, name: str, host: str, port: int | None) -> Address | None:
@@ -73,10 +76,17 @@ class Listeners:
         """Return the sockets that were bound under a name."""
         return self._sockets[name]
 
-    def listen(self) -> Callable[[Any, str, int], Awaitable[list[asyncio.Server]]]:
+    def keep_for_plain(self) -> None:
+        """Leave the base-URL port to the plain listener; mitmproxy takes what that hands over."""
+        self._plain = True
+
+    def listen(self) -> Callable[[Any, str, int], Awaitable[list[Any]]]:
         """Return what mitmproxy's servers call to listen: they serve on the sockets bound before."""
 
-        async def listen(instance: Any, _host: str, _port: int) -> list[asyncio.Server]:
+        async def listen(instance: Any, _host: str, _port: int) -> list[Any]:
+            if self._plain and instance.mode.type_name == "reverse":
+                self.handler = instance.handle_stream
+                return [_NoServer()]
             return [
                 await asyncio.start_server(instance.handle_stream, sock=bound, backlog=_BACKLOG)
                 for bound in self.of(_DOORS[instance.mode.type_name])
@@ -94,3 +104,15 @@ class Listeners:
 
 class _NoSuchAddressError(ConfigurationError):
     """The address is none of this machine's."""
+
+
+class _NoServer:
+    """Stands for a server of mitmproxy's that listens nowhere: connections are handed to it."""
+
+    sockets = ()
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    async def wait_closed(self) -> None:
+        """There is nothing to wait for."""

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -45,6 +46,8 @@ def _serve(path: Path, log: Path, environment: dict[str, str], sender: Connectio
     )
 
 
+LISTENER = ContextVar("listener", default="mitmproxy")
+"""What serves the base-URL port of gateways that do not say it; tests/proxy/plain sets another."""
 started: "set[Running]" = set()
 """Gateways that run now."""
 
@@ -68,6 +71,7 @@ class Running:
             "limits": str(self.home / "limits.sqlite"),
             "connect_seconds": 2,
             "drain_seconds": 5,
+            "listener": LISTENER.get(),
         }
         spool = {"directory": str(self.home / "spool"), **self.settings.get("spool", {})}
         config = GatewayConfig.model_validate({**base, **self.settings, "spool": spool})

@@ -12,7 +12,7 @@ import pytest
 
 from tests.proxy.conftest import Tls
 from tests.proxy.provider import provider
-from tests.proxy.running import Running
+from tests.proxy.running import LISTENER, Running
 from tests.proxy.upstream import Upstream
 
 
@@ -173,6 +173,9 @@ def test_empty_lines_before_a_request_are_skipped(gateway: Running) -> None:
 )
 def test_the_upstream_alone_is_named(gateway: Running, upstream: Upstream, head: str) -> None:
     """Beside a provider's key no other host may stand: fronts would hand the key to it."""
+    if LISTENER.get() == "plain" and "evil.example" in head:
+        assert ask(gateway, head).startswith(b"HTTP/1.1 400 ")
+        return
     assert ask(gateway, head).startswith(b"HTTP/1.1 200 ")
     seen = upstream.seen[-1]
     assert seen.target == "/echo"
@@ -292,9 +295,11 @@ def test_a_client_key_in_a_path_is_refused(gateway: Running, upstream: Upstream,
 def test_beside_a_routes_key_no_trailers_pass_but_checksums(
     gateway: Running, upstream: Upstream, route: str, passed: list[bytes]
 ) -> None:
+    # llhttp reads no request whose trailers speak of its length.
+    length = "" if LISTENER.get() == "plain" else "Content-Length: 3\n"
     trailers = (
         "Authorization: Bearer sk-own\nX-Amz-Checksum-Crc32: AAAA\nX-Any: y\nHost: evil.example\n"
-        f"Content-Length: 3\nX-Headrace-Key: {gateway.key}\nX-Other: Bearer {gateway.key}\n"
+        f"{length}X-Headrace-Key: {gateway.key}\nX-Other: Bearer {gateway.key}\n"
     ).replace("\n", "\r\n")
     for name in ("echo", "v1/chat/completions"):
         body = b'{"messages": []}'

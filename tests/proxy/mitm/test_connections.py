@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.config import GatewayConfig
-from proxy.routing import Router
+from proxy.routing import Reachability, Router
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports
@@ -24,6 +24,10 @@ def router() -> Router:
     upstream = [{"url": "https://up.example", "connect_seconds": 0.05}, {"url": "http://b.example"}]
     routes = [{"name": "a", "upstream": upstream}, {"name": "b", "upstream": "https://up.example"}]
     return Router(GatewayConfig.model_validate({"routes": routes, "connect_seconds": 30}))
+
+
+def connect_times(known: Router, handlers: Any) -> ConnectTimes:
+    return ConnectTimes(known, handlers, Reachability(known))
 
 
 def shunned(known: Router) -> bool:
@@ -43,7 +47,7 @@ def data(*, tls: bool) -> Any:
 
 def test_an_attempt_is_cancelled_when_its_time_is_over() -> None:
     async def attempt() -> None:
-        times = ConnectTimes(router(), dict)
+        times = connect_times(router(), dict)
         times.server_connect(data(tls=False))
         await asyncio.Event().wait()
 
@@ -55,7 +59,7 @@ def test_a_connection_in_time_lives_on() -> None:
     async def attempt() -> bool:
         known = router()
         known.reached(ADDRESS, well=False)
-        times, hook = ConnectTimes(known, dict), data(tls=False)
+        times, hook = connect_times(known, dict), data(tls=False)
         times.server_connect(hook)
         times.server_connected(hook)
         await asyncio.sleep(0.1)
@@ -70,7 +74,7 @@ def test_the_handshake_has_what_time_is_left() -> None:
         hook = data(tls=True)
         transport = SimpleNamespace(handler=SimpleNamespace(cancel=told.append))
         handler = SimpleNamespace(transports={hook.server: transport})
-        times = ConnectTimes(router(), lambda: {1: handler})
+        times = connect_times(router(), lambda: {1: handler})
         times.server_connect(hook)
         times.server_connected(hook)
         while not told:  # noqa: ASYNC110 - set by a timer
@@ -84,7 +88,7 @@ def test_the_handshake_has_what_time_is_left() -> None:
 def test_every_route_passes_over_what_could_not_be_reached(failing: str) -> None:
     async def attempt() -> list[bool]:
         known = router()
-        times, hook = ConnectTimes(known, dict), data(tls=True)
+        times, hook = connect_times(known, dict), data(tls=True)
         getattr(times, failing)(hook)
         before = [
             target.shunned_until > time.monotonic()
@@ -99,7 +103,7 @@ def test_every_route_passes_over_what_could_not_be_reached(failing: str) -> None
 
 def test_the_log_says_once_why_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     async def attempts() -> None:
-        times = ConnectTimes(router(), dict)
+        times = connect_times(router(), dict)
         for why in ("certificate verify\nfailed", "another reason"):
             hook = data(tls=True)
             hook.server.error = why

@@ -1,0 +1,703 @@
+"""One client's connection to the plain listener, and the call that is on it.
+
+A connection carries one call after the other; what a client sends ahead waits. Bytes for a client
+are held until the spool knows what they belong to, as the mitmproxy listener holds them.
+"""
+
+import asyncio
+from typing import Any, Protocol
+
+from proxy.admission import Refused
+from proxy.api.endpoints import Endpoints, is_endpoint
+from proxy.capture import Capture
+from proxy.exchange import InFlight, Services
+from proxy.heads import content_length
+from proxy.plain import messages
+from proxy.plain.messages import (
+    Body,
+    BrokenBodyError,
+    HeadTooLongError,
+    MalformedMessageError,
+    RequestHead,
+    ResponseHead,
+)
+from proxy.plain.upstreams import UpstreamConnection, UpstreamPool, set_limits
+from proxy.recorder import Recorder
+from proxy.refusals import Refusals
+from proxy.responses import LocalReply, Reason, Shape, answer
+from trajectory.exchange import ClientIdentity, ExchangeOutcome
+
+HEAD_SECONDS = 10.0
+"""How long a request's head may take from its first byte."""
+STRANGER_SECONDS = 30.0
+"""How long a connection stays open on which no request has been let in."""
+_AHEAD_BYTES = 64 * 1024
+"""Of requests that a client sends ahead of its answer; it is read from again when it has that."""
+_UNSENT_BYTES = 256 * 1024
+"""Of a request's body that waits for its upstream's connection."""
+_DRAINED_BYTES = 64 * 1024 * 1024
+"""Of a refused request's body so much is read on: who is cut off while sending may miss the answer."""
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_COMPLETE = ExchangeOutcome.COMPLETE
+_NOWHERE = (b"http", "-", 0)
+
+
+class Ground(Protocol):
+    """What all connections of one listener share."""
+
+    services: Services
+    refusals: Refusals
+    endpoints: Endpoints
+    recorder: Recorder | None
+    pool: UpstreamPool
+    connections: "set[ClientConnection]"
+    draining: bool
+
+    def now(self) -> float:
+        """Return the event loop's time."""
+
+    def run(self, work: Any) -> None:
+        """Run a coroutine beside the connections."""
+
+    def hand_over(self, connection: "ClientConnection", data: bytes) -> None:
+        """Let the mitmproxy listener go on with a connection."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """One client's connection."""
+
+    __slots__ = (
+        "_buffer",
+        "_closing",
+        "_held",
+        "_paused",
+        "born",
+        "call",
+        "ground",
+        "known",
+        "name",
+        "since",
+        "transport",
+    )
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self.transport: Any = None
+        self.call: Call | None = None
+        self.known = False
+        """A request of it was let in."""
+        self.born = self.since = ground.now()
+        """When something happened on it last; while a head comes, when that began."""
+        self.name = b"%x" % id(self)
+        self._buffer = b""
+        self._held: list[bytes] = []
+        """For the client, until the spool knows of what they belong to."""
+        self._closing = False
+        self._paused = False
+
+    # From the transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self.transport = transport
+        set_limits(transport)
+        self.ground.connections.add(self)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """The client is gone."""
+        self.ground.connections.discard(self)
+        call, self.call = self.call, None
+        if call is not None:
+            call.client_lost()
+
+    def eof_received(self) -> bool:
+        """Close when the client does: nothing that we know of reads on then."""
+        return False
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sends."""
+        if self._closing:
+            return
+        call = self.call
+        if call is not None and not call.is_read:
+            self.since = self.ground.now()
+            call.request_data(data)
+            return
+        if not self._buffer:
+            self.since = self.ground.now()
+            self._buffer = data
+        else:
+            self._buffer += data
+        if call is None:
+            self._next()
+        elif len(self._buffer) > _AHEAD_BYTES:
+            self.pause(paused=True)
+
+    def pause_writing(self) -> None:
+        """The client reads slowly: so does what is read for it."""
+        if self.call is not None:
+            self.call.client_full(full=True)
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        if self.call is not None:
+            self.call.client_full(full=False)
+
+    # Requests.
+
+    def _next(self) -> None:
+        """Begin the next request, once its head is whole."""
+        while self.call is None and self._buffer and not self._closing:
+            data = self._buffer
+            if data[:1] in b"\r\n":  # empty lines before a request
+                self._buffer = data = data.lstrip(b"\r\n")
+            try:
+                end = messages.end_of_head(data)
+                if end < 0:
+                    return
+                head = RequestHead(data[:end])
+            except HeadTooLongError:
+                self._refuse(Reason.HEAD_TOO_LARGE)
+                return
+            except MalformedMessageError:
+                self._refuse(Reason.BAD_REQUEST)
+                return
+            if b"websocket" in head.upgrade:
+                self._buffer = b""
+                self.ground.connections.discard(self)
+                self.ground.hand_over(self, data)
+                return
+            self._buffer = b""
+            self.call = call = Call(self, head)
+            call.begin(data[end:])
+
+    def _refuse(self, reason: Reason) -> None:
+        """Answer what is no request; nothing that follows it is read."""
+        self.send(messages.write_reply(answer(reason, Shape.OPENAI), close=True))
+        self.close()
+
+    def end_call(self, excess: bytes, *, keep: bool) -> None:
+        """The call is over; go on with what came behind it."""
+        self.call = None
+        self.since = self.ground.now()
+        if not keep or self.ground.draining:
+            self.close()
+            return
+        if excess:
+            self._buffer = excess + self._buffer
+        self.pause(paused=False)
+        if self._buffer:
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def is_overdue(self, now: float, idle_seconds: float) -> bool:
+        """Tell whether its time is over: to say who it is, to end a head, or to say anything."""
+        if self.call is None and self._buffer and now - self.since > HEAD_SECONDS:
+            return True
+        if not self.known and self.call is None and now - self.born > STRANGER_SECONDS:
+            return True
+        return now - self.since > idle_seconds
+
+    # To the client.
+
+    def send(self, data: bytes) -> None:
+        """Send bytes, once the spool knows what they belong to."""
+        recorder = self.ground.recorder
+        if recorder is not None and recorder.waiting:
+            if not self._held:
+                recorder.hold(self._release)
+            self._held.append(data)
+        elif self.transport is not None and not self.transport.is_closing():
+            self.transport.write(data)
+
+    def _release(self) -> None:
+        parts, self._held = self._held, []
+        if parts and not self.transport.is_closing():
+            self.transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def pause(self, *, paused: bool) -> None:
+        """Read no more from the client for now, or again."""
+        if paused is not self._paused and not self.transport.is_closing():
+            self._paused = paused
+            (self.transport.pause_reading if paused else self.transport.resume_reading)()
+
+    def close(self) -> None:
+        """Close once all has been written."""
+        self._closing = True
+        if self._held and self.ground.recorder is not None:
+            self.ground.recorder.settle()
+        self.transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._closing = True
+        self.transport.abort()
+
+
+class Call:
+    """One request of a client, and its response; it is the caller of an upstream's connection."""
+
+    __slots__ = (
+        "_answer",
+        "_body",
+        "_buffer",
+        "_caller",
+        "_capture",
+        "_chunks",
+        "_client",
+        "_drained",
+        "_head",
+        "_live",
+        "_replied",
+        "_size",
+        "_tail",
+        "_unsent",
+        "_upstream",
+        "is_read",
+    )
+
+    def __init__(self, client: ClientConnection, head: RequestHead) -> None:
+        self._client = client
+        self._head = head
+        self._body: Body = head.body
+        self.is_read = False
+        """The request has been read to its end."""
+        self._live: InFlight | None = None
+        self._capture: Capture | None = None
+        self._upstream: UpstreamConnection | None = None
+        self._unsent: list[bytes] | None = []
+        """Of the request's body, until it goes out as it comes."""
+        self._size = 0
+        self._caller: ClientIdentity | None = None
+        """Who asks the gateway's own API."""
+        self._answer: ResponseHead | None = None
+        self._buffer = b""
+        self._tail: list[bytes] = []
+        """Of the response, while it is held back."""
+        self._chunks = False
+        self._replied = False
+        """The gateway has answered itself; the rest of the request is read and thrown away."""
+        self._drained = 0
+
+    # The request.
+
+    def begin(self, data: bytes) -> None:
+        """Admit the request or refuse it, and read what has come of its body."""
+        head, ground = self._head, self._client.ground
+        if head.method == b"CONNECT" or (head.target == b"*" and head.method != b"OPTIONS"):
+            self._reply(answer(Reason.BAD_REQUEST, Shape.OPENAI))
+        elif is_endpoint(head.target):
+            told = ground.endpoints.at_head(head.method, head.target, head.fields)
+            if isinstance(told, LocalReply):
+                self._reply(told)
+            else:
+                self._caller = told
+                self._expectation()
+        else:
+            try:
+                self._admit()
+            except Refused as refusal:
+                self._refuse(refusal)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the request must not pass
+                ground.services.fault("admission", error)
+                self._refuse(Refused(Reason.FAULT))
+        self.request_data(data)
+        # What has come of the body goes out with the head.
+        if self._live is not None and not self._live.reads_whole:
+            self._connect()
+
+    def _admit(self) -> None:
+        head, services = self._head, self._client.ground.services
+        admitted = services.admission.admit_base_url(
+            head.method, head.target, head.fields, stick=self._client.name
+        )
+        level, note = services.admission.level(admitted, head.fields)
+        live = InFlight(services, admitted, head.method, listener="plain")
+        live.begin(level, note)
+        self._live, self._capture = live, live.capture
+        self._client.known = True
+        if live.reads_whole:
+            self._expectation()
+
+    def _refuse(self, refusal: Refused) -> None:
+        head, ground = self._head, self._client.ground
+        self._live = None
+        reply = ground.refusals.refuse(
+            refusal, "base_url", head.method, head.target, head.fields, _NOWHERE
+        )
+        self._reply(reply)
+
+    def _expectation(self) -> None:
+        """Tell a client to send the body that must be read whole."""
+        if self._head.expects and not self._body.done:
+            self._client.send(_CONTINUE)
+
+    def request_data(self, data: bytes) -> None:
+        """Read on in the request's body."""
+        body = self._body
+        try:
+            pieces = body.feed(data) if data or not body.done else []
+        except MalformedMessageError:
+            self._malformed()
+            return
+        for piece in pieces:
+            self._piece(piece)
+        if body.done and not self.is_read:
+            self.is_read = True
+            self._request_read()
+
+    def _malformed(self) -> None:
+        """What the client sends is no body: the call ends, and so does the connection."""
+        client = self._client
+        if self._live is not None:
+            self._drop_upstream()
+            self._end(ExchangeOutcome.CLIENT_ABORT)
+        if self._answer is None and not self._replied:
+            client.send(messages.write_reply(answer(Reason.BAD_REQUEST, Shape.OPENAI), close=True))
+        client.call = None
+        client.close()
+
+    def _piece(self, piece: bytes) -> None:
+        upstream = self._upstream
+        if self._replied:
+            self._drained += len(piece)
+            if self._drained > _DRAINED_BYTES:
+                self._client.abort()
+            return
+        if self._unsent is not None:
+            self._unsent.append(piece)
+            self._size += len(piece)
+            waits = self._live is not None and not self._live.reads_whole
+            if waits and self._size > _UNSENT_BYTES:
+                self._client.pause(paused=True)
+            return
+        if self._capture is not None:
+            self._capture.on_request(piece)
+        if upstream is not None:
+            upstream.transport.write(messages.chunk(piece) if self._body.chunked else piece)
+
+    def _request_read(self) -> None:
+        live = self._live
+        if self._replied:
+            self._finish()
+        elif live is None:
+            body = b"".join(self._unsent or ())
+            self._client.ground.run(self._ask_endpoint(body))
+        elif live.reads_whole and self._upstream is None:
+            self._unsent = [live.request_whole(b"".join(self._unsent or ()))]
+            self._connect()
+        elif self._unsent is None:
+            live.request_read()
+            if self._body.chunked and self._upstream is not None:
+                trailers = live.trailers(self._body.trailers)
+                self._upstream.transport.write(messages.last_chunk(trailers))
+            self._release_upstream()
+
+    async def _ask_endpoint(self, body: bytes) -> None:
+        head, caller = self._head, self._caller
+        assert caller is not None  # noqa: S101 - for the type checker
+        ground = self._client.ground
+        try:
+            reply = await ground.endpoints.answer(caller, head.target, head.fields, body)
+        except Exception as error:  # noqa: BLE001 - counted; the client is told
+            ground.services.fault("endpoint", error)
+            reply = answer(Reason.FAULT, Shape.OPENAI)
+        if self._client.call is self:
+            self._reply(reply)
+            self._finish()
+
+    # The upstream.
+
+    def _connect(self) -> None:
+        live, ground = self._live, self._client.ground
+        assert live is not None  # noqa: S101 - for the type checker
+        upstream = ground.pool.take(live.admitted.origin)
+        if upstream is None:
+            ground.run(self._open(live))
+        else:
+            self._connected(upstream)
+
+    async def _open(self, live: InFlight) -> None:
+        pool = self._client.ground.pool
+        while True:
+            try:
+                upstream = await pool.connect(live.admitted.origin)
+            except OSError:
+                if self._client.call is not self:
+                    return
+                if live.another():
+                    self._capture = live.capture
+                    continue
+                self._unreachable()
+                return
+            if self._client.call is self:
+                self._connected(upstream)
+            else:
+                pool.keep(upstream)
+            return
+
+    def _connected(self, upstream: UpstreamConnection) -> None:
+        """Send the request's head, and what has come of its body."""
+        live, body = self._live, self._body
+        assert live is not None  # noqa: S101 - for the type checker
+        self._upstream = upstream
+        upstream.caller = self
+        parts, self._unsent = self._unsent or [], None
+        length = messages.CHUNKED if body.chunked else self._head.length
+        fields = live.fields
+        if live.reads_whole:
+            length = len(parts[0])
+            fields = tuple([each for each in fields if each[0].lower() != b"expect"])
+            live.connected()
+        else:
+            if self._capture is not None:
+                for piece in parts:
+                    self._capture.on_request(piece)
+            live.connected()
+            if self.is_read:
+                live.request_read()
+        out = [messages.write_request(live.method, live.path, fields, length)]
+        if body.chunked and not live.reads_whole:
+            out += map(messages.chunk, parts)
+            if self.is_read:
+                out.append(messages.last_chunk(live.trailers(body.trailers)))
+        else:
+            out += parts
+        upstream.transport.write(b"".join(out))
+        self._client.pause(paused=False)
+
+    def _drop_upstream(self) -> None:
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.close()
+
+    def _unreachable(self) -> None:
+        """Answer for an upstream that did not."""
+        live = self._live
+        assert live is not None  # noqa: S101 - for the type checker
+        self._drop_upstream()
+        self._end(ExchangeOutcome.UPSTREAM_ABORT)
+        self._reply(answer(Reason.UNREACHABLE, live.admitted.shape))
+        if self.is_read:
+            self._finish()
+
+    def upstream_full(self, *, full: bool) -> None:
+        """The upstream takes no more of the request now, or does again."""
+        self._client.pause(paused=full)
+
+    def client_full(self, *, full: bool) -> None:
+        """The client takes no more of the response now, or does again."""
+        upstream = self._upstream
+        if upstream is not None and not upstream.transport.is_closing():
+            (upstream.transport.pause_reading if full else upstream.transport.resume_reading)()
+
+    def client_lost(self) -> None:
+        """The client is gone: so is its call."""
+        self._drop_upstream()
+        if self._live is not None:
+            self._end(ExchangeOutcome.CLIENT_ABORT)
+
+    def _end(self, outcome: ExchangeOutcome) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.end(outcome)
+
+    # The response.
+
+    def upstream_lost(self, *, broken: bool) -> None:
+        """The upstream is gone; that is the end of a body without a length, and no other's."""
+        self._upstream = None
+        response = self._answer
+        if response is None:
+            self._unreachable()
+        elif response.body.done:
+            return
+        elif response.body.ends_by_close and not broken:
+            self._pass([], last=True)
+        else:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Break the response off for the client as it broke off for us."""
+        self._drop_upstream()
+        self._end(ExchangeOutcome.UPSTREAM_ABORT)
+        self._client.call = None
+        self._client.close()
+
+    def response_data(self, data: bytes) -> None:
+        """Take bytes of the response."""
+        self._client.since = self._client.ground.now()
+        if self._answer is None:
+            self._buffer = data = self._buffer + data if self._buffer else data
+            try:
+                found = self._read_head(data)
+            except MalformedMessageError:
+                self._unreachable()
+                return
+            if found is None:
+                return
+            data = found
+        response = self._answer
+        assert response is not None  # noqa: S101 - for the type checker
+        if response.body.done:
+            if data:  # nobody asked for it
+                self._drop_upstream()
+            return
+        try:
+            pieces = response.body.feed(data)
+        except BrokenBodyError as error:
+            if error.pieces:
+                self._pass(error.pieces, last=False)
+            self._cut()
+            return
+        if pieces or response.body.done:
+            self._pass(pieces, last=response.body.done)
+        elif self._live is not None and not self._live.holds:
+            self._send_tail()
+
+    def _read_head(self, data: bytes) -> bytes | None:
+        """Read the response's head behind any informational ones; return what follows it."""
+        while True:
+            end = messages.end_of_head(data)
+            if end < 0:
+                self._buffer = data
+                return None
+            response = ResponseHead(data[:end], self._head.method)
+            data = data[end:]
+            if response.status >= 200:
+                break
+            if response.status == 101:
+                raise MalformedMessageError("nobody asked for another protocol")
+            if self._head.version == "1.1":
+                self._client.send(
+                    messages.write_response(response.status, response.reason, response.fields, None)
+                )
+        self._buffer = b""
+        self._begin_response(response)
+        if response.body.done:
+            self._pass([], last=True, excess=data)
+            return None
+        return data
+
+    def _begin_response(self, response: ResponseHead) -> None:
+        live, body = self._live, response.body
+        assert live is not None  # noqa: S101 - for the type checker
+        self._answer = response
+        response.fields = live.response_head(response.status, response.fields)
+        self._chunks = body.chunked and self._head.version == "1.1"
+        if not live.holds:
+            self._tail.append(self._head_of(response))
+
+    def _head_of(self, response: ResponseHead, length: int | None = None) -> bytes:
+        if length is None:
+            if self._chunks:
+                length = messages.CHUNKED
+            elif not response.body.chunked:
+                # Of a response without a body the length is what the upstream says of it.
+                told = content_length(response.fields)
+                length = told if told >= 0 else None
+        return messages.write_response(response.status, response.reason, response.fields, length)
+
+    def _pass(self, pieces: list[bytes], *, last: bool, excess: bytes = b"") -> None:
+        """Pass pieces of the response on; the last ones with its end."""
+        live, response, out = self._live, self._answer, self._tail
+        assert live is not None  # noqa: S101 - for the type checker
+        assert response is not None  # noqa: S101 - for the type checker
+        if live.holds:
+            out += pieces
+            if not last:
+                return
+            body = live.response_whole(b"".join(out))
+            length = len(body) if pieces or body else None
+            self._tail = out = [self._head_of(response, length), body]
+        else:
+            tee = live.tee
+            for piece in pieces:
+                told = piece if tee is None else tee(piece)
+                self._add(out, told)
+            if last:
+                if tee is not None:
+                    self._add(out, tee(b""))
+                if self._chunks:
+                    out.append(messages.last_chunk(response.body.trailers))
+        if last:
+            if excess or response.body.excess or not response.keeps_alive:
+                self._drop_upstream()
+            self._release_upstream()
+            if live.waits_for_disk:
+                self._end_later(live)
+            else:
+                self._end(_COMPLETE)
+                self._send_tail()
+                self._finish()
+        else:
+            self._send_tail()
+
+    def _add(self, out: list[bytes], told: bytes | list[bytes]) -> None:
+        pieces = told if isinstance(told, list) else [told]
+        out += [messages.chunk(each) if self._chunks else each for each in pieces if each]
+
+    def _send_tail(self) -> None:
+        parts, self._tail = self._tail, []
+        if parts:
+            self._client.send(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def _end_later(self, live: InFlight) -> None:
+        """Hold the end of the response until its record is on the disk."""
+        self._end(_COMPLETE)
+
+        async def wait() -> None:
+            reply = await live.durable()
+            if self._client.call is not self:
+                return
+            if reply is not None:
+                self._tail = [messages.write_reply(reply, close=False)]
+            self._send_tail()
+            self._finish()
+
+        self._client.ground.run(wait())
+
+    def _release_upstream(self) -> None:
+        """Give the upstream's connection back once both sides are complete."""
+        response, upstream = self._answer, self._upstream
+        if upstream is None or response is None or not response.body.done or not self.is_read:
+            return
+        self._upstream = None
+        upstream.release()
+
+    # The gateway's own answers, and the end.
+
+    def _reply(self, reply: LocalReply) -> None:
+        """Answer the request ourselves; what comes of its body is thrown away."""
+        self._replied = True
+        self._unsent = None
+        endless = self._body.chunked or self._head.expects
+        too_long = (self._head.length or 0) > _DRAINED_BYTES
+        close = not self._body.done and (endless or too_long)
+        if close:
+            self._head.keeps_alive = False
+        self._client.send(
+            messages.write_reply(reply, close=close, body=self._head.method != b"HEAD")
+        )
+
+    def _finish(self) -> None:
+        """Go on to the next request, once this one has been read and answered."""
+        client, response = self._client, self._answer
+        if client.call is not self:
+            return
+        if not self.is_read:
+            # Answered early: the rest is read and thrown away, and its upstream is left.
+            self._drop_upstream()
+            self._replied = True
+            return
+        self._release_upstream()
+        self._drop_upstream()
+        keep = self._head.keeps_alive and not (
+            response is not None
+            and (response.body.ends_by_close or (response.body.chunked and not self._chunks))
+        )
+        if self._body.chunked and self._body.excess:
+            keep = False
+            excess = b""
+        else:
+            excess = self._body.excess
+        client.end_call(excess, keep=keep)

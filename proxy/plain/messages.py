@@ -1,0 +1,377 @@
+"""HTTP/1 messages: heads read by llhttp at its strictest, bodies by one framing, heads written anew.
+
+What two readers might read differently is refused: that is llhttp without any of its leniencies, and
+the checks below for what it lets through. How a message's body ends is decided here once, and what
+goes on is framed anew: no byte of the other side's framing is passed on.
+"""
+
+from http import HTTPStatus
+
+import httptools
+
+from proxy.credentials import RawFields
+from proxy.heads import MOST_HEAD_BYTES
+from proxy.responses import LocalReply
+
+MOST_LINE_BYTES = 64 * 1024
+"""Of what stands between two pieces of a chunked body: sizes, extensions, trailers."""
+CHUNKED = -1
+"""Stands for the length of a body that comes in chunks."""
+_UNTIL_CLOSE = -2
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"content-length",
+        b"http2-settings",
+        b"keep-alive",
+        b"proxy-connection",
+        b"te",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+"""Headers of one connection alone, and those of framing, which is written anew."""
+_END_OF_HEAD = b"\r\n\r\n"
+
+
+class MalformedMessageError(Exception):
+    """A message is not HTTP/1, or two readers might read it differently."""
+
+
+class HeadTooLongError(MalformedMessageError):
+    """A head is longer than it may be."""
+
+
+def end_of_head(data: bytes) -> int:
+    """Return where the head at the beginning of some bytes ends; -1 where more must come.
+
+    Raises:
+        HeadTooLongError: it is longer than a head may be.
+    """
+    end = data.find(_END_OF_HEAD, 0, MOST_HEAD_BYTES)
+    if end >= 0:
+        return end + len(_END_OF_HEAD)
+    if len(data) >= MOST_HEAD_BYTES:
+        raise HeadTooLongError
+    bare = data.find(b"\n\n")  # no head that llhttp takes: it says so now, not when time is up
+    return bare + 2 if bare >= 0 else -1
+
+
+class _Reader:
+    """One message as llhttp reads it."""
+
+    __slots__ = ("done", "excess", "fields", "pieces", "read_head", "text", "trailers")
+
+    def __init__(self) -> None:
+        self.text = b""
+        """The target of a request, the reason of a response."""
+        self.fields: list[tuple[bytes, bytes]] = []
+        self.trailers: list[tuple[bytes, bytes]] = []
+        self.pieces: list[bytes] = []
+        self.read_head = False
+        self.done = False
+        self.excess = False
+        """Something followed the message's end."""
+
+    def on_url(self, url: bytes) -> None:
+        self.text += url
+
+    def on_status(self, reason: bytes) -> None:
+        self.text += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if value[-1:] in (b" ", b"\t"):
+            value = value.rstrip(b" \t")
+        (self.trailers if self.read_head else self.fields).append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self.read_head = True
+
+    def on_body(self, data: bytes) -> None:
+        self.pieces.append(data)
+
+    def on_message_begin(self) -> None:
+        self.excess = self.done
+
+    def on_message_complete(self) -> None:
+        self.done = True
+
+
+class Body:
+    """The body of one message, read by its framing."""
+
+    __slots__ = ("_between", "_left", "_parser", "_reader", "done", "excess", "trailers")
+
+    def __init__(self, framing: int, parser: object, reader: _Reader) -> None:
+        self._left = framing
+        self._parser = parser
+        self._reader = reader
+        self._between = 0
+        self.done = framing == 0
+        self.excess = b""
+        """What came behind its end."""
+        self.trailers: RawFields = ()
+
+    @property
+    def chunked(self) -> bool:
+        """Whether it comes in chunks."""
+        return self._left == CHUNKED
+
+    @property
+    def ends_by_close(self) -> bool:
+        """Whether it ends with its connection."""
+        return self._left == _UNTIL_CLOSE
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the pieces of the body in what has come.
+
+        Raises:
+            MalformedMessageError: a chunk is none, or what stands between two does not end.
+        """
+        if self._left >= 0:
+            return self._feed_length(data)
+        if self._left == _UNTIL_CLOSE:
+            return [data] if data else []
+        if not data:
+            return []
+        reader = self._reader
+        reader.pieces = []
+        try:
+            self._parser.feed_data(data)  # type: ignore[attr-defined]
+        except httptools.HttpParserError as error:
+            if not reader.done:
+                pieces, reader.pieces = reader.pieces, []
+                raise BrokenBodyError(pieces) from error
+            reader.excess = True
+        self._between = 0 if reader.pieces else self._between + len(data)
+        if self._between > MOST_LINE_BYTES:
+            raise BrokenBodyError([])
+        if reader.done:
+            self.done = True
+            self.trailers = tuple(reader.trailers)
+            # llhttp does not say where: what follows a chunked message is not answered.
+            self.excess = b"?" if reader.excess else b""
+        return reader.pieces
+
+    def _feed_length(self, data: bytes) -> list[bytes]:
+        left = self._left
+        if len(data) > left:
+            self.excess, data = data[left:], data[:left]
+        self._left = left - len(data)
+        self.done = not self._left
+        return [data] if data else []
+
+
+class BrokenBodyError(MalformedMessageError):
+    """A body cannot be read on; ``pieces`` came before."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        super().__init__("broken body")
+        self.pieces = pieces
+
+
+def _joined(fields: list[tuple[bytes, bytes]], name: bytes) -> bytes | None:
+    """Return all values of a header in lower case, comma between them; None where there is none."""
+    size = len(name)
+    found = [value for other, value in fields if len(other) == size and other.lower() == name]
+    return b",".join(found).lower() if found else None
+
+
+def _is_chunked(fields: list[tuple[bytes, bytes]], version: str) -> bool:
+    coding = _joined(fields, b"transfer-encoding")
+    if coding is None:
+        return False
+    if coding != b"chunked" or version != "1.1":
+        raise MalformedMessageError("transfer coding")
+    return True
+
+
+def _length(fields: list[tuple[bytes, bytes]]) -> int | None:
+    text = _joined(fields, b"content-length")
+    if text is None:
+        return None
+    if not text.isdigit():
+        raise MalformedMessageError("length")
+    return int(text)
+
+
+class RequestHead:
+    """The head of a request, and what its body is read with."""
+
+    __slots__ = (
+        "body",
+        "expects",
+        "fields",
+        "keeps_alive",
+        "length",
+        "method",
+        "target",
+        "version",
+    )
+
+    def __init__(self, head: bytes) -> None:
+        """Read a head.
+
+        Raises:
+            MalformedMessageError: it is no head of HTTP/1.0 or 1.1, or has two meanings.
+        """
+        reader = _Reader()
+        parser = httptools.HttpRequestParser(reader)
+        try:
+            parser.feed_data(head)
+        except httptools.HttpParserUpgrade:
+            pass
+        except httptools.HttpParserError as error:
+            raise MalformedMessageError(str(error)) from None
+        if not reader.read_head:
+            raise MalformedMessageError("head")
+        self.method: bytes = parser.get_method()
+        self.version: str = parser.get_http_version()
+        self.target = reader.text
+        first = b"%s %s HTTP/%s\r\n" % (self.method, self.target, self.version.encode())
+        if self.version not in ("1.1", "1.0") or not head.startswith(first):
+            raise MalformedMessageError("first line")
+        if self.target[:1] != b"/" and self.target != b"*":
+            raise MalformedMessageError("target")
+        fields = reader.fields
+        hosts = connection = expect = 0
+        for name, _ in fields:
+            size = len(name)
+            if size == 4:
+                hosts += name.lower() == b"host"
+            elif size == 10:
+                connection += name.lower() == b"connection"
+            elif size == 6:
+                expect += name.lower() == b"expect"
+        if hosts > 1:
+            raise MalformedMessageError("hosts")
+        self.fields: RawFields = tuple(fields)
+        chunked = _is_chunked(fields, self.version)
+        self.length = _length(fields)
+        """Of its body, where its head says it."""
+        self.keeps_alive = self.version == "1.1" and not (
+            connection and b"close" in _tokens(_joined(fields, b"connection"))
+        )
+        self.expects = bool(expect)
+        """Its client waits for ``100`` before it sends the body."""
+        self.body = Body(CHUNKED if chunked else self.length or 0, parser, reader)
+
+    @property
+    def upgrade(self) -> bytes:
+        """What the connection is to become, in lower case."""
+        return _joined(list(self.fields), b"upgrade") or b""
+
+
+class ResponseHead:
+    """The head of a response, and what its body is read with."""
+
+    __slots__ = ("body", "fields", "keeps_alive", "reason", "status", "version")
+
+    def __init__(self, head: bytes, method: bytes) -> None:
+        """Read a head; ``method`` is that of the request.
+
+        Raises:
+            MalformedMessageError: it is no head of HTTP/1.0 or 1.1, or has two meanings.
+        """
+        reader = _Reader()
+        parser = httptools.HttpResponseParser(reader)
+        try:
+            parser.feed_data(head)
+        except httptools.HttpParserUpgrade:
+            pass
+        except httptools.HttpParserError as error:
+            raise MalformedMessageError(str(error)) from None
+        if not reader.read_head:
+            raise MalformedMessageError("head")
+        self.version: str = parser.get_http_version()
+        if self.version not in ("1.1", "1.0"):
+            raise MalformedMessageError("version")
+        self.status: int = parser.get_status_code()
+        self.reason = reader.text
+        fields = reader.fields
+        self.fields: RawFields = tuple(fields)
+        chunked = _is_chunked(fields, self.version)
+        length = _length(fields)
+        if method == b"HEAD" or self.status in (204, 304) or self.status < 200:
+            framing = 0
+        elif chunked:
+            framing = CHUNKED
+        else:
+            framing = _UNTIL_CLOSE if length is None else length
+        self.keeps_alive = (
+            self.version == "1.1"
+            and framing != _UNTIL_CLOSE
+            and b"close" not in _tokens(_joined(fields, b"connection"))
+        )
+        self.body = Body(framing, parser, reader)
+
+
+def _tokens(value: bytes | None) -> frozenset[bytes]:
+    if value is None:
+        return frozenset()
+    return frozenset([each.strip() for each in value.split(b",")])
+
+
+def write_request(method: bytes, target: bytes, fields: RawFields, length: int | None) -> bytes:
+    """Return a request's head; ``length`` of its body, -1 in chunks, None where there is none."""
+    return _write(b"%s %s HTTP/1.1" % (method, target), fields, length)
+
+
+def write_response(status: int, reason: bytes, fields: RawFields, length: int | None) -> bytes:
+    """Return a response's head; ``length`` of its body, -1 in chunks, None where no header says it."""
+    return _write(b"HTTP/1.1 %d %s" % (status, reason), fields, length)
+
+
+def _write(first: bytes, fields: RawFields, length: int | None) -> bytes:
+    """Write a head: order and case stay, what belongs to one connection goes, framing is ours."""
+    named: frozenset[bytes] = frozenset()
+    lines = [first]
+    framed = length is None
+    for name, value in fields:
+        lower = name.lower()
+        if lower not in _HOP_BY_HOP:
+            lines.append(name + b": " + value)
+        elif lower == b"content-length" and length is not None and length >= 0 and not framed:
+            framed = True
+            lines.append(b"%s: %d" % (name, length))
+        elif lower == b"transfer-encoding" and length == CHUNKED and not framed:
+            framed = True
+            lines.append(name + b": chunked")
+        elif lower == b"connection":
+            named |= _tokens(value.lower())
+    if named:
+        named -= {b"host", b"content-length", b"transfer-encoding"}
+        kept = [line for line in lines[1:] if line.partition(b":")[0].lower() not in named]
+        lines = [first, *kept]
+    if length is not None and not framed:
+        lines.append(
+            b"Transfer-Encoding: chunked" if length == CHUNKED else b"Content-Length: %d" % length
+        )
+    lines.append(b"\r\n")
+    return b"\r\n".join(lines)
+
+
+def chunk(piece: bytes) -> bytes:
+    """Return a piece of a body as a chunk."""
+    return b"%x\r\n%s\r\n" % (len(piece), piece)
+
+
+def last_chunk(trailers: RawFields) -> bytes:
+    """Return the end of a chunked body."""
+    if not trailers:
+        return b"0\r\n\r\n"
+    lines = b"".join([name + b": " + value + b"\r\n" for name, value in trailers])
+    return b"0\r\n" + lines + b"\r\n"
+
+
+def write_reply(reply: LocalReply, *, close: bool, body: bool = True) -> bytes:
+    """Return an answer of the gateway's own."""
+    try:
+        reason = HTTPStatus(reply.status).phrase
+    except ValueError:
+        reason = ""
+    lines = [b"HTTP/1.1 %d %s" % (reply.status, reason.encode())]
+    lines += [name + b": " + value for name, value in reply.headers]
+    if close:
+        lines.append(b"connection: close")
+    return b"\r\n".join(lines) + _END_OF_HEAD + (reply.body if body else b"")

@@ -24,7 +24,7 @@ from lakehouse.lake import Lake
 from lakehouse.sandbox.client import query_untrusted
 from lakehouse.sandbox.request import Limits
 from lakehouse.sql_server.flight import FlightDoor
-from lakehouse.sql_server.http import ARROW, HttpDoor
+from lakehouse.sql_server.http import ARROW, http_server
 from lakehouse.sql_server.service import DoorLimits, Reader, SqlDoor
 from tests.lakehouse import make
 
@@ -76,13 +76,12 @@ def measured(lake: Lake, times: int) -> dict[str, Any]:
         limits=limits,
     )
     flight = FlightDoor(door, host="127.0.0.1", port=0, version="bench")
-    http = HttpDoor(door, host="127.0.0.1", port=0)
-    for server in (flight.serve, http.serve_forever):
-        threading.Thread(target=server, daemon=True).start()
+    http = http_server(door, host="127.0.0.1", port=0)
+    threading.Thread(target=flight.serve, daemon=True).start()
     header = {"adbc.flight.sql.authorization_header": "Bearer bench"}
     address = f"grpc://127.0.0.1:{flight.port}"
     connection = flightsql.connect(address, db_kwargs=header, autocommit=True)
-    url = f"http://127.0.0.1:{http.server_address[1]}/v1/sql"
+    url = f"http://127.0.0.1:{http.port}/v1/sql"
 
     def by_flight(sql: str = WIDE) -> int:
         with connection.cursor() as cursor:
@@ -101,20 +100,20 @@ def measured(lake: Lake, times: int) -> dict[str, Any]:
     table = lake.query(WIDE)
     local = best(times, lambda: int(lake.query(WIDE).num_rows))
     by_flight()
+    with http:
+        http_rows_s = best(times, by_http)
     figures = {
         "rows": table.num_rows,
         "mib": round(table.nbytes / (1 << 20), 1),
         "local_rows_s": round(local),
         "flight_rows_s": round(best(times, by_flight)),
-        "http_rows_s": round(best(times, by_http)),
+        "http_rows_s": round(http_rows_s),
         "first_row_ms": round(milliseconds(5, lambda: by_flight(SMALL), pause=1.5), 1),
         "cold_ms": round(milliseconds(3, lambda: query_untrusted(lake, SMALL)), 1),
     }
     figures["flight_vs_local"] = round(figures["flight_rows_s"] / local, 3)
     figures["http_vs_local"] = round(figures["http_rows_s"] / local, 3)
     connection.close()
-    http.shutdown()
-    http.server_close()
     door.close()
     flight.shutdown()
     return figures

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from trajectory.errors import ConfigurationError, WorkError
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
     from lakehouse.sql_server.flight import FlightDoor, Tls
-    from lakehouse.sql_server.http import HttpDoor
+    from trajectory.http_server import HttpServer
 
 
 def reader_of(registry: KeyRegistry, secret: str) -> Reader | None:
@@ -104,14 +105,11 @@ def serve(door: SqlDoor, settings: DoorSettings, *, announce: Callable[[str], No
         signal.signal(number, stop)
     scheme = ("grpc", "http") if tls is None else ("grpc+tls", "https")
     announce(f"Flight SQL  {scheme[0]}://{settings.host}:{flight.port}")
-    if http is not None:
-        announce(f"HTTP        {scheme[1]}://{settings.host}:{http.server_address[1]}/v1/sql")
-        threading.Thread(target=http.serve_forever, name="http door", daemon=True).start()
-    over.wait()
-    if http is not None:
-        http.shutdown()
-        http.server_close()
-    door.close()
+    with http or nullcontext():
+        if http is not None:
+            announce(f"HTTP        {scheme[1]}://{settings.host}:{http.port}/v1/sql")
+        over.wait()
+        door.close()  # first: it ends the questions that the servers would wait for
     flight.shutdown()
 
 
@@ -132,13 +130,13 @@ def _listening(door: SqlDoor, settings: DoorSettings, tls: "Tls | None") -> "Fli
         ) from error
 
 
-def _http(door: SqlDoor, settings: DoorSettings, tls: "Tls | None") -> "HttpDoor | None":
-    from lakehouse.sql_server.http import HttpDoor
+def _http(door: SqlDoor, settings: DoorSettings, tls: "Tls | None") -> "HttpServer | None":
+    from lakehouse.sql_server.http import http_server
 
     if settings.http_port is None:
         return None
     try:
-        return HttpDoor(door, host=settings.host, port=settings.http_port, tls=tls)
+        return http_server(door, host=settings.host, port=settings.http_port, tls=tls)
     except OSError as error:
         door.close()
         raise WorkError(

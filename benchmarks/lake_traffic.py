@@ -19,9 +19,9 @@ from headrace.govern.source import Source
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
 from proxy.spool import RecordKind, SpoolReader, SpoolWriter, records
+from trajectory.assembly.result import Assembly
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 from trajectory.message import Message
-from trajectory.placement import Assembly
 
 KEY = b"s" * 32
 STEPS = 10

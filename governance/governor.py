@@ -22,7 +22,7 @@ from governance.quality.leftovers import LeftoverCheck
 from governance.records import GovernedBatch
 from governance.redact.trajectory import Redactor
 from governance.stored_content import KnownContent
-from trajectory.placement import Assembly
+from trajectory.assembly.result import Assembly
 
 
 def _now() -> datetime:

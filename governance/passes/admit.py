@@ -29,9 +29,9 @@ from governance.policy.selector import Facts
 from governance.redact.pseudonym import subject_id, subject_ids
 from governance.retention import judge_retention
 from governance.stored_content import KnownContent
+from trajectory.assembly.result import PlacedCall
 from trajectory.call import Call, CallKind
 from trajectory.exchange import ExchangeOutcome, Headers
-from trajectory.placement import PlacedCall
 
 
 class Admitted[T: AdmittedCall](NamedTuple):

@@ -11,8 +11,8 @@ from governance.redact.report import RedactionReport
 from governance.redact.trajectory import CleanCall, CleanMessage, TrajectoryRedaction
 from governance.retention import RetentionVerdict
 from governance.vocabulary import reason_word
+from trajectory.assembly.result import PlacedCall
 from trajectory.call import Call
-from trajectory.placement import PlacedCall
 
 
 @dataclass(frozen=True, slots=True)

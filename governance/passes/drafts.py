@@ -8,12 +8,12 @@ from governance.identifiers import Namer
 from governance.policy.capture import CaptureField
 from governance.redact.trajectory import CleanCall, CleanMessage
 from governance.vocabulary import finish_reason, reason_word
+from trajectory.assembly.effects import SideEffect, replay_class
 from trajectory.assembly.fingerprint import result_text
+from trajectory.assembly.result import PlacedCall
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonValue, canonical_json
-from trajectory.effects import SideEffect, replay_class
 from trajectory.message import Message, ToolCallPart, ToolResultPart, part_json, stored_message
-from trajectory.placement import PlacedCall
 from trajectory.step import Harness, Step, StoredMessage, Tokens, ToolCall, ToolResult
 
 _ERROR_CHARACTERS = 400

@@ -22,8 +22,8 @@ from governance.redact.trajectory import Redactor, public_id
 from governance.retention import judge_retention
 from governance.stored_content import KnownContent, told_by
 from governance.vocabulary import SOURCE_KINDS
+from trajectory.assembly.result import PlacedFeedback
 from trajectory.canonical import JsonValue
-from trajectory.placement import PlacedFeedback
 from trajectory.step import Correction, Signal
 
 

@@ -20,9 +20,9 @@ from governance.records import (
 from governance.redact.report import RedactionReport
 from governance.stored_content import KnownContent
 from governance.vocabulary import reason_word
+from trajectory.assembly.effects import SideEffect, replay_class
+from trajectory.assembly.result import PlacedCall, PlacedCorrection, PlacedLink
 from trajectory.call import Call
-from trajectory.effects import SideEffect, replay_class
-from trajectory.placement import PlacedCall, PlacedCorrection, PlacedLink
 from trajectory.step import Correction, Link, LinkTo, Step, Tokens
 
 

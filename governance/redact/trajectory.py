@@ -20,7 +20,7 @@ from governance.redact.report import (
 from governance.vocabulary import looks_like_an_id
 from trajectory.call import Call
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.shared import read_messages
+from trajectory.dialects.resends import read_messages
 from trajectory.message import Message, OpaquePart, ReasoningPart, stored_message
 
 

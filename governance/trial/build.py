@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from governance.trial.cases import Given, GivenMessage, GivenToolCall
+from trajectory.assembly.result import Assembly, PlacedCall
 from trajectory.call import Call, CallKind, TokenCapture
 from trajectory.exchange import (
     ClientIdentity,
@@ -12,7 +13,6 @@ from trajectory.exchange import (
     SpoolPosition,
 )
 from trajectory.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
-from trajectory.placement import Assembly, PlacedCall
 
 
 def assembly_of(given: Given, now: datetime) -> Assembly:

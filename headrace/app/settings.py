@@ -6,7 +6,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from proxy.config import GatewayConfig, ListenAddress, refuse_clashes
-from trajectory.effects import SideEffect
+from trajectory.assembly.effects import SideEffect
 
 DEFAULT_HOME = Path(".headrace")
 

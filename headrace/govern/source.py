@@ -16,14 +16,14 @@ from headrace.govern.packing import packed_json, unpacked
 from lakehouse.lake import Lake
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
+from trajectory.assembly.effects import SideEffect
+from trajectory.assembly.result import Assembly
+from trajectory.assembly.signals import harvest
 from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call
 from trajectory.dialects.registry import Dialect
-from trajectory.effects import SideEffect
 from trajectory.imported import MODE as IMPORTED
-from trajectory.placement import Assembly
 from trajectory.reader import read_records
-from trajectory.signals import harvest
 from trajectory.telemetry.calls import MODE as TRACED
 
 _CALLS_OF_TRAJECTORIES = 12

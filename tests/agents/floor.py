@@ -15,10 +15,10 @@ from tests.agents.wire import arguments
 from tests.proxy.running import Running
 from tests.trajectory.corrected import corrected
 from trajectory.assembly import Assembler, AssemblerState
+from trajectory.assembly.result import PlacedCall, PlacedLink
 from trajectory.call import Call, CallKind
 from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import Exchange
-from trajectory.placement import PlacedCall, PlacedLink
 
 ROOT = Path(__file__).parents[2]
 _KEY = b"a" * 32

@@ -21,6 +21,7 @@ from governance.redact.report import (
     RedactionScope,
 )
 from governance.stored_content import MemoryKnownContent
+from trajectory.assembly.result import Assembly, PlacedCall, PlacedFeedback, PlacedLink
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonValue
 from trajectory.exchange import (
@@ -33,7 +34,6 @@ from trajectory.exchange import (
     SpoolPosition,
 )
 from trajectory.message import Message, TextPart
-from trajectory.placement import Assembly, PlacedCall, PlacedFeedback, PlacedLink
 
 T0 = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

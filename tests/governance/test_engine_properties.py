@@ -22,10 +22,10 @@ from tests.governance.building import (
     system,
     user,
 )
+from trajectory.assembly.result import PlacedCall
 from trajectory.canonical import content_hash
 from trajectory.exchange import ExchangeOutcome
 from trajectory.message import Message
-from trajectory.placement import PlacedCall
 from trajectory.step import Step
 
 FATES = ("fine", "fine", "fine", "cut", "opted_out", "broken", "failed", "repeated", "mail")

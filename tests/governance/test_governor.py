@@ -32,12 +32,12 @@ from tests.governance.building import (
     user,
 )
 from tests.governance.redaction_support import redactor
+from trajectory.assembly.result import PlacedCall, PlacedFeedback, PlacedLink
 from trajectory.call import Call, CallKind, SessionHint, TokenCapture, ToolDispatch
 from trajectory.canonical import JsonObject, content_hash
 from trajectory.errors import ConfigurationError
 from trajectory.exchange import ExchangeOutcome
 from trajectory.message import Message, ToolCallPart, ToolResultPart
-from trajectory.placement import PlacedCall, PlacedFeedback, PlacedLink
 
 
 def dispositions(batch: GovernedBatch) -> dict[str, str]:

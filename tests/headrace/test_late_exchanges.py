@@ -15,11 +15,11 @@ from lakehouse.lake import Lake
 from lakehouse.maintenance.verify import verify
 from lakehouse.sandbox.client import query_untrusted
 from tests.governance.building import bundle, governor
-from tests.trajectory.test_signals import conversation
+from tests.trajectory.assembly.test_signals import conversation
 from tests.trajectory.world import World
 from trajectory.assembly import Assembler, AssemblerState
+from trajectory.assembly.signals import harvest
 from trajectory.call import Call
-from trajectory.signals import harvest
 
 KEY = b"k" * 32
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from trajectory.placement import Assembly, PlacedCall, PlacedCorrection, PlacedLink
+from trajectory.assembly.result import Assembly, PlacedCall, PlacedCorrection, PlacedLink
 
 
 @dataclass

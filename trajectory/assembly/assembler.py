@@ -3,20 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from trajectory.assembly.echoes import is_near
-from trajectory.assembly.facts import Fact, LinkTo, Said
-from trajectory.assembly.feedback import place_feedback
+from trajectory.assembly.call_facts import Fact, LinkTo, Said
+from trajectory.assembly.effects import SideEffect
 from trajectory.assembly.fingerprint import Fingerprinter
-from trajectory.assembly.index import DROPPED, StateIndex
+from trajectory.assembly.graph import DROPPED, StateIndex
 from trajectory.assembly.placing import Placer
+from trajectory.assembly.quotations import is_near
 from trajectory.assembly.reading import FactMaker
-from trajectory.assembly.shadows import place_shadow
+from trajectory.assembly.result import Assembly, PlacedCall, PlacedCorrection, PlacedLink
+from trajectory.assembly.sessions import place_feedback
 from trajectory.assembly.state import AssemblerState
 from trajectory.call import Call, CallKind
-from trajectory.effects import SideEffect
 from trajectory.exchange import Feedback
 from trajectory.gc_pause import uncollected
-from trajectory.placement import Assembly, PlacedCall, PlacedCorrection, PlacedLink
 
 _GROUP_LIMIT = 20_000
 """More calls than this are not placed anew for a late one, which is then put where it fits."""
@@ -383,3 +382,38 @@ def _link(tenant_id: str, to_step_id: str, link: LinkTo) -> PlacedLink:
         recorded_at=datetime.fromtimestamp(link.recorded_at, UTC),
         key_source=link.key_source,
     )
+
+
+SHADOW = "shadow"
+"""Role of such a step, kind of its link, and what told where it belongs: the gateway made it."""
+
+
+def place_shadow(make: Fingerprinter, call: Call) -> tuple[PlacedCall, PlacedLink]:
+    """Place a shadow's answer in a trajectory of its own, linked to the step that was copied.
+
+    Nothing goes on from it and nothing is remembered of it, so the client's trajectory is the
+    same with it and without it.
+    """
+    exchange = call.exchange
+    placed = PlacedCall(
+        call=call,
+        trajectory_id=make.identifier("trajectory", exchange.exchange_id),
+        step_id=make.identifier("step", exchange.exchange_id),
+        step_index=0,
+        parent_step_id=None,
+        branch=0,
+        role_in_graph=SHADOW,
+        key_source=SHADOW,
+        context_keep=0,
+        new_messages=call.context,
+    )
+    link = PlacedLink(
+        tenant_id=exchange.client.tenant_id,
+        kind=SHADOW,
+        from_step_id=make.identifier("step", exchange.shadow_of),
+        to_step_id=placed.step_id,
+        trajectory_id=placed.trajectory_id,
+        recorded_at=exchange.ended_at or exchange.started_at,
+        key_source=SHADOW,
+    )
+    return placed, link

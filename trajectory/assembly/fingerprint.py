@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from trajectory.assembly.chain import shorten
+from trajectory.assembly.nodes import shorten
 from trajectory.canonical import JsonValue, canonical_json
 from trajectory.message import (
     MediaPart,

@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass, replace
 
-from trajectory.assembly.chain import ChainNode, lengthen, shorten
-from trajectory.assembly.dispatches import find_asking_step, settle
-from trajectory.assembly.echoes import Echo, EchoKind, find_echo
-from trajectory.assembly.facts import Fact, LinkTo, Placement, Said
+from trajectory.assembly.call_facts import Fact, LinkTo, Placement, Said
 from trajectory.assembly.fingerprint import Fingerprinter
-from trajectory.assembly.index import StateIndex
-from trajectory.assembly.nodes import StepNode, TrajectoryNode
+from trajectory.assembly.graph import StateIndex
+from trajectory.assembly.nodes import ChainNode, StepNode, TrajectoryNode, lengthen, shorten
 from trajectory.assembly.parents import (
     Question,
+    find_asking_step,
     find_failed_attempt,
     find_parent,
     find_unseen_answer,
+    settle,
 )
+from trajectory.assembly.quotations import Echo, EchoKind, find_echo
 from trajectory.assembly.sessions import Identity, identify
 
 

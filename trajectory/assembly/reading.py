@@ -4,18 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from trajectory.assembly.chain import ChainNode, shorten
-from trajectory.assembly.effects import ToolEffects
-from trajectory.assembly.facts import ASIDE_DELAY, Fact
+from trajectory.assembly.call_facts import ASIDE_DELAY, Fact
+from trajectory.assembly.effects import SideEffect, ToolEffects
 from trajectory.assembly.fingerprint import (
     Fingerprinter,
     MessageDigest,
     leading_system_count,
     result_text,
 )
-from trajectory.assembly.nodes import PendingCall
-from trajectory.assembly.sessions import TOOL_SESSION, place_name, public_name, session_name
-from trajectory.assembly.sketches import (
+from trajectory.assembly.nodes import ChainNode, PendingCall, shorten
+from trajectory.assembly.quotations import (
     answer_sketch,
     argument_text,
     opening_texts,
@@ -24,10 +22,10 @@ from trajectory.assembly.sketches import (
     sketch,
     text_names,
 )
+from trajectory.assembly.sessions import TOOL_SESSION, place_name, public_name, session_name
 from trajectory.call import ELSEWHERE, Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonValue
 from trajectory.dialects.wire import header
-from trajectory.effects import SideEffect
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 from trajectory.message import Message, OpaquePart, ToolCallPart, ToolResultPart
 

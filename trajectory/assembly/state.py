@@ -11,9 +11,17 @@ from dataclasses import dataclass, field, fields
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
-from trajectory.assembly.chain import ChainNode, Chains, Clue, lengthen, shorten
-from trajectory.assembly.facts import Fact
-from trajectory.assembly.nodes import PendingCall, StepNode, TrajectoryNode
+from trajectory.assembly.call_facts import Fact
+from trajectory.assembly.nodes import (
+    ChainNode,
+    Chains,
+    Clue,
+    PendingCall,
+    StepNode,
+    TrajectoryNode,
+    lengthen,
+    shorten,
+)
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.errors import IntegrityError
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from trajectory.call import Call, CallKind, SessionHint
 from trajectory.canonical import JsonObject
 from trajectory.dialects.hints import common_hints, retry_count
+from trajectory.dialects.resends import same_message
 from trajectory.dialects.response import ModelResponse
-from trajectory.dialects.shared import same_message
 from trajectory.dialects.wire import without
 from trajectory.exchange import Exchange
 from trajectory.message import Message, OpaquePart, Part, ReasoningPart, TextPart

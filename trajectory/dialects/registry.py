@@ -22,7 +22,7 @@ from trajectory.dialects.google_gemini.read import GoogleGemini
 from trajectory.dialects.google_gemini.write import write as write_google_gemini
 from trajectory.dialects.google_interactions.read import GoogleInteractions
 from trajectory.dialects.google_interactions.write import write as write_google_interactions
-from trajectory.dialects.hints import common_hints
+from trajectory.dialects.hints import common_hints, with_people
 from trajectory.dialects.mcp import Mcp
 from trajectory.dialects.ollama.read import Ollama
 from trajectory.dialects.ollama.write import write as write_ollama
@@ -34,7 +34,6 @@ from trajectory.dialects.openai_inputs import OpenAIEmbeddings, OpenAIModeration
 from trajectory.dialects.openai_realtime import OpenAIRealtime
 from trajectory.dialects.openai_responses.read import OpenAIResponses
 from trajectory.dialects.openai_responses.write import write as write_openai_responses
-from trajectory.dialects.people import with_people
 from trajectory.dialects.reading import Yields
 from trajectory.dialects.websockets import is_conversation, turns
 from trajectory.dialects.wire import UnreadableError, response_bytes

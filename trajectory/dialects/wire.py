@@ -14,7 +14,7 @@ from json.scanner import make_scanner
 from typing import Any, cast
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.bodies import Bodies, Scan, UnusualError
+from trajectory.dialects.resends import Bodies, Scan, UnusualError
 from trajectory.encoding import decode_body
 from trajectory.exchange import Exchange, Headers
 from trajectory.message import MediaPart, OpaquePart, Part, TextPart

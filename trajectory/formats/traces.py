@@ -18,7 +18,7 @@ from trajectory.json_form import FormError, time_text
 from trajectory.message import Message
 from trajectory.portable import PortableSignal, PortableStep, Trajectory
 from trajectory.telemetry import genai, openinference
-from trajectory.telemetry.facts import ModelFacts, SpanFacts
+from trajectory.telemetry.span_content import ModelFacts, SpanFacts
 from trajectory.telemetry.spans import Span, SpanEvent, decode_json, encode_json
 
 

@@ -16,7 +16,7 @@ from trajectory.encoding import decode_body
 from trajectory.exchange import Exchange, ExchangeOutcome, Feedback, HttpRequest, HttpResponse
 from trajectory.json_form import time_text
 from trajectory.telemetry import genai, openinference
-from trajectory.telemetry.facts import Judgement, ModelFacts, SpanFacts, ToolFacts
+from trajectory.telemetry.span_content import Judgement, ModelFacts, SpanFacts, ToolFacts
 from trajectory.telemetry.spans import PROTOBUF, Span, decode_export
 
 TRACES_PATH = "/v1/traces"

@@ -18,7 +18,7 @@ from trajectory.message import (
     ToolResultPart,
 )
 from trajectory.portable import PortableSignal
-from trajectory.telemetry.facts import (
+from trajectory.telemetry.span_content import (
     Judgement,
     ModelFacts,
     SpanFacts,

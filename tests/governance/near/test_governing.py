@@ -25,8 +25,8 @@ from tests.governance.building import (
     system,
     user,
 )
+from trajectory.assembly.result import PlacedCall, PlacedLink
 from trajectory.message import Message
-from trajectory.placement import PlacedCall, PlacedLink
 
 QUESTION = (
     "Please tell me what twelve brass lamps for the corridor of the old house by the harbour cost, "

@@ -20,8 +20,8 @@ from tests.governance.building import (
     user,
 )
 from tests.governance.redaction_support import made
+from trajectory.assembly.result import PlacedCall
 from trajectory.call import CallKind, ToolDispatch
-from trajectory.placement import PlacedCall
 
 NAME = "Priya Raghunathan"
 

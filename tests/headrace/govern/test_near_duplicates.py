@@ -27,7 +27,7 @@ from tests.governance.building import (
     user,
 )
 from tests.governance.near.test_governing import ANSWER, QUESTION, lamps
-from trajectory.placement import PlacedCall
+from trajectory.assembly.result import PlacedCall
 
 SPEC = NearDuplicates()
 OTHER = "Which screws hold a wooden shelf on a brick wall, and how deep must the holes be drilled{}"

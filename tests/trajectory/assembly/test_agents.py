@@ -8,9 +8,9 @@ import pytest
 
 from tests.trajectory.world import CLIENT, World, asked, result, said, user
 from trajectory.assembly import Assembler, AssemblerState
+from trajectory.assembly.result import Assembly, PlacedCall
 from trajectory.call import Call
 from trajectory.dialects.registry import read_exchange
-from trajectory.placement import Assembly, PlacedCall
 
 KEY = b"k" * 32
 THREADS = [f"019f0000-0000-7000-8000-00000000000{n}" for n in range(3)]

@@ -6,9 +6,9 @@ import pytest
 
 from tests.trajectory.world import CLIENT, SYSTEM, World, asked, result, said, user
 from trajectory.assembly import Assembler, AssemblerState
+from trajectory.assembly.result import Assembly, PlacedCall
 from trajectory.call import Call
 from trajectory.errors import IntegrityError
-from trajectory.placement import Assembly, PlacedCall
 
 KEY = b"k" * 32
 

@@ -7,10 +7,10 @@ import pytest
 
 from tests.trajectory.world import World, user
 from trajectory.assembly import Assembler, AssemblerState
+from trajectory.assembly.result import PlacedCall
 from trajectory.call import Call, CallKind
 from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import ExchangeOutcome
-from trajectory.placement import PlacedCall
 
 KEY = b"k" * 32
 WORDS = {

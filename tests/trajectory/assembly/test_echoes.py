@@ -8,9 +8,9 @@ import pytest
 from tests.trajectory.corrected import corrected
 from tests.trajectory.world import CLIENT, World, asked, result, said, user
 from trajectory.assembly import Assembler, AssemblerState
-from trajectory.assembly.sketches import extents
+from trajectory.assembly.quotations import extents
+from trajectory.assembly.result import Assembly
 from trajectory.call import Call
-from trajectory.placement import Assembly
 
 KEY = b"k" * 32
 AGENT = {"role": "system", "content": "You keep the shelves in order."}

@@ -11,9 +11,9 @@ from benchmarks.assembly import exact_share, pairwise_f1
 from benchmarks.assembly_worlds import Mixture, World, generate
 from tests.trajectory.corrected import corrected
 from trajectory.assembly import Assembler, AssemblerState
+from trajectory.assembly.result import Assembly, PlacedCall
 from trajectory.call import Call
 from trajectory.message import Message
-from trajectory.placement import Assembly, PlacedCall
 
 KEY = b"k" * 32
 BUSY = Mixture(

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from tests.trajectory.world import SYSTEM, World, asked, result, said, user
 from trajectory.assembly import Assembler
+from trajectory.assembly.result import Assembly
+from trajectory.assembly.signals import harvest
 from trajectory.call import Call
 from trajectory.dialects.registry import read_exchange
-from trajectory.placement import Assembly
-from trajectory.signals import harvest
 
 KEY = b"k" * 32
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trajectory.canonical import JsonValue
-from trajectory.dialects import bodies
-from trajectory.dialects.bodies import Bodies, UnusualError
+from trajectory.dialects import resends as bodies
+from trajectory.dialects.resends import Bodies, UnusualError
 from trajectory.dialects.wire import UnreadableError, _parse_body, parse_json
 
 JSON = st.recursive(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trajectory.canonical import JsonObject, canonical_json
 from trajectory.dialects.openai_chat.read import read_message
-from trajectory.dialects.shared import one_object, read_messages, read_tools
+from trajectory.dialects.resends import one_object, read_messages, read_tools
 from trajectory.message import Message, TextPart, ToolCallPart
 
 JSON = st.recursive(

@@ -23,7 +23,7 @@ from trajectory.exchange import (
 )
 from trajectory.message import Message, TextPart, ToolCallPart, ToolResultPart
 from trajectory.telemetry.calls import read_export
-from trajectory.telemetry.genai_messages import write_message
+from trajectory.telemetry.genai import write_message
 
 CLIENT = ClientIdentity("acme", "tests", "ci", "k1", ("train_sft",))
 TRACE = "5b8efff798038103d269b633813fc60c"

@@ -27,8 +27,8 @@ from trajectory.dialects.reading import (
     unread_usage,
     with_fields,
 )
+from trajectory.dialects.resends import read_tools
 from trajectory.dialects.response import ModelResponse, read_response
-from trajectory.dialects.shared import read_tools
 from trajectory.dialects.wire import (
     as_list,
     as_object,

@@ -17,8 +17,8 @@ from trajectory.dialects.blocks import (
 )
 from trajectory.dialects.hints import bedrock_hints
 from trajectory.dialects.reading import Yields, assistant, model_call, unread_usage, with_fields
+from trajectory.dialects.resends import read_tools
 from trajectory.dialects.response import ModelResponse, read_response
-from trajectory.dialects.shared import read_tools
 from trajectory.dialects.wire import (
     as_object,
     as_text,

@@ -19,8 +19,8 @@ from trajectory.dialects.reading import (
     unread_usage,
     with_fields,
 )
+from trajectory.dialects.resends import one_object
 from trajectory.dialects.response import read_response
-from trajectory.dialects.shared import one_object
 from trajectory.dialects.wire import (
     as_integer,
     as_object,

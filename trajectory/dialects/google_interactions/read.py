@@ -16,8 +16,8 @@ from trajectory.dialects.reading import (
     unread_usage,
     with_fields,
 )
+from trajectory.dialects.resends import one_object, read_tools
 from trajectory.dialects.response import ModelResponse, read_response
-from trajectory.dialects.shared import one_object, read_tools
 from trajectory.dialects.wire import (
     UnreadableError,
     as_integer,

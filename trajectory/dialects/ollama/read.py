@@ -5,8 +5,8 @@ from dataclasses import replace
 from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject
 from trajectory.dialects.reading import CallNames, Yields, assistant, model_call, posted_to
+from trajectory.dialects.resends import one_object, read_tools
 from trajectory.dialects.response import read_response
-from trajectory.dialects.shared import one_object, read_tools
 from trajectory.dialects.wire import (
     as_integer,
     as_list,

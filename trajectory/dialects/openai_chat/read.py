@@ -17,8 +17,8 @@ from trajectory.dialects.reading import (
     unread_usage,
     with_fields,
 )
+from trajectory.dialects.resends import read_list, read_tools, same_message
 from trajectory.dialects.response import ModelResponse, read_response
-from trajectory.dialects.shared import read_list, read_tools, same_message
 from trajectory.dialects.wire import (
     as_integer,
     as_list,

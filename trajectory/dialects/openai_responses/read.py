@@ -23,8 +23,8 @@ from trajectory.dialects.reading import (
     posted_to,
     with_fields,
 )
+from trajectory.dialects.resends import one_object, read_tools
 from trajectory.dialects.response import ModelResponse, read_response
-from trajectory.dialects.shared import one_object, read_tools
 from trajectory.dialects.wire import (
     UnreadableError,
     as_list,

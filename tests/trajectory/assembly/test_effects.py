@@ -6,15 +6,15 @@ import pytest
 
 from tests.trajectory.world import World
 from trajectory.assembly import Assembler, AssemblerState
-from trajectory.call import Call
-from trajectory.dialects.registry import read_exchange
-from trajectory.effects import (
+from trajectory.assembly.effects import (
     SideEffect,
     effect_of_annotations,
     effect_of_method,
     effect_of_rules,
     replay_class,
 )
+from trajectory.call import Call
+from trajectory.dialects.registry import read_exchange
 
 KEY = b"k" * 32
 

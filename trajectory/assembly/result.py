@@ -33,7 +33,7 @@ class PlacedCall:
     """Keyed hash of the strongest session name that the client sent."""
     group_id: str | None = None
     side_effect: str | None = None
-    """What a dispatched tool does to the world (see ``trajectory.effects``); None for models."""
+    """What a dispatched tool does to the world (see ``trajectory.assembly.effects``); None for models."""
     context_is_delta: bool = False
     """The client sent only ``new_messages`` and named the response before (``previous_response_id``):
     ``call.context`` does not hold the ``context_keep`` messages of the parent's conversation."""

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from trajectory.assembly.chain import ChainNode
-from trajectory.assembly.nodes import PendingCall
+from trajectory.assembly.nodes import ChainNode, PendingCall
 from trajectory.call import Call
 from trajectory.canonical import JsonObject
 
@@ -134,7 +133,7 @@ class Fact:
     """Of a listing: short hash of each tool and its side effect."""
 
     clues: Sequence[list[Any]] = ()
-    """What the call shows of how a step went; see ``trajectory.assembly.clues``."""
+    """What the call shows of how a step went; see ``trajectory.assembly.signals``."""
     retold: int = 0
     """How often its signals were withdrawn and said anew."""
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.trajectory.world import World, asked, result, said, user
 from trajectory.assembly import Assembler, AssemblerState
+from trajectory.assembly.signals import SIGNAL_RULES, harvest
 from trajectory.call import Call
 from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import ExchangeOutcome
-from trajectory.signals import SIGNAL_RULES, harvest
 
 KEY = b"k" * 32
 

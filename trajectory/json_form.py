@@ -4,6 +4,11 @@ One rule for all types: an object with the fields of the type by name; a field t
 left out, an absent field has its default. Times are RFC 3339 in UTC with six digits; bytes are
 base64; a message has the form of ``Message.to_json``. Exchange, Feedback and Trajectory carry
 ``schema_version``.
+
+Written by hand, for pydantic's ``TypeAdapter`` over these dataclasses keeps no promise of it: a part's
+type is no field, so a reasoning part is read as text; unknown fields pass; bytes that are no UTF-8 and
+times with six digits need serializers of their own; the schema loses its descriptions (8 of 23 KB are
+left). It reads a message of ten parts in 42 µs instead of 59, and writes it in 13 instead of 6.
 """
 
 from base64 import b64decode, b64encode

@@ -107,7 +107,7 @@ class OpenAIChat:
 
     def stream(self, begun: ModelAnswer, ask: Ask) -> AnswerStream:
         """Return what writes the answer as it grows."""
-        return openai_chat.Stream(begun, ask.body)
+        return openai_chat.ChatStream(begun, ask.body)
 
     def whole(self, answer: ModelAnswer, ask: Ask) -> JsonObject:
         """Return a ``chat.completion``."""
@@ -153,7 +153,7 @@ class OpenAIResponses:
 
     def stream(self, begun: ModelAnswer, ask: Ask) -> AnswerStream:
         """Return what writes the answer as it grows."""
-        return openai_responses.Stream(begun, ask.body)
+        return openai_responses.ResponsesStream(begun, ask.body)
 
     def whole(self, answer: ModelAnswer, ask: Ask) -> JsonObject:
         """Return a ``response``."""
@@ -212,7 +212,7 @@ class AnthropicMessages:
 
     def stream(self, begun: ModelAnswer, ask: Ask) -> AnswerStream:  # noqa: ARG002 - all formats alike
         """Return what writes the answer as it grows."""
-        return anthropic_messages.Stream(begun)
+        return anthropic_messages.MessagesStream(begun)
 
     def whole(self, answer: ModelAnswer, ask: Ask) -> JsonObject:  # noqa: ARG002 - all formats alike
         """Return a ``message``."""

@@ -20,7 +20,7 @@ from governance.redact.report import (
 from governance.vocabulary import looks_like_an_id
 from trajectory.call import Call
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.resends import read_messages
+from trajectory.dialects.resends import same_message
 from trajectory.message import Message, OpaquePart, ReasoningPart, stored_message
 
 
@@ -276,7 +276,7 @@ def _fields_as_message(call: Call) -> Message:
     said: JsonObject = {n: value for n, value in fields.items() if value not in (None, [], {}, "")}
     if dispatch is None:
         return _of_tools(call.tools, said)
-    return read_messages(_as_message, said)[0]
+    return same_message(_as_message(said))
 
 
 _LATELY: dict[tuple[int, bytes], tuple[tuple[JsonObject, ...], Message]] = {}
@@ -288,15 +288,15 @@ def _of_tools(tools: tuple[JsonObject, ...], said: JsonObject) -> Message:
     found = _LATELY.get((id(tools), rest))
     if found is not None and found[0] is tools:
         return found[1]
-    message = read_messages(_as_message, said)[0]
+    message = same_message(_as_message(said))
     if len(_LATELY) >= _FEW:
         _LATELY.clear()
     _LATELY[id(tools), rest] = (tools, message)
     return message
 
 
-def _as_message(said: JsonObject) -> tuple[Message]:
-    return (Message("call", (OpaquePart(said),)),)
+def _as_message(said: JsonObject) -> Message:
+    return Message("call", (OpaquePart(said),))
 
 
 def _under_fields(report: RedactionReport) -> RedactionReport:

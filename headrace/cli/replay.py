@@ -58,7 +58,7 @@ def replay(
     from headrace.replay.answering import Replies, cleaner
     from headrace.replay.loading import load_recording
     from headrace.replay.server import LiveUpstreams, serving
-    from trajectory.replay import Comparison, Player
+    from trajectory.replay import Player, ReplayComparison
 
     if model is not None and model_upstream is None:
         raise ConfigurationError("--model names what to ask at --model-upstream; give both.")
@@ -75,7 +75,7 @@ def replay(
 
     player = Player(
         recording,
-        Comparison(mark=MARK, blind_to_results=tools_upstream is not None),
+        ReplayComparison(mark=MARK, blind_to_results=tools_upstream is not None),
         models=model_upstream is None,
         tools=tools_upstream is None,
     )

@@ -28,7 +28,7 @@ from trajectory.exchange import (
     SpoolPosition,
 )
 from trajectory.message import Message, ToolCallPart
-from trajectory.replay import Divergence, Player, RecordedAnswer
+from trajectory.replay import Player, RecordedAnswer, ReplayDivergence
 
 type Clean = Callable[[Sequence[Message]], tuple[Message, ...]]
 
@@ -94,7 +94,7 @@ class Replies:
             return problem(404, f"a replay knows no {path}")
         context = self._context(call)
         found = self.player.answer(context)
-        if isinstance(found, Divergence):
+        if isinstance(found, ReplayDivergence):
             return problem(422, _told(found))
         self._note_drift(call, context, found)
         try:
@@ -167,7 +167,7 @@ class Replies:
         asked = Message("assistant", (ToolCallPart("", name, arguments),))
         [part] = self._redacted((asked,))[0].tool_calls()
         found = self.player.tool(name, part.arguments)
-        if isinstance(found, Divergence):
+        if isinstance(found, ReplayDivergence):
             text: JsonObject = {"type": "text", "text": _told(found)}
             return {"content": [text], "isError": True}
         return found.result
@@ -180,7 +180,7 @@ def problem(status: int, text: str) -> ReplayResponse:
     return ReplayResponse(status, pieces=(body.encode(),))
 
 
-def _told(found: Divergence) -> str:
+def _told(found: ReplayDivergence) -> str:
     where = f" at {found.where}" if found.where else ""
     return f"replay: this run left the recorded path{where}; the replay's report says how"
 

@@ -29,7 +29,7 @@ from tests.agents.wire import Asked
 from tests.headrace.governed import govern
 from tests.headrace.replay_agent import work
 from tests.proxy.running import Running
-from trajectory.replay import Comparison, Player
+from trajectory.replay import Player, ReplayComparison
 
 PERSON = "maria.lopez@example.org"
 PROMPT = f"Quote three bolts for {PERSON}, retail. It is urgent."
@@ -118,7 +118,7 @@ def replayed(
     live = live or LiveUpstreams()
     player = Player(
         recording,
-        Comparison(mark=MARK, blind_to_results=live.tools_upstream is not None),
+        ReplayComparison(mark=MARK, blind_to_results=live.tools_upstream is not None),
         models=live.model_upstream is None,
         tools=live.tools_upstream is None,
     )
@@ -227,7 +227,7 @@ def test_who_does_not_know_the_address_is_refused(world: World) -> None:
     recording, _ = load_recording(
         Lake.open(str(world.home / "lake")), world.trajectories["openai-chat"]
     )
-    player = Player(recording, Comparison())
+    player = Player(recording, ReplayComparison())
     with serving(Replies(player, tuple), LiveUpstreams()) as state:
         base = f"http://127.0.0.1:{state.port}"
         for path in ("/v1/models", "/guess/v1/models", "/mcp"):

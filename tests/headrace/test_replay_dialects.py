@@ -28,7 +28,7 @@ from tests.wire.drivers import (
     gemini_interactions,
 )
 from tests.wire.script import ANSWER, SCHEMA, SYSTEM, provider
-from trajectory.replay import Comparison, Player
+from trajectory.replay import Player, ReplayComparison
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -147,7 +147,7 @@ def test_a_client_of_it_meets_its_own_past(
     )
     (trajectory_id,) = found["id"].to_pylist()
     recording, _ = load_recording(lake, trajectory_id)
-    player = Player(recording, Comparison())
+    player = Player(recording, ReplayComparison())
     with serving(Replies(player, tuple), LiveUpstreams()) as state:
         now = AGENTS[name](Wire(state.root, "replay"), stream=stream)
     report = player.report()
@@ -180,7 +180,9 @@ def test_the_model_is_swapped_where_the_path_names_it(
     recording, _ = load_recording(lake, trajectory_id)
     with Upstream(provider) as upstream:
         live = LiveUpstreams(model_upstream=upstream.url, model="other/1")
-        with serving(Replies(Player(recording, Comparison(), models=False), tuple), live) as state:
+        with serving(
+            Replies(Player(recording, ReplayComparison(), models=False), tuple), live
+        ) as state:
             gemini(Wire(state.root, "replay"), stream=True)
             bedrock_converse(Wire(state.root, "replay"))
         asked = {request.target for request in upstream.seen}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from trajectory.assembly.call_facts import Fact, LinkTo, Said
+from trajectory.assembly.call_facts import Fact, LinkFact, Said
 from trajectory.assembly.effects import SideEffect
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.assembly.graph import DROPPED, StateIndex
@@ -372,7 +372,7 @@ def _links_to(fact: Fact, tenants: Mapping[str, str]) -> Iterable[PlacedLink]:
     return (_link(tenants[fact.tenant], fact.step_id, link) for link in links)
 
 
-def _link(tenant_id: str, to_step_id: str, link: LinkTo) -> PlacedLink:
+def _link(tenant_id: str, to_step_id: str, link: LinkFact) -> PlacedLink:
     return PlacedLink(
         tenant_id=tenant_id,
         kind=link.kind,

@@ -41,7 +41,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkTo:
+class LinkFact:
     """A link that ends at a fact's step."""
 
     kind: str
@@ -150,7 +150,7 @@ class Fact:
     look_closer: Callable[["Fact"], None] | None = None
     """Fills in what only a beginning needs; None once done, or when the raw call is gone."""
     placement: Placement | None = None
-    links: tuple[LinkTo, ...] = ()
+    links: tuple[LinkFact, ...] = ()
     reads: Sequence[str] = ()
     """The names under which it looked for others."""
     touched: Collection[str] = ()
@@ -190,7 +190,7 @@ class Fact:
         return self.said(), frozenset(self.touched), frozenset(self.reads)
 
 
-type Said = tuple[Placement | None, frozenset[LinkTo]]
+type Said = tuple[Placement | None, frozenset[LinkFact]]
 """All that is decided about a call."""
 
 ASIDE_DELAY = timedelta(seconds=2).total_seconds()

@@ -18,7 +18,7 @@ _EFFECTS_LIMIT = 5_000
 _EFFECT_TIMES = 4
 
 
-class Named[Entry]:
+class NameIndex[Entry]:
     """Entries by name, each name's in the order in which they came; an entry is no list itself."""
 
     __slots__ = ("_entries",)
@@ -70,25 +70,25 @@ class StateIndex:
         self._reads: list[str] = []
         self._touched: set[str] = set()
         self.steps: dict[str, StepNode] = {}
-        self.by_response = Named[StepNode]()
+        self.by_response = NameIndex[StepNode]()
         self.told: dict[str, tuple[tuple[float, str], str]] = {}
         """What models were told by their tools: when first, and hash of the result, by call."""
-        self.readers = Named[Fact]()
+        self.readers = NameIndex[Fact]()
         """Facts by what they looked for."""
-        self.touching = Named[Fact]()
+        self.touching = NameIndex[Fact]()
         """Facts by the trajectories that they touched."""
         self.by_step: dict[str, Fact] = {}
-        self._by_dialogue = Named[StepNode]()
-        self._by_conversation = Named[StepNode]()
-        self._by_context = Named[StepNode]()
-        self._failed = Named[StepNode]()
-        self._by_call = Named[StepNode]()
-        self._by_arguments = Named[tuple[StepNode, PendingCall]]()
-        self._by_session = Named[TrajectoryNode]()
+        self._by_dialogue = NameIndex[StepNode]()
+        self._by_conversation = NameIndex[StepNode]()
+        self._by_context = NameIndex[StepNode]()
+        self._failed = NameIndex[StepNode]()
+        self._by_call = NameIndex[StepNode]()
+        self._by_arguments = NameIndex[tuple[StepNode, PendingCall]]()
+        self._by_session = NameIndex[TrajectoryNode]()
         self._by_server: dict[str, set[str]] = {}
-        self._by_orders = Named[tuple[StepNode, PendingCall]]()
-        self._by_answer = Named[StepNode]()
-        self._by_opening = Named[TrajectoryNode]()
+        self._by_orders = NameIndex[tuple[StepNode, PendingCall]]()
+        self._by_answer = NameIndex[StepNode]()
+        self._by_opening = NameIndex[TrajectoryNode]()
         for node in list(state.trajectories.values()):
             if node.settled:
                 self._index_trajectory(node)
@@ -404,7 +404,7 @@ class StateIndex:
         for pending in step.pending:
             self._remove_pending(step, pending)
 
-    def _names(self, step: StepNode) -> list[tuple[Named[StepNode], str]]:
+    def _names(self, step: StepNode) -> list[tuple[NameIndex[StepNode], str]]:
         names = [(self._by_context, step.context)]
         if step.failure:
             names.append((self._failed, step.context))

@@ -24,7 +24,7 @@ type LookUp = Callable[[str], Sequence[StepNode]]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ParentQuery:
     """What is asked about one model call."""
 
     fact: Fact
@@ -48,7 +48,7 @@ class Question:
         return (node for node in self.head.back() if node.is_turn)
 
 
-def find_parent(index: StateIndex, question: Question) -> StepNode | None:
+def find_parent(index: StateIndex, question: ParentQuery) -> StepNode | None:
     """Return the step whose conversation the call extends; None for a beginning.
 
     Asked in order: a step whose whole conversation leads the context, with no turn of the model
@@ -71,12 +71,12 @@ def find_parent(index: StateIndex, question: Question) -> StepNode | None:
     return found
 
 
-def _is_telling(question: Question, position: int) -> bool:
+def _is_telling(question: ParentQuery, position: int) -> bool:
     """Tell whether the leading messages hold a turn of the model: others may open alike."""
     return any(node.position <= position for node in question.turns())
 
 
-def _is_alone(index: StateIndex, question: Question, step: StepNode) -> bool:
+def _is_alone(index: StateIndex, question: ParentQuery, step: StepNode) -> bool:
     """Tell whether no other session opened with this context and waits for its next call."""
     open_steps = [
         other
@@ -87,7 +87,7 @@ def _is_alone(index: StateIndex, question: Question, step: StepNode) -> bool:
 
 
 def _longest(
-    look_up: LookUp, question: Question, start: ChainNode | None, *, usable: bool = False
+    look_up: LookUp, question: ParentQuery, start: ChainNode | None, *, usable: bool = False
 ) -> tuple[StepNode | None, int]:
     """Return the likeliest step under the longest leading chain, and how many messages that has."""
     for node in start.back() if start is not None else ():
@@ -100,7 +100,9 @@ def _longest(
     return None, -1
 
 
-def _most_likely(question: Question, steps: Iterable[StepNode], exact: str = "") -> StepNode | None:
+def _most_likely(
+    question: ParentQuery, steps: Iterable[StepNode], exact: str = ""
+) -> StepNode | None:
     """Return a step that had ended and that nothing goes on from yet, the latest such one.
 
     One whose conversation is resent to the letter (``exact``) goes before others.
@@ -119,7 +121,7 @@ def _most_likely(question: Question, steps: Iterable[StepNode], exact: str = "")
     )
 
 
-def _by_tool_calls(index: StateIndex, question: Question) -> StepNode | None:
+def _by_tool_calls(index: StateIndex, question: ParentQuery) -> StepNode | None:
     """Return the step that made the calls of the last turn with calls, if only one can be meant."""
     asking = next((node for node in question.turns() if node.calls), None)
     for name in () if asking is None else asking.calls:
@@ -130,7 +132,7 @@ def _by_tool_calls(index: StateIndex, question: Question) -> StepNode | None:
 
 
 def find_failed_attempt(
-    index: StateIndex, question: Question, parent: StepNode | None
+    index: StateIndex, question: ParentQuery, parent: StepNode | None
 ) -> StepNode | None:
     """Return the failed attempt at the same context that this call repeats.
 
@@ -152,7 +154,7 @@ def find_failed_attempt(
     return max(candidates, key=lambda step: _likeliness(question, step), default=None)
 
 
-def _likeliness(question: Question, step: StepNode) -> tuple[bool, bool, bool, float, str]:
+def _likeliness(question: ParentQuery, step: StepNode) -> tuple[bool, bool, bool, float, str]:
     """Order failed attempts: the same bytes, the count before, a cut, the usual pause."""
     fact = question.fact
     waited = fact.started - step.ended
@@ -166,7 +168,7 @@ def _likeliness(question: Question, step: StepNode) -> tuple[bool, bool, bool, f
     )
 
 
-def _may_repeat(question: Question, step: StepNode) -> bool:
+def _may_repeat(question: ParentQuery, step: StepNode) -> bool:
     fact = question.fact
     if step.ended > fact.started + _CLOCK_TOLERANCE_SECONDS:
         return False
@@ -180,7 +182,7 @@ def _may_repeat(question: Question, step: StepNode) -> bool:
 
 
 def find_unseen_answer(
-    index: StateIndex, question: Question, parent: StepNode | None
+    index: StateIndex, question: ParentQuery, parent: StepNode | None
 ) -> StepNode | None:
     """Return the attempt that was answered in full although the client asks again.
 

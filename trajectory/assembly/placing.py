@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from trajectory.assembly.call_facts import Fact, LinkTo, Placement, Said
+from trajectory.assembly.call_facts import Fact, LinkFact, Placement, Said
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.assembly.graph import StateIndex
 from trajectory.assembly.nodes import ChainNode, StepNode, TrajectoryNode, lengthen, shorten
 from trajectory.assembly.parents import (
-    Question,
+    ParentQuery,
     find_asking_step,
     find_failed_attempt,
     find_parent,
@@ -24,7 +24,7 @@ class StrayLink:
 
     tenant: str
     to_step_id: str
-    link: LinkTo
+    link: LinkFact
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Placer:
     def _find_place(self, fact: Fact, head: ChainNode, identity: Identity) -> _Place:
         """Decide trajectory and parent, strongest evidence first."""
         inside = None if identity.node is None else identity.node.trajectory_id
-        question = Question(fact, head, inside, head.key)
+        question = ParentQuery(fact, head, inside, head.key)
         named = identity.previous
         if named is not None and not question.fits(named):
             named = None
@@ -314,12 +314,12 @@ class Placer:
 
     def _link_of(
         self, fact: Fact, kind: str, from_step_id: str, *, key_source: str | None = None
-    ) -> LinkTo:
+    ) -> LinkFact:
         placement = fact.placement
         if placement is None:
             raise ValueError("a fact is placed before it is linked")
         source = key_source or placement.key_source
-        return LinkTo(kind, from_step_id, placement.trajectory_id, source, fact.ended)
+        return LinkFact(kind, from_step_id, placement.trajectory_id, source, fact.ended)
 
     def _place_dispatch(self, fact: Fact) -> None:
         index = self._index

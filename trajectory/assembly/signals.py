@@ -63,7 +63,7 @@ WITHDRAWN = "withdrawn"
 _RULES = {rule.name: rule for rule in SIGNAL_RULES}
 
 
-class Finding(NamedTuple):
+class ObservedClue(NamedTuple):
     """A clue, and the step that it is about."""
 
     step_id: str
@@ -156,29 +156,31 @@ def _look(fact: Fact, call: Call) -> None:
 
 def _findings(
     fact: Fact, place: Placement | None, repeated: frozenset[str | None]
-) -> list[Finding]:
+) -> list[ObservedClue]:
     """Return what a call says of steps, at a place."""
     if place is None or place.duplicate_of is not None:
         return []
     parent, own = place.parent_step_id, fact.step_id
-    found = [] if place.retry_of is None else [Finding(place.retry_of, Clue("retry", 1.0))]
+    found = [] if place.retry_of is None else [ObservedClue(place.retry_of, Clue("retry", 1.0))]
     new = list(_new_nodes(fact, place))
     for clue in (Clue(*values) for values in fact.clues):
         if clue.rule == "tool_error":
-            found.append(Finding(parent or own, clue))
+            found.append(ObservedClue(parent or own, clue))
         elif clue.rule == "repeated_question":
-            found += [Finding(parent, clue)] if parent is not None and new else []
+            found += [ObservedClue(parent, clue)] if parent is not None and new else []
         elif clue.rule != "abandoned" or own not in repeated:
-            found.append(Finding(own, clue))
+            found.append(ObservedClue(own, clue))
     if parent is None:
         return found
     for number, node in enumerate(new):
         last = number == len(new) - 1
         found += [
-            Finding(parent, clue) for clue in node.clues or () if last or clue.rule != "correction"
+            ObservedClue(parent, clue)
+            for clue in node.clues or ()
+            if last or clue.rule != "correction"
         ]
     if place.is_replaced:
-        found.append(Finding(parent, Clue("edited_output", 1.0)))
+        found.append(ObservedClue(parent, Clue("edited_output", 1.0)))
     return found
 
 
@@ -190,7 +192,7 @@ def _new_nodes(fact: Fact, place: Placement) -> list[ChainNode]:
     return [node for node in fact.head.back() if node.position > held][::-1]
 
 
-def _feedback(fact: Fact, found: Iterable[Finding], batch: _Batch) -> Iterator[PlacedFeedback]:
+def _feedback(fact: Fact, found: Iterable[ObservedClue], batch: _Batch) -> Iterator[PlacedFeedback]:
     for name, finding in _named(fact, found):
         clue, rule = finding.clue, _RULES[finding.clue.rule]
         body: JsonObject = {
@@ -202,13 +204,15 @@ def _feedback(fact: Fact, found: Iterable[Finding], batch: _Batch) -> Iterator[P
         yield _placed(fact, finding, name, body, batch)
 
 
-def _withdrawals(fact: Fact, was: Iterable[Finding], batch: _Batch) -> Iterator[PlacedFeedback]:
+def _withdrawals(
+    fact: Fact, was: Iterable[ObservedClue], batch: _Batch
+) -> Iterator[PlacedFeedback]:
     for name, finding in _named(fact, was):
         body: JsonObject = {"label": WITHDRAWN, "supersedes": name}
         yield _placed(fact, finding, f"{name}:{WITHDRAWN}", body, batch)
 
 
-def _named(fact: Fact, found: Iterable[Finding]) -> Iterator[tuple[str, Finding]]:
+def _named(fact: Fact, found: Iterable[ObservedClue]) -> Iterator[tuple[str, ObservedClue]]:
     """Yield findings with their ids: the rule, the call, a number, and how often it was said anew."""
     numbers: dict[str, int] = {}
     again = f":{fact.retold}" if fact.retold else ""
@@ -220,7 +224,7 @@ def _named(fact: Fact, found: Iterable[Finding]) -> Iterator[tuple[str, Finding]
 
 
 def _placed(
-    fact: Fact, finding: Finding, name: str, body: JsonObject, batch: _Batch
+    fact: Fact, finding: ObservedClue, name: str, body: JsonObject, batch: _Batch
 ) -> PlacedFeedback:
     rule = _RULES[finding.clue.rule]
     call = batch.calls.get(fact.exchange)

@@ -12,7 +12,7 @@ from trajectory.call import Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import common_hints, retry_count
 from trajectory.dialects.jsonrpc import (
-    Answer,
+    JsonRpcAnswer,
     answer_objects,
     is_answer,
     method_of,
@@ -111,7 +111,9 @@ def _told(parameters: JsonObject) -> JsonObject:
     return told
 
 
-def _dispatch(exchange: Exchange, method: str, given: JsonValue, answer: Answer) -> ToolDispatch:
+def _dispatch(
+    exchange: Exchange, method: str, given: JsonValue, answer: JsonRpcAnswer
+) -> ToolDispatch:
     state = _state(as_object(answer.result))
     return ToolDispatch(
         name=method,
@@ -133,23 +135,23 @@ def _state(task: JsonObject) -> str:
     return state.removeprefix("TASK_STATE_").replace("_", "-").lower()
 
 
-def _answer(exchange: Exchange) -> Answer:
+def _answer(exchange: Exchange) -> JsonRpcAnswer:
     response = exchange.response
     if response is None:
-        return Answer(error=f"no response: {exchange.outcome.value}")
+        return JsonRpcAnswer(error=f"no response: {exchange.outcome.value}")
     try:
         data = response_bytes(exchange)
         if response.status >= 400:
-            return Answer(error=error_text(data, response.status, response.headers))
+            return JsonRpcAnswer(error=error_text(data, response.status, response.headers))
         messages = answer_objects(exchange, data)
     except UnreadableError as error:
-        return Answer(error=f"unreadable {error.args[0]}")
-    answers = [read_answer(m) if is_answer(m) else Answer(m) for m in messages]
+        return JsonRpcAnswer(error=f"unreadable {error.args[0]}")
+    answers = [read_answer(m) if is_answer(m) else JsonRpcAnswer(m) for m in messages]
     failure = next((answer.error for answer in answers if answer.error), None)
     task = join_updates(as_object(answer.result) for answer in answers)
     if not task and failure is None:
         failure = f"no answer: {exchange.outcome.value}"
-    return Answer(task or None, failure)
+    return JsonRpcAnswer(task or None, failure)
 
 
 def join_updates(updates: Iterable[JsonObject]) -> JsonObject:

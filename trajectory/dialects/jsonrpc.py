@@ -26,7 +26,7 @@ _BEGINS = re.compile(rb'\s*\[?\s*\{\s*"jsonrpc"')
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JsonRpcAnswer:
     """What came back for one request."""
 
     result: JsonValue = field(default=None, repr=False)
@@ -73,24 +73,26 @@ def method_of(messages: list[JsonObject]) -> str:
     return next((text for item in messages if (text := as_text(item.get("method")))), "response")
 
 
-def answer_to(exchange: Exchange, request_id: JsonValue | None) -> Answer:
+def answer_to(exchange: Exchange, request_id: JsonValue | None) -> JsonRpcAnswer:
     """Return what came back for the request with this id."""
     response = exchange.response
     if response is None:
-        return Answer(error=f"no response: {exchange.outcome.value}")
+        return JsonRpcAnswer(error=f"no response: {exchange.outcome.value}")
     if response.status == 202:
-        return Answer(elsewhere=True)
+        return JsonRpcAnswer(elsewhere=True)
     try:
         data = response_bytes(exchange)
         if response.status >= 400:
-            return Answer(error=error_text(data, response.status))
+            return JsonRpcAnswer(error=error_text(data, response.status))
         answers = answer_objects(exchange, data)
     except UnreadableError as error:
-        return Answer(error=f"unreadable {error.args[0]}")
+        return JsonRpcAnswer(error=f"unreadable {error.args[0]}")
     for answer in answers:
         if answer.get("id") == request_id and is_answer(answer):
             return read_answer(answer)
-    return Answer(error=f"no answer: {exchange.outcome.value}", elsewhere=is_event_stream(exchange))
+    return JsonRpcAnswer(
+        error=f"no answer: {exchange.outcome.value}", elsewhere=is_event_stream(exchange)
+    )
 
 
 def answer_objects(exchange: Exchange, data: bytes) -> list[JsonObject]:
@@ -110,8 +112,8 @@ def is_answer(message: JsonObject) -> bool:
     return "result" in message or "error" in message
 
 
-def read_answer(message: JsonObject) -> Answer:
+def read_answer(message: JsonObject) -> JsonRpcAnswer:
     """Return what an answer says."""
     if message.get("error"):
-        return Answer(error=(error_of(message) or "error")[:_ERROR_LIMIT])
-    return Answer(message.get("result"))
+        return JsonRpcAnswer(error=(error_of(message) or "error")[:_ERROR_LIMIT])
+    return JsonRpcAnswer(message.get("result"))

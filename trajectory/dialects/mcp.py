@@ -16,7 +16,7 @@ from trajectory.call import ELSEWHERE, Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import common_hints, retry_count, trace_hint
 from trajectory.dialects.jsonrpc import (
-    Answer,
+    JsonRpcAnswer,
     answer_to,
     is_answer,
     method_of,
@@ -124,7 +124,7 @@ class Mcp:
             name, arguments = parameters.get("name"), parameters.get("arguments") or {}
             if task := _task_of(answer):
                 ext |= {"answer": ELSEWHERE, "task": task}
-                answer = Answer(elsewhere=True)
+                answer = JsonRpcAnswer(elsewhere=True)
         if others:
             ext["batch"] = list(others)
         call = Call(
@@ -176,7 +176,7 @@ def _posted_to(exchange: Exchange, endpoint: str) -> list[str]:
     return list(dict.fromkeys((endpoint, inner)))
 
 
-def _answered(call: Call, answer: Answer) -> Call:
+def _answered(call: Call, answer: JsonRpcAnswer) -> Call:
     if call.dispatch is None:
         return call
     failed = answer.error is not None or as_object(answer.result).get("isError") is True
@@ -184,7 +184,7 @@ def _answered(call: Call, answer: Answer) -> Call:
     return replace(call, dispatch=dispatch, error=answer.error)
 
 
-def _task_of(answer: Answer) -> JsonObject:
+def _task_of(answer: JsonRpcAnswer) -> JsonObject:
     """Return the task that a call became: its result is fetched later."""
     result = as_object(answer.result)
     task = as_object(result.get("task"))

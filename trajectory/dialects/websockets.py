@@ -117,7 +117,7 @@ class RealtimeState:
 
 
 @dataclass(slots=True)
-class Turn:
+class SocketTurn:
     """One request to the model and the events that answered it."""
 
     at: float
@@ -170,15 +170,17 @@ def _objects(exchange: Exchange) -> Iterator[tuple[WebSocketMessage, JsonObject]
 type _Told = list[tuple[WebSocketMessage, JsonObject]]
 
 
-def _response_turns(told: _Told) -> list[Turn]:
+def _response_turns(told: _Told) -> list[SocketTurn]:
     """Return one turn for each ``response.create``; events belong to the oldest one that is open."""
-    found: list[Turn] = []
+    found: list[SocketTurn] = []
     for message, value in told:
         if message.from_client:
             if value.get("type") == "response.create":
                 inner = value.get("response")
                 asked = inner if isinstance(inner, dict) else value
-                found.append(Turn(message.at, without(asked, frozenset({"type", "event_id"}))))
+                found.append(
+                    SocketTurn(message.at, without(asked, frozenset({"type", "event_id"})))
+                )
             continue
         turn = next((turn for turn in found if not turn.over), None)
         if turn is not None:
@@ -187,9 +189,9 @@ def _response_turns(told: _Told) -> list[Turn]:
     return found
 
 
-def _realtime_turns(told: _Told, state: RealtimeState) -> list[Turn]:
+def _realtime_turns(told: _Told, state: RealtimeState) -> list[SocketTurn]:
     """Return one turn for each response that began."""
-    found: dict[str, Turn] = {}
+    found: dict[str, SocketTurn] = {}
     for message, value in told:
         if message.from_client:
             state.from_client(value)
@@ -200,14 +202,14 @@ def _realtime_turns(told: _Told, state: RealtimeState) -> list[Turn]:
         if name is None:
             continue
         if name not in found:
-            found[name] = Turn(message.at, None, name)
+            found[name] = SocketTurn(message.at, None, name)
             state.begin(name)
         found[name].events.append((message.at, value))
         found[name].over = found[name].over or as_text(value.get("type")) in _ENDS
     return list(found.values())
 
 
-def _exchange(whole: Exchange, number: int, turn: Turn) -> Exchange:
+def _exchange(whole: Exchange, number: int, turn: SocketTurn) -> Exchange:
     """Return a turn as the exchange that a post and a stream of events would have been."""
     events = b"".join(
         b"data: " + json.dumps(value, ensure_ascii=True).encode() + b"\n\n"

@@ -17,7 +17,7 @@ from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.resends import Bodies, Scan, UnusualError
 from trajectory.encoding import decode_body
 from trajectory.exchange import Exchange, Headers
-from trajectory.message import MediaPart, OpaquePart, Part, TextPart
+from trajectory.message import MediaPart
 from trajectory.sse import SseEvent, decode_events
 
 DEPTH_LIMIT = 128
@@ -304,11 +304,6 @@ def media_bytes(payload: str, media_type: str) -> MediaPart:
 def media_bytes_of(data: bytes, media_type: str) -> JsonObject:
     """Return the name of bytes that are no text: type, hash and size."""
     return _named(MediaPart(media_type, sha256(data).hexdigest(), len(data)))
-
-
-def text_or_opaque(value: JsonValue) -> Part:
-    """Return text as a text part and anything else as it came."""
-    return TextPart(value) if isinstance(value, str) else OpaquePart(value)
 
 
 def name_media(value: JsonValue | None) -> JsonValue:

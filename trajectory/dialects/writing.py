@@ -1,7 +1,7 @@
 """Answers in the words of a wire: the values and the helpers that all writers share.
 
 Each folder of a model API has a module ``write``. Its ``write`` returns a finished answer, whole or
-as a stream. Where a server of models speaks the API, its ``Stream`` writes an answer as it grows.
+as a stream. Where a server of models speaks the API, a class ending in ``Stream`` writes an answer as it grows.
 The stored protocol keeps what was said, not how the bytes were cut: a finished answer is streamed in
 pieces of one size. Media that a model made is stored by hash alone and cannot be written again.
 """

@@ -9,7 +9,7 @@ from trajectory.portable import PortableStep
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChainTurn:
     """One call: everything that was sent, and the step it makes (its ``observed`` is filled in here)."""
 
     context: tuple[Message, ...]
@@ -18,13 +18,13 @@ class Turn:
     """Where the call stood in the document."""
 
 
-def chain(turns: Sequence[Turn]) -> list[tuple[Turn, ...]]:
+def chain(turns: Sequence[ChainTurn]) -> list[tuple[ChainTurn, ...]]:
     """Return the calls as paths, each call with what it observed since the one before.
 
     A call goes on from the longest conversation that leads its context. What several calls go on
     from stands in each of their paths; a call that goes on from nothing begins one.
     """
-    paths: list[tuple[Turn, ...]] = []
+    paths: list[tuple[ChainTurn, ...]] = []
     for turn in turns:
         candidates = [path[: at + 1] for path in paths for at in range(len(path))]
         candidates.sort(key=lambda path: len(path[-1].context), reverse=True)
@@ -36,7 +36,7 @@ def chain(turns: Sequence[Turn]) -> list[tuple[Turn, ...]]:
     return paths
 
 
-def _kept(path: Sequence[Turn], turn: Turn) -> int:
+def _kept(path: Sequence[ChainTurn], turn: ChainTurn) -> int:
     """Return how many messages of a path's conversation lead the turn's context; 0 when not all do."""
     if not path:
         return 0
@@ -61,4 +61,4 @@ def _essence(message: Message) -> bytes:
     return canonical_json(replace(message, parts=tuple(parts), name=None).to_json())
 
 
-__all__ = ["Turn", "chain"]
+__all__ = ["ChainTurn", "chain"]

@@ -14,7 +14,7 @@ from trajectory.call import TokenCapture
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.openai_chat.read import read_message, read_usage
 from trajectory.dialects.wire import as_list, as_object, as_text, objects
-from trajectory.formats.chains import Turn, chain
+from trajectory.formats.chains import ChainTurn, chain
 from trajectory.formats.document import KEY, Carrier, DocumentFormat, need_list
 from trajectory.formats.openai_messages import write_message
 from trajectory.json_form import FormError
@@ -38,7 +38,7 @@ _TURN_FIELDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class OpenEnvProblem:
     """What a check found."""
 
     level: Literal["FATAL", "WARN"]
@@ -49,26 +49,26 @@ class Finding:
     """``turns[2]``."""
 
 
-def validate(document: JsonObject) -> list[Finding]:
+def validate(document: JsonObject) -> list[OpenEnvProblem]:
     """Return what is wrong with a trace; with no FATAL in it OpenEnv and TRL accept it."""
-    found: list[Finding] = []
+    found: list[OpenEnvProblem] = []
     version = document.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION or isinstance(version, bool):
-        found.append(Finding("FATAL", "trace_version", "schema_version"))
+        found.append(OpenEnvProblem("FATAL", "trace_version", "schema_version"))
     turns = document.get("turns")
     if not isinstance(turns, list) or set(document) - {"schema_version", "turns"}:
-        found.append(Finding("FATAL", "trace_shape", "document"))
+        found.append(OpenEnvProblem("FATAL", "trace_shape", "document"))
     names: set[JsonValue] = set()
     for index, item in enumerate(as_list(turns)):
         where, turn = f"turns[{index}]", as_object(item)
         name = turn.get("node_id")
         if not as_text(name) or set(turn) - _TURN_FIELDS:
-            found.append(Finding("FATAL", "trace_shape", where))
+            found.append(OpenEnvProblem("FATAL", "trace_shape", where))
         elif name in names:
-            found.append(Finding("FATAL", "trace_duplicate_node", where))
+            found.append(OpenEnvProblem("FATAL", "trace_duplicate_node", where))
         else:
             names.add(name)
-        found += [Finding(level, code, where) for level, code in turn_codes(turn)]
+        found += [OpenEnvProblem(level, code, where) for level, code in turn_codes(turn)]
     return found
 
 
@@ -140,7 +140,7 @@ def _read(document: JsonObject, where: str) -> Trajectory:
             raise FormError(f"{where}: {finding.where}: {finding.code}")
     if not turns:
         raise FormError(f"{where}: turns: a trace without a turn holds nothing")
-    read = [Turn(_context(turn), _step(turn), index) for index, turn in enumerate(turns)]
+    read = [ChainTurn(_context(turn), _step(turn), index) for index, turn in enumerate(turns)]
     # One document is one path; other calls stay in what the document holds more.
     path = max(chain(read), key=lambda one: (len(one), -one[0].position))
     tools = as_object(turns[path[-1].position].get("request")).get("tools")
@@ -259,4 +259,4 @@ FORMAT = DocumentFormat(
 import_document = FORMAT.import_document
 export_document = FORMAT.export_document
 
-__all__ = ["FORMAT", "Finding", "export_document", "import_document", "validate"]
+__all__ = ["FORMAT", "OpenEnvProblem", "export_document", "import_document", "validate"]

@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_object, objects, parse_json_or_none
-from trajectory.formats.chains import Turn, chain
+from trajectory.formats.chains import ChainTurn, chain
 from trajectory.formats.document import KEY, Carrier, DocumentFormat
 from trajectory.json_form import FormError, time_text
 from trajectory.message import Message
@@ -232,15 +232,15 @@ def _spans(document: JsonObject, where: str) -> list[Span]:
 
 def _turns(
     convention: Convention, spans: Sequence[Span]
-) -> tuple[list[Turn], tuple[Span, SpanFacts] | None]:
-    turns: list[Turn] = []
+) -> tuple[list[ChainTurn], tuple[Span, SpanFacts] | None]:
+    turns: list[ChainTurn] = []
     agent = None
     for position, span in enumerate(spans):
         facts = convention.read(span)
         if facts is None:
             continue
         if isinstance(facts.what, ModelFacts) and facts.what.output is not None:
-            turns.append(Turn(facts.what.context, _step(span, facts, facts.what), position))
+            turns.append(ChainTurn(facts.what.context, _step(span, facts, facts.what), position))
         elif facts.what is None and agent is None:
             agent = (span, facts)
     return turns, agent
@@ -263,7 +263,7 @@ def _step(span: Span, facts: SpanFacts, what: ModelFacts) -> PortableStep:
 
 
 def _trajectory(
-    path: Sequence[Turn], last: SpanFacts | None, agent: SpanFacts | None
+    path: Sequence[ChainTurn], last: SpanFacts | None, agent: SpanFacts | None
 ) -> Trajectory:
     what = None if last is None else last.what
     return Trajectory(

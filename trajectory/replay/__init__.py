@@ -1,15 +1,15 @@
 """Recorded trajectories played back: what was answered, and where a new run leaves the old path."""
 
-from trajectory.replay.difference import Comparison, Divergence
+from trajectory.replay.difference import ReplayComparison, ReplayDivergence
 from trajectory.replay.player import Player, ReplayReport
 from trajectory.replay.recording import RecordedAnswer, RecordedTool, Recording
 
 __all__ = [
-    "Comparison",
-    "Divergence",
     "Player",
     "RecordedAnswer",
     "RecordedTool",
     "Recording",
+    "ReplayComparison",
+    "ReplayDivergence",
     "ReplayReport",
 ]

@@ -18,7 +18,7 @@ _MISSING = "(nothing)"
 
 
 @dataclass(frozen=True, slots=True)
-class Divergence:
+class ReplayDivergence:
     """The first place where a run left the recorded path."""
 
     kind: str
@@ -44,7 +44,7 @@ class Divergence:
         }
 
 
-class Comparison:
+class ReplayComparison:
     """Compares values; texts in the recording may hold marks where something was redacted."""
 
     def __init__(

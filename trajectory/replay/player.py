@@ -6,7 +6,7 @@ from threading import Lock
 
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.message import Message
-from trajectory.replay.difference import Comparison, Divergence
+from trajectory.replay.difference import ReplayComparison, ReplayDivergence
 from trajectory.replay.recording import RecordedAnswer, RecordedTool, Recording
 
 
@@ -22,7 +22,7 @@ class ReplayReport:
     tool_answers: int
     unasked: tuple[str, ...]
     """Recorded steps that nobody asked for."""
-    divergence: Divergence | None
+    divergence: ReplayDivergence | None
 
     def to_json(self) -> JsonObject:
         """Return the JSON form."""
@@ -47,7 +47,7 @@ class Player:
     def __init__(
         self,
         recording: Recording,
-        comparison: Comparison,
+        comparison: ReplayComparison,
         *,
         models: bool = True,
         tools: bool = True,
@@ -62,10 +62,10 @@ class Player:
         self._used_tools: set[int] = set()
         self._model_answers = 0
         self._tool_answers = 0
-        self._first: Divergence | None = None
+        self._first: ReplayDivergence | None = None
         self._contexts = [comparison.plain(one.context) for one in recording.answers]
 
-    def answer(self, context: Sequence[Message]) -> RecordedAnswer | Divergence:
+    def answer(self, context: Sequence[Message]) -> RecordedAnswer | ReplayDivergence:
         """Return the recorded answer to a conversation, or where it differs from the expected."""
         came = self._comparison.plain(context)
         with self._lock:
@@ -83,7 +83,7 @@ class Player:
             self._model_answers += 1
             return self.recording.answers[chosen]
 
-    def tool(self, name: str, arguments: JsonValue) -> RecordedTool | Divergence:
+    def tool(self, name: str, arguments: JsonValue) -> RecordedTool | ReplayDivergence:
         """Return the recorded answer of a tool, or how the call differs from the expected one."""
         with self._lock:
             fitting = [
@@ -146,15 +146,15 @@ class Player:
         ]
         return [*answers, *tools]
 
-    def _ended(self, step_id: str) -> Divergence:
+    def _ended(self, step_id: str) -> ReplayDivergence:
         index = next((a.step_index for a in self.recording.answers if a.step_id == step_id), None)
-        return Divergence("ended", step_id, index, "", "a request for this step", "(nothing)")
+        return ReplayDivergence("ended", step_id, index, "", "a request for this step", "(nothing)")
 
-    def _leave(self, divergence: Divergence) -> Divergence:
+    def _leave(self, divergence: ReplayDivergence) -> ReplayDivergence:
         self._first = self._first or divergence
         return divergence
 
-    def _nearest(self, came: list[JsonValue]) -> Divergence:
+    def _nearest(self, came: list[JsonValue]) -> ReplayDivergence:
         """Compare with the answer not asked for yet whose conversation is alike the longest."""
         best: tuple[tuple[int, int], RecordedAnswer, tuple[str, JsonValue, JsonValue]] | None = None
         for position, one in enumerate(self.recording.answers):
@@ -173,11 +173,15 @@ class Player:
             if best is None or rank > best[0]:
                 best = (rank, one, found)
         if best is None:
-            return Divergence("model", None, None, "messages", "no further request", came[-1:])
+            return ReplayDivergence(
+                "model", None, None, "messages", "no further request", came[-1:]
+            )
         _, one, (where, expected_value, came_value) = best
-        return Divergence("model", one.step_id, one.step_index, where, expected_value, came_value)
+        return ReplayDivergence(
+            "model", one.step_id, one.step_index, where, expected_value, came_value
+        )
 
-    def _nearest_tool(self, name: str, arguments: JsonValue) -> Divergence:
+    def _nearest_tool(self, name: str, arguments: JsonValue) -> ReplayDivergence:
         """Compare with a call not made yet: of the same tool, else the next one."""
         came: JsonObject = {"name": name, "arguments": arguments}
         rest = [
@@ -187,9 +191,9 @@ class Player:
         ]
         same = [tool for tool in rest if tool.name == name]
         if not rest:
-            return Divergence("tool", None, None, "", "no further tool call", came)
+            return ReplayDivergence("tool", None, None, "", "no further tool call", came)
         expected = (same or rest)[0]
         wanted: JsonObject = {"name": expected.name, "arguments": expected.arguments}
         found = self._comparison.difference(wanted, came)
         where, left, right = found or ("", wanted, came)
-        return Divergence("tool", expected.step_id, None, where, left, right)
+        return ReplayDivergence("tool", expected.step_id, None, where, left, right)

@@ -7,12 +7,12 @@ import pytest
 from trajectory.dialects.writing import ModelAnswer
 from trajectory.message import Message, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from trajectory.replay import (
-    Comparison,
-    Divergence,
     Player,
     RecordedAnswer,
     RecordedTool,
     Recording,
+    ReplayComparison,
+    ReplayDivergence,
 )
 
 SYSTEM = Message("system", (TextPart("Today is Monday."),))
@@ -32,10 +32,10 @@ RECORDING = Recording(
 
 
 def player(**options: bool) -> Player:
-    return Player(RECORDING, Comparison(mark=MARK), **options)
+    return Player(RECORDING, ReplayComparison(mark=MARK), **options)
 
 
-def step(found: RecordedAnswer | RecordedTool | Divergence) -> str | None:
+def step(found: RecordedAnswer | RecordedTool | ReplayDivergence) -> str | None:
     return found.step_id
 
 
@@ -64,7 +64,9 @@ def test_a_mark_stands_for_what_was_redacted() -> None:
     play = player()
     raw = Message("user", (TextPart("Add 1 and 2 for ann@example.org"),))
     assert step(play.answer((raw,))) == "s0"
-    assert isinstance(play.answer((Message("user", (TextPart("Add 1 and 3 for x"),)),)), Divergence)
+    assert isinstance(
+        play.answer((Message("user", (TextPart("Add 1 and 3 for x"),)),)), ReplayDivergence
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_the_first_difference_is_named(
     play = player()
     play.answer((USER,))
     found = play.answer(context)
-    assert isinstance(found, Divergence)
+    assert isinstance(found, ReplayDivergence)
     assert (found.kind, found.step_id, found.where) == ("model", "s2", where)
     assert (found.expected, found.came) == (expected, came)
     assert play.report().divergence == found
@@ -94,7 +96,7 @@ def test_only_the_first_divergence_is_reported() -> None:
     play = player()
     first = play.tool("add", {"a": 1, "b": 3})
     play.tool("remove", {})
-    assert isinstance(first, Divergence)
+    assert isinstance(first, ReplayDivergence)
     assert (first.where, first.expected, first.came) == ("arguments.b", 2, 3)
     assert play.report().divergence == first
 
@@ -106,7 +108,7 @@ def test_requests_beyond_the_recording_and_an_early_end() -> None:
     play.tool("add", {"a": 1, "b": 2})
     assert play.report().identical
     more = play.answer((USER, ASKED, TOLD, DONE, USER))
-    assert isinstance(more, Divergence)
+    assert isinstance(more, ReplayDivergence)
     assert more.step_id is None
     early = player()
     early.answer((USER,))
@@ -119,7 +121,7 @@ def test_what_is_asked_for_real_is_not_missed() -> None:
     swapped = player(models=False)
     swapped.tool("add", {"a": 1, "b": 2})
     assert swapped.report().identical
-    live = Player(RECORDING, Comparison(blind_to_results=True), tools=False)
+    live = Player(RECORDING, ReplayComparison(blind_to_results=True), tools=False)
     live.answer((USER,))
     live.answer((USER, ASKED, Message("tool", (ToolResultPart("c1", "another"),))))
     assert live.report().identical

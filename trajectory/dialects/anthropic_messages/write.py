@@ -61,7 +61,7 @@ def payloads(answer: ModelAnswer) -> list[JsonObject]:
     return [*found, *_closing(answer)]
 
 
-class Stream:
+class MessagesStream:
     """Writes a message as it grows; a block is closed when the next one begins."""
 
     def __init__(self, begun: ModelAnswer) -> None:

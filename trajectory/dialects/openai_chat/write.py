@@ -57,7 +57,7 @@ def whole(answer: ModelAnswer, request: JsonObject) -> JsonObject:
 
 def chunks(answer: ModelAnswer, request: JsonObject) -> list[JsonObject]:
     """Return the chunks of a finished answer's stream."""
-    stream = Stream(answer, request)
+    stream = ChatStream(answer, request)
     message = _message(answer, request)
     deltas: list[JsonObject] = []
     for name in ("reasoning_content", "content", "refusal"):
@@ -67,7 +67,7 @@ def chunks(answer: ModelAnswer, request: JsonObject) -> list[JsonObject]:
     return [stream.first(), *(stream.chunk(delta) for delta in deltas), *stream.last(answer)]
 
 
-class Stream:
+class ChatStream:
     """Writes a chat completion as it grows."""
 
     def __init__(self, begun: ModelAnswer, request: JsonObject) -> None:

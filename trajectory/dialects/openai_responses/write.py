@@ -42,7 +42,7 @@ def write(answer: ModelAnswer, asked: AnsweredRequest) -> WireResponse:
     """Return the answer whole, or as the events that the request asks for."""
     if asked.body.get("stream") is not True:
         return as_json(whole(answer, asked.body))
-    stream = Stream(answer, asked.body)
+    stream = ResponsesStream(answer, asked.body)
     events = stream.opening()
     for item in _items(answer, asked.body):
         events += stream.item(item)
@@ -54,7 +54,7 @@ def whole(answer: ModelAnswer, request: JsonObject) -> JsonObject:
     return _response(answer, request, [*_items(answer, request)], done=True)
 
 
-class Stream:
+class ResponsesStream:
     """Writes a response as it grows: items follow each other, and each event has a number."""
 
     def __init__(self, begun: ModelAnswer, request: JsonObject) -> None:

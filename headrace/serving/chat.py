@@ -10,7 +10,7 @@ from train.generation import Sampling, Token, read_answer
 from trajectory.call import Usage
 from trajectory.canonical import JsonObject
 from trajectory.dialects.openai_chat.read import read_message
-from trajectory.dialects.openai_chat.write import CALL_ID, RESPONSE_ID, Stream, whole
+from trajectory.dialects.openai_chat.write import CALL_ID, RESPONSE_ID, ChatStream, whole
 from trajectory.dialects.writing import (
     CallPiece,
     CallStart,
@@ -177,7 +177,7 @@ class ChatAnswer:
         """Whether tool calls are to be read from the answer, which needs all of it."""
         self._response_id = new_id(RESPONSE_ID)
         self._created = int(time.time())
-        self._stream = Stream(self._answer(()), request.body)
+        self._stream = ChatStream(self._answer(()), request.body)
 
     @property
     def is_done(self) -> bool:

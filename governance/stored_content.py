@@ -25,7 +25,7 @@ class StoredText(NamedTuple):
     """A stored row's texts in a message's shape."""
 
     table: str
-    """messages, steps or harnesses."""
+    """messages, steps, harnesses or signals."""
     name: str
     event_date: date
     message: Message
@@ -189,7 +189,8 @@ def told_by(reports: Iterable[tuple[str, str]]) -> dict[str, tuple[Told, ...]]:
 
 STEP_TEXTS = ("tool_calls", "tool_results", "error", "ext", "sampling")
 HARNESS_TEXTS = ("system_prompt", "tools", "sampling", "ext")
-"""Columns of steps and harnesses that hold what was said."""
+SIGNAL_TEXTS = ("label", "rationale")
+"""Columns of steps, harnesses and signals that hold what was said."""
 
 
 def as_message(values: JsonObject) -> Message:

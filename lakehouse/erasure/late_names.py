@@ -31,6 +31,7 @@ _KEYS = {
     "messages": "message_id",
     "harnesses": "harness_id",
     "steps": "step_id",
+    "signals": "signal_id",
     "tokens": "step_id",
 }
 

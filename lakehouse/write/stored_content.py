@@ -18,6 +18,7 @@ from governance.records import GovernanceRecord
 from governance.redact.report import Told
 from governance.stored_content import (
     HARNESS_TEXTS,
+    SIGNAL_TEXTS,
     STEP_TEXTS,
     SaidOnce,
     StoredText,
@@ -150,11 +151,15 @@ class LakeKnownContent:
         around = {row["harness_id"] for row in every} - {None}
         harnesses = self._by_name(_HARNESSES, tenant_id, around)
         exact = self._by_name(_TOKENS, tenant_id, own)
+        signals: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in self._rows(_SIGNALS, tenant_id, names):
+            signals[row["trajectory_id"]].append(row)
         found = {}
         for trajectory_id, some in there.items():
             rows = [row for name in some for row in steps[name]]
             if rows:
                 texts = [*_texts(rows, own, messages, harnesses)]
+                texts += [_feedback(row) for name in some for row in signals[name]]
                 days = [(row["step_id"], exact[row["step_id"]]["event_date"]) for row in rows
                         if row["step_id"] in exact]  # fmt: skip
                 found[trajectory_id] = StoredTrajectory(tuple(texts), tuple(days))
@@ -202,6 +207,9 @@ _STEPS = _rows_of("steps", "step_id", _IDS + ", ".join(STEP_TEXTS), by="trajecto
 _MESSAGES = _rows_of("messages", "message_id", "role, parts, name AS called")
 _HARNESSES = _rows_of("harnesses", "harness_id", ", ".join(HARNESS_TEXTS))
 _TOKENS = _rows_of("tokens", "step_id", "started_at")
+_SIGNALS = _rows_of(
+    "signals", "signal_id", "trajectory_id, " + ", ".join(SIGNAL_TEXTS), by="trajectory_id"
+)
 _NAMING = """
 SELECT DISTINCT name, step_id FROM (
     SELECT step_id, unnest(list_append(context_message_ids, output_message_id)) AS name
@@ -242,6 +250,12 @@ def _texts(
         if (row := harnesses.get(name)) is not None:
             text = _texts_of(row, HARNESS_TEXTS)
             yield StoredText("harnesses", name, row["event_date"], text, ())
+
+
+def _feedback(signal: Mapping[str, Any]) -> StoredText:
+    """Return the texts of a signal; it is erased with the people of its whole trajectory."""
+    texts = _texts_of(signal, SIGNAL_TEXTS)
+    return StoredText("signals", signal["name"], signal["event_date"], texts, ())
 
 
 def _texts_of(row: Mapping[str, Any], columns: Sequence[str]) -> Message:

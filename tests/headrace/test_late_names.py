@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from lakehouse.erasure.late_names import forget_replaced
 from lakehouse.lake import Lake
 from lakehouse.maintenance.verify import verify
+from proxy.spool import RecordKind, SpoolWriter, records
 from tests.headrace.planting import Planted, chat, exchange
 from trajectory.canonical import JsonObject
 from trajectory.exchange import Exchange
@@ -144,6 +146,38 @@ def test_a_crash_in_between_leaves_nothing_in_clear(
         "QUALIFY row_number() OVER (PARTITION BY step_id ORDER BY decided_at DESC) = 1",
     )
     assert set(latest[0]["subjects"]) & set(latest[1]["subjects"])
+    is_sound(house)
+
+
+def say_of_first_answer(house: Planted, number: int, rationale: str) -> None:
+    """Capture feedback on the first answer."""
+    client = one(1, FIRST, "").client
+    body: JsonObject = {"name": "success", "value": 1.0, "rationale": rationale}
+    record = records.feedback(
+        bytes.fromhex(f"{100 + number:032x}"),
+        client,
+        received_at=datetime.now(UTC).timestamp(),
+        feedback_id=f"f{number}",
+        target_kind="response",
+        target_id="chatcmpl-1x",
+        body=body,
+    )
+    with SpoolWriter(house.home.spool, house.secrets.derive(b"spool")) as writer:
+        writer.append(RecordKind.FEEDBACK, record)
+
+
+def test_a_name_told_later_goes_from_feedback(house: Planted) -> None:
+    house.govern(one(1, FIRST[:1], "Done."))
+    say_of_first_answer(house, 1, "the zorvaquim guest was happy")
+    house.govern()
+    assert "zorvaquim guest" in str(rows(house, "SELECT rationale FROM signals"))
+    later = [*FIRST, {"role": "assistant", "content": "Done."}, SECOND[-1]]
+    assert house.govern(one(2, later, "You are welcome.")) == {"stored": 1}
+    assert house.at_rest(NAMES) == {}
+    (said,) = rows(house, "SELECT rationale, value FROM signals")
+    assert said["rationale"].startswith("the <PERSON")
+    assert said["rationale"].endswith(" guest was happy")
+    assert said["value"] == 1.0
     is_sound(house)
 
 

@@ -190,6 +190,8 @@ class Known:
             end = last + 1
             if end < size and text[end].isalnum() and not _runs_on(text[last]):
                 continue
+            if ", " in spelling and _goes_on(text, end):
+                continue
             start = end - len(spelling)
             if start and text[start - 1].isalnum() and not _runs_on(text[start]):
                 continue
@@ -255,6 +257,11 @@ def _small(text: str) -> str:
     if len(small) == len(text):
         return small
     return "".join([one if len(one := char.lower()) == 1 else char for char in text])
+
+
+def _goes_on(text: str, end: int) -> bool:
+    """Whether the word before ``end`` is the beginning of an address: ``Hartwig, leonie.h@…``."""
+    return text[end : end + 1] in (".", "@", "_", "-", "+") and text[end + 1 : end + 2].isalnum()
 
 
 def _runs_on(char: str) -> bool:

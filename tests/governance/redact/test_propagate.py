@@ -28,6 +28,17 @@ def test_spellings_of_a_name_stand_for_the_whole_name() -> None:
         assert hits(memory, f"x {text} y") == [(text, name)]
 
 
+def test_an_address_after_a_name_is_no_first_name_of_it() -> None:
+    memory = known(("PERSON", "Leonie Hartwig"))
+    for text in (
+        "Leonie Hartwig, leonie.hartwig@example.com",
+        "Leonie Hartwig, leonie@example.com",
+        "Leonie Hartwig, leonie_h@example.com",
+    ):
+        assert hits(memory, text)[0] == ("Leonie Hartwig", "Leonie Hartwig")
+    assert hits(memory, "ask Hartwig, Leonie.") == [("Hartwig, Leonie", "Leonie Hartwig")]
+
+
 def test_only_whole_words() -> None:
     assert hits(known(("PERSON", "Ann Lee")), "Annual Leeds Anna") == []
 

@@ -26,5 +26,7 @@ def test_the_site_builds_strictly_and_stays_on_its_own_host(tmp_path: Path) -> N
 
     pages = [path for path in tmp_path.rglob("*.html") if path.name != "404.html"]
     assert {"index.html", "tutorial.html", "commands.html"} <= {path.name for path in pages}
-    loaded = re.compile(r"<(?:script|img|iframe)[^>]*\ssrc=\"?(?:https?:)?//|<link[^>]*stylesheet[^>]*https?:")
+    loaded = re.compile(
+        r"<(?:script|img|iframe)[^>]*\ssrc=\"?(?:https?:)?//|<link[^>]*stylesheet[^>]*https?:"
+    )
     assert [page.name for page in pages if loaded.search(page.read_text(encoding="utf-8"))] == []

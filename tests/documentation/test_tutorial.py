@@ -16,7 +16,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"
-BLOCK = re.compile(r"^```console(?: title=\"(?P<terminal>[^\"]+)\")?\n(?P<text>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"^```console(?: title=\"(?P<terminal>[^\"]+)\")?\n(?P<text>.*?)^```$", re.M | re.S
+)
 READY = {"terminal 1": 9101, "terminal 2": 9102, "terminal 3": 8484}
 """Port that shows that the last command of a terminal, which does not end, is up."""
 
@@ -35,18 +37,14 @@ def commands(block: str) -> list[Command]:
     for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
         lines = part.splitlines()
         size = next(
-            count
-            for count in range(1, len(lines) + 1)
-            if _is_complete("\n".join(lines[:count]))
+            count for count in range(1, len(lines) + 1) if _is_complete("\n".join(lines[:count]))
         )
         found.append(Command("\n".join(lines[:size]), tuple(lines[size:])))
     return found
 
 
 def _is_complete(text: str) -> bool:
-    parsed = subprocess.run(
-        ["bash", "-n"], input=text, capture_output=True, text=True, check=False
-    )
+    parsed = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
     return parsed.returncode == 0 and not parsed.stderr and not text.endswith("\\")
 
 

@@ -30,3 +30,10 @@ def test_the_site_builds_strictly_and_stays_on_its_own_host(tmp_path: Path) -> N
         r"<(?:script|img|iframe)[^>]*\ssrc=\"?(?:https?:)?//|<link[^>]*stylesheet[^>]*https?:"
     )
     assert [page.name for page in pages if loaded.search(page.read_text(encoding="utf-8"))] == []
+
+
+def test_the_list_of_decisions_has_each_page() -> None:
+    folder = ROOT / "docs" / "decisions"
+    pages = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    listed = re.findall(r"\]\((\d[^)]+)\)", (folder / "README.md").read_text(encoding="utf-8"))
+    assert listed == pages

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"
 BLOCK = re.compile(
-    r"^```console(?: title=\"(?P<terminal>[^\"]+)\")?\n(?P<text>.*?)^```$", re.M | re.S
+    r"^```console(?: title=\"(?P<terminal>[^\"]+)\")?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 READY = {"terminal 1": 9101, "terminal 2": 9102, "terminal 3": 8484}
 """Port that shows that the last command of a terminal, which does not end, is up."""
@@ -34,7 +34,7 @@ class Command:
 def commands(block: str) -> list[Command]:
     """Split a block at its prompts; lines up to a here document's or a quotation's end belong to it."""
     found: list[Command] = []
-    for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         lines = part.splitlines()
         size = next(
             count for count in range(1, len(lines) + 1) if _is_complete("\n".join(lines[:count]))

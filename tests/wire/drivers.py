@@ -566,6 +566,28 @@ def http_tools(wire: Wire) -> Any:
     return said
 
 
+def mistral_conversations(wire: Wire) -> Any:
+    """The tool loop in one conversation, whole and streamed, and an error."""
+    function = {"name": "add", "description": "Add.", "parameters": SCHEMA}
+    begun = {
+        "model": "tiny",
+        "instructions": SYSTEM,
+        "inputs": QUESTION,
+        "tools": [{"type": "function", "function": function}],
+        "completion_args": {"temperature": 0.5, "random_seed": 3},
+    }
+    result = {"type": "function.result", "tool_call_id": "call_1", "result": "42"}
+    said = []
+    with wire.client(headers={"Authorization": f"Bearer {wire.key}"}) as api:
+        for streamed in (False, True):
+            path = f"{wire.url}/v1/conversations"
+            said.append(api.post(path, json={**begun, "stream": streamed}).text)
+            more = {"inputs": [result], "stream": streamed}
+            said.append(api.post(f"{path}/conv_1", json=more).text)
+        said.append(api.post(path, json={**begun, "model": "fail"}).text)
+    return said
+
+
 type Driver = Callable[[Wire], Any]
 
 HTTPX_DRIVERS: dict[str, tuple[str, Driver]] = {
@@ -593,6 +615,7 @@ HTTPX_DRIVERS: dict[str, tuple[str, Driver]] = {
     "gemini_interactions": ("gemini", gemini_interactions),
     "gemini_interactions_stream": ("gemini", gemini_interactions_stream),
     "ollama": ("ollama", ollama),
+    "mistral_conversations": ("openai", mistral_conversations),
     "a2a": ("agents", a2a),
     "http_tools": ("shop", http_tools),
 }

@@ -44,6 +44,8 @@ def provider(request: Seen) -> Reply:
         return _interaction(body)
     if path.startswith("/api/"):
         return _ollama(path, body)
+    if "inputs" in body:
+        return _mistral(body)
     if path.startswith("/orders"):
         return _shop(request, path, body)
     if path.startswith("/agent"):
@@ -604,6 +606,41 @@ def _ollama(path: str, body: dict[str, Any]) -> Reply:
     return stream(
         [json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines],
         kind="application/x-ndjson",
+    )
+
+
+# Mistral.
+
+
+def _mistral(body: dict[str, Any]) -> Reply:
+    """Answer a conversation as Mistral's SDK 3.7 has it."""
+    usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
+    head = {"object": "conversation.response", "conversation_id": "conv_1"}
+    if isinstance(body["inputs"], list) and body["inputs"][-1]["type"] == "function.result":
+        thought = {"type": "thinking", "thinking": [{"type": "text", "text": "I have it."}]}
+        said = {"type": "message.output", "id": "msg_1", "model": "tiny-1", "role": "assistant"}
+        outputs = [{**said, "content": [thought, {"type": "text", "text": ANSWER}]}]
+        pieces = [thought, "The sum", " is 42", ". ✓"]
+        events = [
+            {**said, "type": "message.output.delta", "output_index": 0, "content": piece}
+            for piece in pieces
+        ]
+    else:
+        call = {"type": "function.call", "id": "fc_1", "tool_call_id": "call_1", "name": "add"}
+        outputs = [{**call, "model": "tiny-1", "arguments": json.dumps(ARGUMENTS)}]
+        events = [
+            {**outputs[0], "type": "function.call.delta", "output_index": 0, "arguments": piece}
+            for piece in ('{"a": 19', ', "b": 23}')
+        ]
+    if not body.get("stream"):
+        return as_json({**head, "outputs": outputs, "usage": usage})
+    events.insert(0, {"type": "conversation.response.started", "conversation_id": "conv_1"})
+    events.append({"type": "conversation.response.done", "usage": usage})
+    return stream(
+        [
+            f"event: {one['type']}\ndata: {json.dumps(one, ensure_ascii=False)}\n\n".encode()
+            for one in events
+        ]
     )
 
 

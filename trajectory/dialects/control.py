@@ -28,7 +28,6 @@ _KEPT = re.compile(
 """What providers keep for their clients; none of it is a step."""
 _AGENTS = re.compile(r"^/v1/(?:sessions|agents|environments|vaults|skills|memory_stores)(?:/.*)?$")
 """What Anthropic keeps for agents that it runs; their steps are not read here."""
-_CONVERSATIONS = re.compile(r"/conversations(?:/[^/]+(?:/restart)?)?$")
 
 
 class Control:
@@ -47,10 +46,8 @@ class Control:
         """Tell by method and path."""
         path = exchange.request.path.rstrip("/")
         method = exchange.request.method
-        if method in ("OPTIONS", "HEAD"):
+        if method in ("OPTIONS", "HEAD") or _KEPT.search(path):
             return True
-        if _KEPT.search(path):
-            return not _asks_mistral(exchange)
         if _AGENTS.search(path) and header(exchange.request.headers, "anthropic-version"):
             return True
         if method == "GET":
@@ -67,13 +64,3 @@ class Control:
             kind=CallKind.CONTROL,
             hints=common_hints(exchange),
         )
-
-
-def _asks_mistral(exchange: Exchange) -> bool:
-    """Tell Mistral's conversations, whose requests a model answers; no dialect reads them."""
-    request = exchange.request
-    return (
-        request.method == "POST"
-        and _CONVERSATIONS.search(request.path.rstrip("/")) is not None
-        and b'"inputs"' in request.body
-    )

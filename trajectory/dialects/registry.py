@@ -24,6 +24,7 @@ from trajectory.dialects.google_interactions.read import GoogleInteractions
 from trajectory.dialects.google_interactions.write import write as write_google_interactions
 from trajectory.dialects.hints import common_hints, with_people
 from trajectory.dialects.mcp import Mcp
+from trajectory.dialects.mistral_conversations import MistralConversations
 from trajectory.dialects.ollama.read import Ollama
 from trajectory.dialects.ollama.write import write as write_ollama
 from trajectory.dialects.openai_chat.read import OpenAIChat
@@ -73,6 +74,7 @@ DIALECTS: tuple[Dialect, ...] = (
     BedrockConverse(),
     BedrockInvoke(),
     Ollama(),
+    MistralConversations(),
     OpenAICompletions(),
     OpenAIEmbeddings(),
     OpenAIModerations(),

@@ -21,9 +21,6 @@ passed on), in OpenAI's `openai-safety-identifier`, in W3C baggage (`enduser.id`
 `openai/subject`). Each of them is redacted, counts for withdrawals and is found by an erasure; a grant or
 a consent service is asked about the strongest. `prompt_cache_key` names nobody.
 
-Mistral's conversations (`POST /v1/conversations` with `inputs`) are model calls that no dialect reads:
-they are kept as opaque.
-
 **model** and **tool** calls become steps, **control** calls a line in the ledger without content.
 """
 

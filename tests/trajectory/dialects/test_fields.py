@@ -496,16 +496,6 @@ def test_what_is_kept_at_a_provider_is_control(method: str, path: str) -> None:
     assert (call.kind, call.problem) == (CallKind.CONTROL, None)
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1/conversations", "/v1/conversations/c", "/v1/conversations/c/restart"]
-)
-def test_mistral_conversations_are_model_calls_that_nobody_reads(path: str) -> None:
-    body = {"model": "mistral-large-latest", "inputs": "Hi", "stream": False}
-    answer = {"object": "conversation.response", "outputs": [{"type": "message.output"}]}
-    call = read_exchange(World().exchange(path, body, answer))
-    assert (call.kind, call.problem) == (CallKind.OPAQUE, "dialect:unknown")
-
-
 @pytest.mark.parametrize("path", ["/files/f", "/v1/files-of-mine/f", "/v1/shop/batches"])
 def test_other_paths_stay_unknown(path: str) -> None:
     call = read_exchange(World().exchange(path, {}, {}))

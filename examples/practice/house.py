@@ -19,7 +19,7 @@ from examples.practice.stage import MODEL, Ports, Stage, write_settings
 from headrace.app.home import Home
 from headrace.app.master_key import load_secrets
 from headrace.app.setting_sources import load_settings
-from headrace.govern.lag import spool_lag
+from headrace.services.lake_report import spool_lag
 from train.registry.pointer import read_pointer
 from trajectory.errors import WorkError
 

@@ -222,7 +222,7 @@ class Known:
 def met_again(
     again: Iterable[Again], spans: Iterable[Finding], marks: OwnMarks | None
 ) -> tuple[dict[int, str], list[Finding]]:
-    """Return what values stand for, by their places, and those that are no part of a span of their type.
+    """Map each known value to its replacement; also return those outside any span of the same type.
 
     Args:
         again: the known values in a text, in order.

@@ -82,7 +82,7 @@ class AppContext:
     @cached_property
     def subject_keys(self) -> "FileSubjectKeys":
         """The keys of data subjects."""
-        from headrace.app.subject_keys import subject_keys_of
+        from headrace.app.master_key import subject_keys_of
 
         return subject_keys_of(self.home, self.secrets)
 

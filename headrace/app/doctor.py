@@ -36,7 +36,7 @@ _LOWEST_FREE_BYTES = 2 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """What one check found."""
 
     check: str
@@ -46,12 +46,12 @@ class Finding:
     remedy: str = ""
 
 
-type Check = Callable[[Settings, Home], Iterator[Finding]]
+type Check = Callable[[Settings, Home], Iterator[CheckResult]]
 
 
-def examine(settings: Settings, home: Home) -> list[Finding]:
+def examine(settings: Settings, home: Home) -> list[CheckResult]:
     """Run every check; one that meets an error of ours or the system's is a failure, not an end."""
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     for check in (
         _python,
         _packages,
@@ -70,14 +70,14 @@ def examine(settings: Settings, home: Home) -> list[Finding]:
         try:
             findings.extend(check(settings, home))
         except (HeadraceError, OSError) as error:
-            findings.append(Finding(check.__name__.strip("_"), "failure", str(error)))
+            findings.append(CheckResult(check.__name__.strip("_"), "failure", str(error)))
     return findings
 
 
-def _python(_settings: Settings, _home: Home) -> Iterator[Finding]:
+def _python(_settings: Settings, _home: Home) -> Iterator[CheckResult]:
     found = ".".join(map(str, sys.version_info[:3]))
     supported = (3, 12) <= sys.version_info[:2] < (3, 14)
-    yield Finding(
+    yield CheckResult(
         "python",
         "ok" if supported else "failure",
         found,
@@ -85,15 +85,15 @@ def _python(_settings: Settings, _home: Home) -> Iterator[Finding]:
     )
 
 
-def _packages(_settings: Settings, _home: Home) -> Iterator[Finding]:
+def _packages(_settings: Settings, _home: Home) -> Iterator[CheckResult]:
     check_packages()
-    yield Finding("packages", "ok", "all of one installation")
+    yield CheckResult("packages", "ok", "all of one installation")
 
 
-def _environment(_settings: Settings, _home: Home) -> Iterator[Finding]:
+def _environment(_settings: Settings, _home: Home) -> Iterator[CheckResult]:
     for name, nearest in unknown_variables().items():
         meant = f"Did you mean {nearest}? " if nearest else ""
-        yield Finding(
+        yield CheckResult(
             "environment",
             "warning",
             f"{name} is not a setting and does nothing",
@@ -101,7 +101,7 @@ def _environment(_settings: Settings, _home: Home) -> Iterator[Finding]:
         )
 
 
-def _extras(_settings: Settings, _home: Home) -> Iterator[Finding]:
+def _extras(_settings: Settings, _home: Home) -> Iterator[CheckResult]:
     for extra, names in _EXTRAS.items():
         versions, missing = [], []
         for name in names:
@@ -110,20 +110,20 @@ def _extras(_settings: Settings, _home: Home) -> Iterator[Finding]:
             except importlib.metadata.PackageNotFoundError:
                 missing.append(name)
         if missing:
-            yield Finding(
+            yield CheckResult(
                 f"extra {extra}",
                 "warning",
                 f"missing: {', '.join(missing)}",
                 f"pip install 'headrace[{extra}]', if this machine is to do that job.",
             )
         else:
-            yield Finding(f"extra {extra}", "ok", ", ".join(versions))
+            yield CheckResult(f"extra {extra}", "ok", ", ".join(versions))
         if (
             extra == "proxy"
             and not missing
             and importlib.metadata.version("mitmproxy") != MITMPROXY_VERSION
         ):
-            yield Finding(
+            yield CheckResult(
                 "mitmproxy",
                 "warning",
                 f"not {MITMPROXY_VERSION}, the version that the fast path is written for",
@@ -131,91 +131,91 @@ def _extras(_settings: Settings, _home: Home) -> Iterator[Finding]:
             )
 
 
-def _folders(_settings: Settings, home: Home) -> Iterator[Finding]:
+def _folders(_settings: Settings, home: Home) -> Iterator[CheckResult]:
     if not home.root.exists():
-        yield Finding(
+        yield CheckResult(
             "home", "warning", f"{home.root} does not exist yet", "`headrace up` makes it."
         )
         return
     if not os.access(home.root, os.W_OK | os.X_OK):
-        yield Finding(
+        yield CheckResult(
             "home", "failure", f"{home.root} is not writable", f"chown or chmod {home.root}"
         )
         return
     mode = stat.S_IMODE(home.root.stat().st_mode)
     if mode & 0o007:
-        yield Finding(
+        yield CheckResult(
             "home", "warning", f"{home.root} is open to all users", f"chmod 750 {home.root}"
         )
     else:
-        yield Finding("home", "ok", str(home.root))
+        yield CheckResult("home", "ok", str(home.root))
 
 
-def _disk(settings: Settings, home: Home) -> Iterator[Finding]:
+def _disk(settings: Settings, home: Home) -> Iterator[CheckResult]:
     folder = home.root if home.root.exists() else Path.cwd()
     free = shutil.disk_usage(folder).free
     wanted = max(_LOWEST_FREE_BYTES, settings.gateway.spool.max_bytes)
     status = "ok" if free >= wanted else "warning"
     remedy = "" if status == "ok" else "Free some space, or lower gateway.spool.max_bytes."
-    yield Finding("disk", status, f"{free / 2**30:.1f} GiB free", remedy)
+    yield CheckResult("disk", status, f"{free / 2**30:.1f} GiB free", remedy)
 
 
-def _secrets(settings: Settings, home: Home) -> Iterator[Finding]:
+def _secrets(settings: Settings, home: Home) -> Iterator[CheckResult]:
     from headrace.app.master_key import key_is_there, load_secrets
 
     if not key_is_there(home.secrets) and not _holds_anything(settings):
-        yield Finding("master key", "warning", "none yet", "`headrace up` makes one.")
+        yield CheckResult("master key", "warning", "none yet", "`headrace up` makes one.")
         return
     load_secrets(home.secrets)
-    yield Finding("master key", "ok", "readable by its owner alone")
+    yield CheckResult("master key", "ok", "readable by its owner alone")
 
 
-def _authority(_settings: Settings, home: Home) -> Iterator[Finding]:
+def _authority(_settings: Settings, home: Home) -> Iterator[CheckResult]:
     from proxy.mitm.authority import load_authority
 
     if not any(home.authority.glob("*.pem")):
-        yield Finding("authority", "warning", "none yet", "`headrace up` makes one.")
+        yield CheckResult("authority", "warning", "none yet", "`headrace up` makes one.")
         return
     expires = load_authority(home.authority).expires_at
     if expires < datetime.now(UTC) + _AUTHORITY_WARNING:
-        yield Finding(
+        yield CheckResult(
             "authority",
             "failure",
             f"expires {expires:%Y-%m-%d}",
             f"Move {home.authority} away, start again, and give clients the new bundle.",
         )
     else:
-        yield Finding("authority", "ok", f"valid until {expires:%Y-%m-%d}")
+        yield CheckResult("authority", "ok", f"valid until {expires:%Y-%m-%d}")
 
 
-def _ports(settings: Settings, home: Home) -> Iterator[Finding]:
+def _ports(settings: Settings, home: Home) -> Iterator[CheckResult]:
     for name, address in addresses(gateway_config(settings, home)).items():
         with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET) as probe:
             probe.settimeout(1)
             taken = probe.connect_ex((address.host, address.port)) == 0
         state = "answers (a gateway, or somebody else)" if taken else "is free"
-        yield Finding(f"port {name}", "ok", f"{address.host}:{address.port} {state}")
+        yield CheckResult(f"port {name}", "ok", f"{address.host}:{address.port} {state}")
 
 
-def _credentials(settings: Settings, home: Home) -> Iterator[Finding]:
+def _credentials(settings: Settings, home: Home) -> Iterator[CheckResult]:
     for route in settings.gateway.routes:
         if route.credential is None:
             continue
         try:
             route.credential.header_value()
         except ConfigurationError as error:
-            yield Finding(
+            yield CheckResult(
                 f"route {route.name}", "failure", str(error), "Set it, or remove the route."
             )
         else:
-            yield Finding(f"route {route.name}", "ok", "the provider's key is there")
+            yield CheckResult(f"route {route.name}", "ok", "the provider's key is there")
     missing = missing_default_routes(settings)
     running = routes_that_run(gateway_config(settings, home)) if missing else None
     for off in missing:
         if running and off.name in running:
-            yield Finding(f"route {off.name}", "ok", "the running gateway has it")
+            yield CheckResult(f"route {off.name}", "ok", "the running gateway has it")
             continue
-        yield Finding(
+        yield CheckResult(
             f"route {off.name}",
             "warning",
             f"off, because {off.why_off}",
@@ -223,20 +223,20 @@ def _credentials(settings: Settings, home: Home) -> Iterator[Finding]:
         )
 
 
-def _policy(settings: Settings, home: Home) -> Iterator[Finding]:
+def _policy(settings: Settings, home: Home) -> Iterator[CheckResult]:
     from governance.audit import AuditLog
     from governance.policy import load_bundle
     from headrace.app.master_key import key_is_there, load_secrets
     from headrace.govern.policy_in_force import last_policy
 
     bundle = load_bundle(Path(settings.policy.bundle))
-    yield Finding("policy", "ok", f"{settings.policy.bundle} {bundle.content_hash}")
+    yield CheckResult("policy", "ok", f"{settings.policy.bundle} {bundle.content_hash}")
     if not key_is_there(home.secrets):
         return
     key = load_secrets(home.secrets).derive(b"audit")
     note = last_policy(AuditLog(home.audit / "audit.jsonl", key))
     if note is not None and note.refused:
-        yield Finding(
+        yield CheckResult(
             "policy in force",
             "warning",
             f"still {note.in_force}; a changed one was refused: {note.refused}",
@@ -244,21 +244,21 @@ def _policy(settings: Settings, home: Home) -> Iterator[Finding]:
         )
 
 
-def _lake(settings: Settings, home: Home) -> Iterator[Finding]:
+def _lake(settings: Settings, home: Home) -> Iterator[CheckResult]:
     from headrace.govern.checkpoint import CheckpointStore, lacks, missing_batches
     from lakehouse.lake import Lake
 
     if not _holds_anything(settings):
-        yield Finding(
+        yield CheckResult(
             "lake", "warning", f"{settings.lake.path} does not exist yet", "`headrace up` makes it."
         )
         return
     lake = Lake.read(settings.lake.path, options=settings.lake.options)
     if missing := missing_batches(CheckpointStore(home.state).load(), lake):
-        yield Finding("lake", "failure", lacks(missing, settings.lake.path))
+        yield CheckResult("lake", "failure", lacks(missing, settings.lake.path))
         return
     rows = lake.query("select count(*) as steps from steps").to_pylist()[0]["steps"]
-    yield Finding("lake", "ok", f"{rows} steps at {settings.lake.path}")
+    yield CheckResult("lake", "ok", f"{rows} steps at {settings.lake.path}")
 
 
 def _holds_anything(settings: Settings) -> bool:
@@ -267,22 +267,22 @@ def _holds_anything(settings: Settings) -> bool:
     return "://" in settings.lake.path or (folder.exists() and any(folder.iterdir()))
 
 
-def _sql(settings: Settings, _home: Home) -> Iterator[Finding]:
+def _sql(settings: Settings, _home: Home) -> Iterator[CheckResult]:
     from headrace.services.sql_server import tls_of
     from lakehouse.sandbox.confinement import available
 
     there = available()
     missing = [name for name in ("landlock", "seccomp") if name not in there]
     if missing:
-        yield Finding(
+        yield CheckResult(
             "SQL of strangers",
             "warning",
             f"this kernel has no {' and no '.join(missing)}; DuckDB's own lock and the limits hold",
             "Linux 5.13 or newer, with Landlock among the security modules, has both.",
         )
     else:
-        yield Finding("SQL of strangers", "ok", "Landlock and seccomp fence each question")
+        yield CheckResult("SQL of strangers", "ok", "Landlock and seccomp fence each question")
     if settings.door.enabled:
         tls = tls_of(settings.door)
         way = "TLS" if tls else "no TLS"
-        yield Finding("SQL door", "ok", f"{settings.door.host}:{settings.door.port}, {way}")
+        yield CheckResult("SQL door", "ok", f"{settings.door.host}:{settings.door.port}, {way}")

@@ -8,8 +8,7 @@ from typing import NamedTuple, cast
 import yaml
 
 from headrace.app.home import Home
-from headrace.app.master_key import Secrets
-from headrace.app.serving_key import serving_key
+from headrace.app.master_key import Secrets, serving_key
 from headrace.app.settings import Settings
 from proxy.config import CredentialSource, GatewayConfig, Route, Upstream
 from proxy.keys import KEY_PREFIX

@@ -1,14 +1,23 @@
-"""The master key of an installation and the keys derived from it (HKDF-SHA256, RFC 5869)."""
+"""The keys of an installation: the master key, and those derived from it or kept beside it.
+
+Keys are derived by HKDF-SHA256 (RFC 5869).
+"""
 
 import os
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from headrace.app.home import Home
 from trajectory.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from governance.redact.subject_keys import FileSubjectKeys
 
 _KEY_BYTES = 32
 
@@ -77,3 +86,23 @@ def _parse(text: str, where: str) -> bytes:
     if len(key) != _KEY_BYTES:
         raise ConfigurationError(f"{where} must hold {2 * _KEY_BYTES} hexadecimal digits.")
     return key
+
+
+def subject_keys_of(home: Home, secrets: Secrets) -> "FileSubjectKeys":
+    """Open the store, wrapped under a key derived from the master key."""
+    from governance.redact.subject_keys import FileSubjectKeys
+
+    return FileSubjectKeys(home.subject_keys, secrets.derive(b"subject-keys"))
+
+
+def serving_key(home: Home) -> Path:
+    """Return the file that holds the key; it is made where it is missing."""
+    path = home.secrets / "serving.key"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(token_urlsafe(32) + "\n")
+    return path

@@ -38,7 +38,9 @@ def feedback(
     source_kind: Annotated[
         str, typer.Option(help="env, verifier, human_explicit, judge or rule.")
     ] = "human_explicit",
-    source: Annotated[str, typer.Option(help="Who or what says so.")] = "headrace-cli",
+    source: Annotated[
+        str, typer.Option(help="Person, judge or verifier that gave the signal.")
+    ] = "headrace-cli",
     file: Annotated[
         Path | None, typer.Option(help="JSON-lines file with many, instead of the options.")
     ] = None,

@@ -16,8 +16,7 @@ app = typer.Typer(help="The tables: status and upkeep.", no_args_is_help=True)
 @app.command()
 def status(context: typer.Context, as_json: JsonOption = False) -> None:
     """Show rows, bytes, files, freshness, growth per day, the next vacuum and what expires when."""
-    from headrace.govern.lag import spool_lag
-    from headrace.services.lake_report import print_status
+    from headrace.services.lake_report import print_status, spool_lag
     from lakehouse.maintenance.status import lake_status
 
     running = AppContext.of(context)
@@ -68,15 +67,16 @@ def compact(context: typer.Context, as_json: JsonOption = False) -> None:
 def price(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="Model version, as the column model_served has it.")],
-    tenant: Annotated[str, typer.Option(help="Whose calls it holds for.")],
+    tenant: Annotated[str, typer.Option(help="Tenant that the price applies to.")],
     input_price: Annotated[
-        float, typer.Option("--input", min=0, help="Of a million input tokens.")
+        float, typer.Option("--input", min=0, help="Price of a million input tokens.")
     ],
     output_price: Annotated[
-        float, typer.Option("--output", min=0, help="Of a million output tokens.")
+        float, typer.Option("--output", min=0, help="Price of a million output tokens.")
     ],
     cached: Annotated[
-        float | None, typer.Option(min=0, help="Of a million cached input tokens; else as input.")
+        float | None,
+        typer.Option(min=0, help="Price of a million cached input tokens; by default as input."),
     ] = None,
     currency: Annotated[str, typer.Option(help="Currency of the prices.")] = "USD",
     since: Annotated[

@@ -13,7 +13,7 @@ from headrace.cli.common import JsonOption, interruptible
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from headrace.schedule.keeper import Keeper
+    from headrace.schedule.scheduler import Scheduler
     from train.schedule import Schedule
 
 app = typer.Typer(help="When training runs, and what must hold then.", no_args_is_help=True)
@@ -29,7 +29,7 @@ def list_schedules(context: typer.Context, as_json: JsonOption = False) -> None:
     running = AppContext.of(context)
     rows = []
     for schedule in _configured(running):
-        nights = _keeper(running, [schedule]).diary(schedule).nights()
+        nights = _scheduler(running, [schedule]).diary(schedule).nights()
         last: dict[str, Any] = next((night for night in reversed(nights) if "begun" in night), {})
         rows.append(
             {
@@ -91,10 +91,10 @@ def run(
 
     running = AppContext.of(context)
     schedule = load_schedule(file)
-    keeper = _keeper(running, [schedule])
+    scheduler = _scheduler(running, [schedule])
     sweep(running.lake, running.home.runs)
     with interruptible():
-        night = keeper.look(schedule) if if_due else keeper.run(schedule)
+        night = scheduler.look(schedule) if if_due else scheduler.run(schedule)
     if night is None:
         note("no night is due")
         return
@@ -114,7 +114,7 @@ def watch(context: typer.Context) -> None:
     if not schedules:
         raise ConfigurationError("there is nothing to watch: name files in train.schedules")
     with interruptible():
-        _keeper(running, schedules).watch()
+        _scheduler(running, schedules).watch()
 
 
 @app.command()
@@ -124,7 +124,7 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a schedule did, night by night, the latest last."""
-    from headrace.schedule.keeper import Diary
+    from headrace.schedule.scheduler import Diary
 
     nights = Diary(AppContext.of(context).home.state / "schedules", name).nights()
     rows = [
@@ -174,10 +174,10 @@ def _configured(running: AppContext) -> list["Schedule"]:
     return [load_schedule(path) for path in running.settings.train.schedules]
 
 
-def _keeper(running: AppContext, schedules: "list[Schedule]") -> "Keeper":
-    from headrace.schedule.keeper import Keeper
+def _scheduler(running: AppContext, schedules: "list[Schedule]") -> "Scheduler":
     from headrace.schedule.runner import headrace_commands
+    from headrace.schedule.scheduler import Scheduler
 
     home = running.home.create()
     commands = headrace_commands(home.root, home.logs / "schedule-commands.log")
-    return Keeper(schedules, home, commands, report=log)
+    return Scheduler(schedules, home, commands, report=log)

@@ -6,6 +6,6 @@ one governing process: the spool's cursor, assembly, repetitions, commits. So th
 same, and what dies on the way is simply done again.
 """
 
-from headrace.engine.opening import Engine, engine_of, open_engine
+from headrace.engine.cluster import Executor, engine_of, open_engine
 
-__all__ = ["Engine", "engine_of", "open_engine"]
+__all__ = ["Executor", "engine_of", "open_engine"]

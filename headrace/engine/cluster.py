@@ -11,15 +11,15 @@ import secrets as random
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.app.home import Home
 from headrace.app.master_key import Secrets
-from headrace.app.settings import EngineSettings
+from headrace.app.settings import ENGINES, EngineSettings, Settings
 from headrace.engine import work
-from headrace.engine.sealing import Seal
+from headrace.engine.work import Seal
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
 
 _ATTEMPTS = 5
@@ -47,11 +47,11 @@ class RayEngine:
 
     @property
     def workers(self) -> int:
-        """See ``headrace.engine.opening.Engine``."""
+        """See ``headrace.engine.cluster.Executor``."""
         return self._workers
 
     def map(self, name: str, jobs: Sequence[Any]) -> list[Any]:
-        """See ``headrace.engine.opening.Engine``."""
+        """See ``headrace.engine.cluster.Executor``."""
         answers: list[Any] = [None] * len(jobs)
         running: dict[Any, tuple[int, str]] = {}
         for number, job in enumerate(jobs):
@@ -150,3 +150,48 @@ def _lost(error: Exception) -> RetryableError:
         f"the engine's workers were lost ({type(error).__name__}); nothing was written and nothing "
         "lost: the batch is tried again. `ray status` shows the cluster"
     )
+
+
+class Executor(Protocol):
+    """Does pieces of work in other processes."""
+
+    @property
+    def workers(self) -> int:
+        """How many pieces can be worked on at once."""
+        ...
+
+    def map(self, name: str, jobs: Sequence[Any]) -> list[Any]:
+        """Return the answers to ``jobs`` in their order; ``name`` is one of ``headrace.engine.work``.
+
+        Raises:
+            RetryableError: workers were lost again and again; nothing was changed.
+            ConfigurationError: a node lacks the master key, the policy or the lake.
+        """
+        ...
+
+
+def engine_of(settings: Settings, flag: str | None) -> str:
+    """Return the engine's name: the flag, else the setting.
+
+    Raises:
+        ConfigurationError: there is no such engine.
+    """
+    name = flag or settings.engine.name
+    if name not in ENGINES:
+        raise ConfigurationError(f"--engine {name}: valid engines are {', '.join(ENGINES)}")
+    return name
+
+
+def open_engine(
+    name: str, settings: Settings, home: Home, secrets: Secrets
+) -> AbstractContextManager[Executor | None]:
+    """Return the engine, open while the context is; None stands for this process.
+
+    Raises:
+        ConfigurationError: Ray is not installed, or the cluster cannot be reached.
+    """
+    if name == "local":
+        return nullcontext()
+    from headrace.engine.cluster import ray_engine
+
+    return ray_engine(settings.engine, home, secrets)

@@ -1,13 +1,16 @@
-"""Redaction by an engine: trajectories in pieces of even size, answers in order."""
+"""Redaction and walks by an engine: trajectories in pieces of even size, answers in order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from governance.executor import InPlace, RedactionAnswer, RedactionRequest
 from governance.policy import PolicyBundle
-from headrace.engine.opening import Engine
-from headrace.engine.work import RedactionJob
+from headrace.engine.cluster import Executor
+from headrace.engine.work import RedactionJob, WalkJob
+from lakehouse.lake import Lake
+from train.substrate.iteration import Walked, Walker
+from train.substrate.spec import SubstrateSpec
 
 if TYPE_CHECKING:
     from governance.redact.detection_cache import Findings
@@ -27,7 +30,7 @@ class EngineFinding:
     """
 
     def __init__(
-        self, engine: Engine, bundle_name: str, bundle: PolicyBundle, redactor: "Redactor"
+        self, engine: Executor, bundle_name: str, bundle: PolicyBundle, redactor: "Redactor"
     ) -> None:
         """Redact by ``bundle``, which every node must have under ``bundle_name``."""
         self._engine = engine
@@ -54,7 +57,7 @@ def replaced(
 class EngineSpread:
     """Redacts trajectories by an engine (see ``governance.executor.Spread``)."""
 
-    def __init__(self, engine: Engine, bundle_name: str, bundle: PolicyBundle) -> None:
+    def __init__(self, engine: Executor, bundle_name: str, bundle: PolicyBundle) -> None:
         """Redact by ``bundle``, which every node must have under ``bundle_name``."""
         self._engine = engine
         self._bundle = BundleName.of(bundle_name, bundle)
@@ -97,3 +100,26 @@ def pieces(
             piece, filled = [], 0
     if piece:
         yield tuple(piece)
+
+
+def walker_of(engine: Executor | None, lake: Lake) -> Walker | None:
+    """Return the walker of an engine; None without one. Every node must reach the lake's path."""
+    if engine is None:
+        return None
+    parts = engine.workers
+
+    def walk(spec: SubstrateSpec, versions: Mapping[str, int]) -> Iterable[Walked]:
+        jobs = [
+            WalkJob(
+                lake=lake.location.root,
+                options=dict(lake.location.options),
+                spec=spec.model_dump(mode="json"),
+                versions=dict(versions),
+                part=part,
+                parts=parts,
+            )
+            for part in range(parts)
+        ]
+        return engine.map("walk", jobs)
+
+    return walk

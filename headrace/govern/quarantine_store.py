@@ -1,4 +1,4 @@
-"""What is behind a quarantine case: the exchange as it came, sealed, on a clock of its own.
+"""Encrypted originals of quarantined exchanges, kept for ``govern.quarantine_days``.
 
 A held exchange cannot be kept in clear, and its redaction is often what failed; so it is kept like
 the spool keeps it, sealed with AES-GCM under a key of its own, and for a few days only. Release

@@ -1,4 +1,4 @@
-"""From spool to placed calls: all that comes before judging.
+"""Takes batches from the spool and places their calls in trajectories.
 
 An exchange of the gateway has a name of its own and comes once. A span or an imported document may
 come again long after the assembler has forgotten it (an exporter that repeats, a second import).

@@ -1,4 +1,4 @@
-"""Age of what is not governed yet: the sweep of the raw spool, and its entries in the audit log."""
+"""Deletes ungoverned spool segments beyond ``gateway.spool.max_age_hours``; audits each deletion."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +16,7 @@ EXPIRED = "spool.expired"
 def sweep_raw(settings: Settings, home: Home, audit: AuditLog, *, dry_run: bool = False) -> Expired:
     """Delete raw captures beyond ``gateway.spool.max_age_hours``, and write down what went.
 
-    What a gateway deleted by itself since the last time is written down with it. With ``dry_run`` only tell what would go.
+    Deletions by the gateway since the last sweep are audited too. With ``dry_run`` nothing is deleted.
     """
     spool = gateway_config(settings, home).spool
     gone = expire(spool.directory, spool.max_age_hours * 3600, dry_run=dry_run)

@@ -18,10 +18,9 @@ from governance.redact import Redactor, redactor_of, settle
 from governance.redact.subject_keys import SubjectKeys
 from headrace.app.home import Home
 from headrace.app.installation import http_tools, spool_reader
-from headrace.app.master_key import Secrets
+from headrace.app.master_key import Secrets, subject_keys_of
 from headrace.app.settings import Settings
-from headrace.app.subject_keys import subject_keys_of
-from headrace.engine import Engine
+from headrace.engine import Executor
 from headrace.engine.pool import MOST_WORKERS, Pool, PooledRedaction
 from headrace.govern.checkpoint import CheckpointStore, installation_name, lacks
 from headrace.govern.maintenance import BackgroundUpkeep
@@ -59,7 +58,7 @@ class GovernorSource:
         home: Home,
         subject_keys: SubjectKeys,
         consents: ConsentLookup | None = None,
-        engine: Engine | None = None,
+        engine: Executor | None = None,
         workers: int = 0,
     ) -> None:
         workers = workers or (os.cpu_count() or 1) - 1
@@ -165,7 +164,7 @@ def build_pipeline(
     secrets: Secrets,
     report: Report,
     *,
-    engine: Engine | None = None,
+    engine: Executor | None = None,
 ) -> Pipeline:
     """Put the pipeline of an installation together; without an engine, all runs in this process."""
     lake = Lake.open(settings.lake.path, options=settings.lake.options)

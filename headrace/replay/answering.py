@@ -11,9 +11,8 @@ from governance.policy import load_bundle
 from governance.redact import redactor_of
 from governance.redact.report import RedactionScope
 from headrace.app.home import Home
-from headrace.app.master_key import Secrets
+from headrace.app.master_key import Secrets, subject_keys_of
 from headrace.app.settings import Settings
-from headrace.app.subject_keys import subject_keys_of
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.registry import read_exchange, write_answer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from governance.data_classes import data_classes
 from governance.quality.facts import StepFacts
 from governance.trial.dry_run import DryRun, StoredStep, step_facts_of
-from headrace.services.stored_facts import facts_of
+from headrace.services.holds import facts_of
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake

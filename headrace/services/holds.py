@@ -6,11 +6,11 @@ which hold counted then; whether it may be deleted now, the policy in force says
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from governance.policy import Facts, Match, load_bundle
 from governance.policy.retention import LegalHold
 from headrace.app.settings import Settings
-from headrace.services.stored_facts import facts_of
 from lakehouse.lake import Lake
 
 _NOT_STORED = frozenset({"agent", "provider", "region"})
@@ -72,3 +72,18 @@ def _held(matches: Sequence[Match], facts: Facts) -> bool:
 def _asks_more(match: Match) -> bool:
     """Whether a match asks for anything beside the tenant that rows tell."""
     return bool(match.model_fields_set - {"tenant"} - _NOT_STORED)
+
+
+def facts_of(row: dict[str, Any], tenant: str, data_classes: tuple[str, ...]) -> Facts:
+    """Return what selectors see of a stored step; agent, provider and region are not stored."""
+    return Facts(
+        tenant=tenant,
+        app=row["app_id"],
+        environment=row["environment"],
+        route=row["route"],
+        dialect=row["dialect"],
+        kind=row["kind"],
+        model=row["model"],
+        tools=tuple(name for name in row["tools"] or () if name),
+        data_classes=data_classes,
+    )

@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.app.home import Home
+from headrace.app.installation import spool_reader
+from headrace.app.master_key import Secrets
 from headrace.app.output import print_fields, print_rows
+from headrace.app.settings import Settings
+from headrace.govern.checkpoint import CheckpointStore
+from proxy.spool import Cursor, SpoolLag
 
 if TYPE_CHECKING:
     from lakehouse.maintenance.status import LakeStatus
@@ -100,3 +106,9 @@ def bar(value: int, most: int) -> str:
     if value > 0:
         eighths = max(1, eighths)
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def spool_lag(settings: Settings, home: Home, secrets: Secrets) -> SpoolLag:
+    """Return what the gateway has captured and governance has not yet carried into the lake."""
+    reader = spool_reader(settings, home, secrets)
+    return reader.lag(Cursor.from_json(CheckpointStore(home.state).load().cursor))

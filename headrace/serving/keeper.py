@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.app.serving_key import serving_key
+from headrace.app.master_key import serving_key
 from headrace.serving.hosts import Host, OwnProcess, OwnServers, VllmServers, has_vllm
 from train.registry.pointer import TRIALS, read_pointer
 from train.runs.offline import quiet_libraries

@@ -70,7 +70,7 @@ class RemovalReport:
     alone: int = 0
     """Feedback, decisions and messages that no trajectory takes with it, and that go or would go."""
     ended: tuple[str, ...] = ()
-    """Killed erasures that this one ends; what they had deleted stands in no count of ``rows``."""
+    """Interrupted erasures that this run completed; ``rows`` leaves out what they had deleted."""
 
 
 def erase_subject(

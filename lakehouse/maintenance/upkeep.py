@@ -199,7 +199,7 @@ class _Day:
     """Not sorted apart by these corrections yet."""
     corrections: list[str]
     others: int
-    """Bytes of the files that are."""
+    """Total size of the day's other files, which are sorted apart already."""
 
     def is_due(self, small_files: int) -> bool:
         """Return whether sorting apart is worth reading the day again."""

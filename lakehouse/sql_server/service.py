@@ -77,7 +77,7 @@ class DoorLimits:
     query: Limits = field(default_factory=Limits)
     """Of one question."""
     queries: int = 4
-    """At once; so many times the memory of one question is used at most."""
+    """Concurrent queries. Peak memory is this times ``memory_mib``."""
     queries_per_key: int = 2
     """At once with one key, so that nobody takes all places."""
     wait_seconds: float = 10.0

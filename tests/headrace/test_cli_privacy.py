@@ -18,9 +18,8 @@ from governance.redact.pseudonym import installation_seal, subject_id
 from governance.redact.reversible import seal
 from headrace.app.home import Home
 from headrace.app.lock import only_one
-from headrace.app.master_key import load_secrets
+from headrace.app.master_key import load_secrets, subject_keys_of
 from headrace.app.setting_sources import load_settings
-from headrace.app.subject_keys import subject_keys_of
 from headrace.cli import run
 from headrace.govern.quarantine_store import held_content
 from headrace.govern.worker import build_pipeline, govern_once

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.cli import run
 from headrace.processes.supervisor import headrace_command
-from headrace.schedule.keeper import Diary
+from headrace.schedule.scheduler import Diary
 from tests.headrace.nights import written
 from tests.train.conftest import make_model
 from tests.train.lakes import Session, lake_of

@@ -104,7 +104,7 @@ class EvaluationSpec(StrictModel):
     words: int = Field(default=8, ge=3, le=50)
     """Length of the runs of words that are compared."""
     least: float = Field(default=0.5, gt=0, le=1)
-    """Share of an examined text's runs from which on a training item is left out."""
+    """Minimum n-gram overlap with an evaluation text at which an item is dropped as contaminated."""
 
 
 class SubstrateSpec(StrictModel):

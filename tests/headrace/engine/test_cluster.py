@@ -21,9 +21,8 @@ from governance.redact import build_redactor
 from headrace.app.home import Home
 from headrace.app.master_key import load_secrets
 from headrace.app.settings import EngineSettings, Settings
-from headrace.engine import Engine, open_engine
-from headrace.engine.spread import EngineSpread
-from headrace.engine.walker import walker_of
+from headrace.engine import Executor, open_engine
+from headrace.engine.spread import EngineSpread, walker_of
 from headrace.govern.checkpoint import CheckpointStore
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
@@ -69,7 +68,7 @@ def fill(home: Home) -> None:
                 )
 
 
-def pipeline(home: Home, lake: str, engine: Engine | None) -> Pipeline:
+def pipeline(home: Home, lake: str, engine: Executor | None) -> Pipeline:
     """Put a pipeline together whose decisions carry the same time in every run."""
     secrets, bundle, opened = load_secrets(home.secrets), load_bundle(), Lake.open(lake)
     state = Path(lake + "-state")
@@ -98,7 +97,7 @@ def pipeline(home: Home, lake: str, engine: Engine | None) -> Pipeline:
     )
 
 
-def govern(home: Home, name: str, engine: Engine | None) -> Lake:
+def govern(home: Home, name: str, engine: Executor | None) -> Lake:
     """Govern a copy of the captured spool into a lake of its own."""
     lake = str(home.root / name)
     shutil.copytree(home.spool, lake + "-spool")
@@ -122,7 +121,7 @@ def local(home: Home) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def engine(home: Home) -> Iterator[Engine]:
+def engine(home: Home) -> Iterator[Executor]:
     settings = Settings(home=home.root, engine=EngineSettings(workers=2))
     with open_engine("ray", settings, home, load_secrets(home.secrets)) as opened:
         assert opened is not None
@@ -149,7 +148,7 @@ def rows(lake: Lake, table: str) -> list[str]:
     return sorted(repr(row) for row in lake.query(f"SELECT * FROM {table}").to_pylist())  # noqa: S608
 
 
-def test_same_rows_though_a_worker_is_killed(home: Home, local: Lake, engine: Engine) -> None:
+def test_same_rows_though_a_worker_is_killed(home: Home, local: Lake, engine: Executor) -> None:
     killed: list[int] = []
     killer = threading.Thread(target=kill_first, args=(killed,))
     killer.start()
@@ -164,7 +163,7 @@ def test_same_rows_though_a_worker_is_killed(home: Home, local: Lake, engine: En
     assert PERSON not in str(rows(spread, "messages"))
 
 
-def test_a_substrate_is_the_same_bytes(home: Home, local: Lake, engine: Engine) -> None:
+def test_a_substrate_is_the_same_bytes(home: Home, local: Lake, engine: Executor) -> None:
     document = Substrate.model_validate({
         "apiVersion": "headrace/v1", "kind": "Substrate", "metadata": {"name": "all"},
         "spec": {"purposes": ["train_sft"], "reward": {"signals": {"s": 1}, "missing": "zero"}},
@@ -177,7 +176,7 @@ def test_a_substrate_is_the_same_bytes(home: Home, local: Lake, engine: Engine) 
     assert items[0] == items[1]
 
 
-def test_nothing_of_it_rests_in_clear(engine: Engine) -> None:
+def test_nothing_of_it_rests_in_clear(engine: Executor) -> None:
     """What lies in Ray's object store and folders is sealed; a value put there in clear is found."""
     import ray
 
@@ -229,7 +228,7 @@ def session_folder() -> Path:
     return made
 
 
-def test_it_listens_on_loopback_only(engine: Engine) -> None:
+def test_it_listens_on_loopback_only(engine: Executor) -> None:
     found: list[Any] = []
     for process in psutil.Process().children(recursive=True):
         found += [c.laddr.ip for c in process.net_connections() if c.status == psutil.CONN_LISTEN]

@@ -18,8 +18,7 @@ from governance.policy.bundle import SHIPPED
 from governance.redact import Redactor, build_redactor
 from governance.redact.report import RedactionScope
 from headrace.app.home import Home
-from headrace.app.master_key import Secrets, load_secrets
-from headrace.app.subject_keys import subject_keys_of
+from headrace.app.master_key import Secrets, load_secrets, subject_keys_of
 from headrace.engine.pool import POOL_FROM_MESSAGES, Pool, PooledRedaction
 from trajectory.message import Message, TextPart
 

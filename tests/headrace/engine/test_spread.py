@@ -18,11 +18,10 @@ from governance.redact import Redactor, build_redactor
 from governance.redact.report import RedactionScope
 from governance.redact.subject_keys import MemorySubjectKeys
 from headrace.app.home import Home
-from headrace.app.master_key import load_secrets
-from headrace.app.subject_keys import subject_keys_of
+from headrace.app.master_key import load_secrets, subject_keys_of
 from headrace.engine import work
-from headrace.engine.sealing import Seal
 from headrace.engine.spread import EngineFinding, EngineSpread, pieces
+from headrace.engine.work import Seal
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.message import Message, TextPart
 

@@ -11,10 +11,9 @@ from governance.policy import PolicyError
 from governance.policy.bundle import SHIPPED
 from headrace.app.doctor import examine
 from headrace.app.home import Home
-from headrace.app.master_key import load_secrets
+from headrace.app.master_key import load_secrets, subject_keys_of
 from headrace.app.setting_sources import load_settings
 from headrace.app.settings import PolicySettings
-from headrace.app.subject_keys import subject_keys_of
 from headrace.govern.worker import GovernorSource
 from lakehouse.lake import Lake
 from trajectory.errors import ConfigurationError

@@ -11,8 +11,7 @@ from governance.policy.bundle import SHIPPED
 from governance.policy.retention import LegalHold
 from governance.redact.pseudonym import subject_id
 from headrace.app.home import Home
-from headrace.app.master_key import load_secrets
-from headrace.app.subject_keys import subject_keys_of
+from headrace.app.master_key import load_secrets, subject_keys_of
 from headrace.cli import run
 from headrace.services.holds import held_now
 from lakehouse.lake import Lake

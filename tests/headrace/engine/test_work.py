@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.engine.sealing import Seal
+from headrace.engine.work import Seal
 from trajectory.errors import ConfigurationError
 from trajectory.message import Message, TextPart
 

@@ -1,4 +1,4 @@
-"""The keeper runs what is due, once, also across restarts, and writes down every night."""
+"""The scheduler runs what is due, once, also across restarts, and writes down every night."""
 
 import fcntl
 import json
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.app.home import Home
-from headrace.schedule.keeper import Diary, Keeper
 from headrace.schedule.runner import Done
+from headrace.schedule.scheduler import Diary, Scheduler
 from tests.headrace.schedule.test_runner import BUILT, planned, schedule, trained
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -26,8 +26,8 @@ class Nights:
         self.schedule = schedule(**spec)
         self.home = Home(home).create()
 
-    def keeper(self) -> Keeper:
-        return Keeper(
+    def scheduler(self) -> Scheduler:
+        return Scheduler(
             [self.schedule],
             self.home,
             self.answer,
@@ -50,37 +50,37 @@ class Nights:
 
 def test_each_night_runs_once_also_across_restarts(tmp_path: Path) -> None:
     nights = Nights(tmp_path, conditions={"minimum_new_items": 0})
-    nights.keeper().look(nights.schedule)
+    nights.scheduler().look(nights.schedule)
     for hours in (14, 14.1, 20, 38, 38.2):
         nights.now = NOON + timedelta(hours=hours)
-        nights.keeper().look(nights.schedule)
+        nights.scheduler().look(nights.schedule)
     assert nights.outcomes() == ["first seen", "trained", "trained"]
     assert nights.asked.count("run") == 2
 
 
 def test_missed_nights_are_made_up_for_once_and_that_is_written_down(tmp_path: Path) -> None:
     nights = Nights(tmp_path)
-    nights.keeper().look(nights.schedule)
+    nights.scheduler().look(nights.schedule)
     nights.now = NOON + timedelta(days=4)
-    nights.keeper().look(nights.schedule)
-    nights.keeper().look(nights.schedule)
+    nights.scheduler().look(nights.schedule)
+    nights.scheduler().look(nights.schedule)
     assert nights.outcomes() == ["first seen", "trained"]
     assert Diary(nights.home.state / "schedules", "nightly").nights()[-1]["made_up_for"] == "4"
 
 
 def test_what_was_learned_is_not_new_the_next_night(tmp_path: Path) -> None:
     nights = Nights(tmp_path)
-    keeper = nights.keeper()
-    assert keeper.run(nights.schedule).outcome == "trained"
-    assert keeper.run(nights.schedule).outcome == "nothing"
+    scheduler = nights.scheduler()
+    assert scheduler.run(nights.schedule).outcome == "trained"
+    assert scheduler.run(nights.schedule).outcome == "nothing"
 
 
 def test_conditions_are_waited_for_then_the_night_is_skipped(tmp_path: Path) -> None:
     window = {"opens": "12:30", "closes": "13:00"}
     patient = Nights(tmp_path / "a", conditions={"window": window, "wait_minutes": 40})
-    assert patient.keeper().run(patient.schedule).outcome == "trained"
+    assert patient.scheduler().run(patient.schedule).outcome == "trained"
     hasty = Nights(tmp_path / "b", conditions={"window": window, "wait_minutes": 5})
-    night = hasty.keeper().run(hasty.schedule)
+    night = hasty.scheduler().run(hasty.schedule)
     assert (night.outcome, night.reasons) == ("skipped", ("outside the window 12:30 to 13:00",))
     assert hasty.asked == []
 
@@ -96,10 +96,10 @@ def test_two_nights_of_one_model_never_run_together(tmp_path: Path) -> None:
         return answer(arguments, seconds, keep)
 
     nights.answer = slowly  # type: ignore[method-assign]
-    first = threading.Thread(target=lambda: nights.keeper().run(nights.schedule))
+    first = threading.Thread(target=lambda: nights.scheduler().run(nights.schedule))
     first.start()
     assert inside.wait(30)
-    second = nights.keeper().run(nights.schedule)
+    second = nights.scheduler().run(nights.schedule)
     go_on.set()
     first.join(30)
     assert second.reasons == ("another night of this model still runs",)
@@ -118,17 +118,17 @@ def test_a_night_that_was_broken_off_is_made_up_for_as_often_as_what_fails_is_tr
 
     for catch_up, tries in ((True, 2), (False, 1)):
         nights = Nights(tmp_path / str(catch_up), catch_up=catch_up)
-        nights.keeper().look(nights.schedule)
+        nights.scheduler().look(nights.schedule)
         answer, nights.answer = nights.answer, kill  # type: ignore[method-assign]
         nights.now = NOON + timedelta(hours=14)
         for _ in range(4):
             nights.now += timedelta(minutes=1)
             with suppress(KilledError):
-                nights.keeper().look(nights.schedule)
+                nights.scheduler().look(nights.schedule)
         assert nights.outcomes() == ["first seen", *["interrupted"] * tries]
         nights.answer = answer  # type: ignore[method-assign]
         nights.now = NOON + timedelta(hours=38)
-        assert nights.keeper().look(nights.schedule) is not None
+        assert nights.scheduler().look(nights.schedule) is not None
 
 
 def test_a_night_that_goes_on_is_not_taken_for_one_that_was_broken_off(tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ def test_a_night_that_goes_on_is_not_taken_for_one_that_was_broken_off(tmp_path:
     lock = nights.home.state / "schedules" / "shop.lock"
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert nights.keeper().look(nights.schedule) is None
+        assert nights.scheduler().look(nights.schedule) is None
         assert nights.outcomes() == ["begun"]
-    night = nights.keeper().look(nights.schedule)
+    night = nights.scheduler().look(nights.schedule)
     assert night is not None
     assert nights.outcomes() == ["interrupted", "trained"]
 
@@ -169,7 +169,7 @@ def test_a_schedule_waits_for_anothers_night_and_is_not_missed(tmp_path: Path) -
             long.now += timedelta(hours=5)
         return long.answer(arguments, seconds, keep)
 
-    keeper = Keeper(
+    scheduler = Scheduler(
         [long.schedule, other],
         long.home,
         answer,
@@ -177,6 +177,6 @@ def test_a_schedule_waits_for_anothers_night_and_is_not_missed(tmp_path: Path) -
         now=lambda: long.now,
         pause=lambda _: setattr(long, "now", long.now + timedelta(hours=1)),
     )
-    keeper.watch(until=lambda: long.now > NOON + timedelta(hours=22))
-    found = [night["outcome"] for night in keeper.diary(other).nights()]
+    scheduler.watch(until=lambda: long.now > NOON + timedelta(hours=22))
+    found = [night["outcome"] for night in scheduler.diary(other).nights()]
     assert found == ["first seen", "trained"]

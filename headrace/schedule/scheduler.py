@@ -1,6 +1,6 @@
-"""Keeps schedules: looks when one is due, runs its night, and writes down what came of it.
+"""Looks after schedules: looks when one is due, runs its night, and writes down what came of it.
 
-A night that began and did not end (its keeper was stopped or killed) is made up for like a missed
+A night that began and did not end (its scheduler was stopped or killed) is made up for like a missed
 one, once everything that it started has ended.
 """
 
@@ -45,7 +45,7 @@ class Diary:
         return list(found.values())
 
     def broken_off(self) -> dict[str, Any] | None:
-        """Return the latest night when it began and did not end: it still runs, or its keeper died."""
+        """Return the latest night when it began and did not end: it still runs, or its scheduler died."""
         last = next(reversed(self.nights()), None)
         return last if last is not None and last["outcome"] in ("begun", "interrupted") else None
 
@@ -77,7 +77,7 @@ class Diary:
         waiting.replace(self.folder / f"{self.name}.items")
 
 
-class Keeper:
+class Scheduler:
     """Runs schedules one after another, each when it is due."""
 
     def __init__(
@@ -127,7 +127,7 @@ class Keeper:
         return None
 
     def _make_up(self, schedule: Schedule, broken: dict[str, Any]) -> Night | None:
-        """Run a night again whose keeper died, as often as what fails is tried; it may still run."""
+        """Run a night again whose scheduler died, as often as what fails is tried; it may still run."""
         diary, spec = self.diary(schedule), schedule.spec
         with self._lock(schedule, wait=False) as lock:
             if lock is None:

@@ -60,7 +60,9 @@ def write_data_docs(folder: Path, suites: Sequence[DocumentedSuite[Any, Any]]) -
     What its pages would load from elsewhere is taken out, so that nobody learns who opens them.
     """
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")
-    gx: Any = import_module("great_expectations")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of modules that it imports; nobody here can mend them
+        gx: Any = import_module("great_expectations")
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     context.add_data_docs_site(

@@ -25,6 +25,7 @@ _MAIL = re.compile(
     rf"({_LOCAL}|[^\W_])[ ]?@[ ]?((?:[^\W_][\w\-]*\.){{1,8}}(?:xn--[a-z0-9\-]+|[^\W\d_]{{2,24}}))",
     re.IGNORECASE,
 )
+_LONGEST_LABEL = 63
 _SPELLED_AT = re.compile(r"\s*(?:\[at\]|\(at\)|\{at\})\s*|\s+at\s+", re.IGNORECASE)
 _SPELLED_DOT = re.compile(
     r"\s*(?:\[dot\]|\(dot\)|\{dot\}|\[\.\]|\(\.\))\s*|\s+dot\s+|\s+\.\s*|\s*\.\s+", re.IGNORECASE
@@ -101,7 +102,7 @@ def forms(entity: str, value: str) -> tuple[str, ...]:
     value = meant(entity, value)
     match entity:
         case "EMAIL_ADDRESS":
-            return (_folded(value),)
+            return _once(*_mails(value))
         case "PERSON":
             return _once(_name(value), _folded(value))
         case "PHONE_NUMBER":
@@ -177,6 +178,30 @@ def _mail_in(value: str) -> str | None:
         return None
     found = _MAIL.search(value) or _MAIL.search(_SPELLED_DOT.sub(".", value))
     return f"{found[1]}@{found[2]}" if found else None
+
+
+def _mails(value: str) -> tuple[str, str]:
+    """Return a mail address with its domain as people read it, and as it is sent (RFC 3492)."""
+    folded = _folded(value)
+    if folded.isascii() and "xn--" not in folded and value.isascii():
+        return folded, folded
+    box, at, domain = unicodedata.normalize("NFKC", value).lower().rpartition("@")
+    labels = [_read_label(label) for label in domain.split(".")]
+    sent = ".".join(map(_sent_label, labels))
+    return _folded(f"{box}{at}{'.'.join(labels)}"), _folded(f"{box}{at}{sent}")
+
+
+def _read_label(label: str) -> str:
+    if not label.startswith("xn--") or len(label) > _LONGEST_LABEL:
+        return label
+    try:
+        return label[4:].encode("ascii").decode("punycode") or label
+    except ValueError:
+        return label
+
+
+def _sent_label(label: str) -> str:
+    return label if label.isascii() else f"xn--{label.encode('punycode').decode()}"
 
 
 def _name_in(value: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from governance.policy import load_bundle
 from governance.redact import RedactionScope, Redactor, redactor_of, subject_id, subject_ids
-from governance.redact.canonical import canonical, forms_of_any, meant
+from governance.redact.canonical import canonical, forms, forms_of_any, meant
 from tests.governance.redaction_support import KEY, redactor
 from trajectory.message import Message, TextPart
 
@@ -130,3 +130,27 @@ def test_what_earlier_versions_kept_is_still_asked_for() -> None:
     assert "03090182" in forms_of_any("030 / 90182")
     assert "user_17" in forms_of_any("user_17")
     assert "536228914" in forms_of_any("536-22-8914")
+
+
+@pytest.mark.parametrize(
+    ("said", "on_the_wire"),
+    [
+        ("m@b\u00fccher.example", "m@xn--bcher-kva.example"),
+        ("M@B\u00dcCHER.example", "m@XN--BCHER-KVA.example"),
+        ("jo@post.m\u00fcnchen.de", "jo@post.xn--mnchen-3ya.de"),
+        ("m@stra\u00dfe.de", "m@xn--strae-oqa.de"),
+    ],
+)
+def test_a_domain_and_its_punycode_are_one_mail_address(said: str, on_the_wire: str) -> None:
+    assert canonical("EMAIL_ADDRESS", said) == canonical("EMAIL_ADDRESS", on_the_wire)
+    key = b"k" * 32
+    assert subject_ids(key, "acme", said)[0] == subject_ids(key, "acme", on_the_wire)[0]
+    earlier = on_the_wire.casefold()  # as earlier rows name it
+    for one in (said, on_the_wire):
+        assert earlier in forms("EMAIL_ADDRESS", one)
+        assert earlier in forms_of_any(one)
+
+
+@pytest.mark.parametrize("mail", ["jo@corp.io", "jo@xn--.example", "jo@xn--99999999999.example"])
+def test_other_domains_have_one_form(mail: str) -> None:
+    assert forms("EMAIL_ADDRESS", mail) == (mail,)

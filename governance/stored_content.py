@@ -83,6 +83,10 @@ class KnownContent(Protocol):
         """Return the stored steps that name these messages or harnesses, by message and harness."""
         ...
 
+    def people_in(self, tenant_id: str, message_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return whom messages name that were rewritten when a name was told, by message."""
+        ...
+
     def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:
         """Return the parts of names that were found in trajectories, by those that have some."""
         ...
@@ -167,6 +171,11 @@ class MemoryKnownContent:
     def naming(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
         """See :class:`KnownContent`; of texts nothing is remembered here."""
         del tenant_id, names
+        return {}
+
+    def people_in(self, tenant_id: str, message_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """See :class:`KnownContent`; nothing is rewritten here."""
+        del tenant_id, message_ids
         return {}
 
     def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:

@@ -218,7 +218,12 @@ class RowWriter:
             Decision.REDACT if report.changed else Decision.ALLOW,
             (*call.admission.reasons, *counts),
             report=report,
-            subjects=(*([call.end_user] if call.end_user else []), *call.named, *found.subjects),
+            subjects=(
+                *([call.end_user] if call.end_user else []),
+                *call.named,
+                *found.subjects,
+                *one.known_people,
+            ),
         )
 
     def _decision_on_beaten(self, row: GovernanceRecord, better: str) -> GovernanceRecord:

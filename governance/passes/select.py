@@ -33,6 +33,8 @@ class SelectedCall(NamedTuple):
 
     call: RedactedCall
     draft: Draft
+    known_people: tuple[str, ...] = ()
+    """Whom stored messages name that the step says again, and that were rewritten since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +112,16 @@ class SelectionPass:
             duplicate(remaining[step_id], NEAR_DUPLICATE, near_to=match.kept_id)
             for step_id, match in near.left_out.items()
         ]
+        drafts = [run.drafts[one.step_id] for one in chosen if one.step_id in run.drafts]
+        messages = self._new_messages(drafts)
+        people = self._known_people(drafts, messages)
         kept = tuple(
-            SelectedCall(one, run.drafts[one.step_id])
-            for one in chosen
-            if one.step_id in run.drafts
+            SelectedCall(remaining[one.step.step_id], one, _named_in(one, people)) for one in drafts
         )
-        drafts = [one.draft for one in kept]
         return SelectedBatch(
             calls=kept,
             ended=tuple(ended),
-            messages=self._new_messages(drafts),
+            messages=messages,
             harnesses=self._new_harnesses(drafts),
             beaten=self._beaten(near, kept),
         )
@@ -209,6 +211,22 @@ class SelectionPass:
             if row.message_id not in known
         )
 
+    def _known_people(
+        self, drafts: Sequence[Draft], new: Sequence[StoredMessage]
+    ) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Return whom messages name that are stored already, by tenant and message."""
+        fresh = {(row.tenant_id, row.message_id) for row in new}
+        asked: dict[str, set[str]] = defaultdict(set)
+        for one in drafts:
+            for row in one.messages:
+                if (row.tenant_id, row.message_id) not in fresh:
+                    asked[row.tenant_id].add(row.message_id)
+        return {
+            (tenant, name): people
+            for tenant, names in asked.items()
+            for name, people in self._known.people_in(tenant, names).items()
+        }
+
     def _new_harnesses(self, drafts: Sequence[Draft]) -> tuple[Harness, ...]:
         rows: dict[str, dict[str, Harness]] = defaultdict(dict)
         for one in drafts:
@@ -221,6 +239,12 @@ class SelectionPass:
             for row in found.values()
             if row.harness_id not in known
         )
+
+
+def _named_in(one: Draft, people: Mapping[tuple[str, str], tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(
+        person for row in one.messages for person in people.get((row.tenant_id, row.message_id), ())
+    )
 
 
 def _asked(gate: QualityGate, facts: Sequence[StepFacts]) -> Reasons:

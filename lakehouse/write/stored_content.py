@@ -52,6 +52,7 @@ class LakeKnownContent:
         self._lake = lake
         self._tables = {table: _Index(lake, table, column) for table, column in NAMED_BY.items()}
         self._withheld = _Withheld(lake, "governance", "reasons")
+        self._rewritten = _Rewritten(lake, "messages", "message_id")
 
     def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
         """Return the purposes that headers took away from these trajectories, by trajectory."""
@@ -170,6 +171,21 @@ class LakeKnownContent:
         found: dict[str, set[str]] = defaultdict(set)
         for row in self._rows(_NAMING, tenant_id, sorted(names)):
             found[row["name"]].add(row["step_id"])
+        return found
+
+    def people_in(self, tenant_id: str, message_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return whom messages name that were rewritten when a name was told, by message.
+
+        A rewritten message holds marks, which tell nobody. The decisions on all steps that name it
+        have its people in common.
+        """
+        rewritten = self._rewritten.known(tenant_id, message_ids)
+        found: dict[str, tuple[str, ...]] = {}
+        for name, steps in self.naming(tenant_id, rewritten).items() if rewritten else ():
+            subjects = [row.subjects for row in self.decisions(tenant_id, steps)]
+            every = dict.fromkeys(one for some in subjects for one in some)
+            common = [one for one in every if all(one in some for some in subjects)]
+            found[name] = tuple(common or every)
         return found
 
     def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:
@@ -320,6 +336,26 @@ class _Index:
         batches = self._lake.rows_of_file(self._table, file, [self._column])
         parts = [_hashes(tenant_id, batch.column(0).to_pylist()) for batch in batches]
         return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+
+
+class _Rewritten(_Index):
+    """Of the table ``messages``: those that were rewritten after they were stored."""
+
+    def _hashes_in(self, file: str) -> Keys:
+        tenant_id = unquote(_TENANT.findall(file)[-1])
+        parts = [np.empty(0, np.int64)]
+        if self._lake.fresh_names(file) is not None:  # written just now, as all are at first
+            return parts[0]
+        for batch in self._lake.rows_of_file(self._table, file, [self._column, "content_id"]):
+            if "content_id" not in batch.schema.names:  # a file from before there were any
+                continue
+            held = (
+                batch.column(self._column)
+                .cast("string")
+                .filter(batch.column("content_id").is_valid())
+            )
+            parts.append(_hashes(tenant_id, held.to_pylist()))
+        return np.unique(np.concatenate(parts))
 
 
 class _Withheld(_Index):

@@ -80,6 +80,34 @@ def test_a_name_told_later_goes_from_what_was_stored(house: Planted) -> None:
     is_sound(house)
 
 
+def test_a_later_trajectory_with_a_rewritten_message_is_found_under_that_person(
+    house: Planted,
+) -> None:
+    house.govern(one(1, FIRST, "Done, the zorvaquim one."))
+    house.govern(one(2, SECOND, "You are welcome, Zorvaquim."))
+    (first, _) = rows(
+        house,
+        "SELECT g.subjects AS s FROM steps JOIN governance g USING (step_id) "
+        "QUALIFY row_number() OVER (PARTITION BY step_id ORDER BY decided_at DESC) = 1 "
+        "ORDER BY steps.started_at",
+    )
+    assert first["s"]
+    again: list[JsonObject] = [{"role": "system", "content": "Be brief."}, *FIRST]
+    other: list[JsonObject] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi."},
+    ]
+    house.govern(one(3, again, "It is booked."), one(4, other, "Hi."))
+    (new, unconcerned) = rows(
+        house,
+        "SELECT s.trajectory_id AS t, g.subjects AS subjects FROM steps s JOIN governance g USING (step_id) "
+        "ORDER BY s.started_at DESC LIMIT 2",
+    )[::-1]
+    assert new["t"] != unconcerned["t"]
+    assert set(first["s"]) <= set(new["subjects"])
+    assert unconcerned["subjects"] == []
+
+
 def test_the_same_again_changes_nothing(house: Planted) -> None:
     house.govern(one(1, FIRST, "Done, the zorvaquim one."))
     house.govern(one(2, SECOND, "You are welcome, Zorvaquim."))

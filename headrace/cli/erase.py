@@ -72,7 +72,8 @@ def _fields(report: "RemovalReport", done: "Erasure | None") -> dict[str, object
     if done is not None:
         fields |= {
             "keys destroyed": done.keys_destroyed,
-            "held exchanges dropped": done.held_exchanges_dropped,
+            "held exchanges dropped": done.quarantine.dropped,
+            "held exchanges under legal hold": done.quarantine.kept,
             "certificate": done.certificate,
         }
     fields |= {"under legal hold": report.held}

@@ -11,7 +11,7 @@ from headrace.govern.near_duplicates import sweep_near
 from headrace.govern.spool_expiry import sealed_captures
 from headrace.services.consent import pseudonyms_of
 from headrace.services.holds import holds_of
-from headrace.services.quarantine import drop_held
+from headrace.services.quarantine import DroppedHeld, drop_held
 from lakehouse.erasure.erase import RemovalReport, erase_subject, erasures_of
 from train.runs.folders import sweep as sweep_runs
 from trajectory.errors import ConfigurationError
@@ -38,7 +38,7 @@ class Erasure:
 
     report: RemovalReport
     keys_destroyed: int
-    held_exchanges_dropped: int
+    quarantine: DroppedHeld
     certificate: Path
 
 
@@ -66,7 +66,7 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
         detail={"tenant": request.tenant, "reference": request.reference},
     )
     # First: erasing takes cases away, by which the sealed content behind them is found.
-    dropped = drop_held(app, request.tenant, request.actor, "erasure")
+    quarantine = drop_held(app, request.tenant, request.actor, "erasure")
     earlier = erasures_of(app.lake, request.tenant, pseudonyms)
     report = erase_subject(
         app.lake,
@@ -90,7 +90,8 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
             "files": report.files,
             "under_legal_hold": report.held,
             "keys_destroyed": keys,
-            "held_exchanges_dropped": dropped,
+            "held_exchanges_dropped": quarantine.dropped,
+            "held_exchanges_under_legal_hold": quarantine.kept,
         },
     )
     head = app.audit.head()
@@ -101,7 +102,8 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
             "reference": request.reference,
             "subject_keys_destroyed": keys,
             "subjects_under_legal_hold": [*sorted(held)],
-            "held_exchanges_dropped": dropped,
+            "held_exchanges_dropped": quarantine.dropped,
+            "held_exchanges_under_legal_hold": quarantine.kept,
             "sealed_captures": sealed_captures(app.settings, app.home),
             "erasures_before": [*earlier],
             "erasure": report.removal_id,
@@ -119,7 +121,7 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
     app.home.certificates.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = app.home.certificates / f"{report.removal_id}.json"
     replace_file(path, json.dumps(certificate, indent=2).encode() + b"\n", READABLE)
-    return Erasure(report, keys, dropped, path)
+    return Erasure(report, keys, quarantine, path)
 
 
 def check_names(names: Sequence[str]) -> None:

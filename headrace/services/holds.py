@@ -8,13 +8,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from governance.passes.admit import agents_of, regions_of
 from governance.policy import Facts, Match, load_bundle
 from governance.policy.retention import LegalHold
 from headrace.app.settings import Settings
 from lakehouse.lake import Lake
+from trajectory.exchange import Exchange
 
 _NOT_STORED = frozenset({"agent", "provider", "region"})
 """What rows do not tell; a hold that asks for it holds whatever else fits."""
+_NOT_READ = frozenset({"dialect", "model", "tool", "data_class"})
+"""What an exchange does not tell before it is read; a hold that asks for it holds whatever else fits."""
 _FACTS = """
 SELECT s.trajectory_id, s.app_id, s.environment, s.route, s.dialect, s.kind,
        coalesce(s.model_served, s.model_requested, '') AS model,
@@ -35,6 +39,36 @@ def holds_of(settings: Settings, lake: Lake) -> Callable[[str, Sequence[str]], s
         return held_now(lake, holds, tenant, trajectories)
 
     return held
+
+
+def holds_exchange(settings: Settings) -> Callable[[str, Exchange | None], bool]:
+    """Return what tells whether a legal hold of the policy keeps an exchange of a tenant.
+
+    None stands for one that cannot be opened: any hold that may fit the tenant keeps it.
+    """
+    holds = load_bundle(Path(settings.policy.bundle)).retention.spec.legal_holds
+
+    def held(tenant: str, exchange: Exchange | None) -> bool:
+        if exchange is None:
+            facts, unknown = Facts(tenant=tenant), frozenset(Match.model_fields) - {"tenant"}
+        else:
+            facts, unknown = _facts_of_exchange(exchange), _NOT_READ
+        return any(hold.match.fits(facts, unknown=unknown) for hold in holds)
+
+    return held
+
+
+def _facts_of_exchange(exchange: Exchange) -> Facts:
+    client, headers = exchange.client, exchange.request.headers
+    return Facts(
+        tenant=client.tenant_id,
+        app=client.app_id,
+        environment=client.environment,
+        route=exchange.route,
+        upstream=exchange.upstream,
+        agents=agents_of(headers),
+        regions=regions_of(headers, exchange.upstream),
+    )
 
 
 def held_now(

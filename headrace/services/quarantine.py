@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
 from headrace.govern.quarantine_store import HeldContent, held_content, write_again
+from headrace.services.holds import holds_exchange
 from proxy.spooling import open_spool
 from trajectory.canonical import canonical_json
-from trajectory.errors import ConfigurationError
+from trajectory.errors import ConfigurationError, IntegrityError
+from trajectory.exchange import Exchange
 
 type Case = dict[str, Any]
 """A row of the view ``quarantined``."""
@@ -87,12 +89,32 @@ def drop(app: AppContext, found: Sequence[Case], actor: str, *, why: str | None 
     _close(app, found, "dropped", actor, why=why)
 
 
-def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> int:
-    """Drop all that is held of a tenant: nobody can search it for a person who is to be erased."""
-    kept = content_of(app).names()
-    found = [row for row in cases(app, tenant=tenant) if row["exchange_id"] in kept]
-    drop(app, found, actor, why=why)
-    return len(found)
+class DroppedHeld(NamedTuple):
+    """What an erasure does to a tenant's quarantine."""
+
+    dropped: int
+    kept: int
+    """Exchanges under a legal hold: they stay."""
+
+
+def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> DroppedHeld:
+    """Drop what is held of a tenant and under no legal hold.
+
+    Nobody can search sealed content for a person who is to be erased.
+    """
+    content, is_kept = content_of(app), holds_exchange(app.settings)
+    there = content.names()
+    found = [row for row in cases(app, tenant=tenant) if row["exchange_id"] in there]
+    go = [row for row in found if not is_kept(tenant, _opened(content, row["exchange_id"]))]
+    drop(app, go, actor, why=why)
+    return DroppedHeld(len(go), len(found) - len(go))
+
+
+def _opened(content: HeldContent, exchange_id: str) -> Exchange | None:
+    try:
+        return content.read(exchange_id)
+    except IntegrityError:  # sealed under another key
+        return None
 
 
 def _close(

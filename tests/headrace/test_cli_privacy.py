@@ -226,6 +226,34 @@ def test_held_content_goes_by_drop_erasure_and_age(
     assert json.loads(done(capsys, "quarantine", "list", "--json")[0])[0]["content"] == "gone"
 
 
+def test_an_erasure_keeps_the_quarantine_of_what_a_legal_hold_is_about(
+    capsys: pytest.CaptureFixture[str], home: Home, light_policy: Path, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy"
+    shutil.copytree(light_policy, policy)
+    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {policy}}}\n")
+    cut_off(home)
+    judge(home)
+    (file,) = home.held.iterdir()
+    retention = policy / "retention.yaml"
+    lifted = retention.read_text()
+    hold = "legal_holds: [{name: case-7, reference: T-7, match: {tenant: tenant, model: m*}}]"
+    retention.write_text(lifted.replace("legal_holds: []", hold))
+    done(capsys, "erase", PERSON, "--tenant", "tenant", "--yes")
+    assert file.exists()
+    (case,) = json.loads(done(capsys, "quarantine", "list", "--json")[0])
+    assert case["content"] == "sealed"
+    entry = json.loads(done(capsys, "audit", "list", "--json")[0])[-1]
+    detail = json.loads(entry["detail"])
+    assert (entry["action"], detail["held_exchanges_dropped"]) == ("erasure.done", 0)
+    assert detail["held_exchanges_under_legal_hold"] == 1
+    retention.write_text(
+        lifted.replace("legal_holds: []", hold.replace("tenant: tenant", "tenant: x"))
+    )
+    done(capsys, "erase", PERSON, "--tenant", "tenant", "--yes")
+    assert not file.exists()
+
+
 def test_anchors_outside_show_a_cut(
     capsys: pytest.CaptureFixture[str], home: Home, tmp_path: Path
 ) -> None:

@@ -670,6 +670,7 @@ class Call:
         """Answer the request ourselves; what comes of its body is thrown away."""
         self._replied = True
         self._unsent = None
+        self._client.pause(paused=False)  # who sends all of it first hears the answer then
         endless = self._body.chunked or self._head.expects
         too_long = (self._head.length or 0) > _DRAINED_BYTES
         close = not self._body.done and (endless or too_long)
@@ -688,6 +689,7 @@ class Call:
             # Answered early: the rest is read and thrown away, and its upstream is left.
             self._drop_upstream()
             self._replied = True
+            client.pause(paused=False)
             return
         self._release_upstream()
         self._drop_upstream()

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,7 +17,7 @@ from tests.proxy.running import Running
 from tests.proxy.upstream import Reply, Seen, Upstream
 from trajectory.exchange import Exchange
 
-DEAD = [f"http://127.0.0.{number}:9" for number in range(2, 8)]
+DEAD = [f"http://127.0.0.{number}:9" for number in range(2, 9)]
 """One for each test: a gateway passes over an upstream for a while once it could not be reached."""
 
 
@@ -63,6 +65,7 @@ def place(tls: Tls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]
             route("breaking", breaking.url, up.url),
             route("late", address, up.url),
             {"name": "only-late", "upstream": address},
+            {"name": "gone", "upstream": DEAD[6]},
         ]
         keys = {"FIRST_KEY": "sk-of-the-first", "OTHER_KEY": "sk-of-the-other"}
         settings = {"routes": routes, "forward_port": None}
@@ -154,3 +157,43 @@ def test_an_upstream_that_came_back_is_reached_on_the_same_connection(
     with accepted:
         assert accepted.recv(100).startswith(b"POST /echo")
     place.kept()
+
+
+def send_all(gateway: Running, path: str, size: int) -> int:
+    """Send a whole request before anything of its response is read; return the response's status."""
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {gateway.key}\r\n"
+        f"Content-Length: {size}\r\n\r\n"
+    )
+    port = int(gateway.url.rsplit(":", 1)[1])
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        with contextlib.suppress(ConnectionError):  # it may be cut off; a blocked one times out
+            client.sendall(head.encode() + b"x" * size)
+        return int(client.recv(64).split()[1])
+
+
+LARGE = 24 * 1024 * 1024
+"""More than the sockets' buffers hold."""
+
+
+def test_who_sends_all_first_hears_that_nobody_is_there(place: Place) -> None:
+    assert send_all(place.gateway, "/gone/echo", LARGE) == 502
+
+
+def test_who_sends_all_first_hears_a_response_that_came_early(place: Place) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as early:
+
+        def refuse() -> None:
+            taken, _ = early.accept()
+            with taken:
+                taken.recv(65536)
+                time.sleep(0.3)  # until the gateway's buffers are full too
+                taken.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+
+        address = f"http://127.0.0.1:{early.getsockname()[1]}"
+        settings = {"routes": [{"name": "early", "upstream": address}], "forward_port": None}
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        with Running(place.gateway.home / "early", settings) as gateway:
+            assert send_all(gateway, "/early/x", LARGE) == 413
+        thread.join()

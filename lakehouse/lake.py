@@ -194,6 +194,11 @@ class Lake:
         with self._reading:
             return self._queries.present(sql, parameters, seconds)
 
+    def close(self) -> None:
+        """Give back the memory that queries of the present hold; the next one takes it again."""
+        with self._reading:
+            self._queries.close()
+
     def query_stored(
         self, sql: str, *, parameters: Sequence[Any] | Mapping[str, Any] | None = None
     ) -> pa.Table:

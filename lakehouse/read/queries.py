@@ -38,8 +38,7 @@ class Queries:
     def present(self, sql: str, parameters: Parameters, seconds: float | None) -> pa.Table:
         """Return the rows of a statement over the present files."""
         if self.session is not None and self.session.left_behind > _LEFT_BEHIND:
-            self.session.close()
-            self.session = None
+            self.close()
         if self.session is None:
             self.session = Session(self._files.now(), connection=connect(self._bounds()))
         else:
@@ -49,6 +48,12 @@ class Queries:
         except NotListeningError:
             self.session = None
             raise
+
+    def close(self) -> None:
+        """End the session that is kept."""
+        if self.session is not None:
+            self.session.close()
+            self.session = None
 
     def stored(self, sql: str, parameters: Parameters) -> pa.Table:
         """Return the rows of a statement over the present files, as they were before corrections."""

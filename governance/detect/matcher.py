@@ -383,6 +383,7 @@ def _file_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bo
 
 _SPANS = {
     "told_name_file": _file_spans,
+    "told_name_folder": _file_spans,
     "account_home": _home_spans,
     "account_windows_home": _home_spans,
     "account_label": _told_account_spans,

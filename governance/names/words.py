@@ -194,10 +194,10 @@ def is_a_thing(text: str, start: int, stop: int) -> bool:
         w in _VARIANTS or w in known or w.isdigit() for w in words[1:]
     ):
         return True
-    return _within_a_thing(text, start, stop)
+    return within_a_thing(text, start, stop)
 
 
-def _within_a_thing(text: str, start: int, stop: int) -> bool:
+def within_a_thing(text: str, start: int, stop: int) -> bool:
     """Whether the words around make it part of a known name: J.P. *Morgan*, *Ernst* & Young."""
     before = _BESIDE.findall(text[max(0, start - 24) : start].lower())[-2:]
     behind = _BESIDE.findall(text[stop : stop + 24].lower())[:2]

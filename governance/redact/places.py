@@ -26,6 +26,12 @@ class HiddenKey(str):
     __slots__ = ()
 
 
+class AnswerKey(str):
+    """What a message answers, as its text's key for detectors; reports show ``text``."""
+
+    __slots__ = ()
+
+
 @lru_cache(maxsize=4096)
 def as_step(key: str) -> str:
     """Return a key of an object as a step of a key path."""
@@ -34,7 +40,10 @@ def as_step(key: str) -> str:
 
 def shown(path: Iterable[str]) -> str:
     """Return a key path as reports show it."""
-    return "/" + "/".join(["*" if type(step) is HiddenKey else step for step in path])
+    return "/" + "/".join([_SHOWN.get(type(step), step) for step in path])
+
+
+_SHOWN: dict[type, str] = {HiddenKey: "*", AnswerKey: "text"}
 
 
 def _is_everyday(key: str) -> bool:

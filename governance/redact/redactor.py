@@ -35,6 +35,7 @@ from governance.redact.segments import (
     ParsedTexts,
     Path,
     Visitor,
+    asked_for,
     keys_of,
     rewritten,
     rewritten_message,
@@ -233,8 +234,9 @@ class Redactor:
             return {}
         work = self._begin(scope)
         with _depth_is_an_error():
+            asked = asked_for(messages)
             for message in messages:
-                rewritten_message(message, self._gathering(work))
+                rewritten_message(message, self._gathering(work), asked.get(id(message)))
             return by_hash(self._looking.found([*work.texts, *work.numbers]))
 
     def learn(self, found: Findings) -> None:
@@ -247,7 +249,12 @@ class Redactor:
         self, messages: Sequence[Message], scope: RedactionScope
     ) -> tuple[list[Redacted], _Work]:
         work = self._begin(scope)
-        done = self._redact(messages, work, rewritten_message)
+        asked = asked_for(messages)
+        done = self._redact(
+            messages,
+            work,
+            lambda one, visitor: rewritten_message(one, visitor, asked.get(id(one))),
+        )
         redacted = [
             # an equal message is the one object that stands for this content
             Redacted(

@@ -10,9 +10,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from governance.detect.finding import Finding
+from governance.detect.questions import LONGEST_ANSWER, key_of_answer
 from governance.redact.embedded import Encoded, encoded_in, is_nothing_but_digits
 from governance.redact.json_text import Literal, encoded, is_json, literals
-from governance.redact.places import as_step
+from governance.redact.places import AnswerKey, as_step
 from governance.redact.pseudonym import ENCODED_DATA
 from governance.vocabulary import media_type, role
 from trajectory.canonical import JsonObject, JsonValue
@@ -33,6 +34,10 @@ type NumberFn = Callable[[str, Path], int | None]
 
 _DECODED = "base64"
 """Stands at the end of the path of what was decoded."""
+BESIDE_MESSAGES = "call"
+"""The role of what a call holds beside its messages."""
+_QUESTION = 200
+"""So many characters at the end of a message may ask for something."""
 _MAX_NESTING = 8
 _SHORTEST_ENCODED = 12
 _NAMED_MEDIA = {"type", "media_type", "sha256", "size_bytes"}
@@ -104,10 +109,28 @@ def keys_of(path: Path) -> Path:
     return tuple([key for key in path[-6:] if not key.isdigit() and key != _DECODED][-3:])
 
 
-def rewritten_message(message: Message, visitor: Visitor) -> Message:
-    """Return a message with each unit of text replaced."""
+def asked_for(messages: Sequence[Message]) -> dict[int, str]:
+    """Return what short messages answer, by the identity of each: what the one before asks for."""
+    out: dict[int, str] = {}
+    question = ""
+    for message in messages:
+        if message.role == BESIDE_MESSAGES:
+            continue
+        last = message.parts[-1] if message.parts else None
+        said = last.text if isinstance(last, TextPart) else ""
+        if question and len(said) <= LONGEST_ANSWER and len(message.parts) == 1:
+            key = key_of_answer(question, said)
+            if key is not None:
+                out[id(message)] = key
+        question = said[-_QUESTION:]
+    return out
+
+
+def rewritten_message(message: Message, visitor: Visitor, asked: str | None = None) -> Message:
+    """Return a message with each unit of text replaced; ``asked`` is what it answers."""
+    key = "text" if asked is None else AnswerKey(asked)
     parts = tuple(
-        _rewritten_part(part, ("parts", str(place)), visitor)
+        _rewritten_part(part, ("parts", str(place)), visitor, key)
         for place, part in enumerate(message.parts)
     )
     name = message.name
@@ -116,13 +139,13 @@ def rewritten_message(message: Message, visitor: Visitor) -> Message:
     return Message(role(message.role), parts, name)
 
 
-def _rewritten_part(part: Part, path: Path, visitor: Visitor) -> Part:
+def _rewritten_part(part: Part, path: Path, visitor: Visitor, key_of_text: str) -> Part:
     def text(value: str, key: str) -> str:
         return rewritten_text(value, (*path, key), visitor)
 
     match part:
         case TextPart():
-            return TextPart(text(part.text, "text"))
+            return TextPart(text(part.text, key_of_text))
         case ReasoningPart():
             signature = part.signature
             if signature is not None:

@@ -17,6 +17,7 @@ from governance.redact.report import (
     RedactionScope,
     Told,
 )
+from governance.redact.segments import BESIDE_MESSAGES
 from governance.vocabulary import looks_like_an_id
 from trajectory.call import Call
 from trajectory.canonical import JsonObject, JsonValue
@@ -296,7 +297,7 @@ def _of_tools(tools: tuple[JsonObject, ...], said: JsonObject) -> Message:
 
 
 def _as_message(said: JsonObject) -> Message:
-    return Message("call", (OpaquePart(said),))
+    return Message(BESIDE_MESSAGES, (OpaquePart(said),))
 
 
 def _under_fields(report: RedactionReport) -> RedactionReport:

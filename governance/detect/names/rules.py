@@ -10,6 +10,8 @@ from governance.detect.named_tuples import new
 from governance.detect.names.cues import NONE, STRONG, cue
 from governance.detect.names.told import likely
 from governance.detect.normalized_text import TextView
+from governance.detect.questions import ANSWERED_NAME, name_in_answer
+from governance.names.companies import is_a_company
 from governance.names.words import (
     ambiguous_names,
     common,
@@ -485,6 +487,9 @@ class NameRules:
         if context == _PARTICIPANT:
             if self._is_handle(text):
                 spans[(0, len(text), 0.8, "participant")] = None
+        elif context[-1:] == (ANSWERED_NAME,):
+            if place := name_in_answer(text):
+                spans[(*place, 0.8, "key")] = None
         elif is_person:
             whole = _ONE_LINE_NAME.match(text)
             if whole and len(text) < 80:
@@ -582,7 +587,7 @@ class NameRules:
         if self._all_may_name(words):
             return start, end, words
         first, last = 0, len(words)
-        while first < last and self._common(words[first]):
+        while first < last and (self._common(words[first]) or self._is_plain(words, first, last)):
             first += 1
         while first + 1 < last and self._common(words[last - 1]):
             last -= 1
@@ -611,12 +616,23 @@ class NameRules:
         left[-1] = text[begin:stop]
         return start, stop, left
 
+    def _is_plain(self, words: list[str], first: int, last: int) -> bool:
+        """Whether a word that is no name stands before one that begins with a given name."""
+        word = words[first].rstrip(".")
+        if (
+            last - first < 3
+            or word.lower() not in self._plain
+            or not self._is_first(words[first + 1])
+        ):
+            return False
+        return not (self._is_first(word) or self._is_last(word) or word in self._ambiguous)
+
     def _all_may_name(self, words: list[str]) -> bool:
         """Whether all are written as names are, and none is an everyday word: a quick look."""
         for word in words:
             if not word.istitle() or word.isupper() or word.lower() in self._everyday:
                 return False
-        return True
+        return len(words) < 3 or words[0].lower() not in self._plain
 
     def _judged(
         self, view: TextView, start: int, end: int, signs: ProgramSigns
@@ -648,7 +664,8 @@ class NameRules:
             cued = cue(view.data, begin)
         known_first = self._is_first(words[0])
         known_last = self._is_last(words[-1])
-        if cued:
+        is_named = len(words) > 1 and known_first
+        if cued and not is_a_company(text, begin, stop, is_named=is_named):
             lone = len(words) == 1 and not known_first and not known_last
             if lone and (words[0].lower() in self._common_words or words[0].isupper()):
                 return

@@ -6,7 +6,14 @@ from itertools import pairwise
 
 from governance.detect.rules.rule import Rule
 from governance.names.companies import is_a_company
-from governance.names.words import ambiguous_names, family_names, first_names, plain_words, things
+from governance.names.words import (
+    ambiguous_names,
+    family_names,
+    first_names,
+    plain_words,
+    things,
+    within_a_thing,
+)
 
 _UP, _LOW = r"A-Z\xc0-\xd6\xd8-\xde", r"a-z\xdf-\xf6\xf8-\xff"
 _WORD = rf"[{_UP}][{_LOW}]+(?:['\-][{_UP}]?[{_LOW}]+)?|[{_UP}]'[{_UP}][{_LOW}]+|[{_UP}]{{3,}}"
@@ -279,6 +286,23 @@ _FILE_NEEDS = (
     ".rtf",
     ".mp",
     ".wav",
+    ".od",
+    ".gif",
+    ".m4a",
+    ".mov",
+    ".vcf",
+    ".ics",
+    ".pst",
+    ".csv",
+    ".md",
+    ".htm",
+    ".pages",
+    ".numbers",
+    ".key",
+    ".p7m",
+    ".cer",
+    ".7z",
+    ".rar",
 )
 
 
@@ -310,6 +334,8 @@ def likely(value: str) -> bool | None:
 def _no_company(text: str, start: int, end: int) -> bool:
     words = text[start:end].split()
     is_named = len(words) > 1 and words[0].title() in first_names()
+    if within_a_thing(text, start, end):
+        return False
     return not is_a_company(text, start, end, is_named=is_named)
 
 
@@ -351,7 +377,7 @@ def _no_role(value: str) -> bool | None:
 
 TOLD_NAMES: tuple[Rule, ...] = (
     _name("title", rf"(?:^|[\s(\"',;:>*|/]){_TITLES}[ \xa0]+(?:Dr\.|Prof\.)?[ ]?{_NAME}", *_TITLE_NEEDS),
-    _name("introduced", rf"\b{_INTRODUCTIONS} {_NAME}", *_INTRODUCTION_NEEDS),
+    _name("introduced", rf"(?:^|[\s.,;:!?(\"'>*]){_INTRODUCTIONS} {_NAME}", *_INTRODUCTION_NEEDS),
     _name("weakly_introduced", rf"(?:^|[.!?:,\n] ?){_WEAK_INTRODUCTIONS} {_NAME}", *_WEAK_NEEDS, check=likely),
     _name("role", rf"(?:^|[\s(\"',;>*|\[]){_ROLES}(?: is)?(?:\*{{0,2}}[ ]?[:=][ ]?\*{{0,2}} {{0,2}}| ){_NAME}", *_ROLE_NEEDS, check=likely),
     _name("part", rf"(?:^|[\s(\"',;{{>*|\[])[\"']?(?i:{_PARTS})[\"']?\*{{0,2}}[ \t]{{0,20}}[:=]\*{{0,2}}[ \t]{{0,3}}[\"']?{_NAME}", *_PART_NEEDS),
@@ -365,7 +391,7 @@ TOLD_NAMES: tuple[Rule, ...] = (
     _name("bare_salutation", rf"\A(?:@)?((?:{_WORD})),[ \t]*\r?\n[ \t]*\r?\n", ",\n", ",\r", ", \n"),
     _name("label", rf"{_LINE}{_LABELS}\*{{0,2}}[ ]?[:=]\*{{0,2}}[ ]{{1,2}}{_NAME}", ":", "=", check=likely),
     _name("by", rf"\b{_BY}:? {_NAME}", *_BY_NEEDS, check=likely),
-    _name("salutation", rf"(?:^|\n|[.!] ){_SALUTATIONS} (?:{_TITLES} )?{_NAME}[ ]?[,:!\n]", ",", ":", "!", "\n", check=likely),
+    _name("salutation", rf"(?:^|\n|[.!] ){_SALUTATIONS} (?:{_TITLES} )?{_NAME}[ ]?[,:!\n]", ",", ":", "!", "\n", check=told),
     _name("closing", rf"(?:^|\n|[.!?,] ){_CLOSINGS}{_NAME}[ .\t]*(?:\r?\n|$)", "\n"),
     _name("writes", rf"{_TWO}(?: <[^>\n]{{3,80}}>)? (?:wrote|a \xe9crit|schrieb|escribi\xf3|ha scritto|escreveu|schreef|napisa\xe0\xe0?a?)[ ]?:", ":", check=likely),
     _name("polite", rf"{_NAME} (?:Bey|Han\xe0m)\b", "bey", "han", check=told),
@@ -382,8 +408,9 @@ TOLD_NAMES: tuple[Rule, ...] = (
     _name("he", rf"(?:שמי|קוראים לי|שם|שם הלקוחה?|פונה|לקוחה?|מר|גב'|גברת|איש קשר|מטופלת?|עובדת?)[ :]{{1,2}}{_TWO_HE}(?:[.,\n]|$| )", wide=True, check=None),
     _name("he_introduced", rf"אני {_TWO_HE}(?:[.,\n]|$)", wide=True, check=None),
     _name("ru", rf"(?:[Мм]еня зовут|[Мм]о[её] имя|[Кк]лиент(?:ка)?|[Зз]аявитель(?:ница)?|[Ии]сполнитель|[Оо]тветственн(?:ый|ая)|[Уу]важаем(?:ый|ая)|[Гг]осподин|[Гг]оспожа|[Гг]-жа|[Гг]-н|ФИО|[Ии]мя|[Фф]амилия|[Кк]онтакт|[Аа]втор|[Пп]ользователь|[Оо]братил(?:ся|ась)|[Сс]отрудни(?:к|ца)|[Пп]ациент(?:ка)?|[Уу]важением,?)[ :\n]{{1,3}}{_RU}", wide=True),
-    _name("ru_introduced", rf"(?:^|[.!?] )Я,? {_RU}(?:[.,\n]|$)", wide=True),
-    _name("file", r"([\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff.' \-]{3,90})\.(?:pdf|docx?|xlsx?|odt|jpe?g|png|txt|eml|msg|pptx?|zip|tiff?|heic|rtf|mp[34]|wav)\b", *_FILE_NEEDS, check=None),
+    _name("ru_introduced", rf"(?:^|[.!?] )(?:Я|Это),? {_RU}(?:[.,\n]|$)", wide=True),
+    _name("folder", r"[/\\]([\w\xc0-\xd6\xd8-\xf6\xf8-\xff.,' \-]{5,60})[/\\][\w\xc0-\xff.]", "/", "\\", check=None),
+    _name("file", r"([\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff.,'()\[\] \-]{3,90})\.(?i:pdf|docx?|xlsx?|odt|ods|jpe?g|png|gif|txt|eml|msg|pptx?|zip|tiff?|heic|rtf|mp[34]|mov|wav|m4a|vcf|ics|pst|csv|md|html?|pages|numbers|key|p7m|cer|7z|rar)\b", *_FILE_NEEDS, check=None),
 )  # fmt: skip
 
 _TOKENS = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")

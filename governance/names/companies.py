@@ -44,7 +44,17 @@ _WORDS_BEFORE = frozenset(
         r"[A-Za-z\u00c0-\u017f]+", re.sub(r"\[(.)[^\]]*\]", r"\1", _BEFORE.pattern)
     )
 )
-_LAST_WORD = re.compile(r"([^\W\d_]+)\W{0,6}\Z")
+_BETWEEN = " \"'\t:=*"
+_REACH = 60
+
+
+def _last_word(before: str) -> str:
+    """Return the word at the end of a text in small letters."""
+    stop = len(before.rstrip(_BETWEEN))
+    start = stop
+    while start and before[start - 1].isalpha():
+        start -= 1
+    return before[start:stop].lower()
 
 
 def is_a_company(text: str, start: int, stop: int, *, is_named: bool) -> bool:
@@ -62,14 +72,11 @@ def is_a_company(text: str, start: int, stop: int, *, is_named: bool) -> bool:
         return True
     if " " in text[start:stop] and _AT_ITS_END.search(text, start, stop):
         return True
-    before = text[max(0, start - 60) : start]
+    before = text[max(0, start - _REACH) : start]
     if before[-2:].strip() in ("&", "+") and _JOINED_BEFORE.search(before):
         return True
     if is_named:
         return False
     if behind in (" ", "'") and _DOES.match(text, stop):
         return True
-    last = _LAST_WORD.search(before)
-    if last is None or last[1].lower() not in _WORDS_BEFORE:
-        return False
-    return _BEFORE.search(before) is not None
+    return _last_word(before) in _WORDS_BEFORE and _BEFORE.search(before) is not None

@@ -174,10 +174,14 @@ _BESIDE = re.compile(r"[\w.'&-]+")
 
 def is_a_thing(text: str, start: int, stop: int) -> bool:
     """Whether a capitalised run is the name of a program, company, place or typeface, and does nothing."""
-    known, value = things(), text[start:stop]
+    value = text[start:stop]
     is_named = " " in value and value.split()[0].title() in first_names()
-    if is_a_company(text, start, stop, is_named=is_named):
-        return True
+    return is_a_company(text, start, stop, is_named=is_named) or is_listed(text, start, stop)
+
+
+def is_listed(text: str, start: int, stop: int) -> bool:
+    """Whether a capitalised run is a thing that the list has, and does nothing."""
+    known, value = things(), text[start:stop]
     plain = value.lower().replace("'s", "").strip(" .")
     if plain in known or value.lower() in known:
         return not (value in first_names() | ambiguous_names() and _ACTS.match(text, stop))
@@ -197,10 +201,19 @@ def is_a_thing(text: str, start: int, stop: int) -> bool:
     return within_a_thing(text, start, stop)
 
 
+@cache
+def _beside_in_things() -> frozenset[str]:
+    """Return the words of things that have several."""
+    several = (_BESIDE.findall(thing) for thing in things() if not thing.isalpha())
+    return frozenset(word for words in several for word in words)
+
+
 def within_a_thing(text: str, start: int, stop: int) -> bool:
     """Whether the words around make it part of a known name: J.P. *Morgan*, *Ernst* & Young."""
     before = _BESIDE.findall(text[max(0, start - 24) : start].lower())[-2:]
     behind = _BESIDE.findall(text[stop : stop + 24].lower())[:2]
+    if not _beside_in_things().intersection((*before[-1:], *behind[:1])):
+        return False
     words = text[start:stop].lower().split()
     value = (
         words[-1] if behind[:1] == ["&"] else words[0] if before[-1:] == ["&"] else " ".join(words)

@@ -19,6 +19,7 @@ from governance.names.words import (
     family_names,
     first_names,
     is_a_thing,
+    is_listed,
     plain_words,
     programs,
     things,
@@ -665,7 +666,9 @@ class NameRules:
         known_first = self._is_first(words[0])
         known_last = self._is_last(words[-1])
         is_named = len(words) > 1 and known_first
-        if cued and not is_a_company(text, begin, stop, is_named=is_named):
+        if is_a_company(text, begin, stop, is_named=is_named):
+            return
+        if cued:
             lone = len(words) == 1 and not known_first and not known_last
             if lone and (words[0].lower() in self._common_words or words[0].isupper()):
                 return
@@ -674,11 +677,11 @@ class NameRules:
             if (strong or named or known_last or len(words) > 1) and not (
                 (cued != STRONG or _is_label(text, begin))
                 and (not named or words[-1].lower() in programs())
-                and is_a_thing(text, begin, stop)
+                and is_listed(text, begin, stop)
             ):
                 yield begin, stop, 0.8 if strong or known_first else 0.6, "cue"
                 return
-        if is_a_thing(text, begin, stop):
+        if is_listed(text, begin, stop):
             speaks = words[0].lower() not in programs() and self._speaks(text, begin, stop, words)
             if not alone and speaks:
                 yield begin, stop, 0.5, "verb"

@@ -79,6 +79,11 @@ _SALUTATIONS = (
     r"(?:Lieber?|Hallo|Guten Tag|Sehr geehrter?|Werter?|Moin|Ch\xe8re?|Cher|Bonjour|Querid[oa]|Estimad[oa]|Hola|Car[oa]|Gentile|Egregio|Ciao|Ol\xe1|Prezad[oa]|Beste|Hoi|Geachte|"
     r"Buongiorno|Buonasera|Bom dia|Boa tarde|Coucou|Salut|Guten Morgen|Buenos d\xedas|Goedemorgen|Dzie\xe0 dobry|Dobr\xfd den|Szanown[ya]|Drog[ia]|Cze\xe0\xe0|Say\xe0n|Merhaba|Sevgili|Hej|K\xe4re|Kj\xe6re|Dear|Hi|Hello)"
 )
+_SALUTATION_NEEDS = (
+    "lieb", "hallo", "guten", "geehrt", "werte", "moin", "cher", "ch\xe8r", "bonjour", "querid", "estimad", "hola", "cara ", "caro ", "gentile", "egregio",
+    "ciao", "ol\xe1", "prezad", "beste", "hoi", "geachte", "buon", "bom dia", "boa tarde", "coucou", "salut", "buenos", "goedem", "dzie\xe0", "dobr\xfd", "szanown",
+    "drog", "cze\xe0", "say\xe0n", "merhaba", "sevgili", "hej", "k\xe4re", "kj\xe6re", "dear", "hi ", "hello",
+)  # fmt: skip
 _CLOSINGS = (
     r"(?:[A-Z\xc0-\xde][^\n]{0,24}(?:Gr\xfc\xdfe[n]?|Gr\xfcsse[n]?|Gru\xdf|[Ss]alutations|[Ss]aludos|[Ss]aluti|[Cc]umprimentos|[Gg]roet(?:en|jes)?|[Gg]ru\xdf)|Gr\xfc\xdfe|Gru\xdf|LG|VG|MfG|"
     r"(?:Bien )?[Cc]ordialement|Bien \xe0 vous|Amicalement|Sinc\xe8rement|Saludos|Un saludo|Un abrazo|Abrazos|Atentamente|Saluti|Cordialmente|Atenciosamente|Cumprimentos|Abra\xe7os|"
@@ -391,7 +396,7 @@ TOLD_NAMES: tuple[Rule, ...] = (
     _name("bare_salutation", rf"\A(?:@)?((?:{_WORD})),[ \t]*\r?\n[ \t]*\r?\n", ",\n", ",\r", ", \n"),
     _name("label", rf"{_LINE}{_LABELS}\*{{0,2}}[ ]?[:=]\*{{0,2}}[ ]{{1,2}}{_NAME}", ":", "=", check=likely),
     _name("by", rf"\b{_BY}:? {_NAME}", *_BY_NEEDS, check=likely),
-    _name("salutation", rf"(?:^|\n|[.!] ){_SALUTATIONS} (?:{_TITLES} )?{_NAME}[ ]?[,:!\n]", ",", ":", "!", "\n", check=told),
+    _name("salutation", rf"(?:^|\n|[.!] ){_SALUTATIONS} (?:{_TITLES} )?{_NAME}[ ]?[,:!\n]", *_SALUTATION_NEEDS, check=told),
     _name("closing", rf"(?:^|\n|[.!?,] ){_CLOSINGS}{_NAME}[ .\t]*(?:\r?\n|$)", "\n"),
     _name("writes", rf"{_TWO}(?: <[^>\n]{{3,80}}>)? (?:wrote|a \xe9crit|schrieb|escribi\xf3|ha scritto|escreveu|schreef|napisa\xe0\xe0?a?)[ ]?:", ":", check=likely),
     _name("polite", rf"{_NAME} (?:Bey|Han\xe0m)\b", "bey", "han", check=told),
@@ -409,7 +414,7 @@ TOLD_NAMES: tuple[Rule, ...] = (
     _name("he_introduced", rf"אני {_TWO_HE}(?:[.,\n]|$)", wide=True, check=None),
     _name("ru", rf"(?:[Мм]еня зовут|[Мм]о[её] имя|[Кк]лиент(?:ка)?|[Зз]аявитель(?:ница)?|[Ии]сполнитель|[Оо]тветственн(?:ый|ая)|[Уу]важаем(?:ый|ая)|[Гг]осподин|[Гг]оспожа|[Гг]-жа|[Гг]-н|ФИО|[Ии]мя|[Фф]амилия|[Кк]онтакт|[Аа]втор|[Пп]ользователь|[Оо]братил(?:ся|ась)|[Сс]отрудни(?:к|ца)|[Пп]ациент(?:ка)?|[Уу]важением,?)[ :\n]{{1,3}}{_RU}", wide=True),
     _name("ru_introduced", rf"(?:^|[.!?] )(?:Я|Это),? {_RU}(?:[.,\n]|$)", wide=True),
-    _name("folder", r"[/\\]([\w\xc0-\xd6\xd8-\xf6\xf8-\xff.,' \-]{5,60})[/\\][\w\xc0-\xff.]", "/", "\\", check=None),
+    _name("folder", rf"[/\\]([{_UP}][\w\xc0-\xff]+[ _.,\-]{{1,2}}[{_UP}][\w\xc0-\xff.,' \-]*)[/\\]", "/", "\\", check=None),
     _name("file", r"([\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff.,'()\[\] \-]{3,90})\.(?i:pdf|docx?|xlsx?|odt|ods|jpe?g|png|gif|txt|eml|msg|pptx?|zip|tiff?|heic|rtf|mp[34]|mov|wav|m4a|vcf|ics|pst|csv|md|html?|pages|numbers|key|p7m|cer|7z|rar)\b", *_FILE_NEEDS, check=None),
 )  # fmt: skip
 

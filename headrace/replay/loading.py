@@ -12,7 +12,7 @@ from trajectory.dialects.wire import as_object, as_text, objects
 from trajectory.dialects.writing import ModelAnswer
 from trajectory.errors import ConfigurationError
 from trajectory.message import ToolResultPart
-from trajectory.replay import RecordedAnswer, RecordedTool, Recording
+from trajectory.replay import RecordedAnswer, RecordedTool, TrajectoryRecording
 
 _STEPS = (
     "select step_id, step_index, kind, role_in_graph, response_id, model_served, model_requested,"
@@ -27,7 +27,7 @@ _TOOLS = (
 _SEPARATORS = "_-./:"
 
 
-def load_recording(lake: Lake, trajectory_id: str) -> tuple[Recording, str]:
+def load_recording(lake: Lake, trajectory_id: str) -> tuple[TrajectoryRecording, str]:
     """Return the recording of a trajectory, and its tenant.
 
     Raises:
@@ -50,7 +50,7 @@ def load_recording(lake: Lake, trajectory_id: str) -> tuple[Recording, str]:
     tools = [_tool(row) for row in rows if row["kind"] == "tool" and row["tool_calls"]]
     tools += _told(answers, tools)
     definitions = _definitions(lake, trajectory_id, {tool.name for tool in tools})
-    recording = Recording(trajectory_id, tuple(answers), tuple(tools), tuple(definitions))
+    recording = TrajectoryRecording(trajectory_id, tuple(answers), tuple(tools), tuple(definitions))
     return recording, str(rows[0]["tenant_id"])
 
 

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 from trajectory.assembly.call_facts import Fact, LinkFact, Said
 from trajectory.assembly.effects import SideEffect
+from trajectory.assembly.fact_maker import FactMaker
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.assembly.graph import DROPPED, StateIndex
-from trajectory.assembly.placing import Placer
+from trajectory.assembly.placer import Placer
 from trajectory.assembly.quotations import is_near
-from trajectory.assembly.reading import FactMaker
 from trajectory.assembly.result import Assembly, PlacedCall, PlacedCorrection, PlacedLink
 from trajectory.assembly.sessions import place_feedback
 from trajectory.assembly.state import AssemblerState

@@ -2,14 +2,14 @@
 
 from trajectory.replay.difference import ReplayComparison, ReplayDivergence
 from trajectory.replay.player import Player, ReplayReport
-from trajectory.replay.recording import RecordedAnswer, RecordedTool, Recording
+from trajectory.replay.recording import RecordedAnswer, RecordedTool, TrajectoryRecording
 
 __all__ = [
     "Player",
     "RecordedAnswer",
     "RecordedTool",
-    "Recording",
     "ReplayComparison",
     "ReplayDivergence",
     "ReplayReport",
+    "TrajectoryRecording",
 ]

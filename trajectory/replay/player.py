@@ -7,7 +7,7 @@ from threading import Lock
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.message import Message
 from trajectory.replay.difference import ReplayComparison, ReplayDivergence
-from trajectory.replay.recording import RecordedAnswer, RecordedTool, Recording
+from trajectory.replay.recording import RecordedAnswer, RecordedTool, TrajectoryRecording
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Player:
 
     def __init__(
         self,
-        recording: Recording,
+        recording: TrajectoryRecording,
         comparison: ReplayComparison,
         *,
         models: bool = True,

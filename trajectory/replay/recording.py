@@ -32,7 +32,7 @@ class RecordedTool:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class TrajectoryRecording:
     """One trajectory, ready to be played."""
 
     trajectory_id: str

@@ -10,9 +10,9 @@ from trajectory.replay import (
     Player,
     RecordedAnswer,
     RecordedTool,
-    Recording,
     ReplayComparison,
     ReplayDivergence,
+    TrajectoryRecording,
 )
 
 SYSTEM = Message("system", (TextPart("Today is Monday."),))
@@ -21,7 +21,7 @@ ASKED = Message("assistant", (ToolCallPart("c1", "add", {"a": 1, "b": 2}),))
 TOLD = Message("tool", (ToolResultPart("c1", "3"),))
 DONE = Message("assistant", (TextPart("It is 3."),))
 MARK = re.compile(r"<[A-Z_]+_[0-9a-f]{6}>")
-RECORDING = Recording(
+RECORDING = TrajectoryRecording(
     "t",
     (
         RecordedAnswer("s0", 0, (SYSTEM, USER), ModelAnswer(ASKED, "r0", "m")),

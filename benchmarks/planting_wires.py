@@ -13,9 +13,9 @@ from typing import Any
 
 from benchmarks.planting import Secret
 from tests.trajectory.dialects.golden.replay import SCENARIOS, load
-from trajectory.event_stream import EventStreamDecoder, encode_message
+from trajectory.dialects.event_stream import EventStreamDecoder, encode_message
+from trajectory.dialects.websocket import pack_message, read_messages
 from trajectory.exchange import Exchange
-from trajectory.websocket import pack_message, read_messages
 
 _SAID = (
     "What is 19 + 23? Use the tool. Grüße 🙂", "You are a calculator.", "I should add.",

@@ -8,8 +8,8 @@ the gateway nor the reader holds a whole conversation in memory.
 import time
 
 from proxy.capture import Capture
+from trajectory.dialects.websocket import pack_message
 from trajectory.exchange import ExchangeOutcome
-from trajectory.websocket import pack_message
 
 _HEAD = 256
 _TURN_ENDS = (b"response.completed", b"response.incomplete", b"response.failed")

@@ -15,8 +15,8 @@ from proxy.keys import KEY_PREFIX
 from proxy.spool import SpoolReader
 from trajectory.canonical import JsonObject
 from trajectory.dialects.http_tools import HttpTools
+from trajectory.dialects.operations import Operation, operation, read_openapi
 from trajectory.errors import ConfigurationError
-from trajectory.operations import Operation, operation, read_openapi
 
 
 class Address(NamedTuple):

@@ -15,7 +15,7 @@ from proxy.recorder import Recorder
 from proxy.responses import LocalReply, Reason, Shape, answer
 from proxy.spool import RecordKind, SpoolUnavailableError, records
 from trajectory.canonical import JsonValue
-from trajectory.encoding import decode_body
+from trajectory.dialects.encoding import decode_body
 from trajectory.exchange import ClientIdentity
 from trajectory.telemetry.calls import TRACES_PATH
 

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from trajectory.dialects.operations import operation
 from trajectory.errors import ConfigurationError
-from trajectory.operations import operation
 
 
 class ConfigModel(BaseModel):

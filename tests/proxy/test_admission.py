@@ -11,8 +11,8 @@ import pytest
 
 from tests.proxy.running import Running
 from tests.proxy.upstream import Reply, Seen, Upstream, plain, stream
+from trajectory.dialects.websocket import read_messages
 from trajectory.exchange import ExchangeOutcome
-from trajectory.websocket import read_messages
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 

@@ -13,8 +13,8 @@ from tests.proxy.running import Running
 from tests.wire.conversations import CONVERSATIONS, conversing
 from tests.wire.drivers import Wire
 from trajectory.dialects.registry import read_calls
+from trajectory.dialects.websocket import read_messages
 from trajectory.exchange import Exchange, ExchangeOutcome
-from trajectory.websocket import read_messages
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

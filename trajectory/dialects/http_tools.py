@@ -6,7 +6,9 @@ from urllib.parse import parse_qsl
 
 from trajectory.call import Call, CallKind, ToolDispatch
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.encoding import decode_body
 from trajectory.dialects.hints import common_hints, retry_count
+from trajectory.dialects.operations import Operation
 from trajectory.dialects.reading import Yields
 from trajectory.dialects.streams import content_type, streamed_objects
 from trajectory.dialects.wire import (
@@ -20,9 +22,7 @@ from trajectory.dialects.wire import (
     parse_json,
     response_bytes,
 )
-from trajectory.encoding import decode_body
 from trajectory.exchange import Exchange, ExchangeOutcome
-from trajectory.operations import Operation
 
 _CREDENTIAL = "[credential]"
 """What stands for a credential."""

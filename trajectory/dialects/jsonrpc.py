@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.encoding import decode_body
 from trajectory.dialects.wire import (
     UnreadableError,
     as_object,
@@ -17,7 +18,6 @@ from trajectory.dialects.wire import (
     response_bytes,
     stream_objects,
 )
-from trajectory.encoding import decode_body
 from trajectory.exchange import Exchange
 
 _ERROR_LIMIT = 4000

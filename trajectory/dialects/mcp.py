@@ -25,6 +25,7 @@ from trajectory.dialects.jsonrpc import (
     request_objects,
 )
 from trajectory.dialects.reading import Yields
+from trajectory.dialects.sse import decode_events
 from trajectory.dialects.wire import (
     UnreadableError,
     as_object,
@@ -41,7 +42,6 @@ from trajectory.dialects.wire import (
     without,
 )
 from trajectory.exchange import Exchange
-from trajectory.sse import decode_events
 
 _CALL, _RESULT = "tools/call", "tasks/result"
 _ASKED = "elicitation/create"

@@ -1,4 +1,4 @@
-"""OpenAI Realtime: a turn of a conversation, as ``trajectory.dialects.websockets`` gathers it."""
+"""OpenAI Realtime: a turn of a conversation, as ``trajectory.dialects.websocket_turns`` gathers it."""
 
 from dataclasses import replace
 from urllib.parse import parse_qs

@@ -36,7 +36,7 @@ from trajectory.dialects.openai_realtime import OpenAIRealtime
 from trajectory.dialects.openai_responses.read import OpenAIResponses
 from trajectory.dialects.openai_responses.write import write as write_openai_responses
 from trajectory.dialects.reading import Yields
-from trajectory.dialects.websockets import is_conversation, turns
+from trajectory.dialects.websocket_turns import is_conversation, turns
 from trajectory.dialects.wire import UnreadableError, response_bytes
 from trajectory.dialects.writing import AnsweredRequest, ModelAnswer, UnwritableError, WireResponse
 from trajectory.exchange import Exchange, ExchangeOutcome

@@ -5,6 +5,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.event_stream import EventMessage, EventStreamDecoder
 from trajectory.dialects.wire import (
     UnreadableError,
     as_object,
@@ -14,7 +15,6 @@ from trajectory.dialects.wire import (
     parse_json_or_none,
     stream_objects,
 )
-from trajectory.event_stream import EventMessage, EventStreamDecoder
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 _LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")

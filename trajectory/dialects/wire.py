@@ -14,11 +14,11 @@ from json.scanner import make_scanner
 from typing import Any, cast
 
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.encoding import decode_body
 from trajectory.dialects.resends import Bodies, Scan, UnusualError
-from trajectory.encoding import decode_body
+from trajectory.dialects.sse import SseEvent, decode_events
 from trajectory.exchange import Exchange, Headers
 from trajectory.message import MediaPart
-from trajectory.sse import SseEvent, decode_events
 
 DEPTH_LIMIT = 128
 """Levels of lists and objects; real traffic has fewer than thirty."""

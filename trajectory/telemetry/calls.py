@@ -10,9 +10,9 @@ from hashlib import blake2b
 
 from trajectory.call import Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonObject, canonical_json
+from trajectory.dialects.encoding import decode_body
 from trajectory.dialects.hints import common_hints
 from trajectory.dialects.wire import UnreadableError, as_text, header
-from trajectory.encoding import decode_body
 from trajectory.exchange import Exchange, ExchangeOutcome, Feedback, HttpRequest, HttpResponse
 from trajectory.json_form import time_text
 from trajectory.telemetry import genai, openinference

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from headrace.app.installation import http_tools
 from proxy.config import Route
-from tests.trajectory.test_operations import DOCUMENT
+from tests.trajectory.dialects.test_operations import DOCUMENT
 from tests.trajectory.world import World
 from trajectory.dialects.registry import read_calls
 from trajectory.errors import ConfigurationError

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trajectory.dialects.test_hostile import check
-from tests.trajectory.test_operations import DOCUMENT
+from tests.trajectory.dialects.test_operations import DOCUMENT
 from tests.trajectory.world import World, user
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
 from trajectory.dialects.http_tools import HttpTools
+from trajectory.dialects.operations import operation, read_openapi
 from trajectory.dialects.registry import read_calls, read_exchange
 from trajectory.exchange import ExchangeOutcome
-from trajectory.operations import operation, read_openapi
 
 TOOLS = HttpTools(
     {

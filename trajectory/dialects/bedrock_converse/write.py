@@ -5,6 +5,7 @@ import binascii
 from collections.abc import Iterator
 
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.event_stream import encode_message
 from trajectory.dialects.wire import as_object, as_text
 from trajectory.dialects.writing import (
     AnsweredRequest,
@@ -17,7 +18,6 @@ from trajectory.dialects.writing import (
     input_object,
     json_bytes,
 )
-from trajectory.event_stream import encode_message
 from trajectory.message import OpaquePart, Part, ReasoningPart, TextPart, ToolCallPart, is_note
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"

@@ -11,6 +11,7 @@ from typing import Any
 from tests.trajectory.world import CLIENT, START
 from trajectory.call import Call
 from trajectory.dialects.http_tools import HttpTools
+from trajectory.dialects.operations import operation
 from trajectory.exchange import (
     Exchange,
     ExchangeOutcome,
@@ -19,7 +20,6 @@ from trajectory.exchange import (
     SpoolPosition,
 )
 from trajectory.message import Message
-from trajectory.operations import operation
 
 FOLDER = Path(__file__).parent
 CONFIGURED = (

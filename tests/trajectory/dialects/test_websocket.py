@@ -13,8 +13,8 @@ from tests.trajectory.dialects.test_hostile import check, mutations
 from tests.trajectory.world import World
 from trajectory.call import Call, CallKind
 from trajectory.dialects.registry import read_calls
+from trajectory.dialects.websocket import pack_message, read_messages
 from trajectory.exchange import Exchange, ExchangeOutcome
-from trajectory.websocket import pack_message, read_messages
 
 MESSAGES = st.lists(st.tuples(st.booleans(), st.booleans(), st.binary(max_size=9)), max_size=9)
 

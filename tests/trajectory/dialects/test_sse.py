@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trajectory.golden.replay import SCENARIOS, load
-from trajectory.sse import SseDecoder, SseEvent, decode_events
+from trajectory.dialects.sse import SseDecoder, SseEvent, decode_events
 
 STREAM = (
     "\ufeffdata: one\n\n: comment\r\nevent: two\r\ndata: a\r\ndata:  b\r\rid: 7\ndata\n\n"

@@ -2,7 +2,7 @@
 
 OpenAI responses over WebSocket send one ``response.create`` for each turn, which holds the whole
 request. In Realtime conversations the request is what session and items were when the response
-began; ``trajectory.dialects.websockets`` gathers it.
+began; ``RealtimeState`` gathers it.
 """
 
 import json
@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.websocket import WebSocketMessage, read_messages
 from trajectory.dialects.wire import (
     UnreadableError,
     as_list,
@@ -23,7 +24,6 @@ from trajectory.dialects.wire import (
     without,
 )
 from trajectory.exchange import Exchange, ExchangeOutcome, HttpResponse
-from trajectory.websocket import WebSocketMessage, read_messages
 
 _ENDS = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.done", "error"}

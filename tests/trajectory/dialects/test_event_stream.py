@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.script import event_message
-from trajectory.event_stream import EventMessage, EventStreamDecoder
+from trajectory.dialects.event_stream import EventMessage, EventStreamDecoder
 
 MESSAGES = [
     event_message({"text": "Grüße 🙂"}, event_type="delta", message_type="event"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trajectory.operations import operation, read_openapi
+from trajectory.dialects.operations import operation, read_openapi
 
 DOCUMENT: dict[str, Any] = {
     "openapi": "3.1.0",

@@ -22,8 +22,9 @@ def url(engine: Engine[LanguageModel]) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def client(url: str) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{url}/v1", api_key="sk-gate", max_retries=0)
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="sk-gate", max_retries=0) as client:
+        yield client
 
 
 def ask(client: openai.OpenAI, **settings: Any) -> Any:

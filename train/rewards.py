@@ -1,4 +1,4 @@
-"""Reward functions and environments of the user's own, named in a recipe as ``package.module:name``."""
+"""Reward functions and environments of the user's own: plugins, or ``package.module:name``."""
 
 import importlib
 import math
@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from train.chat import ChatMessage
 from train.errors import TrainingError
 from trajectory.errors import ConfigurationError
+from trajectory.plugins import REWARDS, load_plugin
 
 
 class RewardFunction(Protocol):
@@ -23,15 +24,19 @@ class RewardFunction(Protocol):
     ) -> float | None: ...
 
 
-def load_object(reference: str, *, setting: str) -> Any:
-    """Return what ``package.module:name`` names.
+def load_object(reference: str, *, setting: str, group: str) -> Any:
+    """Return what ``package.module:name`` names, or the plugin of a name in a group.
 
     Raises:
         ConfigurationError: naming the setting and what cannot be found.
     """
     module_name, colon, name = reference.partition(":")
+    if not colon and (plugin := load_plugin(group, reference)) is not None:
+        return plugin
     if not colon or not module_name or not name:
-        raise ConfigurationError(f"{setting}: {reference!r} is not of the form package.module:name")
+        raise ConfigurationError(
+            f"{setting}: {reference!r} is neither a plugin ({group}) nor package.module:name"
+        )
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -51,7 +56,7 @@ def load_reward(reference: str, *, setting: str = "options.reward") -> RewardFun
     Raises:
         ConfigurationError: it cannot be found or cannot be called.
     """
-    function: RewardFunction = load_object(reference, setting=setting)
+    function: RewardFunction = load_object(reference, setting=setting, group=REWARDS)
     if not callable(function):
         raise ConfigurationError(f"{setting}: {reference!r} cannot be called")
     return function

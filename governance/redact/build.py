@@ -15,6 +15,7 @@ from governance.redact.redactor import Redactor, known_entities
 from governance.redact.subject_keys import SubjectKeys
 from trajectory.documents.problems import meant
 from trajectory.errors import ConfigurationError
+from trajectory.plugins import DETECTORS, load_plugins
 
 NAME_ENTITIES = frozenset({"PERSON", "LOCATION", "ORGANIZATION", "NRP"})
 """What a names model may be asked for."""
@@ -62,6 +63,7 @@ def build_redactor(
         from governance.detect.names.rules import NameRules
 
         detectors.append(NameRules())
+    detectors += [one for one in load_plugins(DETECTORS) if entities & one.entities]
     from governance.detect.tables import TableCells
 
     detectors.append(TableCells([*detectors]))
@@ -117,7 +119,7 @@ def _field(*path: str) -> Iterator[None]:
 def _nobody_finds(missing: Sequence[str], known: Collection[str]) -> str:
     return (
         f"no detector finds {', '.join(missing)}. Known entities: {', '.join(sorted(known))}; others "
-        f"come with `names.model` or `recognizers`{meant(missing[0], known)}"
+        f"come with `names.model`, `recognizers` or plugins{meant(missing[0], known)}"
     )
 
 

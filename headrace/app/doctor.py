@@ -18,6 +18,7 @@ from headrace.app.setting_sources import unknown_variables
 from headrace.app.settings import Settings
 from headrace.app.version import check_packages
 from trajectory.errors import ConfigurationError, HeadraceError
+from trajectory.plugins import GROUPS, plugins
 
 _EXTRAS = {
     "proxy": ("mitmproxy", "uvloop"),
@@ -66,6 +67,7 @@ def examine(settings: Settings, home: Home) -> list[CheckResult]:
         _policy,
         _lake,
         _sql,
+        _plugins,
     ):
         try:
             findings.extend(check(settings, home))
@@ -265,6 +267,20 @@ def _holds_anything(settings: Settings) -> bool:
     """Tell whether there may be a lake already; an empty folder is none."""
     folder = Path(settings.lake.path)
     return "://" in settings.lake.path or (folder.exists() and any(folder.iterdir()))
+
+
+def _plugins(_settings: Settings, _home: Home) -> Iterator[CheckResult]:
+    for group in GROUPS:
+        for plugin in plugins(group):
+            check = f"plugin {plugin.name}"
+            try:
+                plugin.load()
+            except ConfigurationError as error:
+                yield CheckResult(check, "failure", str(error), "What needs it stops until then.")
+            else:
+                yield CheckResult(
+                    check, "ok", f"{group} of {plugin.package}; it runs as Headrace does"
+                )
 
 
 def _sql(settings: Settings, _home: Home) -> Iterator[CheckResult]:

@@ -32,6 +32,7 @@ from headrace.pipeline import BatchReport, Pipeline
 from headrace.services.dry_run import StoredReference
 from lakehouse.lake import Lake
 from trajectory.errors import HeadraceError, RetryableError
+from trajectory.plugins import DIALECTS, load_plugins
 
 type Report = Callable[[str], None]
 type Stamp = tuple[tuple[str, int, int], ...]
@@ -187,7 +188,7 @@ def build_pipeline(
             assembly_key=secrets.derive(b"assembly"),
             batch_records=settings.govern.batch_records,
             tool_effects=settings.govern.tool_effects,
-            dialects=(http_tools(settings.gateway.routes),),
+            dialects=(http_tools(settings.gateway.routes), *load_plugins(DIALECTS)),
             remembered_calls=settings.govern.remembered_calls,
         ),
         governor=GovernorSource(

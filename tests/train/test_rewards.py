@@ -8,6 +8,7 @@ import pytest
 from train.errors import TrainingError
 from train.rewards import episode_scorer, load_object, load_reward
 from trajectory.errors import ConfigurationError
+from trajectory.plugins import ENVIRONMENTS
 
 HERE = "tests.train.test_rewards"
 
@@ -56,4 +57,7 @@ def test_a_wrong_name_says_what_is_missing(reference: str, text: str) -> None:
 
 
 def test_environments_are_found_the_same_way() -> None:
-    assert load_object("collections:Counter", setting="options.environment")() == {}
+    assert (
+        load_object("collections:Counter", setting="options.environment", group=ENVIRONMENTS)()
+        == {}
+    )

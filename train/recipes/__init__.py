@@ -1,4 +1,4 @@
-"""Recipes on TRL's own trainers, each a module and a YAML file of the same name."""
+"""Recipes on TRL's own trainers, each a module and a YAML file of the same name; and plugins' own."""
 
 import math
 from importlib import import_module
@@ -6,6 +6,8 @@ from importlib import import_module
 from train.recipes.base import RecipeModule
 from train.recipes.settings import RECIPES, RecipeSpec
 from trajectory.errors import DocumentError
+from trajectory.plugins import RECIPES as PLUGINS
+from trajectory.plugins import load_plugin
 
 
 def recipe_module(name: str) -> RecipeModule:
@@ -14,10 +16,13 @@ def recipe_module(name: str) -> RecipeModule:
     Raises:
         DocumentError: there is no recipe of this name.
     """
-    if name not in RECIPES:
+    if name in RECIPES:
+        shipped: RecipeModule = import_module(f"train.recipes.{name}").RECIPE
+        return shipped
+    plugin: RecipeModule | None = load_plugin(PLUGINS, name)
+    if plugin is None:
         raise DocumentError(f"unknown recipe {name!r}; there are {', '.join(RECIPES)}")
-    module: RecipeModule = import_module(f"train.recipes.{name}").RECIPE
-    return module
+    return plugin
 
 
 def attempts_per_row(spec: RecipeSpec) -> int:

@@ -45,6 +45,7 @@ from train.substrate.build import ScoredItem
 from train.substrate.content import ContentStore, Conversation
 from trajectory.documents.document import StrictModel
 from trajectory.errors import ConfigurationError
+from trajectory.plugins import ENVIRONMENTS
 
 REPLAY = "replay"
 
@@ -53,11 +54,13 @@ class GrpoLiveOptions(StrictModel):
     """What ``grpo_live`` alone knows."""
 
     reward: str | None = None
-    """``package.module:function``, called with prompt and completion messages of a whole episode."""
+    """A plugin's name, or ``package.module:function``: called with prompt and completion messages of a
+    whole episode."""
     reward_model: Path | None = None
     """Folder of a sequence classification model with one label, as recipe ``reward_model`` makes."""
     environment: str = REPLAY
-    """``replay``: recorded tool answers; or ``package.module:Class``, an environment as TRL takes."""
+    """``replay``: recorded tool answers; or an environment as TRL takes it: a plugin's name, or
+    ``package.module:Class``."""
     group_size: int = Field(default=8, ge=2)
     """Episodes that the model tries per task."""
     temperature: float = Field(default=1.0, gt=0)
@@ -223,7 +226,7 @@ def _scorers(
 ) -> list[Any]:
     """Return what scores an episode; nothing where the environment does."""
     if options.reward is not None:
-        name = options.reward.partition(":")[2]
+        name = options.reward.rpartition(":")[2]
         return [episode_scorer(load_reward(options.reward), name)]
     if options.reward_model is not None:
         return [RewardModel(options.reward_model, definitions, device)]
@@ -234,7 +237,7 @@ def _environments(options: GrpoLiveOptions, columns: Mapping[str, list[Any]]) ->
     """Return one environment per set of tools, by :func:`tools_key`."""
     sets = {tools_key(tools): tools for tools in columns["tools"]}
     if options.environment != REPLAY:
-        own = load_object(options.environment, setting="options.environment")
+        own = load_object(options.environment, setting="options.environment", group=ENVIRONMENTS)
         return dict.fromkeys(sets, own)
     recorded = RecordedTools(_calls(columns))
 

@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from trajectory.documents.document import Document, StrictModel, merge
 from trajectory.documents.problems import validate
 from trajectory.documents.source import SourceDocument, read_document
 from trajectory.errors import DocumentError
+from trajectory.plugins import RECIPES as PLUGINS
+from trajectory.plugins import plugins
 
 RECIPES = ("sft", "awr", "dpo", "kto", "grpo_replay", "grpo_live", "reward_model")
 """The recipes that exist, in the order of the ladder."""
@@ -205,7 +207,8 @@ class GateSettings(StrictModel):
 class RecipeSpec(StrictModel):
     """The ``spec`` of a recipe."""
 
-    recipe: Literal["sft", "awr", "dpo", "kto", "grpo_replay", "grpo_live", "reward_model"]
+    recipe: str = Field(examples=list(RECIPES))
+    """A shipped recipe (sft, awr, dpo, kto, grpo_replay, grpo_live, reward_model) or a plugin's."""
     options: dict[str, Any] = Field(default_factory=dict)
     """What this recipe alone knows; see the shipped YAML file of its name."""
     data: DataSettings = DataSettings()
@@ -220,6 +223,14 @@ class RecipeSpec(StrictModel):
     """A suite of tasks that must stay solved, tried like ``evaluation``."""
     canaries: CanarySettings | None = None
     gate: GateSettings = GateSettings()
+
+    @field_validator("recipe")
+    @classmethod
+    def _is_known(cls, value: str) -> str:
+        known = (*RECIPES, *(plugin.name for plugin in plugins(PLUGINS)))
+        if value not in known:
+            raise ValueError(f"unknown recipe {value!r}; there are {', '.join(known)}")
+        return value
 
     @property
     def rows_per_step(self) -> int:

@@ -1,0 +1,1 @@
+"""A Headrace plugin: one dialect, detector, recipe, reward function and environment."""

@@ -95,6 +95,8 @@ def named_host(flow: http.HTTPFlow) -> str:
 _log = logging.getLogger(__name__)
 
 _EVERYTHING = Level.FULL, ""
+_REFLECTED = frozenset({b"TRACE", b"TRACK"})
+"""Methods that a server answers with the request itself, the route's key in it."""
 _DEBUG = b"x-headrace-debug"
 """Header of a client that asks for x-headrace-listener."""
 
@@ -126,7 +128,7 @@ class AdmissionControl:
 
         Raises:
             Refused: there is no key, no route, or nothing left of a limit; or a client key stands in
-                the path, which would be kept and go upstream.
+                the path, which would be kept and go upstream; or the method asks for a reflection.
         """
         data, fields = flow.request.data, flow.request.headers.fields
         mode = mode_of(flow.client_conn)
@@ -134,7 +136,7 @@ class AdmissionControl:
             return self.admit_base_url(
                 data.method, data.path, fields, stick=flow.client_conn.id.encode()
             )
-        if holds_client_key(data.path.partition(b"?")[0]):
+        if _stays_here(data.method, data.path):
             raise Refused(Reason.NO_ROUTE)
         if mode == "forward":
             admitted = self._forward(flow, fields)
@@ -183,9 +185,9 @@ class AdmissionControl:
 
         Raises:
             Refused: there is no key, no route, or nothing left of a limit; or a client key stands in
-                the path, which would be kept and go upstream.
+                the path, which would be kept and go upstream; or the method asks for a reflection.
         """
-        if holds_client_key(path.partition(b"?")[0]):
+        if _stays_here(method, path):
             raise Refused(Reason.NO_ROUTE)
         path, session = take_session(path)
         plan = self._router.by_path(path)
@@ -316,6 +318,11 @@ class AdmissionControl:
             )
         self._counters.uncaptured[f"spool-{state.value}"] += 1
         return (Level.METADATA, "spool-full") if state is SpoolState.SHEDDING else (None, "")
+
+
+def _stays_here(method: bytes, path: bytes) -> bool:
+    """Tell whether a request would carry a key to where it must not be."""
+    return holds_client_key(path.partition(b"?")[0]) or method.upper() in _REFLECTED
 
 
 def _at_its_place(

@@ -193,7 +193,7 @@ class ClientConnection(asyncio.Protocol):
         """Tell whether its time is over: to say who it is, to end a head, or to say anything."""
         if self.call is None and self._buffer and now - self.since > HEAD_SECONDS:
             return True
-        if not self.known and self.call is None and now - self.born > STRANGER_SECONDS:
+        if not self.known and now - self.born > STRANGER_SECONDS:
             return True
         return now - self.since > idle_seconds
 
@@ -291,6 +291,7 @@ class Call:
                 self._reply(told)
             else:
                 self._caller = told
+                self._client.known = True
                 self._expectation()
         else:
             try:

@@ -67,6 +67,17 @@ def test_a_client_may_opt_out_in_two_levels(gateway: Running, client: httpx.Clie
     assert 'uncaptured_total{reason="opt-out"} 3' in httpx.get(f"{gateway.admin}/metrics").text
 
 
+@pytest.mark.parametrize("method", ["TRACE", "trace", "TRACK"])
+def test_no_upstream_is_asked_to_reflect_a_request_with_its_key(
+    gateway: Running, client: httpx.Client, method: str
+) -> None:
+    with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2])), 5) as raw:
+        head = f"{method} /up/x HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {gateway.key}\r\n\r\n"
+        raw.sendall(head.encode())
+        assert raw.recv(65536).split()[1] in (b"400", b"404")
+    assert client.request("TRACE", "/up/x").status_code in (400, 404)
+
+
 def test_a_durable_route_answers_whole(gateway: Running, client: httpx.Client) -> None:
     assert client.post("/safe/x", content=b"body").content == b"body"
     assert client.post("/safe/stream").content == b"data: 1\n\ndata: 2\n\n"

@@ -13,6 +13,7 @@ from proxy.keys import KeyRegistry
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports
     from proxy.mitm import connections as strangers
+    from proxy.plain import connections
     from proxy.worker import Gateway
 
 from tests.proxy.upstream import Upstream, plain
@@ -33,11 +34,12 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: s
     return await reader.readexactly(2)
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["fast", "stock"])
+@pytest.mark.parametrize("kind", ["fast", "stock", "plain"])
 def test_only_who_was_let_in_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(strangers, "SECONDS", 3.0)
+    monkeypatch.setattr(connections, "STRANGER_SECONDS", 3.0)
     key = KeyRegistry.load(tmp_path / "keys.json").create(tenant_id="acme", app_id="x").secret
 
     async def main(upstream: str) -> None:
@@ -50,7 +52,8 @@ def test_only_who_was_let_in_stays(
                 "limits": str(tmp_path / "limits.sqlite"),
                 "routes": [{"name": "up", "upstream": upstream}],
                 "capture": False,
-                "fastpath": fast,
+                "fastpath": kind == "fast",
+                "listener": "plain" if kind == "plain" else "mitmproxy",
             }
         )
         gateway = Gateway(config, spool_key=b"s" * 32, fingerprint_key=b"f" * 32)

@@ -52,7 +52,7 @@ class RewardWeights:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class RewardUnit:
     """Something that gets one reward: a trajectory, or those steps of it that an item is made of."""
 
     unit: str
@@ -77,7 +77,7 @@ class Ask(Protocol):
     def __call__(self, sql: str, parameters: list[Any]) -> pa.Table: ...
 
 
-def rewards_of(ask: Ask, units: Sequence[Unit], weights: RewardWeights) -> dict[str, Reward]:
+def rewards_of(ask: Ask, units: Sequence[RewardUnit], weights: RewardWeights) -> dict[str, Reward]:
     """Return unit → reward by the weights, of signals about the units' own steps or above them."""
     select, values = weights.relation()
     table = ask(

@@ -120,7 +120,7 @@ def vacuum(
 def verify(context: typer.Context, as_json: JsonOption = False) -> None:
     """Check hashes, references, counts and statistics. Exit code 1 when something is wrong."""
     from headrace.govern.checkpoint import CheckpointStore, missing_batches
-    from lakehouse.maintenance.verify import Finding
+    from lakehouse.maintenance.verify import Violation
     from lakehouse.maintenance.verify import verify as verify_lake
 
     running = AppContext.of(context)
@@ -128,7 +128,7 @@ def verify(context: typer.Context, as_json: JsonOption = False) -> None:
     report = verify_lake(running.lake, message_key=running.secrets.derive(b"message"))
     if missing := missing_batches(done, running.lake):
         check = "batches that were done are in the lake"
-        lost = Finding(check, "error", "exchanges", missing, (done.application,))
+        lost = Violation(check, "error", "exchanges", missing, (done.application,))
         report = replace(report, findings=(lost, *report.findings))
     if as_json:
         print_json(jsonable(report))

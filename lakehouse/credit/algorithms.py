@@ -7,7 +7,7 @@ observation that nobody else met) the difference is 0: it says nothing about bet
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakehouse.credit.texts import (
+from lakehouse.credit.sql import (
     EMA_BASELINE,
     GIGPO,
     GROUPED_GAE,

@@ -3,10 +3,13 @@
 Each file is scanned as raw bytes; gzip, zstd, zip and other packed contents are unpacked (also
 one inside the other) and scanned again; Parquet and Arrow files are read column by column, so
 that compression and dictionaries hide nothing. Each value is sought in all of
-:func:`lakehouse.maintenance.encodings.forms_of`. Numbers are sought in number columns. Not sought: values
+:func:`forms_of`. Numbers are sought in number columns. Not sought: values
 encrypted, values inside token ids (they need the tokenizer), values split over two rows.
 """
 
+import base64
+import html
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -15,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import ahocorasick
 
-from lakehouse.maintenance.encodings import forms_of
 from lakehouse.maintenance.unpack import Piece, pieces
 from lakehouse.storage.location import Location
 from lakehouse.storage.stores import BLOCK
@@ -30,14 +33,14 @@ _WORD = re.compile(r"[0-9A-Za-z\x80-\xff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class Occurrence:
     """A value that was found; the value itself is not repeated, only its number."""
 
     path: str
     value: int
     """Its number in the list of values that was given, the first is 1."""
     form: str
-    """How it was written there (see ``lakehouse.maintenance.encodings``)."""
+    """How it was written there (see :class:`Form`)."""
     where: str
     """``bytes`` or what was unpacked: ``gzip``, ``parquet:column``, ``zip:1>gzip`` …"""
     offset: int
@@ -53,7 +56,7 @@ class ScanReport:
     """Bytes of the files as they lie on disk."""
     bytes_scanned: int
     """Bytes that were searched, unpacked ones included."""
-    hits: tuple[Hit, ...]
+    hits: tuple[Occurrence, ...]
     unreadable: tuple[str, ...]
     """Files that could not be opened, and packed contents that broke off; their raw bytes were searched."""
 
@@ -63,7 +66,7 @@ class ScanReport:
         return len({hit.value for hit in self.hits})
 
 
-def scan_values(paths: Iterable[Path | str], values: Sequence[str]) -> list[Hit]:
+def scan_values(paths: Iterable[Path | str], values: Sequence[str]) -> list[Occurrence]:
     """Return where any of ``values`` lies in the files and folders ``paths`` (see :func:`scan`)."""
     return list(scan(paths, values).hits)
 
@@ -91,7 +94,7 @@ def scan(
     """
     finder = _Finder(values)
     files = list(_everything(list(map(Path, paths)), skip, lake))
-    hits: list[Hit] = []
+    hits: list[Occurrence] = []
     unreadable: list[str] = []
     size = scanned = 0
     for done, file in enumerate(files):
@@ -111,7 +114,7 @@ def scan(
     return ScanReport(len(files), size, scanned, tuple(_first(hits)), tuple(unreadable))
 
 
-def _first(hits: Iterable[Hit]) -> Iterator[Hit]:
+def _first(hits: Iterable[Occurrence]) -> Iterator[Occurrence]:
     """Yield the first hit of each value, form and place of a file."""
     seen: set[tuple[str, int, str, str]] = set()
     for hit in hits:
@@ -220,7 +223,7 @@ class _Finder:
         if digits.isascii() and digits.isdigit() and 4 <= len(digits) <= 18:
             self._numbers[int(digits)] = index
 
-    def in_piece(self, path: str, piece: Piece) -> Iterator[Hit]:
+    def in_piece(self, path: str, piece: Piece) -> Iterator[Occurrence]:
         """Yield the hits in one piece of a file."""
         if piece.numbers is not None:
             yield from self._in_numbers(path, piece.where, piece.numbers)
@@ -232,7 +235,9 @@ class _Finder:
             start += len(block)
             tail = data[-self._longest :] if piece.continuous else b""
 
-    def in_text(self, path: str, where: str, data: bytes, *, start: int = 0) -> Iterator[Hit]:
+    def in_text(
+        self, path: str, where: str, data: bytes, *, start: int = 0
+    ) -> Iterator[Occurrence]:
         """Yield the hits in a block of bytes."""
         if not len(self._automaton):
             return
@@ -241,12 +246,12 @@ class _Finder:
             for index, form, length in found:
                 begin = end - length + 1
                 if length >= _SHORT or _stands_alone(text, begin, end + 1):
-                    yield Hit(path, index, form, where, start + begin)
+                    yield Occurrence(path, index, form, where, start + begin)
 
-    def _in_numbers(self, path: str, where: str, numbers: Any) -> Iterator[Hit]:
+    def _in_numbers(self, path: str, where: str, numbers: Any) -> Iterator[Occurrence]:
         for row, number in numbers:
             if number in self._numbers:
-                yield Hit(path, self._numbers[number], "number", where, row)
+                yield Occurrence(path, self._numbers[number], "number", where, row)
 
 
 def _stands_alone(text: str, begin: int, end: int) -> bool:
@@ -256,3 +261,88 @@ def _stands_alone(text: str, begin: int, end: int) -> bool:
         return False
     before, after = text[begin - 1 : begin], text[end : end + 1]
     return not (_WORD.match(before) or _WORD.match(after))
+
+
+SHORTEST_ENCODED = 6
+"""Values of fewer bytes are sought as they are only; encoded they would match by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One byte sequence that stands for a value."""
+
+    name: str
+    """raw | json | json_ascii | json_twice | url | html | utf16 | hex | base64"""
+    data: bytes
+
+
+def forms_of(value: str) -> Iterator[Form]:
+    """Yield every form of ``value``, each byte sequence once, the plainest name first."""
+    seen: set[bytes] = set()
+    for form in _all_forms(value):
+        if form.data and form.data not in seen:
+            seen.add(form.data)
+            yield form
+
+
+def _all_forms(value: str) -> Iterator[Form]:
+    raw = value.encode("utf-8", "surrogatepass")
+    yield Form("raw", raw)
+    for ascii_only, name in ((False, "json"), (True, "json_ascii")):
+        once = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
+        twice = json.dumps(once, ensure_ascii=ascii_only)[1:-1]
+        yield from _json_cases(name, once)
+        yield from _json_cases("json_twice", twice)
+    if len(raw) < SHORTEST_ENCODED:
+        return
+    yield from _url(raw)
+    yield Form("html", html.escape(value).encode("utf-8", "surrogatepass"))
+    yield Form("html", "".join(f"&#{ord(c)};" if not c.isalnum() else c for c in value).encode())
+    yield Form("utf16", value.encode("utf-16-le", "surrogatepass"))
+    yield Form("utf16", value.encode("utf-16-be", "surrogatepass"))
+    yield Form("hex", raw.hex().encode())
+    yield Form("hex", raw.hex().upper().encode())
+    yield from _base64(raw)
+
+
+def _json_cases(name: str, text: str) -> Iterator[Form]:
+    data = text.encode("utf-8", "surrogatepass")
+    yield Form(name, data)
+    yield Form(name, data.replace(b"/", b"\\/"))
+    if b"\\u" in data:
+        yield Form(name, _upper_escapes(data))
+
+
+def _upper_escapes(data: bytes) -> bytes:
+    head, *rest = data.split(b"\\u")
+    return b"\\u".join([head, *(part[:4].upper() + part[4:] for part in rest)])
+
+
+def _url(raw: bytes) -> Iterator[Form]:
+    for safe in ("", "/", "/:@!$&'()*+,;=~"):
+        for text in (quote(raw, safe=safe), quote_plus(raw, safe=safe)):
+            yield Form("url", text.encode())
+            lower = "".join(part.lower() if index else part for index, part in _escapes(text))
+            yield Form("url", lower.encode())
+    yield Form("url", b"".join(b"%%%02X" % byte for byte in raw))
+
+
+def _escapes(text: str) -> Iterator[tuple[bool, str]]:
+    """Yield the text cut into escapes (True) and what stands between them (False)."""
+    head, *rest = text.split("%")
+    yield False, head
+    for part in rest:
+        yield True, "%" + part[:2]
+        yield False, part[2:]
+
+
+def _base64(raw: bytes) -> Iterator[Form]:
+    """Yield what is certain of the value's base64 at each of the three alignments."""
+    for shift in range(3):
+        encoded = base64.b64encode(b"\0" * shift + raw)
+        begin = (0, 2, 3)[shift]
+        bits_end = (shift + len(raw)) * 8
+        certain = encoded[begin : bits_end // 6]
+        if len(certain) >= SHORTEST_ENCODED:
+            yield Form("base64", certain)
+            yield Form("base64", certain.replace(b"+", b"-").replace(b"/", b"_"))

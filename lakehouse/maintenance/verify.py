@@ -29,7 +29,7 @@ _FILES = "active files are as the log says"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Violation:
     """One check that found something."""
 
     check: str
@@ -49,7 +49,7 @@ class VerifyReport:
     checks: int
     rows: int
     """Rows in all tables."""
-    findings: tuple[Finding, ...]
+    findings: tuple[Violation, ...]
 
     @property
     def ok(self) -> bool:
@@ -167,38 +167,38 @@ def verify(lake: "Lake", *, message_key: bytes | None = None) -> VerifyReport:
     return VerifyReport(checks, rows, tuple(findings))
 
 
-def _rows_found(lake: "Lake", check: _Check) -> Iterator[Finding]:
+def _rows_found(lake: "Lake", check: _Check) -> Iterator[Violation]:
     counted = f"SELECT count(*) AS n, list(id)[:{_EXAMPLES}] AS ids FROM ({check.sql})"  # noqa: S608
     row = lake.query(counted).to_pylist()[0]
     if row["n"]:
-        yield Finding(check.name, check.severity, check.table, row["n"], tuple(row["ids"] or ()))
+        yield Violation(check.name, check.severity, check.table, row["n"], tuple(row["ids"] or ()))
 
 
-def _unnamed_messages(lake: "Lake") -> Iterator[Finding]:
+def _unnamed_messages(lake: "Lake") -> Iterator[Violation]:
     """Look for messages that no step names, as it was stored or as it was corrected."""
     found = unnamed_messages(lake)
     if found:  # a batch that is being written has some: look again when none is
         with suppress(OSError), lake.lease(alone=True):
             found = unnamed_messages(lake)
     if found:
-        yield Finding("each message is named by a step", "error", "messages", len(found),
+        yield Violation("each message is named by a step", "error", "messages", len(found),
                       tuple(name for _, name in found[:_EXAMPLES]))  # fmt: skip
 
 
-def _table_findings(lake: "Lake", name: str) -> Iterator[Finding]:
+def _table_findings(lake: "Lake", name: str) -> Iterator[Violation]:
     handle = lake.table(name)
     protocol = handle.protocol()
     if (protocol.min_reader_version, protocol.min_writer_version) != (1, 2):
-        yield Finding("tables stay at reader 1 and writer 2", "error", name, 1, ())
+        yield Violation("tables stay at reader 1 and writer 2", "error", name, 1, ())
     files = lake.location.files()
     wrong = [one.path for one in list_files(handle) if not _as_logged(files, name, one)]
     if wrong:
-        yield Finding(_FILES, "error", name, len(wrong),
+        yield Violation(_FILES, "error", name, len(wrong),
                       tuple(wrong[:_EXAMPLES]))  # fmt: skip
     allowed = set(TABLES[name].statistics_columns)
     leaking = sorted(set(_columns_with_statistics(files, f"{name}/_delta_log")) - allowed)
     if leaking:
-        yield Finding("the log has statistics of our ids and times only", "error", name,
+        yield Violation("the log has statistics of our ids and times only", "error", name,
                       len(leaking), tuple(leaking[:_EXAMPLES]))  # fmt: skip
 
 
@@ -230,7 +230,7 @@ def _statistics_of(stats: str | None) -> Iterator[str]:
         yield from found.get(kind, {})
 
 
-def _hash_findings(lake: "Lake", message_key: bytes) -> Iterator[Finding]:
+def _hash_findings(lake: "Lake", message_key: bytes) -> Iterator[Violation]:
     namer = Namer(message_key)
     files = lake.location.files()
     wrong: list[str] = []
@@ -244,7 +244,7 @@ def _hash_findings(lake: "Lake", message_key: bytes) -> Iterator[Finding]:
                     if not _is_named(namer, tenant, row)
                 ]
     if wrong:
-        yield Finding("messages are what their names say", "error", "messages", len(wrong),
+        yield Violation("messages are what their names say", "error", "messages", len(wrong),
                       tuple(wrong[:_EXAMPLES]))  # fmt: skip
 
 

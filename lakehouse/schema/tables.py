@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse.schema.columns import CONTENT_TABLES, REGISTRY_TABLES, Column
+from lakehouse.schema.columns import CONTENT_TABLES, REGISTRY_TABLES, ColumnSpec
 
 LAKE_VERSION = 5
 """Version of the whole set of tables; stored with each table, raised by a migration."""
@@ -36,7 +36,7 @@ class TableSpec:
 
     name: str
     comment: str
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnSpec, ...]
     """Without ``event_date``, which is added from ``date_column``."""
     date_column: str | None
     """The UTC day of this column is the partition ``event_date``; None when the table has no days."""

@@ -20,7 +20,7 @@ from lakehouse.sandbox.stream import QueryCancelledError
 from lakehouse.sql_server.metadata import ANSWERS, facts, sql_info
 from lakehouse.sql_server.service import Asked, Reader, SqlDoor
 from lakehouse.sql_server.statements import Statements
-from lakehouse.sql_server.wire import Field, Message, encode, packed, unpacked
+from lakehouse.sql_server.wire import Field, WireMessage, encode, packed, unpacked
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
 
 _MIDDLEWARE = "headrace"
@@ -214,7 +214,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         asked.close()
         return asked.schema, asked.parameters
 
-    def _metadata(self, reader: Reader, message: Message) -> pa.Table:
+    def _metadata(self, reader: Reader, message: WireMessage) -> pa.Table:
         if message.name == "CommandGetSqlInfo":
             return sql_info(message, self._facts)
         answer = ANSWERS.get(message.name)

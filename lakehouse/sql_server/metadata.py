@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse.sql_server.catalog import CATALOG, SCHEMA, TABLE, VIEW, CatalogTable
-from lakehouse.sql_server.wire import Message
+from lakehouse.sql_server.wire import WireMessage
 
 _NAME, _VERSION, _ARROW_VERSION, _READ_ONLY = 0, 1, 2, 3
 _SQL, _SUBSTRAIT, _TRANSACTION, _CANCEL, _INGEST = 4, 5, 8, 9, 10
@@ -59,7 +59,7 @@ def facts(*, version: str, timeout_ms: int) -> dict[int, tuple[int, Any]]:
     }
 
 
-def sql_info(message: Message, known: dict[int, tuple[int, Any]]) -> pa.Table:
+def sql_info(message: WireMessage, known: dict[int, tuple[int, Any]]) -> pa.Table:
     """Answer GetSqlInfo: the facts that were asked for, all when none was named."""
     wanted = message.numbers(1) or tuple(known)
     found = [(number, *known[number]) for number in wanted if number in known]
@@ -132,27 +132,27 @@ _XDBC_TYPES = pa.schema(
     ]
 )  # fmt: skip
 
-type Answerer = Callable[[Message, Sequence[CatalogTable]], pa.Table]
+type Answerer = Callable[[WireMessage, Sequence[CatalogTable]], pa.Table]
 
 
-def catalogs(_message: Message, _tables: Sequence[CatalogTable]) -> pa.Table:
+def catalogs(_message: WireMessage, _tables: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetCatalogs."""
     return pa.table([[CATALOG]], schema=_CATALOGS)
 
 
-def schemas(message: Message, _tables: Sequence[CatalogTable]) -> pa.Table:
+def schemas(message: WireMessage, _tables: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetDbSchemas."""
     fits = _fits_catalog(message) and like(message.text(2), SCHEMA)
     rows = [{"catalog_name": CATALOG, "db_schema_name": SCHEMA}] if fits else []
     return pa.Table.from_pylist(rows, schema=_SCHEMAS)
 
 
-def table_types(_message: Message, _tables: Sequence[CatalogTable]) -> pa.Table:
+def table_types(_message: WireMessage, _tables: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetTableTypes."""
     return pa.table([[TABLE, VIEW]], schema=_TYPES)
 
 
-def tables(message: Message, known: Sequence[CatalogTable]) -> pa.Table:
+def tables(message: WireMessage, known: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetTables, with the columns where they are asked for."""
     kinds, with_schema = message.texts(4), message.flag(5)
     fits = _fits_catalog(message) and like(message.text(2), SCHEMA)
@@ -170,17 +170,17 @@ def tables(message: Message, known: Sequence[CatalogTable]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_TABLES_WITH_SCHEMA if with_schema else _TABLES)
 
 
-def no_keys(_message: Message, _tables: Sequence[CatalogTable]) -> pa.Table:
+def no_keys(_message: WireMessage, _tables: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetPrimaryKeys: Delta tables have none."""
     return _PRIMARY_KEYS.empty_table()
 
 
-def no_foreign_keys(_message: Message, _tables: Sequence[CatalogTable]) -> pa.Table:
+def no_foreign_keys(_message: WireMessage, _tables: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetImportedKeys, GetExportedKeys and GetCrossReference: there are none."""
     return _FOREIGN_KEYS.empty_table()
 
 
-def no_types(_message: Message, _tables: Sequence[CatalogTable]) -> pa.Table:
+def no_types(_message: WireMessage, _tables: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetXdbcTypeInfo: types are Arrow's, no table of them is kept."""
     return _XDBC_TYPES.empty_table()
 
@@ -206,7 +206,7 @@ def like(pattern: str | None, name: str) -> bool:
     return re.fullmatch("".join(parts), name) is not None
 
 
-def _fits_catalog(message: Message) -> bool:
+def _fits_catalog(message: WireMessage) -> bool:
     return message.text(1) in (None, CATALOG)
 
 

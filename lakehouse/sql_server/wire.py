@@ -28,7 +28,7 @@ class Field(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WireMessage:
     """A message that was received: its name without prefix, and its fields."""
 
     name: str
@@ -76,17 +76,17 @@ def packed(name: str, fields: Iterable[Field]) -> bytes:
     return encode([Field(1, (PREFIX + name).encode()), Field(2, encode(fields))])
 
 
-def unpacked(data: bytes) -> Message:
+def unpacked(data: bytes) -> WireMessage:
     """Return the message inside a ``google.protobuf.Any``.
 
     Raises:
         WireError: the bytes are none of Flight SQL's messages.
     """
-    outer = Message("Any", decode(data))
+    outer = WireMessage("Any", decode(data))
     name = outer.text(1) or ""
     if not name.startswith(PREFIX):
         raise WireError("this is no message of Flight SQL")
-    return Message(name.removeprefix(PREFIX), decode(outer.data(2) or b""))
+    return WireMessage(name.removeprefix(PREFIX), decode(outer.data(2) or b""))
 
 
 def encode(fields: Iterable[Field]) -> bytes:

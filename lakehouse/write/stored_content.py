@@ -286,7 +286,7 @@ class _Index:
         self._table = table
         self._column = column
         self._files: dict[str, Keys] = {}
-        self._runs: list[_Run] = []
+        self._runs: list[_SortedKeys] = []
         """From the longest to the shortest: a new file costs no sorting of all that is stored."""
         self._lock = threading.Lock()
 
@@ -319,13 +319,13 @@ class _Index:
 
     def _add(self, file: str) -> None:
         """Add a file's run, joined with those before it that are not much longer."""
-        run = _Run(self._files[file], frozenset([file]))
+        run = _SortedKeys(self._files[file], frozenset([file]))
         if not len(run.keys):
             return
         while self._runs and len(self._runs[-1].keys) <= 2 * len(run.keys):
             last = self._runs.pop()
             joined = np.unique(np.concatenate([last.keys, run.keys]))
-            run = _Run(joined, last.files | run.files)
+            run = _SortedKeys(joined, last.files | run.files)
         self._runs.append(run)
 
     def _hashes_in(self, file: str) -> Keys:
@@ -382,7 +382,7 @@ def _withheld_name(trajectory_id: str, purpose: str) -> str:
     return f"{trajectory_id} {purpose}"
 
 
-class _Run(NamedTuple):
+class _SortedKeys(NamedTuple):
     """The keys of some files, sorted."""
 
     keys: Keys

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from lakehouse.rewards import Reward, Unit, rewards_of
+from lakehouse.rewards import Reward, RewardUnit, rewards_of
 from train.substrate.items import Item, StepRow
 from train.substrate.source import LearningSource, frame_of
 from train.substrate.spec import RewardSpec, SubstrateSpec
@@ -178,7 +178,8 @@ def item_rewards(
 ) -> dict[str, Reward]:
     """Return item_id → reward by the spec's weights, of signals about its own steps or above them."""
     units = [
-        Unit(item.item_id, item.tenant_id, item.trajectory_id, item.step_ids) for item in items
+        RewardUnit(item.item_id, item.tenant_id, item.trajectory_id, item.step_ids)
+        for item in items
     ]
     return rewards_of(
         lambda sql, values: source.query(sql, parameters=values, as_of=as_of), units, spec.weights

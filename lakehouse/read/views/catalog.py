@@ -22,7 +22,7 @@ _DEFINITION = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ViewDefinition:
     """A view, or a macro or part of views, which has no comment and is listed nowhere."""
 
     name: str
@@ -36,10 +36,10 @@ def path_of(file: str) -> Path:
     return _FOLDER / f"{file}.sql"
 
 
-def _read(file: str) -> Iterator[View]:
+def _read(file: str) -> Iterator[ViewDefinition]:
     for found in _DEFINITION.finditer(path_of(file).read_text(encoding="utf-8")):
         comment = (found["comment"] or "").replace("''", "'")
-        yield View(found["name"], comment, found[0].partition(";\nCOMMENT ON VIEW ")[0])
+        yield ViewDefinition(found["name"], comment, found[0].partition(";\nCOMMENT ON VIEW ")[0])
 
 
 DEFINITIONS = tuple(view for file in FILES for view in _read(file))

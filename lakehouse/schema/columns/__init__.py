@@ -9,7 +9,7 @@ from lakehouse.schema.columns.capture import (
     STEPS,
     TOKENS,
 )
-from lakehouse.schema.columns.column import Column
+from lakehouse.schema.columns.column import ColumnSpec
 from lakehouse.schema.columns.decisions import EXCHANGES, GOVERNANCE, QUARANTINE
 from lakehouse.schema.columns.registries import (
     CONSENTS,
@@ -22,9 +22,9 @@ from lakehouse.schema.columns.registries import (
     SUBSTRATES,
 )
 
-__all__ = ["CONTENT_TABLES", "REGISTRY_TABLES", "Column"]
+__all__ = ["CONTENT_TABLES", "REGISTRY_TABLES", "ColumnSpec"]
 
-CONTENT_TABLES: dict[str, tuple[Column, ...]] = {
+CONTENT_TABLES: dict[str, tuple[ColumnSpec, ...]] = {
     "messages": MESSAGES,
     "harnesses": HARNESSES,
     "tokens": TOKENS,
@@ -38,7 +38,7 @@ CONTENT_TABLES: dict[str, tuple[Column, ...]] = {
 }
 """Tables of a governed batch; their columns are those of the record dataclasses."""
 
-REGISTRY_TABLES: dict[str, tuple[Column, ...]] = {
+REGISTRY_TABLES: dict[str, tuple[ColumnSpec, ...]] = {
     "consents": CONSENTS,
     "erasures": ERASURES,
     "substrates": SUBSTRATES,

@@ -15,7 +15,7 @@ COUNTS = pa.map_(pa.string(), pa.int64())
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnSpec:
     """One column of a table."""
 
     name: str
@@ -27,16 +27,16 @@ class Column:
     """True for text that people or models wrote and for pseudonyms: kept out of all statistics."""
 
 
-def need(name: str, kind: Any, comment: str) -> Column:
-    return Column(name, kind, comment)
+def need(name: str, kind: Any, comment: str) -> ColumnSpec:
+    return ColumnSpec(name, kind, comment)
 
 
-def may(name: str, kind: Any, comment: str) -> Column:
-    return Column(name, kind, comment, nullable=True)
+def may(name: str, kind: Any, comment: str) -> ColumnSpec:
+    return ColumnSpec(name, kind, comment, nullable=True)
 
 
-def content(name: str, kind: Any, comment: str, *, nullable: bool = False) -> Column:
-    return Column(name, kind, comment, nullable=nullable, content=True)
+def content(name: str, kind: Any, comment: str, *, nullable: bool = False) -> ColumnSpec:
+    return ColumnSpec(name, kind, comment, nullable=nullable, content=True)
 
 
 TENANT = need("tenant_id", TEXT, "Whose data this is; partition")

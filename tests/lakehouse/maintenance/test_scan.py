@@ -228,7 +228,7 @@ def test_hits_never_repeat_the_value(tmp_path: Path) -> None:
     after=st.binary(max_size=5),
 )
 def test_base64_is_found_at_any_alignment(value: str, before: bytes, after: bytes) -> None:
-    from lakehouse.maintenance.encodings import forms_of
+    from lakehouse.maintenance.scan import forms_of
 
     whole = base64.b64encode(before + value.encode() + after)
     assert any(form.data in whole for form in forms_of(value) if form.name == "base64")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from lakehouse.sql_server.wire import (
     PREFIX,
     Field,
-    Message,
     WireError,
+    WireMessage,
     decode,
     encode,
     packed,
@@ -39,7 +39,7 @@ def test_what_was_written_is_read(fields: list[Field]) -> None:
 def test_others_read_our_envelope_and_we_theirs(name: str, fields: list[Field]) -> None:
     theirs = GoogleAny.FromString(packed(name, fields))
     assert (theirs.type_url, theirs.value) == (PREFIX + name, encode(fields))
-    assert unpacked(theirs.SerializeToString()) == Message(name, tuple(fields))
+    assert unpacked(theirs.SerializeToString()) == WireMessage(name, tuple(fields))
 
 
 @settings(deadline=None)
@@ -52,7 +52,7 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 
 
 def test_fields_have_types() -> None:
-    message = Message(
+    message = WireMessage(
         "M", (Field(1, b"a"), Field(1, b"b"), Field(2, 1), Field(3, b"\x01\x96\x01"), Field(3, 7))
     )
     assert (message.text(1), message.texts(1), message.flag(2), message.text(9)) == (
@@ -65,4 +65,4 @@ def test_fields_have_types() -> None:
     with pytest.raises(WireError, match="another type"):
         message.text(2)
     with pytest.raises(WireError, match="no text"):
-        Message("M", (Field(1, b"\xff"),)).text(1)
+        WireMessage("M", (Field(1, b"\xff"),)).text(1)

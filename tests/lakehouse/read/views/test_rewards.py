@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakehouse.read.session import Session
-from lakehouse.rewards import RewardWeights, Unit, rewards_of
+from lakehouse.rewards import RewardUnit, RewardWeights, rewards_of
 from tests.lakehouse import make
 from tests.lakehouse.credit.worlds import bound
 from trajectory.step import Signal
@@ -65,8 +65,8 @@ def test_the_view_and_training_share_one_definition(combine: str, value: float) 
     weights = RewardWeights({"tool_error": 1.0}, combine)
     found = rewards_of(
         lambda sql, values: session.query(sql, values),
-        [Unit("whole", "acme", "t1", ("t1-s0", "t1-s1")), Unit("first", "acme", "t1", ("t1-s0",)),
-         Unit("none", "acme", "t3", ("t3-s0",))],
+        [RewardUnit("whole", "acme", "t1", ("t1-s0", "t1-s1")), RewardUnit("first", "acme", "t1", ("t1-s0",)),
+         RewardUnit("none", "acme", "t3", ("t3-s0",))],
         weights,
     )  # fmt: skip
     assert found["whole"].value == pytest.approx(value)

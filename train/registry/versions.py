@@ -185,12 +185,8 @@ class ModelRegistry:
             known = self._servable(own, version)
             _require_gate(known, None)
             facts = dict(known.manifest)
-        elif (model / "items.parquet").exists():
-            raise ConfigurationError(
-                f"{model} holds items.parquet, so it is a copy of a version that was trained here; "
-                "adopt the version's own folder in models/, which knows what it learned from"
-            )
         else:
+            self._require_foreign(model)
             facts = {"origin": "adopted", "gate_passed": True}
         facts["weights_hash"] = weights_hash(model)
         with self._changing(name, new=True):
@@ -201,6 +197,33 @@ class ModelRegistry:
                 )
             adopted = self._add(name, model, facts, bring=shutil.copytree)
             return self._point(adopted, "adopt", actor=actor, reason=reason)
+
+    def _require_foreign(self, model: Path) -> None:
+        """Refuse what was trained here, or may have been: nobody could tell what it learned from.
+
+        Raises:
+            ConfigurationError: naming what gives it away.
+        """
+        if (model / "items.parquet").exists():
+            raise ConfigurationError(
+                f"{model} holds items.parquet, so it is a copy of a version that was trained here; "
+                "adopt the version's own folder in models/, which knows what it learned from"
+            )
+        if (model / "trainer_state.json").exists():
+            raise ConfigurationError(
+                f"{model} holds trainer_state.json, so it is a checkpoint of a training; finish the "
+                "run with `headrace train run --resume`, or adopt the model that it ended with"
+            )
+        if not any(model.glob("*.safetensors")):
+            return
+        weights = weights_hash(model)
+        for one in (version for name in self.names() for version in self.versions(name)):
+            trained_here = (one.path / "items.parquet").exists() or one.manifest.get("run_id")
+            if trained_here and one.manifest.get("weights_hash") == weights:
+                raise ConfigurationError(
+                    f"{model} has the same weights as {one.label}, which was trained here; "
+                    "adopt that version's own folder in models/, which knows what it learned from"
+                )
 
     def promote(
         self, name: str, version: str, *, actor: str, override: str | None = None

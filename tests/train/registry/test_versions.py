@@ -196,6 +196,29 @@ def test_a_copy_of_a_version_from_elsewhere_is_not_adopted(tmp_path: Path) -> No
     assert registry.names() == ["shop"]
 
 
+def test_a_copy_without_its_list_of_items_is_known_by_its_weights(tmp_path: Path) -> None:
+    registry, lake = learned_from(tmp_path, 1)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copy(tmp_path / "models" / "shop" / "0001" / "model.safetensors", copy)
+    withdraw(lake, "b2:subject-1")
+    with pytest.raises(ConfigurationError, match=r"same weights as shop@0001"):
+        registry.adopt("desk", copy, actor="ann", reason="a copy")
+    assert registry.names() == ["shop"]
+    base = folder(tmp_path, b"base")
+    registry.adopt("desk", base, actor="ann", reason="from elsewhere")
+    assert registry.adopt("kiosk", base, actor="ann", reason="the same").label == "kiosk@0001"
+
+
+def test_a_checkpoint_is_not_adopted(tmp_path: Path) -> None:
+    checkpoint = folder(tmp_path, b"half")
+    (checkpoint / "trainer_state.json").write_text("{}")
+    registry = ModelRegistry(tmp_path / "models")
+    with pytest.raises(ConfigurationError, match=r"trainer_state\.json.*checkpoint"):
+        registry.adopt("desk", checkpoint, actor="ann", reason="a copy")
+    assert registry.names() == []
+
+
 def test_unknown_version_lists_those_that_exist(tmp_path: Path) -> None:
     registry = ModelRegistry(tmp_path / "models")
     registered(registry, tmp_path, b"one")

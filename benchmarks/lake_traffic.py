@@ -14,7 +14,7 @@ from governance.quality import RowGate
 from governance.records import GovernedBatch
 from governance.redact.report import Redacted, RedactedText, RedactionReport, RedactionScope
 from headrace.govern.checkpoint import CheckpointStore
-from headrace.govern.quarantine_store import HeldContent
+from headrace.govern.quarantine_store import QuarantineStore
 from headrace.govern.source import Source
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
@@ -198,7 +198,7 @@ def pipeline(folder: Path, batch_records: int) -> tuple[Pipeline, Governor]:
             spool, lake, checkpoints, assembly_key=b"a" * 32, batch_records=batch_records
         ),
         governor=lambda: governor,
-        quarantine=HeldContent(folder / "quarantine", b"q" * 32),
+        quarantine=QuarantineStore(folder / "quarantine", b"q" * 32),
         lake=lake,
         audit=AuditLog(folder / "audit.jsonl", b"l" * 32),
     )

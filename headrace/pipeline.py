@@ -8,7 +8,7 @@ from governance.audit import AuditLog
 from governance.governor import Governor
 from governance.records import GovernedBatch
 from headrace.govern.checkpoint import CheckpointStore
-from headrace.govern.quarantine_store import HeldContent
+from headrace.govern.quarantine_store import QuarantineStore
 from headrace.govern.source import Source, without_stored
 from lakehouse.lake import Lake
 from proxy.spool import SpoolBatch
@@ -55,7 +55,7 @@ class Pipeline:
     source: Source
     governor: Callable[[], Governor]
     """Returns the governor for the next batch; a changed policy bundle gives a new one."""
-    quarantine: HeldContent
+    quarantine: QuarantineStore
     lake: Lake
     audit: AuditLog
 

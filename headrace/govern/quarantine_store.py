@@ -38,7 +38,7 @@ _NONCE_BYTES = 12
 _SUFFIX = ".sealed"
 
 
-class HeldContent:
+class QuarantineStore:
     """Sealed exchanges of quarantine cases, one file each, named by the exchange's id."""
 
     def __init__(self, folder: Path, key: bytes) -> None:
@@ -96,9 +96,9 @@ class HeldContent:
         return self.drop(old)
 
 
-def held_content(home: Home, secrets: Secrets) -> HeldContent:
+def quarantine_of(home: Home, secrets: Secrets) -> QuarantineStore:
     """Return what an installation holds, sealed under a key of its own."""
-    return HeldContent(home.held, secrets.derive(b"quarantine"))
+    return QuarantineStore(home.held, secrets.derive(b"quarantine"))
 
 
 def write_again(writer: SpoolWriter, exchange: Exchange) -> str:

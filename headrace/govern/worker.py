@@ -26,7 +26,7 @@ from headrace.govern.checkpoint import CheckpointStore, installation_name, lacks
 from headrace.govern.maintenance import BackgroundUpkeep
 from headrace.govern.near_duplicates import leave_near, open_near
 from headrace.govern.policy_in_force import POLICY_IN_FORCE, POLICY_REFUSED, last_policy
-from headrace.govern.quarantine_store import held_content
+from headrace.govern.quarantine_store import quarantine_of
 from headrace.govern.source import Source
 from headrace.pipeline import BatchReport, Pipeline
 from headrace.services.dry_run import StoredReference
@@ -203,7 +203,7 @@ def build_pipeline(
             engine=engine,
             workers=settings.engine.workers,
         ),
-        quarantine=held_content(home, secrets),
+        quarantine=quarantine_of(home, secrets),
         lake=lake,
         audit=audit,
     )

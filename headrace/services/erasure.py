@@ -14,6 +14,7 @@ from headrace.services.holds import holds_of
 from headrace.services.quarantine import DroppedHeld, drop_held
 from lakehouse.erasure.erase import RemovalReport, erase_subject, erasures_of
 from train.runs.folders import sweep as sweep_runs
+from trajectory.canonical import JsonValue
 from trajectory.errors import ConfigurationError
 from trajectory.files import READABLE, replace_file
 
@@ -94,8 +95,9 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
             "held_exchanges_under_legal_hold": quarantine.kept,
         },
     )
-    head = app.audit.head()
-    certificate = app.certifier.certificate(
+    certificate = _certify(
+        app,
+        report,
         {
             "tenant": request.tenant,
             "subjects": [*pseudonyms],
@@ -106,6 +108,17 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
             "held_exchanges_under_legal_hold": quarantine.kept,
             "sealed_captures": sealed_captures(app.settings, app.home),
             "erasures_before": [*earlier],
+        },
+    )
+    return Erasure(report, keys, quarantine, certificate)
+
+
+def _certify(app: AppContext, report: RemovalReport, said: dict[str, JsonValue]) -> Path:
+    """Write the signed certificate of an erasure and return where it is."""
+    head = app.audit.head()
+    certificate = app.certifier.certificate(
+        {
+            **said,
             "erasure": report.removal_id,
             "erased_at": datetime.now(UTC).isoformat(),
             "trajectories": len(report.reach.trajectories),
@@ -121,7 +134,7 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
     app.home.certificates.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = app.home.certificates / f"{report.removal_id}.json"
     replace_file(path, json.dumps(certificate, indent=2).encode() + b"\n", READABLE)
-    return Erasure(report, keys, quarantine, path)
+    return path
 
 
 def check_names(names: Sequence[str]) -> None:

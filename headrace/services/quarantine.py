@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
-from headrace.govern.quarantine_store import HeldContent, held_content, write_again
+from headrace.govern.quarantine_store import QuarantineStore, quarantine_of, write_again
 from headrace.services.holds import holds_exchange
 from proxy.spooling import open_spool
 from trajectory.canonical import canonical_json
@@ -17,9 +17,9 @@ type Case = dict[str, Any]
 """A row of the view ``quarantined``."""
 
 
-def content_of(app: AppContext) -> HeldContent:
+def content_of(app: AppContext) -> QuarantineStore:
     """Return the sealed exchanges behind the cases."""
-    return held_content(app.home, app.secrets)
+    return quarantine_of(app.home, app.secrets)
 
 
 def cases(
@@ -110,7 +110,7 @@ def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> DroppedHeld
     return DroppedHeld(len(go), len(found) - len(go))
 
 
-def _opened(content: HeldContent, exchange_id: str) -> Exchange | None:
+def _opened(content: QuarantineStore, exchange_id: str) -> Exchange | None:
     try:
         return content.read(exchange_id)
     except IntegrityError:  # sealed under another key

@@ -11,7 +11,7 @@ from governance.governor import Governor
 from governance.policy import load_bundle
 from governance.quality import RowGate
 from headrace.govern.checkpoint import CheckpointStore
-from headrace.govern.quarantine_store import HeldContent
+from headrace.govern.quarantine_store import QuarantineStore
 from headrace.govern.source import Source
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
@@ -71,7 +71,7 @@ def pipeline_of(
         checkpoints=checkpoints,
         source=source,
         governor=lambda: governor,
-        quarantine=HeldContent(home / "quarantine", b"q" * 32),
+        quarantine=QuarantineStore(home / "quarantine", b"q" * 32),
         lake=lake,
         audit=AuditLog(home / "audit.jsonl", b"l" * 32),
     )

@@ -21,7 +21,7 @@ from headrace.app.lock import only_one
 from headrace.app.master_key import load_secrets, subject_keys_of
 from headrace.app.setting_sources import load_settings
 from headrace.cli import run
-from headrace.govern.quarantine_store import held_content
+from headrace.govern.quarantine_store import quarantine_of
 from headrace.govern.worker import build_pipeline, govern_once
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
@@ -218,7 +218,7 @@ def test_held_content_goes_by_drop_erasure_and_age(
         done(capsys, *way)
         assert list(home.held.iterdir()) == []
         assert json.loads(done(capsys, "quarantine", "list", "--json")[0]) == []
-    held = held_content(home, load_secrets(home.secrets))
+    held = quarantine_of(home, load_secrets(home.secrets))
     cut_off(home, 2)
     judge(home)
     assert held.expire(1) == 0
@@ -341,7 +341,7 @@ def test_an_erasure_drops_what_is_held_in_the_persons_own_trajectories_too(
         governance=tuple(replace(one, subjects=(person,)) for one in batch.governance),
         quarantine=(replace(batch.quarantine[0], exchange_id=name, trajectory_id="t1"),),
     ), app_id="a", version=0)  # fmt: skip
-    held_content(home, secrets).keep([replace(exchange(1), exchange_id=name)])
+    quarantine_of(home, secrets).keep([replace(exchange(1), exchange_id=name)])
     assert len(list(home.held.iterdir())) == 1
     done(capsys, "erase", PERSON, "--tenant", "acme", "--yes")
     assert list(home.held.iterdir()) == []

@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shutil
 import socket
 import ssl
 import subprocess
@@ -138,6 +139,39 @@ def start_mitmdump(home: Path, upstream: Upstream, *, tls: bool = False) -> Vari
         target=upstream.secure,
         roots=home / "mitmproxy-ca-cert.pem",
     )
+
+
+NGINX = """
+daemon off; worker_processes 1; pid {home}/pid; error_log {home}/log;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off; client_body_temp_path {home}/a; proxy_temp_path {home}/b; fastcgi_temp_path {home}/c;
+  uwsgi_temp_path {home}/d; scgi_temp_path {home}/e; keepalive_requests 1000000;
+  upstream far {{ server 127.0.0.1:{upstream}; keepalive 256; keepalive_requests 1000000; }}
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{
+      proxy_pass http://far; proxy_http_version 1.1; proxy_set_header Connection "";
+      proxy_buffering off;
+    }}
+  }}
+}}
+"""
+
+
+def start_nginx(home: Path, upstream: Upstream) -> Variant | None:
+    """Start nginx as a pass-through of one worker; None where this machine has none."""
+    program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if program is None:
+        return None
+    home.mkdir()
+    port = free_port()
+    settings = home / "nginx.conf"
+    settings.write_text(NGINX.format(home=home, upstream=upstream.plain, port=port))
+    process = subprocess.Popen(
+        [program, "-c", str(settings), "-e", str(home / "log")], stderr=subprocess.DEVNULL
+    )
+    return Variant("nginx", port, CHAT, "", process)
 
 
 def litellm_python(*, build: bool) -> str | None:

@@ -82,13 +82,15 @@ class _Reader:
     def on_header(self, name: bytes, value: bytes) -> None:
         if value[-1:] in (b" ", b"\t"):
             value = value.rstrip(b" \t")
-        (self.trailers if self.read_head else self.fields).append((name, value))
+        if not self.done:
+            (self.trailers if self.read_head else self.fields).append((name, value))
 
     def on_headers_complete(self) -> None:
         self.read_head = True
 
     def on_body(self, data: bytes) -> None:
-        self.pieces.append(data)
+        if not self.done:  # what follows the message is not its body
+            self.pieces.append(data)
 
     def on_message_begin(self) -> None:
         self.excess = self.done

@@ -1,0 +1,317 @@
+"""Messages with two meanings, the payload classes of the HTTP Garden: over real sockets, both sides.
+
+The upstream records raw bytes: it must never see a request that the gateway did not count, and no
+answer may become that of another request.
+"""
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import httpx
+import pytest
+
+from tests.proxy.running import Running
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+SECRET = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned"
+
+
+class RawUpstream(threading.Thread):
+    """Records all bytes it gets, and answers each request with the bytes it was given."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._server.getsockname()[1])
+        self.got = b""
+        self.connections = 0
+        self.answers: list[bytes] = []
+        """For the next requests; then ANSWER."""
+
+    def run(self) -> None:
+        with suppress(OSError):
+            while True:
+                accepted, _ = self._server.accept()
+                self.connections += 1
+                threading.Thread(target=self._serve, args=(accepted,), daemon=True).start()
+
+    def _serve(self, accepted: socket.socket) -> None:
+        got = b""
+        with accepted, suppress(OSError):
+            while part := accepted.recv(65536):
+                self.got += part
+                got += part
+                while b"\r\n\r\n" in got:
+                    head, _, rest = got.partition(b"\r\n\r\n")
+                    length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+                    size = int(length[1]) if length else 0
+                    if len(rest) < size:
+                        break
+                    got = rest[size:]
+                    accepted.sendall(self.answers.pop(0) if self.answers else ANSWER)
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[RawUpstream]:
+    server = RawUpstream()
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def gateway(upstream: RawUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    routes = [{"name": "up", "upstream": f"http://127.0.0.1:{upstream.port}"}]
+    settings = {"routes": routes, "forward_port": None, "capture": False}
+    with Running(tmp_path_factory.mktemp("messages"), settings) as running:
+        yield running
+
+
+def say(gateway: Running, raw: bytes) -> bytes:
+    """Send bytes on a connection of their own; return all that comes back before it is closed."""
+    with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2])), 30) as there:
+        there.sendall(raw)
+        got = b""
+        with suppress(ConnectionError):
+            while part := there.recv(65536):
+                got += part
+        return got
+
+
+def request(gateway: Running, lines: bytes, body: bytes = b"") -> bytes:
+    key = f"Authorization: Bearer {gateway.key}\r\n".encode()
+    return b"POST /up/x HTTP/1.1\r\nHost: x\r\n" + key + lines + b"\r\n" + body
+
+
+INNER = b"GET /up/smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "body"),
+    [
+        pytest.param(
+            b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", b"0\r\n\r\n", id="cl-te"
+        ),
+        pytest.param(
+            b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n", b"0\r\n\r\n", id="te-cl"
+        ),
+        pytest.param(b"Content-Length: 0\r\nContent-Length: 44\r\n", INNER, id="two-lengths"),
+        pytest.param(b"Content-Length: 0\r\nContent-Length: 0\r\n", b"", id="same-length-twice"),
+        pytest.param(b"Content-Length: 0,0\r\n", b"", id="list-of-lengths"),
+        pytest.param(b"Content-Length: 0x4\r\n", b"", id="hexadecimal-length"),
+        pytest.param(b"Content-Length: -1\r\n", b"", id="negative-length"),
+        pytest.param(b"Content-Length: 1_0\r\n", b"", id="underscore-length"),
+        pytest.param(b"Content-Length: 99999999999999999999999\r\n", b"", id="huge-length"),
+        pytest.param(b"Content-Length:\r\n", INNER, id="empty-length"),
+        pytest.param(b"Transfer-Encoding: xchunked\r\n", b"0\r\n\r\n", id="other-coding"),
+        pytest.param(b"Transfer-Encoding: gzip, chunked\r\n", b"0\r\n\r\n", id="coded-chunks"),
+        pytest.param(b"Transfer-Encoding: chunked, identity\r\n", b"0\r\n\r\n", id="identity"),
+        pytest.param(
+            b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            b"0\r\n\r\n",
+            id="two-codings",
+        ),
+        pytest.param(b"Transfer-Encoding: \x0bchunked\r\n", b"0\r\n\r\n", id="vertical-tab"),
+        pytest.param(b"Transfer-Encoding : chunked\r\n", b"0\r\n\r\n", id="space-before-colon"),
+        pytest.param(b"Transfer-Encoding\x00: chunked\r\n", b"0\r\n\r\n", id="nul-in-name"),
+        pytest.param(b"Transfer-Encoding:\n chunked\r\n", b"0\r\n\r\n", id="folded"),
+        pytest.param(b"X: 1\r\n\tTransfer-Encoding: chunked\r\n", b"", id="folded-by-tab"),
+        pytest.param(b"X: 1\nTransfer-Encoding: chunked\r\n", b"", id="bare-lf"),
+        pytest.param(b"X: 1\rTransfer-Encoding: chunked\r\n", b"", id="bare-cr"),
+        pytest.param(b"X: a\x00b\r\n", b"", id="nul-in-value"),
+        pytest.param(b"Host: other\r\n", b"", id="two-hosts"),
+        pytest.param(b"(bad): x\r\n", b"", id="no-token"),
+        pytest.param(b"X\r\n", b"", id="no-colon"),
+        pytest.param(b": x\r\n", b"", id="no-name"),
+    ],
+)
+def test_a_request_with_two_meanings_goes_nowhere(
+    gateway: Running, upstream: RawUpstream, lines: bytes, body: bytes
+) -> None:
+    before = upstream.got
+    told = say(gateway, request(gateway, lines, body + INNER))
+    assert told.startswith(b"HTTP/1.1 400 ")
+    assert told.count(b"HTTP/1.1") == 1
+    assert upstream.got == before
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"POST http://evil.example/up/x HTTP/1.1",
+        b"POST //evil.example HTTP/2.0",
+        b"POST /up/x HTTP/1.2",
+        b"POST /up/x HTTP/0.9",
+        b"POST /up/x",
+        b"POST /up/x  HTTP/1.1",
+        b"POST  /up/x HTTP/1.1",
+        b" POST /up/x HTTP/1.1",
+        b"post /up/x HTTP/1.1",
+        b"POST\t/up/x HTTP/1.1",
+        b"POST /up/\x80 HTTP/1.1",
+        b"CONNECT evil.example:80 HTTP/1.1",
+        b"PRI * HTTP/2.0",
+    ],
+)
+def test_other_first_lines_go_nowhere(
+    gateway: Running, upstream: RawUpstream, first: bytes
+) -> None:
+    before = upstream.got
+    raw = request(gateway, b"").replace(b"POST /up/x HTTP/1.1", first)
+    assert say(gateway, raw + INNER).startswith(b"HTTP/1.1 400 ")
+    assert upstream.got == before
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"5\nhello\r\n0\r\n\r\n",
+        b"5\r\nhelloX\r\n0\r\n\r\n",
+        b"5\r\nhello0\r\n\r\n",
+        b"0x5\r\nhello\r\n0\r\n\r\n",
+        b"5 \r\nhello\r\n0\r\n\r\n",
+        b"+5\r\nhello\r\n0\r\n\r\n",
+        b"-1\r\n\r\n",
+        b"fffffffffffffffff\r\n",
+        b"5;a\nb\r\nhello\r\n0\r\n\r\n",
+        b"5\r\nhello\r\n0\r\nContent-Length: 3\r\n\r\n",
+        b"5\r\nhello\r\n0\r\nX : y\r\n\r\n",
+    ],
+)
+def test_broken_chunks_end_the_connection(
+    gateway: Running, upstream: RawUpstream, body: bytes
+) -> None:
+    say(gateway, request(gateway, b"Transfer-Encoding: chunked\r\n", body + INNER))
+    assert b"smuggled" not in upstream.got
+
+
+def test_http_1_0_with_chunks_is_refused(gateway: Running, upstream: RawUpstream) -> None:
+    before = upstream.got
+    raw = request(gateway, b"Transfer-Encoding: chunked\r\n", b"0\r\n\r\n")
+    told = say(gateway, raw.replace(b"HTTP/1.1", b"HTTP/1.0"))
+    assert told.startswith(b"HTTP/1.1 400 ")
+    assert upstream.got == before
+
+
+def test_framing_and_hops_are_the_gateways_own(gateway: Running, upstream: RawUpstream) -> None:
+    lines = (
+        b"Connection: close, X-Hop, Host\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\n"
+        b"Proxy-Connection: keep-alive\r\nX-Kept: 1  \r\ntransfer-encoding: Chunked\r\n"
+    )
+    upstream.got = b""
+    told = say(gateway, request(gateway, lines, b"5;name=value\r\nhello\r\n0\r\n\r\n"))
+    assert told == ANSWER
+    head, _, body = upstream.got.partition(b"\r\n\r\n")
+    names = [line.partition(b":")[0] for line in head.split(b"\r\n")[1:]]
+    assert names == [b"Host", b"X-Kept", b"transfer-encoding"]
+    assert b"X-Kept: 1\r\n" in head + b"\r\n"
+    assert body == b"5\r\nhello\r\n0\r\n\r\n"
+
+
+def test_requests_sent_ahead_are_answered_in_order(gateway: Running, upstream: RawUpstream) -> None:
+    upstream.answers = [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % number for number in range(3)
+    ]
+    raw = request(gateway, b"Content-Length: 5\r\n", b"hello")
+    told = say(gateway, raw * 2 + raw.replace(b"Host: x\r\n", b"Host: x\r\nConnection: close\r\n"))
+    assert re.findall(rb"\r\n\r\n(\d)", told) == [b"0", b"1", b"2"]
+
+
+def ask(gateway: Running) -> httpx.Response:
+    headers = {"authorization": f"Bearer {gateway.key}"}
+    return httpx.post(f"{gateway.url}/up/x", content=b"hello", headers=headers, timeout=30)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            id="length-and-chunks",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok", id="two-lengths"
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", id="coded"
+        ),
+        pytest.param(
+            b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", id="1.0-chunks"
+        ),
+        pytest.param(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n", id="unasked-upgrade"),
+        pytest.param(b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", id="bare-lf"),
+        pytest.param(b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok", id="version"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nX: 1\r\n folded\r\n\r\n", id="folded"),
+    ],
+)
+def test_an_answer_with_two_meanings_is_a_502(
+    gateway: Running, upstream: RawUpstream, answer: bytes
+) -> None:
+    upstream.answers = [answer + SECRET]
+    assert ask(gateway).status_code == 502
+    assert ask(gateway).content == b"ok"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "body"),
+    [
+        pytest.param(ANSWER + SECRET, 200, b"ok", id="behind-a-length"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" + SECRET,
+            200,
+            b"ok",
+            id="behind-chunks",
+        ),
+        pytest.param(b"HTTP/1.1 204 No Content\r\n\r\n" + SECRET, 204, b"", id="behind-204"),
+        pytest.param(
+            b"HTTP/1.1 304 Not Modified\r\nContent-Length: 8\r\n\r\n" + SECRET,
+            304,
+            b"",
+            id="behind-304",
+        ),
+        pytest.param(b"HTTP/1.1 102 Wait\r\n\r\n" * 3 + ANSWER + SECRET, 200, b"ok", id="1xx"),
+    ],
+)
+def test_what_follows_an_answer_is_nobodys(
+    gateway: Running, upstream: RawUpstream, answer: bytes, status: int, body: bytes
+) -> None:
+    upstream.answers = [answer]
+    response = ask(gateway)
+    assert (response.status_code, response.content) == (status, body)
+    before = upstream.connections
+    assert ask(gateway).content == b"ok"
+    assert upstream.connections == before + 1
+
+
+def test_a_connection_is_used_again_by_other_clients(
+    gateway: Running, upstream: RawUpstream
+) -> None:
+    ask(gateway)
+    before = upstream.connections
+    for _ in range(5):
+        assert ask(gateway).content == b"ok"
+    assert upstream.connections == before
+
+
+def test_the_listener_is_told_to_who_asks(gateway: Running) -> None:
+    headers = {"authorization": f"Bearer {gateway.key}"}
+    url = f"{gateway.url}/up/x"
+    assert "x-headrace-listener" not in httpx.get(url, headers=headers).headers
+    told = httpx.get(url, headers={**headers, "x-headrace-debug": "1"}).headers
+    assert told["x-headrace-listener"] == "plain"
+    counted = httpx.get(f"{gateway.admin}/metrics").text
+    assert 'headrace_listeners_total{listener="plain"}' in counted
+
+
+def test_a_head_that_dribbles_is_cut_off(gateway: Running) -> None:
+    began = time.monotonic()
+    assert say(gateway, b"POST /up/x HTTP/1.1\r\nHost: ") == b""
+    assert 9 < time.monotonic() - began < 30

@@ -44,6 +44,8 @@ CREDENTIAL_HEADERS = PROVIDER_HEADERS | {
 KEY_HEADERS = (b"x-headrace-key", b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
 """Headers in which a client of the base-URL gateway may send its Headrace key."""
 
+_KEY_LENGTHS = frozenset(map(len, KEY_HEADERS))
+
 ADDRESS_HEADERS = frozenset({b"location", b"content-location", b"referer"})
 """Headers that hold addresses, whose queries may carry credentials."""
 
@@ -179,8 +181,7 @@ def presented_key(fields: RawFields) -> tuple[str | None, bytes | None]:
     """Return the Headrace key that a request carries, and the header that it stood in."""
     found: dict[bytes, str] = {}
     for name, value in fields:
-        lower = name.lower()
-        if lower in KEY_HEADERS:
+        if len(name) in _KEY_LENGTHS and (lower := name.lower()) in KEY_HEADERS:
             text = value.decode("latin-1").strip()
             scheme, _, rest = text.partition(" ")
             if rest and scheme.lower() == "bearer":

@@ -190,8 +190,8 @@ def shape_of(configured: str, kind: str, path: bytes, header_names: frozenset[by
         return Shape.GOOGLE
     if kind == "tool" or b"mcp-protocol-version" in header_names:
         return Shape.JSONRPC
-    if _BEDROCK_PATH.search(path):
+    if b"/model/" in path and _BEDROCK_PATH.search(path):
         return Shape.BEDROCK
-    if _OLLAMA_PATH.search(path):
+    if b"/api/" in path and _OLLAMA_PATH.search(path):
         return Shape.OLLAMA
     return Shape.OPENAI

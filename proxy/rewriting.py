@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from proxy.credentials import PROVIDER_HEADERS, RawFields, holds_client_key
 from proxy.target import Target
@@ -24,6 +25,8 @@ _HEADS_ONLY = _HOP | {
     b"upgrade",
 }
 """What says where a request goes and where it ends has no place behind its body."""
+_REWRITTEN = _HOP | PROVIDER_HEADERS | {_EXTENSIONS, _SUBPROTOCOLS, b"host", b"upgrade"}
+"""What :func:`rewrite_headers` looks at by name, beside Headrace's own headers."""
 _CHECKSUMS = (b"x-amz-checksum-", b"content-digest", b"repr-digest", b"digest", b"content-md5")
 
 
@@ -72,6 +75,20 @@ class Rewritten:
     """With Headrace's own headers, credentials not yet replaced."""
 
 
+@lru_cache(1024)
+def _special(names: tuple[bytes, ...], given: bytes) -> dict[int, bytes]:
+    """Return where, among headers of these names, what is rewritten may stand, in lower case.
+
+    Clients send the same names again and again.
+    """
+    lower = [name.lower() for name in names]
+    return {
+        at: name
+        for at, name in enumerate(lower)
+        if name in _REWRITTEN or name == given or name.startswith(_OWN)
+    }
+
+
 def rewrite_headers(
     fields: RawFields,
     *,
@@ -92,8 +109,17 @@ def rewrite_headers(
     sent: list[tuple[bytes, bytes]] = []
     own: list[tuple[bytes, bytes]] = []
     placed, hosted = credential is None, host is None
-    for name, value in fields:
-        lower = name.lower()
+    given = b"" if credential is None else credential[0].lower()
+    special = _special(tuple([name for name, _ in fields]), given)
+    for at, field in enumerate(fields):
+        name, value = field
+        lower = special.get(at)
+        if lower is None:
+            # Looked at closer only where it may be one: most values are none at a glance.
+            suspect = b"hr_" in value or b"%" in value or value[:1] in b"bB"
+            if not (suspect and holds_client_key(value)):
+                sent.append(field)
+            continue
         if (
             lower in _HOP
             or lower == _EXTENSIONS
@@ -101,7 +127,7 @@ def rewrite_headers(
         ):
             continue
         if lower == key_header or (
-            credential is not None and (lower in PROVIDER_HEADERS or lower == credential[0].lower())
+            credential is not None and (lower in PROVIDER_HEADERS or lower == given)
         ):
             if not placed and credential is not None:
                 sent.append(credential)

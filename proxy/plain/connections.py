@@ -11,7 +11,6 @@ from proxy.admission import Refused
 from proxy.api.endpoints import Endpoints, is_endpoint
 from proxy.capture import Capture
 from proxy.exchange import InFlight, Services
-from proxy.heads import content_length
 from proxy.plain import messages
 from proxy.plain.messages import (
     Body,
@@ -594,8 +593,7 @@ class Call:
                 length = messages.CHUNKED
             elif not response.body.chunked:
                 # Of a response without a body the length is what the upstream says of it.
-                told = content_length(response.fields)
-                length = told if told >= 0 else None
+                length = response.length
         return messages.write_response(response.status, response.reason, response.fields, length)
 
     def _pass(self, pieces: list[bytes], *, last: bool, excess: bytes = b"") -> None:

@@ -31,6 +31,7 @@ _HOP_BY_HOP = frozenset(
     }
 )
 """Headers of one connection alone, and those of framing, which is written anew."""
+_HOP_LENGTHS = frozenset(map(len, _HOP_BY_HOP))
 _END_OF_HEAD = b"\r\n\r\n"
 
 
@@ -60,15 +61,16 @@ def end_of_head(data: bytes) -> int:
 class _Reader:
     """One message as llhttp reads it."""
 
-    __slots__ = ("done", "excess", "fields", "pieces", "read_head", "text", "trailers")
+    __slots__ = ("done", "excess", "fields", "head", "pieces", "text", "trailers")
 
     def __init__(self) -> None:
         self.text = b""
         """The target of a request, the reason of a response."""
         self.fields: list[tuple[bytes, bytes]] = []
-        self.trailers: list[tuple[bytes, bytes]] = []
+        self.head: list[tuple[bytes, bytes]] | None = None
+        """The headers, once they are complete; what comes then are trailers."""
+        self.trailers: RawFields = ()
         self.pieces: list[bytes] = []
-        self.read_head = False
         self.done = False
         self.excess = False
         """Something followed the message's end."""
@@ -80,13 +82,12 @@ class _Reader:
         self.text += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if value[-1:] in (b" ", b"\t"):
+        if value[-1:] in b" \t":
             value = value.rstrip(b" \t")
-        if not self.done:
-            (self.trailers if self.read_head else self.fields).append((name, value))
+        self.fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self.read_head = True
+        self.head, self.fields = self.fields, []
 
     def on_body(self, data: bytes) -> None:
         if not self.done:  # what follows the message is not its body
@@ -96,7 +97,8 @@ class _Reader:
         self.excess = self.done
 
     def on_message_complete(self) -> None:
-        self.done = True
+        if not self.done:
+            self.done, self.trailers = True, tuple(self.fields)
 
 
 class Body:
@@ -150,7 +152,7 @@ class Body:
             raise BrokenBodyError([])
         if reader.done:
             self.done = True
-            self.trailers = tuple(reader.trailers)
+            self.trailers = reader.trailers
             # llhttp does not say where: what follows a chunked message is not answered.
             self.excess = b"?" if reader.excess else b""
         return reader.pieces
@@ -172,15 +174,35 @@ class BrokenBodyError(MalformedMessageError):
         self.pieces = pieces
 
 
-def _joined(fields: list[tuple[bytes, bytes]], name: bytes) -> bytes | None:
-    """Return all values of a header in lower case, comma between them; None where there is none."""
-    size = len(name)
-    found = [value for other, value in fields if len(other) == size and other.lower() == name]
-    return b",".join(found).lower() if found else None
+_NOTED = frozenset(
+    {b"host", b"expect", b"upgrade", b"connection", b"content-length", b"transfer-encoding"}
+)
+_NOTED_LENGTHS = frozenset(map(len, _NOTED))
+"""Most headers have other lengths, and need not be looked at in lower case."""
 
 
-def _is_chunked(fields: list[tuple[bytes, bytes]], version: str) -> bool:
-    coding = _joined(fields, b"transfer-encoding")
+def _note(fields: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return what a head says of its message and its connection, in lower case.
+
+    Raises:
+        MalformedMessageError: it names two hosts.
+    """
+    noted: dict[bytes, bytes] = {}
+    for name, value in fields:
+        if len(name) in _NOTED_LENGTHS:
+            lower = name.lower()
+            if lower in _NOTED:
+                if lower not in noted:
+                    noted[lower] = value.lower()
+                elif lower == b"host":
+                    raise MalformedMessageError("hosts")
+                else:
+                    noted[lower] += b"," + value.lower()
+    return noted
+
+
+def _is_chunked(noted: dict[bytes, bytes], version: str) -> bool:
+    coding = noted.get(b"transfer-encoding")
     if coding is None:
         return False
     if coding != b"chunked" or version != "1.1":
@@ -188,8 +210,8 @@ def _is_chunked(fields: list[tuple[bytes, bytes]], version: str) -> bool:
     return True
 
 
-def _length(fields: list[tuple[bytes, bytes]]) -> int | None:
-    text = _joined(fields, b"content-length")
+def _length(noted: dict[bytes, bytes]) -> int | None:
+    text = noted.get(b"content-length")
     if text is None:
         return None
     if not text.isdigit():
@@ -208,6 +230,7 @@ class RequestHead:
         "length",
         "method",
         "target",
+        "upgrade",
         "version",
     )
 
@@ -225,49 +248,35 @@ class RequestHead:
             pass
         except httptools.HttpParserError as error:
             raise MalformedMessageError(str(error)) from None
-        if not reader.read_head:
+        if reader.head is None:
             raise MalformedMessageError("head")
         self.method: bytes = parser.get_method()
         self.version: str = parser.get_http_version()
         self.target = reader.text
-        first = b"%s %s HTTP/%s\r\n" % (self.method, self.target, self.version.encode())
+        first = b"%s %s HTTP/1." % (self.method, self.target)
         if self.version not in ("1.1", "1.0") or not head.startswith(first):
             raise MalformedMessageError("first line")
         if self.target[:1] != b"/" and self.target != b"*":
             raise MalformedMessageError("target")
-        fields = reader.fields
-        hosts = connection = expect = 0
-        for name, _ in fields:
-            size = len(name)
-            if size == 4:
-                hosts += name.lower() == b"host"
-            elif size == 10:
-                connection += name.lower() == b"connection"
-            elif size == 6:
-                expect += name.lower() == b"expect"
-        if hosts > 1:
-            raise MalformedMessageError("hosts")
-        self.fields: RawFields = tuple(fields)
-        chunked = _is_chunked(fields, self.version)
-        self.length = _length(fields)
+        self.fields: RawFields = tuple(reader.head)
+        noted = _note(reader.head)
+        chunked = _is_chunked(noted, self.version)
+        self.length = _length(noted)
         """Of its body, where its head says it."""
         self.keeps_alive = self.version == "1.1" and not (
-            connection and b"close" in _tokens(_joined(fields, b"connection"))
+            b"connection" in noted and b"close" in _tokens(noted[b"connection"])
         )
-        self.expects = bool(expect)
+        self.expects = b"expect" in noted
         """Its client waits for ``100`` before it sends the body."""
-        self.body = Body(CHUNKED if chunked else self.length or 0, parser, reader)
-
-    @property
-    def upgrade(self) -> bytes:
+        self.upgrade = noted.get(b"upgrade", b"")
         """What the connection is to become, in lower case."""
-        return _joined(list(self.fields), b"upgrade") or b""
+        self.body = Body(CHUNKED if chunked else self.length or 0, parser, reader)
 
 
 class ResponseHead:
     """The head of a response, and what its body is read with."""
 
-    __slots__ = ("body", "fields", "keeps_alive", "reason", "status", "version")
+    __slots__ = ("body", "fields", "keeps_alive", "length", "reason", "status", "version")
 
     def __init__(self, head: bytes, method: bytes) -> None:
         """Read a head; ``method`` is that of the request.
@@ -283,17 +292,19 @@ class ResponseHead:
             pass
         except httptools.HttpParserError as error:
             raise MalformedMessageError(str(error)) from None
-        if not reader.read_head:
+        if reader.head is None:
             raise MalformedMessageError("head")
         self.version: str = parser.get_http_version()
         if self.version not in ("1.1", "1.0"):
             raise MalformedMessageError("version")
         self.status: int = parser.get_status_code()
         self.reason = reader.text
-        fields = reader.fields
-        self.fields: RawFields = tuple(fields)
-        chunked = _is_chunked(fields, self.version)
-        length = _length(fields)
+        self.fields: RawFields = tuple(reader.head)
+        noted = _note(reader.head)
+        chunked = _is_chunked(noted, self.version)
+        length = _length(noted)
+        self.length = length
+        """Of its body, as its head says it; also where there is none, as after HEAD."""
         if method == b"HEAD" or self.status in (204, 304) or self.status < 200:
             framing = 0
         elif chunked:
@@ -303,14 +314,12 @@ class ResponseHead:
         self.keeps_alive = (
             self.version == "1.1"
             and framing != _UNTIL_CLOSE
-            and b"close" not in _tokens(_joined(fields, b"connection"))
+            and not (b"connection" in noted and b"close" in _tokens(noted[b"connection"]))
         )
         self.body = Body(framing, parser, reader)
 
 
-def _tokens(value: bytes | None) -> frozenset[bytes]:
-    if value is None:
-        return frozenset()
+def _tokens(value: bytes) -> frozenset[bytes]:
     return frozenset([each.strip() for each in value.split(b",")])
 
 
@@ -330,7 +339,7 @@ def _write(first: bytes, fields: RawFields, length: int | None) -> bytes:
     lines = [first]
     framed = length is None
     for name, value in fields:
-        lower = name.lower()
+        lower = name.lower() if len(name) in _HOP_LENGTHS else b""
         if lower not in _HOP_BY_HOP:
             lines.append(name + b": " + value)
         elif lower == b"content-length" and length is not None and length >= 0 and not framed:

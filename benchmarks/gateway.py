@@ -1,11 +1,12 @@
-"""The gateway's cost beside direct calls, mitmdump and LiteLLM, on this machine, interleaved.
+"""The gateway's cost beside nginx, envoy, smg, LiteLLM, mitmdump and direct calls, interleaved.
 
 All variants talk to the same upstream. CPU is that of the proxy process alone (user and system).
-The last line is one JSON object; its top-level figures are those of ``headrace_journal`` over 32
-keep-alive connections. ``--quick`` ends within 50 seconds; without it there are more rounds, and
+The last line is one JSON object; its top-level figures are those of ``headrace_plain_journal``, the
+plain listener, over 32 keep-alive connections; ``headrace_journal`` is the mitmproxy listener. ``--quick`` ends within 50 seconds; without it there are more rounds, and
 memory is watched over 50,000 requests. What capture costs is measured in gateways of its own, whose
-capture is switched on and off (``gateway_overhead.py``). LiteLLM runs in an environment of its own
-(``scripts/test-environment litellm``), which a full run makes and a quick one only uses.
+capture is switched on and off (``gateway_overhead.py``). Other gateways run in environments of
+their own (``scripts/test-environment litellm``, ``… gateways``), which a full run makes and a quick one
+only uses; nginx is what the machine has.
 """
 
 import argparse
@@ -27,10 +28,13 @@ from benchmarks.gateway_traffic import Load, Variant, closed_loop, open_loop, ru
 from benchmarks.gateway_variants import (
     CHAT,
     Upstream,
-    litellm_python,
+    environment_python,
+    start_envoy,
     start_headrace,
     start_litellm,
     start_mitmdump,
+    start_nginx,
+    start_smg,
     wait_for,
 )
 from examples.practice.certificate import make_certificate
@@ -127,27 +131,45 @@ def summary(variants: list[Variant], capture: list[float]) -> dict[str, Any]:
         variant.name: row(variant, named["direct_tls" if variant.tls else "direct"])
         for variant in variants
     }
-    journal = rows["headrace_journal"]
+    plain = rows["headrace_plain_journal"]
 
-    def cpu(name: str) -> float | None:
-        return rows[name]["cpu_ms_per_request"] if name in rows else None
+    def cpu(name: str, connections: int = 32) -> float | None:
+        load = rows[name]["connections"].get(str(connections)) if name in rows else None
+        return None if load is None else load["cpu_ms_per_request"]
 
-    def faster(other: str, ours: str = "headrace_journal") -> float | None:
+    def faster(other: str, ours: str = "headrace_plain_journal") -> float | None:
         theirs, own = cpu(other), cpu(ours)
         return round(theirs / own, 2) if theirs and own else None
 
+    def times(other: str, connections: int) -> float | None:
+        theirs, own = cpu(other, connections), cpu("headrace_plain_journal", connections)
+        return round(own / theirs, 2) if theirs and own else None
+
+    kept, off = cpu("headrace_plain_journal"), cpu("headrace_plain_off")
     shares = [round(share, 3) for share in sorted(capture)]
     return {
         "variants": rows,
-        "throughput_vs_mitmdump": faster("mitmdump"),
+        "cpu_vs_nginx": times("nginx", 32),
+        "cpu_vs_nginx_c1": times("nginx", 1),
+        "throughput_vs_envoy": faster("envoy"),
+        "throughput_vs_smg": faster("smg"),
         "throughput_vs_litellm": faster("litellm"),
-        "throughput_vs_mitmdump_tls": faster("mitmdump_tls", "headrace_journal_tls"),
+        "throughput_vs_mitmdump": faster("mitmdump"),
+        "mitmproxy_listener_vs_mitmdump": faster("mitmdump", "headrace_journal"),
+        "intercept_vs_mitmdump": faster("mitmdump_tls", "headrace_journal_tls"),
+        "capture_us": round(1000 * (kept - off), 1) if kept and off else None,
         "capture_cpu_overhead": round(statistics.median(shares), 3),
         "capture_cpu_overhead_of_each_gateway": shares,
-        "sse_added_p50_ms": journal["sse_added_p50_ms"],
-        "sse_added_p99_ms": journal["sse_added_p99_ms"],
+        "added_p50_ms": plain["added_p50_ms"],
+        "added_p99_ms": plain["added_p99_ms"],
+        "sse_added_p50_ms": plain["sse_added_p50_ms"],
+        "sse_added_p99_ms": plain["sse_added_p99_ms"],
+        "ttft_added_p99_ms": added(
+            named["headrace_plain_journal"].firsts, named["direct"].firsts, 99
+        ),
+        "rss_growth_mb": plain["rss_growth_mb"],
         "direct_p50_ms": round(1000 * statistics.median(named["direct"].latencies), 3),
-        "requests": named["headrace_journal"].loads[32].requests,
+        "requests": named["headrace_plain_journal"].loads[32].requests,
     }
 
 
@@ -162,30 +184,54 @@ def start_upstream(home: Path) -> tuple[subprocess.Popen[bytes], Upstream]:
     return process, Upstream(plain, secure, files.ca)
 
 
-def start_variants(home: Path, upstream: Upstream, litellm: str | None) -> list[Variant]:
+def start_variants(
+    home: Path, upstream: Upstream, litellm: str | None, gateways: str | None
+) -> list[Variant]:
     """Start everything that is compared; the slowest to start begins first."""
-    slow = [start_litellm(litellm, home / "litellm", upstream)] if litellm else []
+    others = [start_litellm(litellm, home / "litellm", upstream)] if litellm else []
+    if gateways is not None:
+        others += [
+            start_envoy(gateways, home / "envoy", upstream),
+            start_smg(gateways, home / "smg", upstream),
+        ]
+    nginx = start_nginx(home / "nginx", upstream)
+    if nginx is None:
+        print("nginx is left out: this machine has none; install nginx-light", file=sys.stderr)
+    else:
+        others.append(nginx)
     return [
         Variant("direct", upstream.plain, CHAT),
         start_mitmdump(home / "mitm", upstream),
-        start_headrace("headrace_off", home / "off", upstream, capture=False),
+        start_headrace(
+            "headrace_plain_off", home / "plain-off", upstream, capture=False, listener="plain"
+        ),
+        start_headrace("headrace_plain_journal", home / "plain", upstream, listener="plain"),
+        start_headrace(
+            "headrace_plain_durable",
+            home / "plain-durable",
+            upstream,
+            durability="durable",
+            listener="plain",
+        ),
         start_headrace("headrace_journal", home / "journal", upstream),
-        start_headrace("headrace_durable", home / "durable", upstream, durability="durable"),
         Variant("direct_tls", upstream.secure, CHAT, roots=upstream.roots),
         start_mitmdump(home / "mitm-tls", upstream, tls=True),
         start_headrace("headrace_journal_tls", home / "tls", upstream, tls=True),
-        *slow,
+        *others,
     ]
 
 
 def ready(variants: list[Variant], *, quick: bool) -> list[Variant]:
     """Wait until all variants answer; LiteLLM is left out where a quick run would wait too long."""
+    others = {"litellm", "envoy", "smg"}
     up = [
-        variant for variant in variants if wait_for(variant, 15 if quick and variant.slow else 120)
+        variant
+        for variant in variants
+        if wait_for(variant, 15 if quick and variant.name in others else 120)
     ]
     for variant in variants:
         if variant not in up:
-            if not variant.slow:
+            if variant.name not in others:
                 raise RuntimeError(f"{variant.name} does not start")
             print(f"{variant.name} is left out: it did not start in time", file=sys.stderr)
     return up
@@ -213,7 +259,7 @@ def main() -> None:
     if options.upstream:
         run_upstream(options.upstream)
         return
-    options.rounds = 2 if options.quick else 6
+    options.rounds = 2 if options.quick else 4
     options.requests = 800 if options.quick else 3000
     options.warm = 100 if options.quick else 400
     options.seconds = 0.6 if options.quick else 4.0
@@ -221,15 +267,23 @@ def main() -> None:
     options.memory = 0 if options.quick else 50_000
     options.gateways = 1 if options.quick else 5
     options.turns = 16 if options.quick else 60
-    litellm = None if options.without_litellm else litellm_python(build=not options.quick)
-    if litellm is None:
-        print("LiteLLM is left out: scripts/test-environment litellm", file=sys.stderr)
+    litellm = None
+    if not options.without_litellm:
+        litellm = environment_python("litellm", build=not options.quick)
+        if litellm is None:
+            parser.error(
+                "LiteLLM's environment is not there: run scripts/test-environment litellm once, or "
+                "leave LiteLLM out with --without-litellm"
+            )
+    gateways = environment_python("gateways", build=not options.quick)
+    if gateways is None:
+        print("envoy, smg: scripts/test-environment gateways", file=sys.stderr)
     processes: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         try:
             process, upstream = start_upstream(Path(folder))
             processes.append(process)
-            variants = start_variants(Path(folder), upstream, litellm)
+            variants = start_variants(Path(folder), upstream, litellm, gateways)
             processes += [v.process for v in variants if v.process is not None]
             variants = ready(variants, quick=options.quick)
             asyncio.run(measure(variants, options))

@@ -2,7 +2,7 @@
 
 Two processes of the same code may differ by a fifth all their lives, because their memory lies
 otherwise; so the same process, with the same connections, answers both times. Switched off it
-does what ``capture: false`` makes of it: admission sees no spool, the gate has no recorder.
+does what ``capture: false`` makes of it: admission sees no spool, calls have no recording.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ REQUESTS = 320
 SWITCHED = """
 import asyncio, json, sys
 from pathlib import Path
-from proxy import fastpath
+from proxy.mitm import fastpath
 from proxy.config import GatewayConfig
 from proxy.gateway import short_pauses
 from proxy.worker import Gateway
@@ -29,15 +29,15 @@ async def main():
     config = GatewayConfig.model_validate_json(Path(sys.argv[1]).read_text())
     gateway = Gateway(config, spool_key=b"s" * 32, fingerprint_key=b"f" * 32)
     addresses = await gateway.start()
-    gate, stop = gateway._gate, asyncio.Event()
-    recording, spool = gate._recording, gateway._spool
+    services, stop = gateway._gate.services, asyncio.Event()
+    recording, spool = services.recording, gateway._spool
     def switch():
         word = sys.stdin.readline().strip()
         if not word:
             stop.set()
         on = word == "on"
-        gate._recording = gate._passing._recording = recording if on else None
-        gate._admission._spool = spool if on else None
+        services.recording = recording if on else None
+        services.admission._spool = spool if on else None
         print(word, flush=True)
     asyncio.get_running_loop().add_reader(0, switch)
     with short_pauses(enabled=True):
@@ -99,7 +99,9 @@ async def overheads(home: Path, upstream: Upstream, *, processes: int, rounds: i
     """Return what capture costs in each of some fresh gateways."""
     found = []
     for number in range(processes):
-        variant = start_headrace("switched", home / f"switched-{number}", upstream, script=SWITCHED)
+        variant = start_headrace(
+            "switched", home / f"switched-{number}", upstream, script=SWITCHED, listener="plain"
+        )
         process = variant.process
         assert process is not None
         try:

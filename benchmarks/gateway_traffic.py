@@ -29,6 +29,10 @@ ANSWER = json.dumps(
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
     }
 ).encode()
+_LIST = b'{"object": "list", "data": [{"id": "bench", "object": "model"}]}'
+MODELS = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(_LIST)
+) + _LIST
 STREAMS, CHUNKS_PER_STREAM, CHUNK_PAUSE = 100, 50, 0.02
 AT_ONCE = 40
 """Streams open at the same time: 40 with 50 chunks a second each are 2,000 chunks a second."""
@@ -52,7 +56,9 @@ class UpstreamProtocol(asyncio.Protocol):
             if len(self.buffer) < end + 4 + length:
                 return
             self.buffer = self.buffer[end + 4 + length :]
-            if b"stream" in head.split(b"\r\n", 1)[0]:
+            if head.startswith(b"get "):  # who asks before the calls, as smg does
+                self.transport.write(MODELS)
+            elif b"stream" in head.split(b"\r\n", 1)[0]:
                 self.task = asyncio.get_running_loop().create_task(self.stream())
             else:
                 self.transport.write(
@@ -127,6 +133,8 @@ class Variant:
     """By number of connections."""
     latencies: list[float] = field(default_factory=list)
     delays: list[float] = field(default_factory=list)
+    firsts: list[float] = field(default_factory=list)
+    """Seconds from a stream's request to its first event."""
     rss_before: float = 0.0
     rss_after: float = 0.0
 
@@ -244,11 +252,16 @@ async def streams(variant: Variant, count: int = STREAMS) -> None:
     async def one(number: int) -> None:
         await asyncio.sleep(number * CHUNKS_PER_STREAM * CHUNK_PAUSE / AT_ONCE)
         reader, writer = await variant.open()
+        began = time.perf_counter()
         writer.write(request)
         await reader.readuntil(b"\r\n\r\n")
+        first = True
         while size := int(await reader.readline(), 16):
             data = await reader.readexactly(size + 2)
             now = time.time()
+            if first:
+                first = False
+                variant.firsts.append(time.perf_counter() - began)
             variant.delays += [now - float(part.split()[0]) for part in data.split(b"data: ")[1:]]
         writer.close()
 

@@ -1,4 +1,4 @@
-"""Starts what the gateway's benchmark compares: ours, mitmdump as it comes, LiteLLM's proxy."""
+"""Starts what the gateway's benchmark compares: ours, mitmdump, LiteLLM, nginx, envoy, smg."""
 
 import json
 import os
@@ -174,12 +174,71 @@ def start_nginx(home: Path, upstream: Upstream) -> Variant | None:
     return Variant("nginx", port, CHAT, "", process)
 
 
-def litellm_python(*, build: bool) -> str | None:
-    """Return the Python of LiteLLM's own environment; without ``build`` only where it is ready."""
-    if not build and not (ROOT / ".venv-litellm" / ".ready").exists():
+ENVOY = """
+static_resources:
+  listeners:
+  - address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: bench
+          route_config:
+            virtual_hosts:
+            - name: all
+              domains: ["*"]
+              routes: [{{match: {{prefix: /}}, route: {{cluster: far, timeout: 0s}}}}]
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
+  clusters:
+  - name: far
+    connect_timeout: 5s
+    load_assignment:
+      cluster_name: far
+      endpoints:
+      - lb_endpoints:
+        - endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {upstream}}}}}}}
+"""
+
+
+def start_envoy(python: str, home: Path, upstream: Upstream) -> Variant:
+    """Start envoy as a pass-through of one worker."""
+    home.mkdir()
+    port = free_port()
+    settings = home / "envoy.yaml"
+    settings.write_text(ENVOY.format(upstream=upstream.plain, port=port))
+    command = [
+        str(Path(python).with_name("envoy")),
+        *("-c", str(settings), "--concurrency", "1", "--disable-hot-restart", "-l", "off"),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return Variant("envoy", port, CHAT, "", process)
+
+
+def start_smg(python: str, home: Path, upstream: Upstream) -> Variant:
+    """Start smg as a router before one worker; it captures nothing."""
+    home.mkdir()
+    port = free_port()
+    command = [
+        *(str(Path(python).with_name("smg")), "launch", "--host", "127.0.0.1"),
+        *("--port", str(port), "--worker-urls", f"http://127.0.0.1:{upstream.plain}"),
+        *("--policy", "round_robin", "--log-level", "error", "--disable-health-check"),
+        *("--prometheus-port", str(free_port())),
+    ]
+    process = subprocess.Popen(
+        command, cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    return Variant("smg", port, CHAT, "", process)
+
+
+def environment_python(name: str, *, build: bool) -> str | None:
+    """Return the Python of an environment of others' programs; without ``build`` if it is ready."""
+    if not build and not (ROOT / f".venv-{name}" / ".ready").exists():
         return None
     done = subprocess.run(
-        [str(ROOT / "scripts" / "test-environment"), "litellm"],
+        [str(ROOT / "scripts" / "test-environment"), name],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -218,7 +277,7 @@ def start_litellm(python: str, home: Path, upstream: Upstream) -> Variant:
 
 
 def wait_for(variant: Variant, seconds: float = 90.0) -> bool:
-    """Wait until a variant accepts connections; tell whether it does."""
+    """Wait until calls come through a variant; tell whether they do."""
     if variant.port == 0 and variant.process is not None and variant.process.stdout is not None:
         variant.port = json.loads(variant.process.stdout.readline())
     deadline = time.monotonic() + seconds
@@ -234,4 +293,20 @@ def wait_for(variant: Variant, seconds: float = 90.0) -> bool:
             break
     if variant.roots is not None:
         variant.tls = trusting(variant.roots)
+        return True
+    while not _answers(variant):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
     return True
+
+
+def _answers(variant: Variant) -> bool:
+    """Tell whether a call comes through; some accept connections before they know their upstream."""
+    with socket.create_connection(("127.0.0.1", variant.port), 10) as there:
+        there.sendall(variant.request())
+        there.settimeout(10)
+        try:
+            return there.recv(65536).startswith(b"HTTP/1.1 200")
+        except OSError:
+            return False

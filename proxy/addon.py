@@ -118,11 +118,10 @@ class GatewayAddon:
         mark_shape(request, admitted.shape)
         place = None if mode == "base_url" else (named_host(flow), data.port)
         level, note = self._admission.level(admitted, fields, place)
-        live = self.live[flow.id] = InFlight(
-            self.services, admitted, data.method, listener="mitmproxy"
-        )
-        mark_way(request, _Way(flow, live))
+        live = InFlight(self.services, admitted, data.method, listener="mitmproxy")
         live.begin(level, note)
+        self.live[flow.id] = live
+        mark_way(request, _Way(flow, live))
         _apply(request, live)
 
     def _refuse(self, flow: http.HTTPFlow, refusal: Refused) -> None:

@@ -7,9 +7,10 @@ is written once for all listeners.
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 
-from proxy.admission import AdmissionControl, AdmittedRequest
+from proxy.admission import AdmissionControl, AdmittedRequest, Refused
 from proxy.capture import Capture
 from proxy.counters import Counters
 from proxy.credentials import RawFields
@@ -58,13 +59,44 @@ class Services:
         recording: Recording | None,
         tracing: Tracing | None = None,
         shadows: Shadows | None = None,
+        calls: int = 4096,
+        calls_per_key: int = 1024,
     ) -> None:
         self.admission = admission
+        self.calls: Counter[str] = Counter()
+        """Calls in flight by client key."""
+        self._most = calls
+        self._most_per_key = calls_per_key
+        self._all = 0
         self.budgets = budgets
         self.counters = counters
         self.recording = recording
         self.tracing = tracing
         self.shadows = shadows
+
+    def enter(self, admitted: AdmittedRequest) -> None:
+        """Count a call in.
+
+        Raises:
+            Refused: as many are in flight as may be.
+        """
+        key_id, reason = admitted.client.key_id, None
+        if self._all >= self._most:
+            reason = Reason.CALLS
+        elif self.calls[key_id] >= self._most_per_key:
+            reason = Reason.CALLS_OF_KEY
+        if reason is not None:
+            raise Refused(reason, client=admitted.client, plan=admitted.plan, shape=admitted.shape)
+        self._all += 1
+        self.calls[key_id] += 1
+
+    def leave(self, admitted: AdmittedRequest) -> None:
+        """Count a call out."""
+        key_id = admitted.client.key_id
+        self._all -= 1
+        self.calls[key_id] -= 1
+        if not self.calls[key_id]:
+            del self.calls[key_id]
 
     def fault(self, where: str, error: Exception) -> None:
         """Count an error of our own; its text may hold content, so only its type is logged."""
@@ -148,7 +180,19 @@ class InFlight:
     # The request.
 
     def begin(self, level: Level | None, note: str) -> None:
-        """Decide what is done with the request; where it must be recorded, a fault is raised."""
+        """Decide what is done with the request; where it must be recorded, a fault is raised.
+
+        Raises:
+            Refused: as many calls are in flight as may be.
+        """
+        self._services.enter(self.admitted)
+        try:
+            self._begin(level, note)
+        except Exception:
+            self._services.leave(self.admitted)
+            raise
+
+    def _begin(self, level: Level | None, note: str) -> None:
         services, plan = self._services, self.plan
         limits = services.admission.limits_of(self.admitted.client)
         if limits is not None and limits.tokens_per_day is not None and plan.kind == "model":
@@ -372,6 +416,7 @@ class InFlight:
     def end(self, outcome: ExchangeOutcome) -> None:
         """End the exchange, once; whatever fails here, the call itself is over."""
         services, capture = self._services, self.capture
+        services.leave(self.admitted)
         services.counters.exchanges[self.plan.name, self.admitted.mode, outcome.value] += 1
         services.counters.observe(time.monotonic() - self.started)
         if self.meter is not None:

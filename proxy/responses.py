@@ -33,6 +33,8 @@ class Reason(StrEnum):
     HEAD_TOO_LARGE = "head_too_large"
     NO_MODEL = "no_model"
     FAULT = "fault"
+    CALLS = "calls"
+    CALLS_OF_KEY = "calls_of_key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,16 @@ _TEXTS = {
         503,
         "overloaded",
         "Headrace: no version of this route's model serves now; see `headrace train list`.",
+    ),
+    Reason.CALLS: (
+        503,
+        "overloaded",
+        "Headrace: as many calls are in flight as gateway.calls allows; ask again in a moment.",
+    ),
+    Reason.CALLS_OF_KEY: (
+        429,
+        "rate_limit_exceeded",
+        "Headrace: this key has as many calls in flight as gateway.calls_per_key allows.",
     ),
     Reason.FAULT: (
         500,

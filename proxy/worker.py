@@ -177,6 +177,8 @@ class Gateway:
             recording=recording,
             tracing=self._tracing,
             shadows=self._shadows,
+            calls=self._config.calls,
+            calls_per_key=self._config.calls_per_key,
         )
         return GatewayAddon(
             services,

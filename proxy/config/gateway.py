@@ -140,6 +140,10 @@ class GatewayConfig(ConfigModel):
     """The spool."""
     workers: int = Field(default=1, ge=1, le=64)
     """Processes that share the ports; the admin port counts up by one for each."""
+    calls: int = Field(default=4096, ge=1)
+    """Calls in flight in one worker; further ones get 503 with Retry-After."""
+    calls_per_key: int = Field(default=1024, ge=1)
+    """Calls of one client key in flight in one worker; further ones get 429 with Retry-After."""
     connect_seconds: float = Field(default=10.0, gt=0)
     """How long a connection to an upstream may take, its TLS handshake included."""
     idle_seconds: int = Field(default=7200, ge=60)

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from proxy.shared_counters import SharedCounters
 from tests.proxy.provider import provider
 from tests.proxy.running import Running
 from tests.proxy.test_workers import free_port
-from tests.proxy.upstream import Reply, Seen, Upstream, as_json
+from tests.proxy.upstream import Reply, Seen, Upstream, as_json, stream
 from trajectory.exchange import ExchangeOutcome
 
 CHAT = {"messages": [{"role": "user", "content": "hello"}]}
@@ -235,3 +236,25 @@ def test_only_what_costs_tokens_is_taken_off_the_budget(tmp_path: Path) -> None:
                 silent = b'{"a": "%s"}' % (b"x" * 400)
                 assert client.post("/openai/v1/silent", content=silent).status_code == 200
                 comes_to(6 + answer // 4 + answer // 4 + len(silent) // 4)
+
+
+@pytest.mark.parametrize(
+    ("limit", "status", "told"),
+    [("calls", 503, "gateway.calls allows"), ("calls_per_key", 429, "gateway.calls_per_key")],
+)
+def test_calls_in_flight_are_bounded(tmp_path: Path, limit: str, status: int, told: str) -> None:
+    go_on = threading.Event()
+    slow = stream([b"data: 1\n\n", b"data: 2\n\n"], pause=go_on)
+    with Upstream(lambda _: slow) as upstream:
+        routes = [{"name": "openai", "upstream": upstream.url}]
+        with Running(tmp_path, {"routes": routes, limit: 1}) as gateway:
+            url = f"{gateway.url}/openai/v1/chat/completions"
+            headers = {"authorization": f"Bearer {gateway.key}"}
+            with httpx.stream("POST", url, json={}, headers=headers, timeout=60) as first:
+                refused = httpx.post(url, json={}, headers=headers)
+                assert refused.status_code == status
+                assert refused.headers["retry-after"] == "1"
+                assert told in refused.json()["error"]["message"]
+                go_on.set()
+                assert first.read().endswith(b"data: 2\n\n")
+            assert httpx.post(url, json={}, headers=headers, timeout=60).status_code == 200

@@ -7,7 +7,7 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse.schema.tables import TABLES
 from lakehouse.storage.location import Location
-from lakehouse.write.table_log import TableLog, remove_torn_commit
+from lakehouse.write.table_log import TableLog, remove_torn_checkpoint, remove_torn_commit
 from trajectory.errors import ConfigurationError, RetryableError
 from trajectory.files import sync_files, sync_folder
 
@@ -27,9 +27,10 @@ class Tables:
         return bool(DeltaTable.is_deltatable(address, storage_options=self._options))
 
     def mend(self, name: str) -> None:
-        """Take away what a power cut left of a table's last commit."""
+        """Take away what a power cut left of a table's last commit and last checkpoint."""
         if self._location.is_local:
             remove_torn_commit(Path(self._location.table(name)))
+            remove_torn_checkpoint(Path(self._location.table(name)))
 
     def make(self, name: str) -> None:
         """Make a table, unless somebody else just did.

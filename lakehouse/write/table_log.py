@@ -4,9 +4,11 @@ delta-rs writes every commit. It checks a commit against those that came after t
 on, so a concurrent writer with the same application makes it fail. delta-rs does not wait for the
 disk: :func:`lasting` and :meth:`TableLog.sync` do. A power cut before that may leave the name of a
 commit without its bytes; :func:`remove_torn_commit` takes it away, since nobody was told of it.
+A checkpoint without its bytes is taken away too, by :func:`remove_torn_checkpoint`.
 """
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -32,6 +34,8 @@ from trajectory.files import sync_files, sync_folder
 
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """Checkpoints are made here, since they have to last through a power cut."""
+
+_PARQUET = b"PAR1"
 
 
 class UnsureError(RetryableError):
@@ -150,6 +154,28 @@ def remove_torn_commit(table: Path) -> None:
         return
     commits[max(commits)].unlink(missing_ok=True)
     sync_folder(log)
+
+
+def remove_torn_checkpoint(table: Path) -> None:
+    """Take away a last checkpoint that a power cut left without its bytes; its commits are there."""
+    log = table / "_delta_log"
+    checkpoint = max(log.glob("*.checkpoint*.parquet"), default=None)
+    if checkpoint is None or _is_parquet(checkpoint):
+        return
+    (log / "_last_checkpoint").unlink(missing_ok=True)  # first: it may name what goes
+    checkpoint.unlink(missing_ok=True)
+    sync_folder(log)
+
+
+def _is_parquet(path: Path) -> bool:
+    """Return whether a file ends as it began, with the mark of Parquet."""
+    try:
+        with path.open("rb") as file:
+            begins = file.read(4) == _PARQUET
+            file.seek(-min(4, path.stat().st_size), os.SEEK_END)
+            return begins and file.read(4) == _PARQUET
+    except FileNotFoundError:  # maintenance has just removed it
+        return True
 
 
 def _is_whole(commit: Path) -> bool:

@@ -15,6 +15,7 @@ from lakehouse.maintenance.verify import verify
 from lakehouse.schema.tables import BATCH_TABLES
 from lakehouse.write.batches import batch_tables
 from lakehouse.write.intents import intents_of
+from lakehouse.write.table_log import make_checkpoint
 from tests.lakehouse import make
 from tests.lakehouse.power import Power
 
@@ -112,6 +113,25 @@ def test_a_commit_that_a_cut_left_without_its_bytes_is_made_again(
     assert again.table(table).transaction_version("a") == 3
     grown = counts(again)[table] - counts(Lake.open(str(begun)))[table]
     assert grown == tables[table].num_rows
+    assert verify(again).ok
+
+
+@pytest.mark.parametrize("left", [0, 1, 1000])
+def test_a_checkpoint_that_a_cut_left_without_its_bytes_keeps_nobody_from_the_table(
+    begun: Path, tmp_path: Path, left: int
+) -> None:
+    """The commits that it sums up are there still: logs are cleaned up behind lasting ones alone."""
+    root = tmp_path / "lake"
+    shutil.copytree(begun, root)
+    lake = Lake.open(str(root))
+    before = counts(lake)
+    for name in ("steps", "exchanges"):
+        make_checkpoint(lake.location, lake.log(name).handle)
+        (checkpoint,) = (root / name / "_delta_log").glob("*.checkpoint.parquet")
+        os.truncate(checkpoint, left)
+    again = Lake.open(str(root))
+    assert counts(again) == before
+    again.append(make.batch("new"), app_id="a", version=3)
     assert verify(again).ok
 
 

@@ -1,13 +1,29 @@
 """Answers written out again are read back as what was said, in every dialect, whole and streamed."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.trajectory.world import World
 from trajectory.call import Usage
+from trajectory.canonical import JsonObject
+from trajectory.dialects.anthropic_messages.write import MessagesStream
+from trajectory.dialects.openai_chat.write import ChatStream
+from trajectory.dialects.openai_responses.write import ResponsesStream
 from trajectory.dialects.registry import read_exchange, write_answer
-from trajectory.dialects.writing import ModelAnswer, UnwritableError
+from trajectory.dialects.writing import (
+    AnswerStream,
+    CallPiece,
+    CallStart,
+    ModelAnswer,
+    Piece,
+    SampledToken,
+    TextPiece,
+    UnwritableError,
+)
 from trajectory.message import Message, OpaquePart, ReasoningPart, TextPart, ToolCallPart
 
 PATHS = {
@@ -191,3 +207,54 @@ def test_finish_reasons_are_translated(reason: str | None, expected: str) -> Non
 def test_a_dialect_without_a_writer_is_named() -> None:
     with pytest.raises(UnwritableError, match=r"'mcp'.*openai\.chat"):
         write_answer("mcp", ModelAnswer(MESSAGES[0], "i", "m"), {})
+
+
+@pytest.mark.parametrize("dialect", ["openai.chat", "openai.responses", "anthropic.messages"])
+@given(
+    st.text(st.characters(exclude_categories=("Cs",)), max_size=30),
+    st.lists(st.tuples(st.sampled_from(["add", "now"]), st.integers()), max_size=3),
+    st.integers(1, 5),
+)
+@settings(max_examples=25, deadline=None)
+def test_an_answer_that_grows_is_read_back_as_the_finished_one(
+    dialect: str, text: str, calls: list[tuple[str, int]], size: int
+) -> None:
+    parts: list[TextPart | ToolCallPart] = [TextPart(text)] if text else []
+    pieces: list[Piece] = [TextPiece(text[at : at + size]) for at in range(0, len(text), size)]
+    for number, (name, value) in enumerate(calls):
+        written = json.dumps({"n": value})
+        parts.append(ToolCallPart(f"call_{number}", name, {"n": value}))
+        pieces.append(CallStart(f"call_{number}", name))
+        pieces += [CallPiece(written[at : at + size]) for at in range(0, len(written), size)]
+    begun = ModelAnswer(Message("assistant", ()), "id_1", "m-1", usage=Usage(12), created=5)
+    answer = replace(begun, message=Message("assistant", tuple(parts)), usage=Usage(12, 7))
+    body: JsonObject = {"model": "m", "messages": [], "input": [], "stream": True}
+    body["stream_options"] = {"include_usage": True}
+    streams: dict[str, AnswerStream] = {
+        "openai.chat": ChatStream(begun, body),
+        "openai.responses": ResponsesStream(begun, body),
+        "anthropic.messages": MessagesStream(begun),
+    }
+    stream = streams[dialect]
+    sent = [stream.start(), *(stream.take([piece]) for piece in pieces), stream.end(answer)]
+    call = read_exchange(World().exchange(PATHS[dialect], body, b"".join(sent)))
+    assert (call.problem, call.error, call.streamed) == (None, None, True)
+    assert call.output == (answer.message if parts else None)
+    assert (call.usage.input_tokens, call.usage.output_tokens) == (12, 7)
+    assert (call.response_id, call.model_served) == ("id_1", "m-1")
+
+
+def test_a_growing_chat_tells_tokens_to_those_who_ask() -> None:
+    begun = ModelAnswer(Message("assistant", ()), "id_1", "m-1", prompt_ids=(1, 2))
+    tokens = [SampledToken(7, "Hi", -0.5, (("Ho", -1.0),)), SampledToken(2, "", -0.1)]
+    body: JsonObject = {"stream": True, "return_token_ids": True, "logprobs": True}
+    stream = ChatStream(begun, body)
+    answer = replace(begun, message=Message("assistant", (TextPart("Hi"),)))
+    sent = [stream.start(), stream.take([TextPiece("Hi")], tokens[0]), stream.take([], tokens[1])]
+    exchange = World().exchange(PATHS["openai.chat"], body, b"".join([*sent, stream.end(answer)]))
+    call = read_exchange(exchange)
+    assert call.tokens is not None
+    assert call.tokens.prompt_token_ids == (1, 2)
+    assert call.tokens.completion_token_ids == (7, 2)
+    silent = ChatStream(begun, {"stream": True})
+    assert b"token_ids" not in silent.start() + silent.take([TextPiece("Hi")], tokens[0])

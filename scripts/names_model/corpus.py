@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from governance.names.templates import filled
 from governance.names.words import first_names, last_names
+from scripts.names_model.templates import filled
 
 _PERSON = ("person", "per", "politician", "writer", "researcher", "scientist", "musicalartist")
 _LOCATION = ("location", "loc", "country")

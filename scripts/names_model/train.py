@@ -1,6 +1,6 @@
 """Trains the embedded names model: a small spaCy pipeline, from open labelled text.
 
-``python -m governance.names.train --data FOLDER --out governance/names/model`` takes about six
+``python -m scripts.names_model.train --data FOLDER --out governance/names/model`` takes about six
 minutes of one core. ``--data`` holds the sets that ATTRIBUTION.md names.
 """
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from governance.detect.offline_imports import load, one_thread_of_blas
-from governance.names.corpus import Example, common_words, gathered
+from scripts.names_model.corpus import Example, common_words, gathered
 
 _WIDTH = 64
-_HEADER = "# Everyday words, counted by governance/names/train.py.\n"
+_HEADER = "# Everyday words, counted by scripts/names_model/train.py.\n"
 _CONFIG = {
     "nlp": {"lang": "en", "pipeline": ["tok2vec", "ner"]},
     "components": {

@@ -1,6 +1,6 @@
 """Writes ``given_names.txt`` and ``family_names.txt``: names of many countries, out of the package Faker.
 
-``python -m governance.names.given`` in an environment that also has Faker (MIT licence). Words that
+``python -m scripts.names_model.given`` in an environment that also has Faker (MIT licence). Words that
 people write in lower case and forms that look like English words are left out; so are given names
 that are places.
 """
@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from governance.names import words
 from governance.names.words import (
     ambiguous_names,
     common,
@@ -21,7 +22,7 @@ from governance.names.words import (
 )
 
 _HEADER = (
-    "# {} names of 80 locales from Faker (MIT licence), gathered by governance/names/given.py.\n"
+    "# {} names of 80 locales from Faker (MIT licence), gathered by scripts/names_model/given.py.\n"
 )
 _NAME = re.compile(r"[^\W\d_a-z][^\W\d_]{3,}(?:-[^\W\d_]+)?\Z")
 _LIKE_A_WORD = re.compile(r"(?:er|ed|ing|ly|able|est|ment|ness|tion|ive)\Z")
@@ -95,9 +96,9 @@ def family_names() -> list[str]:
 
 
 def main() -> None:
-    """Write the lists beside this module."""
+    """Write the lists beside the module that reads them."""
     for kind, names in (("Given", given_names()), ("Family", family_names())):
-        out = Path(__file__).parent / f"{kind.lower()}_names.txt"
+        out = Path(words.__file__).parent / f"{kind.lower()}_names.txt"
         out.write_text(_HEADER.format(kind) + "\n".join(names) + "\n", encoding="utf-8")
 
 

@@ -12,8 +12,26 @@ from governance.detect.phones import is_valid_anywhere
 from governance.detect.rules import checks
 from governance.detect.rules.accounts import person_account, told_account
 from governance.detect.rules.identity_numbers import identity_keys
-from governance.detect.rules.unique import BIOMETRIC_KEY, IDENTIFIER_KEY, NO_IDENTIFIER_KEY
 
+BIOMETRIC_KEY = re.compile(
+    r"(?:^|_)(?:(?:finger|thumb|palm|voice|foot|face)_?prints?|biometrics?|minutiae|face_?id|voice_?id|"
+    r"(?:iris|retinal?|palm_?vein|facial|face|hand|gait|ear|voice|speaker|dna|genetic)_"
+    r"(?:scans?|codes?|images?|templates?|embeddings?|encodings?|vectors?|profiles?|signatures?|hash|"
+    r"prints?|maps?|descriptors?|samples?|data|records?|enrol+ments?|geometry|token|id|number))(?:_|$)"
+)
+"""Keys under which everything is a biometric record, however deep."""
+IDENTIFIER_KEY = re.compile(
+    r"(?:^|_)(?:id|ids|identifier|number|num|no|nr|code|serial|ref|reference|guid|uuid|barcode|badge|"
+    r"account|permit|registration|accession|medicaid|medicare|fin|case|visit|rx)$"
+)
+"""Keys whose value is a number or code for something."""
+NO_IDENTIFIER_KEY = re.compile(
+    r"(?:^|_)(?:call|tool|tool_call|tool_use|model|response|status|error|exit|http|return|result|reason|icd|"
+    r"icd_?10|icd_?9|cpt|hcpcs|loinc|snomed|rxnorm|ndc|drg|cvx|diagnosis|procedure|country|currency|"
+    r"language|lang|state|line|page|version|port|step|row|column|chapter|section|source|color)_"
+    r"(?:id|number|num|no|nr|code|ref|reference)$"
+)
+"""Keys of codes that say what something is, and of what a call and its answer are joined by."""
 _CONSTANT = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*\Z")
 _TYPE_WORD = re.compile(
     r"(?i)(?:string|str|text|number|integer|int|boolean|bool|object|array|null|none|any)\Z"

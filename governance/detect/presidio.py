@@ -17,9 +17,9 @@ from governance.detect.normalized_text import TextView, view_of
 from governance.detect.offline_imports import load
 from governance.detect.phones import PhoneRunner
 from governance.detect.prefilter import Choice, PatternRunner
-from governance.detect.rules.catalog import RULES, VERSION, Rule
+from governance.detect.rules.catalog import has_checks, rules, rules_of
 from governance.detect.rules.identity_numbers import identity_runners
-from governance.detect.rules.rule import MONTHS
+from governance.detect.rules.rule import MONTHS, VERSION, Rule
 from trajectory.errors import ConfigurationError
 
 _presidio = load("presidio_analyzer")
@@ -164,9 +164,10 @@ def registry(entities: frozenset[str], files: Sequence[Path] = ()) -> Any:
     Raises:
         ConfigurationError: a file of recognisers cannot be read.
     """
+    own = [rule for file in files if has_checks(file) for rule in rules_of(file)]
     recognizers: list[Any] = [
         RunnerRecognizer(Runner.of(rule))
-        for rule in RULES
+        for rule in (*rules(), *own)
         if rule.entity in entities and (rule.with_entity is None or rule.with_entity in entities)
     ]
     recognizers += map(RunnerRecognizer, identity_runners(entities))
@@ -180,6 +181,8 @@ def registry(entities: frozenset[str], files: Sequence[Path] = ()) -> Any:
             recognizers.append(recognizer)
     built = _presidio.RecognizerRegistry(recognizers=recognizers, supported_languages=[_LANGUAGE])
     for file in files:
+        if has_checks(file):
+            continue
         try:
             built.add_recognizers_from_yaml(str(file))
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

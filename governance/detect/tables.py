@@ -204,7 +204,7 @@ class TableCells:
     """Asks other detectors for each cell under a head that says what is in it."""
 
     name = "tables"
-    version = "tables-1"
+    version = "tables-2"
 
     def __init__(self, detectors: Sequence[Detector]) -> None:
         """Ask these."""

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from governance.detect.rules.catalog import secrets
 from governance.detect.rules.rule import Rule
-from governance.detect.rules.secrets import SECRETS
 from governance.errors import PolicyError
 from trajectory.documents.source import KeyPath, SourceDocument, read_documents
 from trajectory.errors import DocumentError
@@ -25,7 +25,7 @@ def _shapes() -> tuple[_Shape, ...]:
     """Return the rules that need no context: issuers' own shapes, keys, addresses with a password."""
     return tuple(
         (rule, re.compile(rule.regex, re.IGNORECASE if rule.ignore_case else 0))
-        for rule in SECRETS
+        for rule in secrets()
         if rule.score == 1.0
     )
 
@@ -35,7 +35,7 @@ def _named() -> tuple[_Shape, ...]:
     """Return the rules that go by a name before the value (``password=…``)."""
     return tuple(
         (rule, re.compile(rule.regex, re.IGNORECASE))
-        for rule in SECRETS
+        for rule in secrets()
         if rule.name in ("assigned_secret", "quoted_secret")
     )
 

@@ -25,7 +25,7 @@ from governance.names.words import (
     things,
 )
 
-_VERSION = "rules-7"
+_VERSION = "rules-8"
 
 _U = "A-Z" + "".join(
     char for char in map(chr, (*range(0xC0, 0x250), *range(0x370, 0x482), *range(0x1E00, 0x1F00))) if char.isupper()

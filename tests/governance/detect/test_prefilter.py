@@ -11,14 +11,14 @@ from governance.detect.normalized_text import view_of
 from governance.detect.offline_imports import load
 from governance.detect.prefilter import Choice
 from governance.detect.presidio import LEAST, STOCK, StockRunner
-from governance.detect.rules.catalog import RULES
+from governance.detect.rules.catalog import rules
 from governance.detect.rules.checks import ip_address
 from governance.detect.rules.rule import Rule
 from tests.governance.hostile import HOSTILE
 
-RUNNERS = [Runner.of(rule) for rule in RULES]
+RUNNERS = [Runner.of(rule) for rule in rules()]
 CHOICE = Choice(RUNNERS)
-GATED = [(rule.regex, rule) for rule in RULES if not rule.wide] + [
+GATED = [(rule.regex, rule) for rule in rules() if not rule.wide] + [
     (pattern.regex, StockRunner(recognizer, pattern).rule)
     for name in STOCK
     if name in LEAST
@@ -26,7 +26,7 @@ GATED = [(rule.regex, rule) for rule in RULES if not rule.wide] + [
     for pattern in recognizer.patterns
 ]
 """Patterns, and what keeps texts from them."""
-(IPV6_IN_FULL,) = [rule.regex for rule in RULES if rule.name == "ipv6_in_full"]
+(IPV6_IN_FULL,) = [rule.regex for rule in rules() if rule.name == "ipv6_in_full"]
 
 
 def needed(rule: Rule, gate: Gate) -> bool:

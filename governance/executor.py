@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from governance.redact.report import Redacted, RedactionScope
-from governance.redact.trajectory import Redactor
+from governance.redact.trajectory import CallRedactor
 from trajectory.message import Message
 
 
@@ -39,7 +39,7 @@ class Spread(Protocol):
 class InPlace:
     """Redacts one trajectory after the other in this process."""
 
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: CallRedactor) -> None:
         """Redact with ``redactor``."""
         self._redactor = redactor
 

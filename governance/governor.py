@@ -20,7 +20,7 @@ from governance.policy.documents import PolicyBundle
 from governance.quality import QualityGate, RowGate, build_gate
 from governance.quality.leftovers import LeftoverCheck
 from governance.records import GovernedBatch
-from governance.redact.trajectory import Redactor
+from governance.redact.trajectory import CallRedactor
 from governance.stored_content import KnownContent
 from trajectory.assembly.result import Assembly
 
@@ -41,7 +41,7 @@ class Governor:
     def __init__(
         self,
         bundle: PolicyBundle,
-        redactor: Redactor,
+        redactor: CallRedactor,
         *,
         message_key: bytes,
         pseudonym_key: bytes,

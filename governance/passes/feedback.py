@@ -18,7 +18,7 @@ from governance.policy.documents import PolicyBundle
 from governance.policy.selector import Facts
 from governance.records import Decision, GovernanceRecord
 from governance.redact.report import RedactionReport, RedactionScope, Told
-from governance.redact.trajectory import Redactor, public_id
+from governance.redact.trajectory import CallRedactor, public_id
 from governance.retention import judge_retention
 from governance.stored_content import KnownContent, told_by
 from governance.vocabulary import SOURCE_KINDS
@@ -44,7 +44,7 @@ class JudgedFeedback(NamedTuple):
 def signal_of(
     placed: PlacedFeedback,
     *,
-    redactor: Redactor,
+    redactor: CallRedactor,
     namer: Namer,
     follow: Callable[[str], str],
     told: tuple[Told, ...],
@@ -102,7 +102,7 @@ def signal_id(namer: Namer, tenant_id: str, feedback_id: str) -> str:
 
 
 def _target(
-    placed: PlacedFeedback, step_id: str | None, redactor: Redactor, namer: Namer
+    placed: PlacedFeedback, step_id: str | None, redactor: CallRedactor, namer: Namer
 ) -> tuple[str, str]:
     kind, target = placed.feedback.target_kind, placed.feedback.target_id
     tenant = placed.feedback.client.tenant_id
@@ -140,7 +140,7 @@ class FeedbackJudge:
     def __init__(
         self,
         bundle: PolicyBundle,
-        redactor: Redactor,
+        redactor: CallRedactor,
         namer: Namer,
         consents: ConsentLookup,
         known: KnownContent,

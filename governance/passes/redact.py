@@ -18,7 +18,7 @@ from governance.identifiers import Namer
 from governance.passes.calls import AdmittedCall, EndedCall, RedactedCall, found_in, held
 from governance.records import Decision, GovernanceRecord, Rewrite
 from governance.redact.report import Redacted, RedactionScope, Told
-from governance.redact.trajectory import Redactor, TrajectoryRedaction
+from governance.redact.trajectory import CallRedactor, TrajectoryRedaction
 from governance.stored_content import KnownContent, StoredText, StoredTrajectory
 from trajectory.canonical import JsonObject
 from trajectory.errors import ConfigurationError, RetryableError
@@ -45,7 +45,7 @@ class RedactionPass:
     """Redacts the calls of a batch, one trajectory at once."""
 
     def __init__(
-        self, redactor: Redactor, executor: Spread, namer: Namer, known: KnownContent
+        self, redactor: CallRedactor, executor: Spread, namer: Namer, known: KnownContent
     ) -> None:
         """Redact trajectories by ``executor``.
 

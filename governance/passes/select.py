@@ -126,9 +126,9 @@ class SelectionPass:
             beaten=self._beaten(near, kept),
         )
 
-    def _run(self, calls: Sequence[RedactedCall], repeats: Mapping[str, str]) -> "_Run":
+    def _run(self, calls: Sequence[RedactedCall], repeats: Mapping[str, str]) -> "_GatedDrafts":
         """Build the rows of calls and ask the gate, until nothing leans on what was held."""
-        run = _Run(calls, repeats, self._known_parents(calls, repeats), self._namer)
+        run = _GatedDrafts(calls, repeats, self._known_parents(calls, repeats), self._namer)
         run.build(list(run.calls))
         while failures := self._failures(self._gate, run, list(run.drafts)):
             changed = run.hold(failures)
@@ -137,7 +137,7 @@ class SelectionPass:
                 changed = run.hold(self._failures(self._cascade, run, changed))
         return run
 
-    def _failures(self, gate: QualityGate, run: "_Run", step_ids: Sequence[str]) -> Reasons:
+    def _failures(self, gate: QualityGate, run: "_GatedDrafts", step_ids: Sequence[str]) -> Reasons:
         """Return which of these steps may not be stored: by the gate, or because they broke a rule."""
         here = {row.message_id for one in run.drafts.values() for row in one.messages}
         parents = run.known_parents | run.drafts.keys()
@@ -261,7 +261,7 @@ def _asked(gate: QualityGate, facts: Sequence[StepFacts]) -> Reasons:
         return {one.step_id: (reason,) for one in facts}
 
 
-class _Run:
+class _GatedDrafts:
     """The drafts of one batch while the gate works on them."""
 
     def __init__(

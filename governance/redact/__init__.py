@@ -4,9 +4,9 @@ from governance.redact.build import build_redactor, redactor_of, settle
 from governance.redact.pseudonym import subject_id, subject_ids
 from governance.redact.redactor import Redactor
 from governance.redact.report import (
-    Place,
     Redacted,
     RedactedJson,
+    RedactedPlace,
     RedactedText,
     RedactionError,
     RedactionReport,
@@ -14,9 +14,9 @@ from governance.redact.report import (
 )
 
 __all__ = [
-    "Place",
     "Redacted",
     "RedactedJson",
+    "RedactedPlace",
     "RedactedText",
     "RedactionError",
     "RedactionReport",

@@ -40,7 +40,7 @@ class RedactionScope:
     """Parts of names that what is redacted may not say in full."""
 
 
-class Place(NamedTuple):
+class RedactedPlace(NamedTuple):
     """Where something was redacted, in the text as it came."""
 
     entity: str
@@ -57,7 +57,7 @@ class RedactionReport:
     """What was redacted: counts, places and detector versions, never a value."""
 
     counts: dict[str, int] = field(default_factory=dict)
-    places: tuple[Place, ...] = ()
+    places: tuple[RedactedPlace, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of the detectors that found something."""
     names: tuple[Told, ...] = ()
@@ -107,7 +107,7 @@ class ReportBuilder:
         """Name detectors by these ``versions``."""
         self._versions = versions
         self._counts: dict[str, int] = {}
-        self._places: list[Place] = []
+        self._places: list[RedactedPlace] = []
         self.subjects: dict[str, None] = {}
         self.names: dict[str, None] = {}
 
@@ -117,7 +117,7 @@ class ReportBuilder:
         counts, places = self._counts, self._places
         for entity, start, end, _, detector in spans:
             counts[entity] = counts.get(entity, 0) + 1
-            places.append(new(Place, (entity, where, start, end, detector)))
+            places.append(new(RedactedPlace, (entity, where, start, end, detector)))
 
     def done(self, names: tuple[Told, ...] = ()) -> RedactionReport:
         """Return the report."""

@@ -25,7 +25,7 @@ from trajectory.dialects.resends import same_message
 from trajectory.message import Message, OpaquePart, ReasoningPart, stored_message
 
 
-class Redactor(Protocol):
+class CallRedactor(Protocol):
     """What governance asks of redaction; raises when it cannot vouch for its output."""
 
     def redact_messages(
@@ -101,7 +101,7 @@ class TrajectoryRedaction:
     """
 
     def __init__(
-        self, redactor: Redactor, namer: Namer, scope: RedactionScope, told: Sequence[Told] = ()
+        self, redactor: CallRedactor, namer: Namer, scope: RedactionScope, told: Sequence[Told] = ()
     ) -> None:
         """Work on one trajectory; parts of names were ``told`` in it before."""
         self._redactor = redactor
@@ -230,7 +230,9 @@ class TrajectoryRedaction:
         )
 
 
-def public_id(redactor: Redactor, namer: Namer, tenant_id: str, value: str | None) -> str | None:
+def public_id(
+    redactor: CallRedactor, namer: Namer, tenant_id: str, value: str | None
+) -> str | None:
     """Return an id of an API as it is where nothing can hide in it, else its keyed hash.
 
     A step's ``response_id`` and the target of feedback that names it come out equal.

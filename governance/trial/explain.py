@@ -8,7 +8,7 @@ from governance.policy.documents import PolicyBundle
 from governance.policy.redaction import Operator
 from governance.quality import RowGate
 from governance.records import GovernanceRecord, GovernedBatch, LedgerRecord, QuarantineRecord
-from governance.redact.trajectory import Redactor
+from governance.redact.trajectory import CallRedactor
 from governance.trial.cases import Given
 from governance.trial.run import judge_given
 
@@ -54,7 +54,7 @@ _PREFIXES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ExplainedReason:
     """What one rule said."""
 
     stage: str
@@ -69,7 +69,7 @@ class Explanation:
 
     decision: str
     policy_hash: str
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ExplainedReason, ...]
     current: bool
     """Whether the policy that decided is the one at hand."""
 
@@ -94,7 +94,7 @@ def explain_step(
         verdicts += _facts(row)
     for held in quarantine:
         verdicts.append(
-            Verdict(held.stage, held.reason, f"{_sentence(held.reason)}; {held.status}")
+            ExplainedReason(held.stage, held.reason, f"{_sentence(held.reason)}; {held.status}")
         )
     latest = governance[-1] if governance else None
     decision = ledger.disposition if ledger else latest.decision if latest else "unknown"
@@ -102,7 +102,7 @@ def explain_step(
     return Explanation(decision, policy, tuple(verdicts), policy == bundle.content_hash)
 
 
-def explain_exchange(bundle: PolicyBundle, redactor: Redactor, given: Given) -> Explanation:
+def explain_exchange(bundle: PolicyBundle, redactor: CallRedactor, given: Given) -> Explanation:
     """Explain what a bundle would make of a call: every rule of it, also those that do not fit.
 
     Args:
@@ -128,24 +128,25 @@ def _reasons(ledger: LedgerRecord | None, governance: Sequence[GovernanceRecord]
     return dict.fromkeys([*reasons, *(ledger.reasons if ledger else ())])
 
 
-def _facts(row: GovernanceRecord) -> list[Verdict]:
+def _facts(row: GovernanceRecord) -> list[ExplainedReason]:
     until = row.expires_at.date().isoformat() if row.expires_at else "forever"
     versions = json.loads(row.redaction_report).get("versions", {})
     facts = [
-        Verdict("consent", "purposes", ", ".join(row.purposes) or "none"),
-        Verdict("consent", "legal basis", row.legal_basis),
-        Verdict("retention", row.retention_class, f"until {until}"),
+        ExplainedReason("consent", "purposes", ", ".join(row.purposes) or "none"),
+        ExplainedReason("consent", "legal basis", row.legal_basis),
+        ExplainedReason("retention", row.retention_class, f"until {until}"),
     ]
     facts += [
-        Verdict("redaction", name, f"version {version}") for name, version in versions.items()
+        ExplainedReason("redaction", name, f"version {version}")
+        for name, version in versions.items()
     ]
     return facts
 
 
-def _verdict(reason: str) -> Verdict:
+def _verdict(reason: str) -> ExplainedReason:
     stage = reason.partition(":")[0]
     named = {"pii": "redaction", "legal-hold": "retention"}.get(stage, stage)
-    return Verdict(named, reason, _sentence(reason))
+    return ExplainedReason(named, reason, _sentence(reason))
 
 
 def _sentence(reason: str) -> str:
@@ -157,68 +158,70 @@ def _sentence(reason: str) -> str:
     return reason
 
 
-def _capture(bundle: PolicyBundle, batch: GovernedBatch) -> list[Verdict]:
+def _capture(bundle: PolicyBundle, batch: GovernedBatch) -> list[ExplainedReason]:
     spec = bundle.capture.spec
     said = set(_all_reasons(batch))
-    verdicts = [Verdict("capture", "level", spec.level.value)]
+    verdicts = [ExplainedReason("capture", "level", spec.level.value)]
     for rule in spec.rules:
         fits = f"capture:{rule.name}" in said
         says = f"fits: {rule.level.value}" if fits else "does not fit"
-        verdicts.append(Verdict("capture", rule.name, says))
+        verdicts.append(ExplainedReason("capture", rule.name, says))
     return verdicts
 
 
-def _consent(bundle: PolicyBundle, given: Given, batch: GovernedBatch) -> list[Verdict]:
+def _consent(bundle: PolicyBundle, given: Given, batch: GovernedBatch) -> list[ExplainedReason]:
     said = set(_all_reasons(batch))
     spec = bundle.consent.spec
     key = ", ".join(given.purposes) or "nothing"
     verdicts = [
-        Verdict("consent", "client key", f"grants {key}" if spec.key_purposes else "ignored")
+        ExplainedReason(
+            "consent", "client key", f"grants {key}" if spec.key_purposes else "ignored"
+        )
     ]
     for grant in spec.grants:
         fits = f"consent:grant:{grant.name}" in said
         says = f"grants {', '.join(grant.purposes)}" if fits else "does not fit"
-        verdicts.append(Verdict("consent", grant.name, says))
+        verdicts.append(ExplainedReason("consent", grant.name, says))
     for limit in spec.limits:
         fits = f"consent:limit:{limit.name}" in said
         says = f"never {', '.join(limit.never)}" if fits else "takes nothing away"
-        verdicts.append(Verdict("consent", limit.name, says))
+        verdicts.append(ExplainedReason("consent", limit.name, says))
     taking = tuple(
         f"consent:{how}" for how in ("header", "global", "conversation", "withdrawn", "subject")
     )
     verdicts += [_verdict(reason) for reason in sorted(said) if reason.startswith(taking)]
     purposes = batch.governance[-1].purposes if batch.governance else ()
-    return [*verdicts, Verdict("consent", "purposes", ", ".join(purposes) or "none")]
+    return [*verdicts, ExplainedReason("consent", "purposes", ", ".join(purposes) or "none")]
 
 
-def _retention(bundle: PolicyBundle, batch: GovernedBatch) -> list[Verdict]:
+def _retention(bundle: PolicyBundle, batch: GovernedBatch) -> list[ExplainedReason]:
     if not batch.governance:
         return []
     row, said = batch.governance[-1], set(_all_reasons(batch))
     spec = bundle.retention.spec
     verdicts = [
-        Verdict("retention", rule.name, f"decides: class {rule.class_}"
+        ExplainedReason("retention", rule.name, f"decides: class {rule.class_}"
                 if f"retention:{rule.name}" in said else "does not decide")
         for rule in spec.rules
     ]  # fmt: skip
     verdicts += [
-        Verdict("retention", hold.name, "holds: may not be deleted"
+        ExplainedReason("retention", hold.name, "holds: may not be deleted"
                 if f"legal-hold:{hold.name}" in said else "does not hold")
         for hold in spec.legal_holds
     ]  # fmt: skip
     until = row.expires_at.date().isoformat() if row.expires_at else "forever"
-    return [*verdicts, Verdict("retention", row.retention_class, f"until {until}")]
+    return [*verdicts, ExplainedReason("retention", row.retention_class, f"until {until}")]
 
 
-def _redaction(bundle: PolicyBundle, batch: GovernedBatch) -> list[Verdict]:
+def _redaction(bundle: PolicyBundle, batch: GovernedBatch) -> list[ExplainedReason]:
     operators = bundle.redaction.spec.operators()
     return [
-        Verdict("redaction", entity, f"found {n}: {operators.get(entity, Operator.DROP)}")
+        ExplainedReason("redaction", entity, f"found {n}: {operators.get(entity, Operator.DROP)}")
         for entity, n in _findings(batch)
     ]
 
 
-def _quality(bundle: PolicyBundle, batch: GovernedBatch) -> list[Verdict]:
+def _quality(bundle: PolicyBundle, batch: GovernedBatch) -> list[ExplainedReason]:
     failed = {
         reason.removeprefix("quality:")
         for row in batch.exchanges
@@ -228,7 +231,7 @@ def _quality(bundle: PolicyBundle, batch: GovernedBatch) -> list[Verdict]:
     if not batch.steps and not failed:
         return []
     return [
-        Verdict("quality", one.name, "not met" if one.name in failed else "met")
+        ExplainedReason("quality", one.name, "not met" if one.name in failed else "met")
         for one in bundle.quality.spec.expectations
     ]
 

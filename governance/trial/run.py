@@ -13,7 +13,7 @@ from governance.policy.documents import PolicyBundle
 from governance.quality import QualityGate, RowGate
 from governance.records import GovernedBatch
 from governance.redact.pseudonym import subject_ids
-from governance.redact.trajectory import Redactor
+from governance.redact.trajectory import CallRedactor
 from governance.stored_content import MemoryKnownContent
 from governance.trial.build import assembly_of
 from governance.trial.cases import Expect, Given, PlacedCase, load_cases
@@ -21,7 +21,7 @@ from governance.trial.cases import Expect, Given, PlacedCase, load_cases
 TRIAL_KEY = b"headrace policy trial: no secret"
 TRIAL_MOMENT = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 
-type RedactorFactory = Callable[[PolicyBundle, bytes], Redactor]
+type RedactorFactory = Callable[[PolicyBundle, bytes], CallRedactor]
 """Builds the redactor of a bundle with a pseudonym key."""
 
 
@@ -63,7 +63,7 @@ def run_policy_tests(
 
 
 def judge_given(
-    bundle: PolicyBundle, redactor: Redactor, gate: QualityGate, given: Given
+    bundle: PolicyBundle, redactor: CallRedactor, gate: QualityGate, given: Given
 ) -> GovernedBatch:
     """Return what a bundle makes of the calls of a case."""
     governor = Governor(
@@ -96,7 +96,7 @@ def consents_of(given: Given) -> MemoryConsents:
 
 
 def _run(
-    bundle: PolicyBundle, redactor: Redactor, gate: QualityGate, placed: PlacedCase
+    bundle: PolicyBundle, redactor: CallRedactor, gate: QualityGate, placed: PlacedCase
 ) -> CaseResult:
     batch = judge_given(bundle, redactor, gate, placed.case.given)
     problems = tuple(_problems(placed.case.expect, batch))

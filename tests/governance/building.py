@@ -13,8 +13,8 @@ from governance.policy import PolicyBundle, load_bundle
 from governance.quality import RowGate
 from governance.redact.pseudonym import subject_id
 from governance.redact.report import (
-    Place,
     Redacted,
+    RedactedPlace,
     RedactedText,
     RedactionError,
     RedactionReport,
@@ -88,7 +88,7 @@ class MailRedactor:
 def _report(found: Sequence[tuple[str, str]]) -> RedactionReport:
     if not found:
         return RedactionReport()
-    places = tuple(Place("EMAIL_ADDRESS", path, 0, 5, "mail") for path, _ in found)
+    places = tuple(RedactedPlace("EMAIL_ADDRESS", path, 0, 5, "mail") for path, _ in found)
     return RedactionReport({"EMAIL_ADDRESS": len(found)}, places, {"mail": "1"})
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from governance.policy import load_bundle
 from governance.redact import build_redactor
-from governance.redact.trajectory import Redactor
+from governance.redact.trajectory import CallRedactor
 from governance.stored_content import MemoryKnownContent
 from tests.governance.building import ALL_PURPOSES, KEY, governor
 from tests.trajectory.dialects.golden.replay import CONFIGURED, SCENARIOS, load
@@ -16,13 +16,13 @@ from trajectory.reader import read_records
 
 
 @pytest.fixture(scope="module")
-def redactor() -> Redactor:
+def redactor() -> CallRedactor:
     bundle = load_bundle()
     return build_redactor(bundle.redaction.spec, pseudonym_key=KEY, base=bundle.path)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_it_is_stored_and_nothing_is_taken_for_personal(redactor: Redactor, name: str) -> None:
+def test_it_is_stored_and_nothing_is_taken_for_personal(redactor: CallRedactor, name: str) -> None:
     exchanges = [
         replace(one, client=replace(one.client, purposes=ALL_PURPOSES)) for one, _ in load(name)
     ]

@@ -9,18 +9,18 @@ from governance.policy import PolicyBundle, PolicyError, load_bundle
 from governance.records import GovernedBatch
 from governance.redact import build_redactor
 from governance.redact.subject_keys import MemorySubjectKeys
-from governance.redact.trajectory import Redactor
+from governance.redact.trajectory import CallRedactor
 from governance.trial import explain_exchange, explain_step, run_policy_tests
 from governance.trial.cases import Given, load_given
 from tests.governance.building import MailRedactor, assembly, call, governor, placed, user
 from trajectory.exchange import ExchangeOutcome
 
 
-def mail_redactor(_bundle: PolicyBundle, _key: bytes) -> Redactor:
+def mail_redactor(_bundle: PolicyBundle, _key: bytes) -> CallRedactor:
     return MailRedactor()
 
 
-def real_redactor(bundle: PolicyBundle, key: bytes) -> Redactor:
+def real_redactor(bundle: PolicyBundle, key: bytes) -> CallRedactor:
     return build_redactor(
         bundle.redaction.spec, pseudonym_key=key, base=bundle.path, subjects=MemorySubjectKeys()
     )

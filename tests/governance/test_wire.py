@@ -8,7 +8,7 @@ import pytest
 from governance.policy import load_bundle
 from governance.records import GovernedBatch
 from governance.redact import build_redactor
-from governance.redact.trajectory import Redactor
+from governance.redact.trajectory import CallRedactor
 from governance.stored_content import MemoryKnownContent
 from tests.governance.building import ALL_PURPOSES, KEY, governor
 from tests.trajectory.golden.replay import SCENARIOS, load
@@ -18,12 +18,12 @@ from trajectory.dialects.registry import read_exchange
 
 
 @pytest.fixture(scope="module")
-def redactor() -> Redactor:
+def redactor() -> CallRedactor:
     bundle = load_bundle()
     return build_redactor(bundle.redaction.spec, pseudonym_key=KEY, base=bundle.path)
 
 
-def judged(redactor: Redactor, name: str, batches: int = 1) -> Sequence[GovernedBatch]:
+def judged(redactor: CallRedactor, name: str, batches: int = 1) -> Sequence[GovernedBatch]:
     exchanges = [
         replace(one, client=replace(one.client, purposes=ALL_PURPOSES)) for one in load(name)
     ]
@@ -40,7 +40,7 @@ def judged(redactor: Redactor, name: str, batches: int = 1) -> Sequence[Governed
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_dialect_is_stored_and_nothing_is_taken_for_personal(
-    redactor: Redactor, name: str
+    redactor: CallRedactor, name: str
 ) -> None:
     (batch,) = judged(redactor, name)
     calls = [read_exchange(one) for one in load(name)]
@@ -54,7 +54,9 @@ def test_every_dialect_is_stored_and_nothing_is_taken_for_personal(
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_one_exchange_a_batch_gives_the_same_conversations(redactor: Redactor, name: str) -> None:
+def test_one_exchange_a_batch_gives_the_same_conversations(
+    redactor: CallRedactor, name: str
+) -> None:
     (whole,) = judged(redactor, name)
     parts = judged(redactor, name, batches=100)
     for column in ("messages", "steps", "exchanges"):

@@ -21,55 +21,13 @@ from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
 from train.runs.fit import end_tokens, load_model, load_tokenizer
 from train.runs.rows import Masker
+from train.types import Completion, Prompt, Sampling, Token
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A conversation that a model is to go on with."""
-
-    messages: Sequence[ChatMessage] = field(repr=False)
-    tools: Sequence[dict[str, Any]] = field(repr=False)
-    seed: str
-    """Decides what is drawn, whatever else is answered beside it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """What a model said."""
-
-    message: ChatMessage = field(repr=False)
-    whole: bool
-    """Whether it ended its turn itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How the tokens of a sequence are drawn."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    max_tokens: int | None = None
-    """None: as many as the context has room for."""
-    seed: int | None = None
-    top_logprobs: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One generated token."""
-
-    id: int
-    logprob: float
-    """Natural log of its probability before temperature and top-p."""
-    top: tuple[tuple[int, float], ...] = ()
-    last: str | None = None
-    """Why generation ended with this token: ``stop`` (end of turn) or ``length``."""
 
 
 class Network[S](Protocol):

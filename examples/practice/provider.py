@@ -37,7 +37,8 @@ from examples.practice.wire import (
     WireError,
 )
 from train.chat import to_tools
-from train.generation import EngineStoppedError, Generation, Token
+from train.generation import EngineStoppedError, Generation
+from train.types import Token
 from trajectory.call import Usage
 from trajectory.dialects.writing import (
     AnswerStream,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from examples.practice.tokenizer import CALL_CLOSE, CALL_OPEN
-from train.generation import Token
+from train.types import Token
 from trajectory.dialects.writing import CallPiece, CallStart, Piece, TextPiece, new_id
 from trajectory.message import Message, TextPart, ToolCallPart
 

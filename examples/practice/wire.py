@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from train.generation import Sampling
+from train.types import Sampling
 from trajectory.canonical import JsonObject
 from trajectory.dialects.anthropic_messages import write as anthropic_messages
 from trajectory.dialects.openai_chat import write as openai_chat

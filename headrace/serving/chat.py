@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from train.chat import UnrenderableError, to_chat, to_tools
-from train.generation import Sampling, Token, read_answer
+from train.generation import read_answer
+from train.types import Sampling, Token
 from trajectory.call import Usage
 from trajectory.canonical import JsonObject
 from trajectory.dialects.openai_chat.read import read_message

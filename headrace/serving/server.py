@@ -16,14 +16,8 @@ from starlette.routing import Route
 
 from headrace.serving.chat import BadRequestError, ChatAnswer, ChatRequest, read_request
 from train.chat_template import TemplateRefusedError
-from train.generation import (
-    ContextFullError,
-    Engine,
-    EngineStoppedError,
-    Generation,
-    LanguageModel,
-    Token,
-)
+from train.generation import ContextFullError, Engine, EngineStoppedError, Generation, LanguageModel
+from train.types import Token
 from trajectory.dialects.openai_chat.write import error_body
 from trajectory.http_server import BodyTooLongError, HttpLimits, HttpServer, client_of, read_body
 

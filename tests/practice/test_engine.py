@@ -12,7 +12,8 @@ from examples.practice.engine import PracticeNetwork
 from examples.practice.prompts import SYSTEM_PROMPT, TOOL
 from examples.practice.tasks import make_tasks
 from examples.practice.tokenizer import render
-from train.generation import Engine, EngineStoppedError, Sampling, Token
+from train.generation import Engine, EngineStoppedError
+from train.types import Sampling, Token
 
 
 @pytest.fixture(scope="module")

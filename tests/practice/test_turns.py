@@ -7,7 +7,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from examples.practice.turns import TurnReader
-from train.generation import Token
+from train.types import Token
 from trajectory.dialects.writing import CallPiece, CallStart, Piece, TextPiece
 
 

@@ -13,13 +13,11 @@ from train.generation import (
     Engine,
     EngineStoppedError,
     LanguageModel,
-    Prompt,
-    Sampling,
     Speaker,
-    Token,
     readable_tokenizer,
 )
 from train.runs.fit import load_model
+from train.types import Prompt, Sampling, Token
 from trajectory.errors import ConfigurationError
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -20,8 +20,8 @@ from train.recipes.settings import EvaluationSettings, RecipeSpec
 from train.runs.hardware import best_device
 from train.runs.offline import quiet_libraries
 from train.runs.rows import Masked
-from train.substrate.build import ScoredItem
 from train.substrate.source import Progress
+from train.types import ScoredItem
 
 _CONFIDENCE = 0.95
 

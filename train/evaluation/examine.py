@@ -19,10 +19,11 @@ from train.evaluation.environment import MissedCallError, RecordedTools, canonic
 from train.evaluation.evaluate import TaskResult, read_report, run_program
 from train.evaluation.held_out import HeldOutTask, HeldOutTasks
 from train.evaluation.replay_env import Follower, RecordedPath
-from train.generation import Completion, Prompt, Speaker
+from train.generation import Speaker
 from train.recipes.settings import EvaluationSettings, ReplaySettings
 from train.rewards import load_reward, score_episode
 from train.substrate.source import Progress, silent
+from train.types import Completion, Prompt
 
 type Ended = Literal["answered", "missed", "cut_off", "tool_rounds"]
 """answered: the model gave its answer; missed: it called what nobody recorded; cut_off: it did not end

@@ -11,9 +11,9 @@ from train.errors import EmptyRunError
 from train.evaluation.environment import RecordedCall, RecordedTools, recorded_calls
 from train.evaluation.replay_env import RecordedPath, recorded_path
 from train.recipes.settings import EvaluationSettings, RecipeSpec, ReplaySettings
-from train.substrate.build import ScoredItem
 from train.substrate.content import ContentStore, Conversation
 from train.substrate.source import LearningSource
+from train.types import ScoredItem
 from trajectory.canonical import content_hash
 
 LEAST = 2

@@ -9,8 +9,8 @@ from train.recipes import recipe_module
 from train.recipes.base import Selection, counted
 from train.recipes.grpo_live import REPLAY, GrpoLiveOptions
 from train.recipes.settings import RecipeSpec
-from train.substrate.build import ScoredItem
 from train.substrate.source import LearningSource, rows_by_id
+from train.types import ScoredItem
 
 
 def select(source: LearningSource, spec: RecipeSpec, items: Sequence[ScoredItem]) -> Selection:

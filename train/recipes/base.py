@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from train.chat import UnrenderableError
 from train.recipes.settings import RecipeSpec
 from train.runs.rows import Masker
-from train.substrate.build import ScoredItem
 from train.substrate.content import ContentStore, Conversation
+from train.types import ScoredItem
 from trajectory.documents.document import StrictModel
 
 

@@ -41,8 +41,8 @@ from train.recipes.settings import RecipeSpec
 from train.rewards import episode_scorer, load_object, load_reward
 from train.runs.rows import Masker
 from train.runs.sampling import resumable
-from train.substrate.build import ScoredItem
 from train.substrate.content import ContentStore, Conversation
+from train.types import ScoredItem
 from trajectory.documents.document import StrictModel
 from trajectory.errors import ConfigurationError
 from trajectory.plugins import ENVIRONMENTS

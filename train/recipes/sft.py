@@ -17,8 +17,8 @@ from train.recipes.base import (
 from train.recipes.settings import RecipeSpec
 from train.runs.rows import Masker
 from train.runs.sampling import resumable
-from train.substrate.build import ScoredItem
 from train.substrate.content import ContentStore
+from train.types import ScoredItem
 from trajectory.documents.document import StrictModel
 
 

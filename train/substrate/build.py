@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -24,12 +24,12 @@ from lakehouse.rewards import Reward
 from train.errors import StaleSubstrateError
 from train.registry.model_card import dataset_card, dataset_croissant
 from train.substrate.dedup import Examined, near_duplicates, texts_of
-from train.substrate.items import Item
 from train.substrate.iteration import Origin, Walker, walk_part
 from train.substrate.quality import SubstrateGate
 from train.substrate.selection import item_rewards, lost_items
 from train.substrate.source import LearningSource, Progress, frame_of, silent
 from train.substrate.spec import Substrate, SubstrateSpec
+from train.types import Item, ScoredItem
 from trajectory.canonical import bytes_hash, canonical_json, content_hash
 from trajectory.errors import ConfigurationError, IntegrityError
 
@@ -69,19 +69,6 @@ _ITEM_SCHEMA = pa.schema(
         pa.field("signals", pa.string(), nullable=False),
     ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredItem:
-    """An item of a substrate: what to learn from, on which side of the split, how good it was."""
-
-    item: Item
-    split: Literal["train", "holdout"]
-    reward: float
-    rewarded: bool
-    """Whether the reward reaches the substrate's minimum."""
-    signals: str
-    """JSON object name → value."""
 
 
 @dataclass(frozen=True, slots=True)

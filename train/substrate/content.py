@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from train.chat import ChatMessage, UnrenderableError, message_from_parts, to_chat, to_tools
-from train.substrate.items import Item
 from train.substrate.source import LearningSource, frame_of, rows_by_id
+from train.types import Item
 from trajectory.canonical import canonical_json
 from trajectory.message import Message
 

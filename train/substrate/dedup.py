@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 from governance.near import EvaluationSet, NearDocument, NearIndex
 from governance.near.texts import strings_in
-from train.substrate.items import Item
 from train.substrate.source import LearningSource, rows_by_id
 from train.substrate.spec import EvaluationSpec, NearSpec
+from train.types import Item
 from trajectory.canonical import bytes_hash
 from trajectory.errors import ConfigurationError
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from train.types import Item
 from trajectory.canonical import content_hash
 
 
@@ -40,49 +41,6 @@ class StepRow:
     """How many system prompts its own context begins with."""
     tools_id: str | None = None
     """Hash of the tools that it was given; None for none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One conversation to learn from."""
-
-    item_id: str
-    """Hash of tenant, last step, messages and trained places."""
-    content_id: str
-    """Hash without step and system prompts: two items that would teach the same have the same one."""
-    tenant_id: str
-    trajectory_id: str
-    group_id: str
-    """Task or group that several attempts share; the trajectory itself when it has none."""
-    session_hint: str | None
-    harness_id: str | None
-    started_at: datetime
-    key_source: str
-    capture_level: str
-    model_served: str | None
-    step_ids: tuple[str, ...]
-    """The steps whose outputs are learned, in order."""
-    message_ids: tuple[str, ...]
-    """The conversation, from its first message to the last output."""
-    trained: tuple[int, ...]
-    """Indexes in ``message_ids`` of the outputs of ``step_ids``."""
-    leading: int = 0
-    """How many messages the conversation begins with that are system prompts."""
-    tools_id: str | None = None
-    """Hash of the tools that its first step was given."""
-    frames: tuple[tuple[str, ...], ...] = ()
-    """What stood around each of ``step_ids``, where it was not the same for all: the id of its harness
-    (empty for none) and those of its system prompts. A prompt may name the time, tools may change."""
-
-    @property
-    def task(self) -> tuple[str, ...]:
-        """What attempts at one task share: what was asked, with which tools."""
-        return (self.tenant_id, self.tools_id or "", *self.beginning)
-
-    @property
-    def beginning(self) -> tuple[str, ...]:
-        """What the agent was asked: the messages before it spoke first, system prompts left out."""
-        return self.message_ids[self.leading : self.trained[0]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from train.substrate.items import Item, StepRow, walk_all
+from train.substrate.items import StepRow, walk_all
 from train.substrate.selection import Part, refusals_elsewhere, steps_of
 from train.substrate.source import LearningSource
 from train.substrate.spec import SubstrateSpec
+from train.types import Item
 
 
 class Origin(NamedTuple):

@@ -12,8 +12,8 @@ from governance.quality.drift import FEWEST, ITEM_NUMBERS, ColumnDrift, drift, d
 from governance.quality.leftovers import LeftoverCheck
 from governance.quality.suite import ExpectationResult, Suite
 from train.errors import SubstrateRefusedError
-from train.substrate.items import Item
 from train.substrate.source import LearningSource, rows_by_id
+from train.types import Item
 from trajectory.formats.openenv import fatal_code
 
 

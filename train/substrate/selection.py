@@ -9,9 +9,10 @@ from typing import NamedTuple
 import polars as pl
 
 from lakehouse.rewards import Reward, RewardUnit, rewards_of
-from train.substrate.items import Item, StepRow
+from train.substrate.items import StepRow
 from train.substrate.source import LearningSource, frame_of
 from train.substrate.spec import RewardSpec, SubstrateSpec
+from train.types import Item
 from trajectory.errors import DocumentError
 
 _CAPTURE_LEVELS = {

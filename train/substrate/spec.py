@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from lakehouse.rewards import RewardWeights
-from train.substrate.items import Item
+from train.types import Item
 from trajectory.documents.document import Document, StrictModel, load_document
 
 type SplitKey = Literal["tenant", "session", "group", "trajectory"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from train.recipes.base import Selection, counted
 from train.recipes.settings import RecipeSpec
 from train.recipes.sft import SupervisedRecipe
-from train.substrate.build import ScoredItem
+from train.types import ScoredItem
 
 
 class BestAttempts(SupervisedRecipe):

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from headrace.serving.chat import ChatAnswer, Text, read_request
 from tests.train.conftest import make_tokenizer
 from tests.train.test_chat_templates import tokenizer_of
-from train.generation import Token, read_answer
+from train.generation import read_answer
 from train.runs.fit import load_tokenizer
 from train.runs.rows import Masker
+from train.types import Token
 
 TOKENIZER = make_tokenizer()
 TOOLS = [{"type": "function", "function": {"name": "price", "parameters": {"type": "object"}}}]

@@ -12,8 +12,8 @@ from train.evaluation.environment import RecordedTools
 from train.evaluation.examine import Episode, Score, _scored, _scores
 from train.evaluation.held_out import HeldOutTask
 from train.evaluation.replay_env import Follower, RecordedPath
-from train.generation import Completion
 from train.recipes.settings import EvaluationSettings, ReplaySettings
+from train.types import Completion
 
 
 def episode(*paths: RecordedPath) -> Episode:

@@ -13,8 +13,9 @@ from lakehouse.lake import Lake
 from tests.train.lakes import START, Session, lake_of
 from tests.train.substrate.test_build import document
 from train.errors import SubstrateRefusedError
-from train.substrate.build import ScoredItem, build_substrate, load_items, load_manifest
+from train.substrate.build import build_substrate, load_items, load_manifest
 from train.substrate.quality import ItemFacts, SubstrateGate
+from train.types import ScoredItem
 from trajectory.step import Tokens
 
 

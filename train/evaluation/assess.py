@@ -9,7 +9,7 @@ from train.evaluation.canaries import CanaryReport, probe
 from train.evaluation.divergence import Divergence, divergence_of
 from train.evaluation.evaluate import Comparison, TaskResult, compare, evaluate
 from train.evaluation.examine import Examined, examine
-from train.evaluation.gate import Verdict, judge, judge_reward_model
+from train.evaluation.gate import GateVerdict, judge, judge_reward_model
 from train.evaluation.held_out import HeldOutTasks
 from train.evaluation.intervals import Interval
 from train.evaluation.scoring import Pair, agreement, load_reward_model
@@ -41,7 +41,7 @@ class Named:
 class Assessment:
     """What was measured of a trained model, and what the gate says."""
 
-    verdict: Verdict
+    verdict: GateVerdict
     comparison: Comparison | None = None
     """With its base; None when the recipe names no evaluator."""
     wins: Wins | None = None

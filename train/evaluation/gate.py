@@ -12,7 +12,7 @@ from train.recipes.settings import GateSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RuleOutcome:
     """What one rule found."""
 
     rule: str
@@ -24,14 +24,14 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateVerdict:
     """What the gate says of a candidate."""
 
     passed: bool
-    findings: tuple[Finding, ...]
+    findings: tuple[RuleOutcome, ...]
 
     @property
-    def failed(self) -> tuple[Finding, ...]:
+    def failed(self) -> tuple[RuleOutcome, ...]:
         """The rules that were not met."""
         return tuple(finding for finding in self.findings if not finding.passed)
 
@@ -44,46 +44,48 @@ def judge(
     wins: Wins | None = None,
     regression: Regression | None = None,
     divergence: Divergence | None = None,
-) -> Verdict:
+) -> GateVerdict:
     """Hold a candidate against the rules; what was asked for and not measured does not pass."""
     if comparison is None:
-        findings = [Finding("evaluated", False, None, None)]
+        findings = [RuleOutcome("evaluated", False, None, None)]
     else:
         findings = list(_compared(settings, comparison))
     least, most = settings.minimum_win_rate, settings.largest_kl
     if least is not None and comparison is not None:
         low = None if wins is None else wins.rate.low
-        findings.append(Finding("minimum_win_rate", low is not None and low > least, low, least))
+        findings.append(
+            RuleOutcome("minimum_win_rate", low is not None and low > least, low, least)
+        )
     if regression is not None:
         share, limit = regression.share.estimate, settings.largest_regression
-        findings.append(Finding("largest_regression", share <= limit, share, limit))
+        findings.append(RuleOutcome("largest_regression", share <= limit, share, limit))
     if most is not None:
         high = None if divergence is None else divergence.kl.high
-        findings.append(Finding("largest_kl", high is not None and high <= most, high, most))
+        findings.append(RuleOutcome("largest_kl", high is not None and high <= most, high, most))
     if canaries is not None and settings.canaries == "forbid":
-        findings.append(Finding("canaries", canaries.leaked == 0, float(canaries.leaked), 0.0))
-    return Verdict(all(finding.passed for finding in findings), tuple(findings))
+        findings.append(RuleOutcome("canaries", canaries.leaked == 0, float(canaries.leaked), 0.0))
+    return GateVerdict(all(finding.passed for finding in findings), tuple(findings))
 
 
-def judge_reward_model(settings: GateSettings, agreement: Interval | None) -> Verdict:
+def judge_reward_model(settings: GateSettings, agreement: Interval | None) -> GateVerdict:
     """Hold a reward model against its rule; without held-out pairs it does not pass."""
     low = None if agreement is None else agreement.low
     least = settings.minimum_agreement
-    finding = Finding("minimum_agreement", low is not None and low > least, low, least)
-    return Verdict(finding.passed, (finding,))
+    finding = RuleOutcome("minimum_agreement", low is not None and low > least, low, least)
+    return GateVerdict(finding.passed, (finding,))
 
 
-def _compared(settings: GateSettings, comparison: Comparison) -> Iterator[Finding]:
+def _compared(settings: GateSettings, comparison: Comparison) -> Iterator[RuleOutcome]:
     low = comparison.gain_at_look.low
-    yield Finding("minimum_gain", low > settings.minimum_gain, low, settings.minimum_gain)
+    yield RuleOutcome("minimum_gain", low > settings.minimum_gain, low, settings.minimum_gain)
     reached = comparison.candidate.estimate
     enough = reached >= settings.minimum_success
-    yield Finding("minimum_success", enough, reached, settings.minimum_success)
+    yield RuleOutcome("minimum_success", enough, reached, settings.minimum_success)
     if unknown := max(comparison.base_unknown, comparison.candidate_unknown):
         share, most = unknown / comparison.attempts, settings.largest_unknown
-        yield Finding("largest_unknown", share <= most, share, most)
+        yield RuleOutcome("largest_unknown", share <= most, share, most)
     for name, found in comparison.slices.items():
         if found.tasks >= settings.minimum_slice_tasks:
             least = -settings.largest_slice_loss
             high = found.gain.high
-            yield Finding(f"largest_slice_loss:{name}", high >= least, high, least)
+            yield RuleOutcome(f"largest_slice_loss:{name}", high >= least, high, least)

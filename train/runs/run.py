@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from train.errors import EmptyRunError
 from train.evaluation.assess import Assessment, Assessor, Named
 from train.evaluation.evaluate import Comparison
-from train.evaluation.gate import Verdict
+from train.evaluation.gate import GateVerdict
 from train.evaluation.held_out import HeldOutTasks, examined_by_replay, held_out_tasks
 from train.evaluation.intervals import Interval
 from train.evaluation.replayable import select
@@ -66,7 +66,7 @@ class RunResult:
         return self.assessment.agreement
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> GateVerdict:
         """What the gate says."""
         return self.assessment.verdict
 

@@ -1,7 +1,9 @@
 """The embedded names model's network in a few multiplications over all its texts at once.
 
-The weights are those of the spaCy pipeline, and so are the answers; spaCy takes three to four times as long:
-it embeds each token anew, layer by layer in Python objects, and moves its parser token by token.
+The weights are those of the spaCy pipeline, and so are the answers (``test_embedded`` holds them against each
+other). It stays for one bar: the worst hostile text costs 19 ms per kB with ``nlp.pipe`` and 11 with this, where
+10 are asked for (225 against 1,037 thousand characters a second). Everyday traffic costs the same with both.
+spaCy embeds each token anew, layer by layer in Python objects, and moves its parser token by token.
 """
 
 from collections.abc import Iterator

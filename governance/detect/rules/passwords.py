@@ -54,6 +54,7 @@ _SAID = """
 _SAID_OF_ONE = frozenset(_SAID.split())
 """What passwords are, in prose."""
 _ENDS = ("ed", "d", "ing", "s", "ly", "er", "able")
+_NUMBER = re.compile(r"\d\d")
 _PARTS = re.compile(r"[^\W\d_]?[^\W\d_A-Z]+|[A-Z]+(?![a-z])")
 
 
@@ -107,6 +108,16 @@ def told(value: str) -> bool:
     return _mixed(value) or (_letters(value) if value.isalpha() else _marked(value))
 
 
+def quoted(value: str) -> bool:
+    """Whether what stands in quotation marks behind "password:" is one of several words."""
+    words = value.split()
+    if len(words) < 2 or stands_for_one(value):
+        return False
+    if any(len(word) >= 4 and _mixed(word) for word in words):
+        return True
+    return _NUMBER.search(value) is not None and not all(map(_is_word, _PARTS.findall(value)))
+
+
 def strong(value: str) -> bool:
     """Whether a value has the shape of a password without any mark before it."""
     if len(value) < 6 or stands_for_one(value) or not _mixed(value) or "/" in value or "=" in value:
@@ -148,7 +159,8 @@ _OF = (
     r"(?: (?:f\xfcr|fuer|for|of|to|on|pour|de|du|del|della|do|da|para|per|voor|van|dla|zum|zur|vom|am|im|auf|in)"
     r" [^:=\n\"']{1,40}| \([^)\n]{1,30}\))?"
 )
-_SEPARATOR = r"[\"'`*_]{0,3}(?: (?:is|est|ist|es|jest|lautet))?[ \t]{0,3}(?::=|[=\-]>|==?|:|\|)(?:[ \t]{0,3}\r?\n)?[ \t]{0,3}[*_]{0,2}[ \t]{0,2}[\"'`\\]{0,2}"
+_ASSIGNED = r"[\"'`*_]{0,3}(?: (?:is|est|ist|es|jest|lautet))?[ \t]{0,3}(?::=|[=\-]>|==?|:|\|)(?:[ \t]{0,3}\r?\n)?[ \t]{0,3}[*_]{0,2}[ \t]{0,2}"
+_SEPARATOR = rf"{_ASSIGNED}[\"'`\\]{{0,2}}"
 _VALUE = r"([^\s\"'`,;<>|\\]{4,})"
 _IS = r"(?:is|was|lautet|ist|war|est|es|era|fue|\xe8|\xe9|\xe4r|er|on|to|brzmi|jest|az|je|auf|hei(?:\xdf|ss)t)"
 _LOGIN = (
@@ -212,6 +224,15 @@ PASSWORDS: tuple[Rule, ...] = (
         1,
         needs=_NEEDS,
         check=labelled,
+    ),
+    Rule(
+        "quoted_password",
+        "PASSWORD",
+        rf"{_CUE}\d?{_ASSIGNED}\\?[\"'`]([^\s\"'`\\][^\"'`\\\n]{{4,80}})\\?[\"'`]",
+        0.9,
+        1,
+        needs=_NEEDS,
+        check=quoted,
     ),
     Rule(
         "short_labelled_password",

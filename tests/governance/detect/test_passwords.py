@@ -109,6 +109,19 @@ def test_command_lines_and_pairs(line: str, secret: str) -> None:
     assert secret not in text(line)
 
 
+@pytest.mark.parametrize(
+    ("around", "words"),
+    [
+        ('password="{}"', "tr0ub4dor and three"),
+        ("DB_PASSWORD='{}'", "My dog Rex 2019!"),
+        ('passphrase: "{}"', "Blauer Himmel 99"),
+        (r"{{\"password\": \"{}\"}}", "tr0ub4dor & three x"),
+    ],
+)
+def test_a_quoted_password_of_several_words_goes_whole(around: str, words: str) -> None:
+    assert text(around.format(words)) == around.format("<PASSWORD>")
+
+
 def test_what_stands_around_a_password_stays() -> None:
     line = "mysql -u root -pWinterfell9 shop"
     assert text(line) == "mysql -u root -p<PASSWORD> shop"
@@ -184,6 +197,9 @@ def test_values_of_json_stay_json(password: str) -> None:
         "chmod 600 ~/.netrc",
         "password hashing uses sha256 and pbkdf2",
         "Change password every 90 days.",
+        'password: "must have 12 characters"',
+        'password: "At least 8 characters, 1 digit"',
+        "label password: 'Passwort vergessen? 2 Wege'",
     ],
 )  # fmt: skip
 def test_talk_and_code_about_passwords_stay(kept: str) -> None:

@@ -166,11 +166,21 @@ async def _question(request: Request) -> Mapping[str, Any]:
         body = None
     if not isinstance(body, dict) or not isinstance(body.get("sql"), str):
         raise ConfigurationError('send JSON: {"sql": "select …", "parameters": […]}')
+    if not _is_unicode(body["sql"]):
+        raise ConfigurationError("the question holds half a surrogate pair, which is no character")
     if unknown := sorted(set(body) - set(_MEMBERS)):
         raise ConfigurationError(f"{unknown[0]!r} means nothing here; give {_LISTED}")
     if not isinstance(body.get("parameters"), list | dict | None):
         raise ConfigurationError("parameters are a list for ?, or an object for $name")
     return body
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 async def _answer(asked: Asked, *, as_arrow: bool) -> Response:

@@ -2,11 +2,15 @@
 
 All variants talk to the same upstream. CPU is that of the proxy process alone (user and system).
 The last line is one JSON object; its top-level figures are those of ``headrace_plain_journal``, the
-plain listener, over 32 keep-alive connections; ``headrace_journal`` is the mitmproxy listener. ``--quick`` ends within 50 seconds; without it there are more rounds, and
-memory is watched over 50,000 requests. What capture costs is measured in gateways of its own, whose
-capture is switched on and off (``gateway_overhead.py``). Other gateways run in environments of
-their own (``scripts/test-environment litellm``, ``… gateways``), which a full run makes and a quick one
-only uses; nginx is what the machine has.
+plain listener, over 32 keep-alive connections; ``headrace_journal`` is the mitmproxy listener.
+``--quick`` ends within 50 seconds; without it there are more rounds, and memory is watched over
+50,000 requests. What capture costs is measured in gateways of its own, whose capture is switched on
+and off (``gateway_overhead.py``).
+
+Other gateways run in environments of their own (``scripts/test-environment litellm``,
+``… gateways``), which a full run makes and a quick one only uses; nginx is what the machine has. What
+is not there is left out: ``missing`` says how to get it. Without LiteLLM the run ends as a failure,
+once everything else has its figures; ``--without-litellm`` allows it.
 """
 
 import argparse
@@ -124,8 +128,16 @@ def added(theirs: list[float], ours: list[float], percent: int) -> float | None:
     return round(1000 * (quantile(theirs, percent / 100) - quantile(ours, percent / 100)), 3)
 
 
-def summary(variants: list[Variant], capture: list[float]) -> dict[str, Any]:
-    """Return what was measured; ``capture`` is what it costs, in each gateway where it was switched."""
+def summary(
+    variants: list[Variant], capture: list[float], missing: dict[str, str]
+) -> dict[str, Any]:
+    """Return what was measured.
+
+    Args:
+        variants: what was compared.
+        capture: what it costs, in each gateway where it was switched.
+        missing: what was left out, and how to get it.
+    """
     named = {variant.name: variant for variant in variants}
     rows = {
         variant.name: row(variant, named["direct_tls" if variant.tls else "direct"])
@@ -149,6 +161,7 @@ def summary(variants: list[Variant], capture: list[float]) -> dict[str, Any]:
     shares = [round(share, 3) for share in sorted(capture)]
     return {
         "variants": rows,
+        "missing": missing,
         "cpu_vs_nginx": times("nginx", 32),
         "cpu_vs_nginx_c1": times("nginx", 1),
         "throughput_vs_envoy": faster("envoy"),
@@ -184,6 +197,15 @@ def start_upstream(home: Path) -> tuple[subprocess.Popen[bytes], Upstream]:
     return process, Upstream(plain, secure, files.ca)
 
 
+HOW_TO_GET = {
+    "litellm": "run scripts/test-environment litellm once",
+    "envoy": "run scripts/test-environment gateways once",
+    "smg": "run scripts/test-environment gateways once",
+    "nginx": "install the package nginx-light",
+}
+"""Other gateways; one that is not there, or does not answer, is left out."""
+
+
 def start_variants(
     home: Path, upstream: Upstream, litellm: str | None, gateways: str | None
 ) -> list[Variant]:
@@ -195,9 +217,7 @@ def start_variants(
             start_smg(gateways, home / "smg", upstream),
         ]
     nginx = start_nginx(home / "nginx", upstream)
-    if nginx is None:
-        print("nginx is left out: this machine has none; install nginx-light", file=sys.stderr)
-    else:
+    if nginx is not None:
         others.append(nginx)
     return [
         Variant("direct", upstream.plain, CHAT),
@@ -222,19 +242,28 @@ def start_variants(
 
 
 def ready(variants: list[Variant], *, quick: bool) -> list[Variant]:
-    """Wait until all variants answer; LiteLLM is left out where a quick run would wait too long."""
-    others = {"litellm", "envoy", "smg"}
-    up = [
-        variant
-        for variant in variants
-        if wait_for(variant, 15 if quick and variant.name in others else 120)
-    ]
+    """Wait until all variants answer; leave out other gateways that do not in time."""
+    up = []
     for variant in variants:
-        if variant not in up:
-            if variant.name not in others:
-                raise RuntimeError(f"{variant.name} does not start")
-            print(f"{variant.name} is left out: it did not start in time", file=sys.stderr)
+        if wait_for(variant, 15 if quick and variant.name in HOW_TO_GET else 120):
+            up.append(variant)
+        elif variant.name not in HOW_TO_GET:
+            raise RuntimeError(f"{variant.name} does not start")
     return up
+
+
+def left_out(variants: list[Variant], installed: list[Variant]) -> dict[str, str]:
+    """Say what is not compared, and how to get it."""
+    compared = {variant.name for variant in variants}
+    there = {variant.name for variant in installed}
+    missing = {
+        name: "it did not answer in time; run again on a quieter machine" if name in there else how
+        for name, how in HOW_TO_GET.items()
+        if name not in compared
+    }
+    for name, how in missing.items():
+        print(f"{name} is left out: {how}", file=sys.stderr)
+    return missing
 
 
 def stop(processes: list[subprocess.Popen[bytes]]) -> None:
@@ -270,29 +299,25 @@ def main() -> None:
     litellm = None
     if not options.without_litellm:
         litellm = environment_python("litellm", build=not options.quick)
-        if litellm is None:
-            parser.error(
-                "LiteLLM's environment is not there: run scripts/test-environment litellm once, or "
-                "leave LiteLLM out with --without-litellm"
-            )
     gateways = environment_python("gateways", build=not options.quick)
-    if gateways is None:
-        print("envoy, smg: scripts/test-environment gateways", file=sys.stderr)
     processes: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         try:
             process, upstream = start_upstream(Path(folder))
             processes.append(process)
-            variants = start_variants(Path(folder), upstream, litellm, gateways)
-            processes += [v.process for v in variants if v.process is not None]
-            variants = ready(variants, quick=options.quick)
+            installed = start_variants(Path(folder), upstream, litellm, gateways)
+            processes += [v.process for v in installed if v.process is not None]
+            variants = ready(installed, quick=options.quick)
+            missing = left_out(variants, installed)
             asyncio.run(measure(variants, options))
             capture = asyncio.run(
                 overheads(Path(folder), upstream, processes=options.gateways, rounds=options.turns)
             )
-            print(json.dumps(summary(variants, capture)))
+            print(json.dumps(summary(variants, capture, missing)), flush=True)
         finally:
             stop(processes)
+    if "litellm" in missing and not options.without_litellm:
+        sys.exit(f"LiteLLM has no figures: {missing['litellm']}, or give --without-litellm")
 
 
 if __name__ == "__main__":

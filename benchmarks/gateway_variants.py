@@ -303,10 +303,9 @@ def wait_for(variant: Variant, seconds: float = 90.0) -> bool:
 
 def _answers(variant: Variant) -> bool:
     """Tell whether a call comes through; some accept connections before they know their upstream."""
-    with socket.create_connection(("127.0.0.1", variant.port), 10) as there:
-        there.sendall(variant.request())
-        there.settimeout(10)
-        try:
+    try:
+        with socket.create_connection(("127.0.0.1", variant.port), 10) as there:
+            there.sendall(variant.request())
             return there.recv(65536).startswith(b"HTTP/1.1 200")
-        except OSError:
-            return False
+    except OSError:
+        return False

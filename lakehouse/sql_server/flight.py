@@ -13,20 +13,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from google.protobuf.any_pb2 import Any as Envelope
+from google.protobuf.message import DecodeError, Message
 from pyarrow import flight
 
 from lakehouse.sandbox.deadline import QueryTimeoutError
 from lakehouse.sandbox.stream import QueryCancelledError
+from lakehouse.sql_server import flight_sql_pb2 as messages
 from lakehouse.sql_server.metadata import ANSWERS, facts, sql_info
 from lakehouse.sql_server.service import Asked, Reader, SqlDoor
 from lakehouse.sql_server.statements import Statements
-from lakehouse.sql_server.wire import Field, WireMessage, encode, packed, unpacked
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
 
 _MIDDLEWARE = "headrace"
 _VALUE_BYTES = 4 << 20
 _READ_ONLY = "this door only reads; tables are written through the gateway and the command line"
-_UPDATES = ("CommandStatementUpdate", "CommandPreparedStatementUpdate", "CommandStatementIngest")
+_WRITES = (
+    messages.CommandStatementUpdate,
+    messages.CommandPreparedStatementUpdate,
+    messages.CommandStatementIngest,
+)
 
 
 class Tls(NamedTuple):
@@ -129,11 +135,13 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         with _as_flight_errors():
             message = unpacked(descriptor.command)
             ticket, schema = descriptor.command, None
-            if message.name == "CommandStatementQuery":
-                sql = (message.text(1) or "").encode()
-                ticket = packed("TicketStatementQuery", [Field(1, sql)])
-            elif message.name == "CommandPreparedStatementQuery":
-                schema = self._statements.get(_reader(context).key_id, message.data(1)).schema
+            if isinstance(message, messages.CommandStatementQuery):
+                ticket = packed(
+                    messages.TicketStatementQuery(statement_handle=message.query.encode())
+                )
+            elif isinstance(message, messages.CommandPreparedStatementQuery):
+                handle = message.prepared_statement_handle
+                schema = self._statements.get(_reader(context).key_id, handle).schema
             else:
                 schema = self._metadata(_reader(context), message).schema
             endpoint = flight.FlightEndpoint(flight.Ticket(ticket), [])
@@ -143,10 +151,11 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         """Return the schema of a command's answer."""
         with _as_flight_errors():
             message, reader = unpacked(descriptor.command), _reader(context)
-            if message.name == "CommandStatementQuery":
-                return flight.SchemaResult(self._describe(reader, message.text(1) or "")[0])
-            if message.name == "CommandPreparedStatementQuery":
-                sql = self._statements.get(reader.key_id, message.data(1)).sql
+            if isinstance(message, messages.CommandStatementQuery):
+                return flight.SchemaResult(self._describe(reader, message.query)[0])
+            if isinstance(message, messages.CommandPreparedStatementQuery):
+                handle = message.prepared_statement_handle
+                sql = self._statements.get(reader.key_id, handle).sql
                 return flight.SchemaResult(self._describe(reader, sql)[0])
             return flight.SchemaResult(self._metadata(reader, message).schema)
 
@@ -154,10 +163,10 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         """Ask the question that a ticket names, and stream its rows."""
         with _as_flight_errors():
             message, reader = unpacked(ticket.ticket), _reader(context)
-            if message.name == "TicketStatementQuery":
-                sql, values = message.text(1) or "", None
-            elif message.name == "CommandPreparedStatementQuery":
-                held = self._statements.get(reader.key_id, message.data(1))
+            if isinstance(message, messages.TicketStatementQuery):
+                sql, values = _text(message), None
+            elif isinstance(message, messages.CommandPreparedStatementQuery):
+                held = self._statements.get(reader.key_id, message.prepared_statement_handle)
                 sql, values = held.sql, held.values
             else:
                 return flight.RecordBatchStream(self._metadata(reader, message))
@@ -168,26 +177,29 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         """Take the values of a prepared statement's parameters."""
         with _as_flight_errors():
             message = unpacked(descriptor.command)
-            if message.name in _UPDATES:
+            if isinstance(message, _WRITES):
                 raise ConfigurationError(_READ_ONLY)
-            if message.name != "CommandPreparedStatementQuery":
-                raise NotImplementedError(message.name)
-            handle = message.data(1) or b""
+            if not isinstance(message, messages.CommandPreparedStatementQuery):
+                raise NotImplementedError(type(message).__name__)
+            handle = message.prepared_statement_handle
             values = _one_row(reader)
             self._statements.bind(_reader(context).key_id, handle, values)
-            writer.write(pa.py_buffer(encode([Field(1, handle)])))
+            bound = messages.DoPutPreparedStatementResult(prepared_statement_handle=handle)
+            writer.write(pa.py_buffer(bound.SerializeToString()))
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
         """Prepare and close statements."""
         with _as_flight_errors():
-            key_id = _reader(context).key_id
-            if action.type == "CreatePreparedStatement":
-                sql = unpacked(action.body.to_pybytes()).text(1) or ""
-                return iter([self._prepare(_reader(context), sql)])
-            if action.type == "ClosePreparedStatement":
-                self._statements.close(key_id, unpacked(action.body.to_pybytes()).data(1))
+            reader = _reader(context)
+            if action.type not in ("CreatePreparedStatement", "ClosePreparedStatement"):
+                raise NotImplementedError(action.type)
+            message = unpacked(action.body.to_pybytes())
+            if isinstance(message, messages.ActionCreatePreparedStatementRequest):
+                return iter([self._prepare(reader, message.query)])
+            if isinstance(message, messages.ActionClosePreparedStatementRequest):
+                self._statements.close(reader.key_id, message.prepared_statement_handle)
                 return iter([])
-            raise NotImplementedError(action.type)
+            raise NotImplementedError(type(message).__name__)
 
     def list_actions(
         self,
@@ -203,24 +215,60 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         schema, names = self._describe(reader, sql)
         known = None if names else schema  # bound values may have other types than null
         handle = self._statements.add(reader.key_id, sql, names, known)
-        parameters = pa.schema([pa.field(name, pa.null()) for name in names])
-        fields = [Field(1, handle), Field(2, schema.serialize().to_pybytes())]
+        made = messages.ActionCreatePreparedStatementResult(
+            prepared_statement_handle=handle, dataset_schema=schema.serialize().to_pybytes()
+        )
         if names:
-            fields.append(Field(3, parameters.serialize().to_pybytes()))
-        return flight.Result(pa.py_buffer(packed("ActionCreatePreparedStatementResult", fields)))
+            parameters = pa.schema([pa.field(name, pa.null()) for name in names])
+            made.parameter_schema = parameters.serialize().to_pybytes()
+        return flight.Result(pa.py_buffer(packed(made)))
 
     def _describe(self, reader: Reader, sql: str) -> tuple[pa.Schema, tuple[str, ...]]:
         asked = self._door.describe(reader, sql)
         asked.close()
         return asked.schema, asked.parameters
 
-    def _metadata(self, reader: Reader, message: WireMessage) -> pa.Table:
-        if message.name == "CommandGetSqlInfo":
+    def _metadata(self, reader: Reader, message: Message) -> pa.Table:
+        if isinstance(message, messages.CommandGetSqlInfo):
             return sql_info(message, self._facts)
-        answer = ANSWERS.get(message.name)
+        answer = ANSWERS.get(type(message))
         if answer is None:
-            raise NotImplementedError(message.name)
+            raise NotImplementedError(type(message).__name__)
         return answer(message, self._door.catalog(reader))
+
+
+def packed(message: Message) -> bytes:
+    """Return a message inside ``google.protobuf.Any``, as Flight SQL sends nearly all of them."""
+    envelope = Envelope()
+    envelope.Pack(message)
+    sealed: bytes = envelope.SerializeToString()
+    return sealed
+
+
+def unpacked(data: bytes) -> Message:
+    """Return the message inside a ``google.protobuf.Any``.
+
+    Raises:
+        ConfigurationError: the bytes are no message of Flight SQL.
+        NotImplementedError: the door does not know a message of this name.
+    """
+    try:
+        envelope = Envelope.FromString(data)
+        package, _, name = envelope.TypeName().rpartition(".")
+        if package != messages.DESCRIPTOR.package:
+            raise ConfigurationError("this is no message of Flight SQL")
+        if name not in messages.DESCRIPTOR.message_types_by_name:
+            raise NotImplementedError(name)
+        return getattr(messages, name).FromString(envelope.value)
+    except DecodeError as error:
+        raise ConfigurationError("these bytes are no message of Flight SQL") from error
+
+
+def _text(ticket: messages.TicketStatementQuery) -> str:
+    try:
+        return ticket.statement_handle.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigurationError("the ticket holds no text; ask for a new one") from error
 
 
 def _one_row(reader: Any) -> list[Any]:

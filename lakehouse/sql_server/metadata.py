@@ -1,6 +1,6 @@
 """The answers to what BI tools ask before they ask for rows: catalogs, schemas, tables, server.
 
-The shapes of these answers are fixed by the protocol (see :mod:`lakehouse.sql_server.wire`).
+The protocol fixes the shapes of these answers (the messages: ``flight_sql.proto``).
 """
 
 import re
@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
+from google.protobuf.message import Message
 
+from lakehouse.sql_server import flight_sql_pb2 as messages
 from lakehouse.sql_server.catalog import CATALOG, SCHEMA, TABLE, VIEW, CatalogTable
-from lakehouse.sql_server.wire import WireMessage
 
 _NAME, _VERSION, _ARROW_VERSION, _READ_ONLY = 0, 1, 2, 3
 _SQL, _SUBSTRAIT, _TRANSACTION, _CANCEL, _INGEST = 4, 5, 8, 9, 10
@@ -59,9 +60,9 @@ def facts(*, version: str, timeout_ms: int) -> dict[int, tuple[int, Any]]:
     }
 
 
-def sql_info(message: WireMessage, known: dict[int, tuple[int, Any]]) -> pa.Table:
+def sql_info(message: messages.CommandGetSqlInfo, known: dict[int, tuple[int, Any]]) -> pa.Table:
     """Answer GetSqlInfo: the facts that were asked for, all when none was named."""
-    wanted = message.numbers(1) or tuple(known)
+    wanted = tuple(message.info) or tuple(known)
     found = [(number, *known[number]) for number in wanted if number in known]
     values: list[list[Any]] = [[] for _ in _KINDS]
     offsets = []
@@ -132,30 +133,31 @@ _XDBC_TYPES = pa.schema(
     ]
 )  # fmt: skip
 
-type Answerer = Callable[[WireMessage, Sequence[CatalogTable]], pa.Table]
+type Answerer = Callable[[Any, Sequence[CatalogTable]], pa.Table]
 
 
-def catalogs(_message: WireMessage, _tables: Sequence[CatalogTable]) -> pa.Table:
+def catalogs(_message: Message, _tables: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetCatalogs."""
     return pa.table([[CATALOG]], schema=_CATALOGS)
 
 
-def schemas(message: WireMessage, _tables: Sequence[CatalogTable]) -> pa.Table:
+def schemas(message: messages.CommandGetDbSchemas, _tables: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetDbSchemas."""
-    fits = _fits_catalog(message) and like(message.text(2), SCHEMA)
+    fits = _fits(message)
     rows = [{"catalog_name": CATALOG, "db_schema_name": SCHEMA}] if fits else []
     return pa.Table.from_pylist(rows, schema=_SCHEMAS)
 
 
-def table_types(_message: WireMessage, _tables: Sequence[CatalogTable]) -> pa.Table:
+def table_types(_message: Message, _tables: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetTableTypes."""
     return pa.table([[TABLE, VIEW]], schema=_TYPES)
 
 
-def tables(message: WireMessage, known: Sequence[CatalogTable]) -> pa.Table:
+def tables(message: messages.CommandGetTables, known: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetTables, with the columns where they are asked for."""
-    kinds, with_schema = message.texts(4), message.flag(5)
-    fits = _fits_catalog(message) and like(message.text(2), SCHEMA)
+    kinds, with_schema = message.table_types, message.include_schema
+    name_pattern = _given(message, "table_name_filter_pattern")
+    fits = _fits(message)
     rows = [
         {
             "catalog_name": CATALOG,
@@ -165,36 +167,36 @@ def tables(message: WireMessage, known: Sequence[CatalogTable]) -> pa.Table:
             **({"table_schema": _columns(one).serialize().to_pybytes()} if with_schema else {}),
         }
         for one in known
-        if fits and like(message.text(3), one.name) and (not kinds or one.kind in kinds)
+        if fits and like(name_pattern, one.name) and (not kinds or one.kind in kinds)
     ]
     return pa.Table.from_pylist(rows, schema=_TABLES_WITH_SCHEMA if with_schema else _TABLES)
 
 
-def no_keys(_message: WireMessage, _tables: Sequence[CatalogTable]) -> pa.Table:
+def no_keys(_message: Message, _tables: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetPrimaryKeys: Delta tables have none."""
     return _PRIMARY_KEYS.empty_table()
 
 
-def no_foreign_keys(_message: WireMessage, _tables: Sequence[CatalogTable]) -> pa.Table:
+def no_foreign_keys(_message: Message, _tables: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetImportedKeys, GetExportedKeys and GetCrossReference: there are none."""
     return _FOREIGN_KEYS.empty_table()
 
 
-def no_types(_message: WireMessage, _tables: Sequence[CatalogTable]) -> pa.Table:
+def no_types(_message: Message, _tables: Sequence[CatalogTable]) -> pa.Table:
     """Answer GetXdbcTypeInfo: types are Arrow's, no table of them is kept."""
     return _XDBC_TYPES.empty_table()
 
 
-ANSWERS: dict[str, Answerer] = {
-    "CommandGetCatalogs": catalogs,
-    "CommandGetDbSchemas": schemas,
-    "CommandGetTables": tables,
-    "CommandGetTableTypes": table_types,
-    "CommandGetPrimaryKeys": no_keys,
-    "CommandGetExportedKeys": no_foreign_keys,
-    "CommandGetImportedKeys": no_foreign_keys,
-    "CommandGetCrossReference": no_foreign_keys,
-    "CommandGetXdbcTypeInfo": no_types,
+ANSWERS: dict[type[Message], Answerer] = {
+    messages.CommandGetCatalogs: catalogs,
+    messages.CommandGetDbSchemas: schemas,
+    messages.CommandGetTables: tables,
+    messages.CommandGetTableTypes: table_types,
+    messages.CommandGetPrimaryKeys: no_keys,
+    messages.CommandGetExportedKeys: no_foreign_keys,
+    messages.CommandGetImportedKeys: no_foreign_keys,
+    messages.CommandGetCrossReference: no_foreign_keys,
+    messages.CommandGetXdbcTypeInfo: no_types,
 }
 
 
@@ -206,8 +208,15 @@ def like(pattern: str | None, name: str) -> bool:
     return re.fullmatch("".join(parts), name) is not None
 
 
-def _fits_catalog(message: WireMessage) -> bool:
-    return message.text(1) in (None, CATALOG)
+def _fits(message: messages.CommandGetDbSchemas | messages.CommandGetTables) -> bool:
+    """Tell whether the one schema that there is lies in the catalog and schemas asked for."""
+    fits_schema = like(_given(message, "db_schema_filter_pattern"), SCHEMA)
+    return _given(message, "catalog") in (None, CATALOG) and fits_schema
+
+
+def _given(message: Message, field: str) -> str | None:
+    """Return an optional field; None when it was not sent."""
+    return getattr(message, field) if message.HasField(field) else None
 
 
 def _columns(table: CatalogTable) -> pa.Schema:

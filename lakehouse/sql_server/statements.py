@@ -48,21 +48,21 @@ class Statements:
             self._held[handle] = Prepared(key_id, sql, parameters, schema, used_at=now)
         return handle
 
-    def get(self, key_id: str, handle: bytes | None) -> Prepared:
+    def get(self, key_id: str, handle: bytes) -> Prepared:
         """Return a statement of this key.
 
         Raises:
             QueryError: it was closed, was given up for newer ones, or is another key's.
         """
         with self._mutex:
-            found = self._held.get(handle or b"")
+            found = self._held.get(handle)
             if found is None or found.key_id != key_id:
                 raise QueryError("there is no such prepared statement (any more); prepare it again")
-            self._held[handle or b""] = found = replace(found, used_at=time.monotonic())
-            self._held.move_to_end(handle or b"")
+            self._held[handle] = found = replace(found, used_at=time.monotonic())
+            self._held.move_to_end(handle)
         return found
 
-    def bind(self, key_id: str, handle: bytes | None, values: list[Any]) -> None:
+    def bind(self, key_id: str, handle: bytes, values: list[Any]) -> None:
         """Set the values of a statement's parameters, in their order.
 
         Raises:
@@ -76,11 +76,11 @@ class Statements:
         positional = all(name.isdecimal() for name in found.parameters)
         bound: Any = values if positional else dict(zip(found.parameters, values, strict=True))
         with self._mutex:
-            self._held[handle or b""] = replace(found, values=bound)
+            self._held[handle] = replace(found, values=bound)
 
-    def close(self, key_id: str, handle: bytes | None) -> None:
+    def close(self, key_id: str, handle: bytes) -> None:
         """Forget a statement; one that is not there is forgotten already."""
         with self._mutex:
-            found = self._held.get(handle or b"")
+            found = self._held.get(handle)
             if found is not None and found.key_id == key_id:
-                del self._held[handle or b""]
+                del self._held[handle]

@@ -14,9 +14,9 @@ from pyarrow import flight
 
 from lakehouse.lake import Lake
 from lakehouse.sandbox.request import Limits
-from lakehouse.sql_server.flight import FlightDoor
+from lakehouse.sql_server import flight_sql_pb2 as messages
+from lakehouse.sql_server.flight import FlightDoor, packed, unpacked
 from lakehouse.sql_server.service import DoorLimits, SqlDoor
-from lakehouse.sql_server.wire import Field, packed, unpacked
 from tests.lakehouse import make
 from tests.lakehouse.sql_server.conftest import READERS, Noted
 
@@ -161,6 +161,15 @@ def test_bytes_that_are_no_message_are_refused(flight_address: str) -> None:
     client.close()
 
 
+def test_a_ticket_that_holds_no_text_is_refused(flight_address: str) -> None:
+    options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer key-acme")])
+    client = flight.connect(flight_address)
+    ticket = flight.Ticket(packed(messages.TicketStatementQuery(statement_handle=b"\xff")))
+    with pytest.raises(pa.ArrowInvalid, match="no text"):
+        client.do_get(ticket, options)
+    client.close()
+
+
 def test_a_prepared_statement_belongs_to_its_key(flight_address: str, acme: Any) -> None:
     with acme.cursor() as cursor:
         statement: AdbcStatement = cursor.adbc_statement
@@ -179,15 +188,16 @@ def test_what_an_answer_holds_is_told_before_it_is_fetched(flight_address: str) 
     client = flight.connect(flight_address)
 
     def prepared(sql: str) -> Any:
-        asked = packed("ActionCreatePreparedStatementRequest", [Field(1, sql.encode())])
+        asked = packed(messages.ActionCreatePreparedStatementRequest(query=sql))
         (made,) = client.do_action(flight.Action("CreatePreparedStatement", asked), options)
-        handle = unpacked(made.body.to_pybytes()).data(1) or b""
-        command = packed("CommandPreparedStatementQuery", [Field(1, handle)])
+        result = unpacked(made.body.to_pybytes())
+        handle = result.prepared_statement_handle
+        command = packed(messages.CommandPreparedStatementQuery(prepared_statement_handle=handle))
         return client.get_flight_info(flight.FlightDescriptor.for_command(command), options).schema
 
     assert prepared("SELECT count(*) AS n FROM steps") == pa.schema([("n", pa.int64())])
     assert prepared("SELECT ? AS n") is None  # what is bound has its own type
-    command = flight.FlightDescriptor.for_command(packed("CommandGetTableTypes", []))
+    command = flight.FlightDescriptor.for_command(packed(messages.CommandGetTableTypes()))
     assert client.get_flight_info(command, options).schema.names == ["table_type"]
     client.close()
 

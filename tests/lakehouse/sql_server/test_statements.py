@@ -17,7 +17,7 @@ def test_a_statement_is_its_keys_alone() -> None:
     with pytest.raises(QueryError):
         held.get("a", handle)
     with pytest.raises(QueryError):
-        held.get("a", None)
+        held.get("a", b"")
 
 
 def test_values_are_bound_in_order_or_by_name() -> None:

@@ -159,7 +159,8 @@ def remove_torn_commit(table: Path) -> None:
 def remove_torn_checkpoint(table: Path) -> None:
     """Take away a last checkpoint that a power cut left without its bytes; its commits are there."""
     log = table / "_delta_log"
-    checkpoint = max(log.glob("*.checkpoint*.parquet"), default=None)
+    found = (path for path in log.glob("*.checkpoint*.parquet") if path.is_file())
+    checkpoint = max(found, default=None)
     if checkpoint is None or _is_parquet(checkpoint):
         return
     (log / "_last_checkpoint").unlink(missing_ok=True)  # first: it may name what goes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.planting import Secret
-from tests.trajectory.dialects.golden.replay import SCENARIOS, load
+from tests.golden.calls.replay import SCENARIOS, load
 from trajectory.dialects.event_stream import EventStreamDecoder, encode_message
 from trajectory.dialects.websocket import pack_message, read_messages
 from trajectory.exchange import Exchange

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, model_validator
 
-from governance.policy.selector import Facts, Match, Named, Spec, check_names
+from governance.policy.selector import Facts, Match, NamedRule, Spec, check_names
 
 
 class CaptureLevel(StrEnum):
@@ -42,7 +42,7 @@ class FailedAttempts(StrEnum):
     """Ledger only."""
 
 
-class CaptureRule(Named):
+class CaptureRule(NamedRule):
     """An exception for some traffic."""
 
     match: Match = Match()

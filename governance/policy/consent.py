@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from governance.policy.selector import Match, Named, Spec, check_names
+from governance.policy.selector import Match, NamedRule, Spec, check_names
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """The name of a header, RFC 9110."""
@@ -37,7 +37,7 @@ class LegalBasis(StrEnum):
     LEGITIMATE_INTERESTS = "legitimate_interests"
 
 
-class Grant(Named):
+class Grant(NamedRule):
     """Purposes that a tenant or application has agreed to."""
 
     match: Match = Match()
@@ -56,7 +56,7 @@ class Grant(Named):
         return value
 
 
-class Limit(Named):
+class Limit(NamedRule):
     """Purposes that some traffic is never used for, whoever granted them."""
 
     match: Match = Match()

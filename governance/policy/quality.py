@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from governance.policy import words
-from governance.policy.selector import Named, Number, Spec, Whole, WordOrWhole, check_names
+from governance.policy.selector import NamedRule, Number, Spec, Whole, WordOrWhole, check_names
 
 
 class Column(StrEnum):
@@ -149,7 +149,7 @@ def _check_values(column: str, values: Iterable[str | int]) -> None:
 type _Values = Annotated[tuple[WordOrWhole, ...], Field(min_length=1)]
 
 
-class _Expectation[C: StrEnum](Named):
+class _Expectation[C: StrEnum](NamedRule):
     name: Annotated[str, AfterValidator(words.check_plain)] = Field(
         min_length=1, description="The reason: `quality:NAME`."
     )

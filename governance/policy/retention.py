@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from governance.policy.selector import Facts, Match, Named, Spec, check_names
+from governance.policy.selector import Facts, Match, NamedRule, Spec, check_names
 from trajectory.documents.problems import meant
 
 _MOST_DAYS = 36_500
@@ -22,14 +22,14 @@ type Days = Annotated[
 ]
 
 
-class RetentionRule(Named):
+class RetentionRule(NamedRule):
     """Which class some traffic belongs to; the first rule that fits decides."""
 
     match: Match = Match()
     class_: str = Field(alias="class", description="One of `classes`.")
 
 
-class LegalHold(Named):
+class LegalHold(NamedRule):
     """Traffic that may not be deleted, whatever its class says."""
 
     match: Match

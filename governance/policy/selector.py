@@ -75,11 +75,11 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Named(Spec):
+class NamedRule(Spec):
     """A rule that reasons and differences name."""
 
     name: Annotated[str, AfterValidator(check_plain)] = Field(
-        min_length=1, description="Named in the reasons of a decision."
+        min_length=1, description="NamedRule in the reasons of a decision."
     )
 
 

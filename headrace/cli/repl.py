@@ -28,7 +28,7 @@ End a question with ; — it may have several lines. Tab completes.
 _DELIMITERS = " \t\n()=<>!+-*/,;'\""
 
 
-class Prompt:
+class SqlPrompt:
     """Reads questions from the terminal and shows their answers until it is left."""
 
     def __init__(self, asking: "Asking", chosen: str) -> None:

@@ -99,9 +99,9 @@ def sql(
     chosen = chosen_format("json" if as_json else output_format, suffix)
     asking = Asking(AppContext.of(context), seconds, memory_mib, moment_or_versions(as_of))
     if query is None and sys.stdin.isatty():
-        from headrace.cli.repl import Prompt
+        from headrace.cli.repl import SqlPrompt
 
-        Prompt(asking, chosen).run()
+        SqlPrompt(asking, chosen).run()
         return
     text = sys.stdin.read() if query is None else query
     if text.strip():

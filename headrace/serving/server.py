@@ -81,7 +81,7 @@ class ModelServer:
         engine = self._engines.get(chat.model)
         if engine is None:
             raise _Refused(404, "model_not_found", "no such version is loaded here (/v1/models)")
-        run = _Run(chat, engine)
+        run = _PendingAnswer(chat, engine)
         first = await run.next()
         if first is None:
             raise _Refused(500, "engine_error", "the engine could not go on")
@@ -95,7 +95,7 @@ class ModelServer:
             raise _Refused(401, "invalid_api_key", "the key of this server is needed")
 
 
-class _Run:
+class _PendingAnswer:
     """One answer on its way from the engine's thread into the server's event loop."""
 
     def __init__(self, chat: ChatRequest, engine: Engine[LanguageModel]) -> None:

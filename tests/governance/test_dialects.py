@@ -8,8 +8,8 @@ from governance.policy import load_bundle
 from governance.redact import build_redactor
 from governance.redact.trajectory import CallRedactor
 from governance.stored_content import MemoryKnownContent
+from tests.golden.calls.replay import CONFIGURED, SCENARIOS, load
 from tests.governance.building import ALL_PURPOSES, KEY, governor
-from tests.trajectory.dialects.golden.replay import CONFIGURED, SCENARIOS, load
 from trajectory.assembly import Assembler
 from trajectory.call import CallKind
 from trajectory.reader import read_records

@@ -10,8 +10,8 @@ from governance.records import GovernedBatch
 from governance.redact import build_redactor
 from governance.redact.trajectory import CallRedactor
 from governance.stored_content import MemoryKnownContent
+from tests.golden.trajectories.replay import SCENARIOS, load
 from tests.governance.building import ALL_PURPOSES, KEY, governor
-from tests.trajectory.golden.replay import SCENARIOS, load
 from trajectory.assembly import Assembler
 from trajectory.call import CallKind
 from trajectory.dialects.registry import read_exchange

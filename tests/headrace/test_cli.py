@@ -12,7 +12,7 @@ import pytest
 from headrace.app.home import Home
 from headrace.app.lock import only_one
 from headrace.cli import missing_extra, run, unexpected
-from tests.proxy.upstream import Upstream, as_json, plain
+from tests.support.upstream import Upstream, as_json, plain
 
 pytestmark = pytest.mark.usefixtures("home")
 

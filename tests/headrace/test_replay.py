@@ -24,10 +24,10 @@ from headrace.replay.answering import Replies
 from headrace.replay.loading import load_recording
 from headrace.replay.server import LiveUpstreams, serving
 from lakehouse.lake import Lake
-from tests.agents.provider import Provider, Reply, Session
-from tests.agents.wire import Asked
 from tests.headrace.governed import govern
 from tests.headrace.replay_agent import work
+from tests.interop.agents.provider import Provider, Reply, Session
+from tests.interop.agents.wire import Asked
 from tests.proxy.running import Running
 from trajectory.replay import Player, ReplayComparison
 

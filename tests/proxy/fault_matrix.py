@@ -6,7 +6,7 @@ One list; the test runs every row both ways, and docs/faults.md shows it as a ta
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.proxy.upstream import Reply, Seen, chunk
+from tests.support.upstream import Reply, Seen, chunk
 
 WHOLE = b'{"id": "chatcmpl-1", "choices": []}'
 EVENTS = (b"data: 1\n\n", b"data: 2\n\n", b"data: [DONE]\n\n")

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.proxy.running import Running
-from tests.proxy.upstream import Reply, Seen, Upstream, plain, stream
+from tests.support.upstream import Reply, Seen, Upstream, plain, stream
 from trajectory.dialects.websocket import read_messages
 from trajectory.exchange import ExchangeOutcome
 

@@ -18,8 +18,8 @@ from proxy.counters import Counters
 from proxy.recorder import Recorder
 from proxy.route import JOURNAL, Level, OwnTerms
 from proxy.spool import Cursor, SpoolReader, SpoolWriter, records
+from tests.golden.calls.replay import CONFIGURED, SCENARIOS, call_json, load
 from tests.proxy.spool.writing import CLIENT, KEY
-from tests.trajectory.dialects.golden.replay import CONFIGURED, SCENARIOS, call_json, load
 from trajectory.dialects.registry import read_calls
 from trajectory.exchange import Exchange, ExchangeOutcome
 

@@ -15,7 +15,7 @@ import pytest
 from tests.proxy.conftest import Tls
 from tests.proxy.fault_matrix import MATRIX, STREAMED, WHOLE, Fault, partial, script, table
 from tests.proxy.running import Running
-from tests.proxy.upstream import Upstream
+from tests.support.upstream import Upstream
 
 ROOT = Path(__file__).resolve().parents[2]
 BODY = b'{"model": "m", "messages": []}'

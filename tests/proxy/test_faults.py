@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.proxy.running import Running
-from tests.proxy.upstream import Reply, Seen, Upstream, as_json, chunk, plain, stream
+from tests.support.upstream import Reply, Seen, Upstream, as_json, chunk, plain, stream
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 OK = ExchangeOutcome.COMPLETE

@@ -12,9 +12,9 @@ import pytest
 
 from proxy.keys import KeyRegistry
 from tests.proxy.conftest import Tls
-from tests.proxy.provider import provider
 from tests.proxy.running import Running
-from tests.proxy.upstream import Upstream
+from tests.support.provider import provider
+from tests.support.upstream import Upstream
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import httpx
 import openai
 import pytest
 
-from tests.proxy.provider import CHAT, GO_ON, provider
 from tests.proxy.running import Running
-from tests.proxy.upstream import Upstream
+from tests.support.provider import CHAT, GO_ON, provider
+from tests.support.upstream import Upstream
 from trajectory.exchange import ExchangeOutcome, Feedback
 
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 import pytest
 
 from tests.proxy.conftest import Tls
-from tests.proxy.provider import provider
 from tests.proxy.running import LISTENER, Running
-from tests.proxy.upstream import Upstream
+from tests.support.provider import provider
+from tests.support.upstream import Upstream
 
 
 @pytest.fixture(scope="module")

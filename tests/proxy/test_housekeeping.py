@@ -11,7 +11,7 @@ from proxy.spool import Cursor, SpoolReader, SpoolWriter
 from proxy.spool.keys import KeyRing, rotate
 from tests.proxy.running import SPOOL_KEY, Running
 from tests.proxy.spool.writing import Script
-from tests.proxy.upstream import Upstream, plain
+from tests.support.upstream import Upstream, plain
 from trajectory.exchange import Exchange
 
 

@@ -18,10 +18,10 @@ from proxy.keys import KeyLimits, KeyRegistry
 from proxy.limits import Budgets, session_of
 from proxy.responses import Reason
 from proxy.shared_counters import SharedCounters
-from tests.proxy.provider import provider
 from tests.proxy.running import Running
 from tests.proxy.test_workers import free_port
-from tests.proxy.upstream import Reply, Seen, Upstream, as_json, stream
+from tests.support.provider import provider
+from tests.support.upstream import Reply, Seen, Upstream, as_json, stream
 from trajectory.exchange import ExchangeOutcome
 
 CHAT = {"messages": [{"role": "user", "content": "hello"}]}

@@ -30,7 +30,7 @@ with warnings.catch_warnings():
 from tests.proxy.conftest import Tls
 from tests.proxy.running import Running
 from tests.proxy.test_admission import answers as greet
-from tests.proxy.upstream import Reply, Seen, Upstream, chunk, plain
+from tests.support.upstream import Reply, Seen, Upstream, chunk, plain
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 MEGABYTE = b"m" * 1_000_000

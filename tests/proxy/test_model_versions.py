@@ -15,7 +15,7 @@ import pytest
 from proxy.config import CredentialSource, GatewayConfig, Route
 from proxy.model_versions import Publication, Published, ServedModel, with_model
 from tests.proxy.running import Running
-from tests.proxy.upstream import Reply, Seen, Upstream, as_json, stream
+from tests.support.upstream import Reply, Seen, Upstream, as_json, stream
 from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import Exchange, ExchangeOutcome
 

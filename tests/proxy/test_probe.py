@@ -13,7 +13,7 @@ from proxy.config import Route
 from proxy.probe import probe
 from tests.proxy.running import Running
 from tests.proxy.test_tokens import engine
-from tests.proxy.upstream import Reply, Seen, Upstream, as_json, stream
+from tests.support.upstream import Reply, Seen, Upstream, as_json, stream
 
 
 def models(request: Seen) -> Reply | None:

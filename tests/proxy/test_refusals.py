@@ -10,10 +10,10 @@ import psutil
 import pytest
 
 from proxy.keys import KeyLimits
-from tests.proxy.provider import provider
 from tests.proxy.running import Running
 from tests.proxy.test_memory import growth
-from tests.proxy.upstream import Upstream
+from tests.support.provider import provider
+from tests.support.upstream import Upstream
 from trajectory.exchange import Exchange
 
 LARGE = b"x" * (9 * 1024 * 1024)

@@ -19,7 +19,7 @@ from proxy.keys import KeyRegistry
 from proxy.spool import Cursor, SpoolReader
 from tests.proxy.running import SPOOL_KEY, Running
 from tests.proxy.test_workers import free_port
-from tests.proxy.upstream import Upstream, plain
+from tests.support.upstream import Upstream, plain
 
 
 def until(done: Callable[[], bool]) -> None:

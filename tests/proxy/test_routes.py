@@ -15,9 +15,9 @@ import pytest
 
 from proxy.config import GatewayConfig
 from proxy.routing import Router
-from tests.proxy.provider import provider
 from tests.proxy.running import Running
-from tests.proxy.upstream import Upstream
+from tests.support.provider import provider
+from tests.support.upstream import Upstream
 
 
 @dataclass

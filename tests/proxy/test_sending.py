@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from tests.proxy.conftest import Tls
-from tests.proxy.provider import provider
 from tests.proxy.running import Running
-from tests.proxy.upstream import Reply, Seen, Upstream
+from tests.support.provider import provider
+from tests.support.upstream import Reply, Seen, Upstream
 from trajectory.exchange import Exchange
 
 DEAD = [f"http://127.0.0.{number}:9" for number in range(2, 9)]

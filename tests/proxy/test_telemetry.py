@@ -9,9 +9,9 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.proxy.provider import provider
 from tests.proxy.running import LISTENER, Running
-from tests.proxy.upstream import Reply, Seen, Upstream, plain
+from tests.support.provider import provider
+from tests.support.upstream import Reply, Seen, Upstream, plain
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.tokens import AddedFields, StreamStripper, applies, ask, strip_json
 from tests.proxy.running import Running
-from tests.proxy.upstream import Reply, Seen, Upstream, as_json, stream
+from tests.support.upstream import Reply, Seen, Upstream, as_json, stream
 
 BOTH = AddedFields(b"", token_ids=True, logprobs=True)
 

@@ -9,9 +9,9 @@ import pytest
 from websockets.sync.client import connect
 
 from proxy.websocket import CONVERSATION_BYTES, TALK_BYTES, _cut_after
+from tests.interop.clients.conversations import CONVERSATIONS, conversing
+from tests.interop.clients.drivers import Wire
 from tests.proxy.running import Running
-from tests.wire.conversations import CONVERSATIONS, conversing
-from tests.wire.drivers import Wire
 from trajectory.dialects.registry import read_calls
 from trajectory.dialects.websocket import read_messages
 from trajectory.exchange import Exchange, ExchangeOutcome

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.proxy.running import Running
-from tests.proxy.upstream import Upstream, plain
+from tests.support.upstream import Upstream, plain
 
 
 def free_port() -> int:

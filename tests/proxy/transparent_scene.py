@@ -13,9 +13,9 @@ from pathlib import Path
 
 import httpx
 
-from tests.proxy.provider import provider
 from tests.proxy.running import Running
-from tests.proxy.upstream import Upstream
+from tests.support.provider import provider
+from tests.support.upstream import Upstream
 
 GROUP = 54321
 CLIENT = """

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.trajectory.golden.replay import load
+from tests.golden.trajectories.replay import load
 from trajectory.call import CallKind, TokenCapture, Usage
 from trajectory.dialects.registry import read_exchange
 from trajectory.message import Message, TextPart, ToolCallPart, ToolResultPart

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trajectory
+from tests.golden.trajectories.replay import load
 from tests.lakehouse import make
 from tests.trajectory.documents import own_trajectory
-from tests.trajectory.golden.replay import load
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.canonical import canonical_json, content_hash
 from trajectory.exchange import Exchange

@@ -30,7 +30,7 @@ type RowMaker = Callable[[str, Selection, Any], Rows]
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedModel:
     """A model folder and what it is called."""
 
     label: str
@@ -61,8 +61,8 @@ class Assessor:
     """Measures candidates of one run."""
 
     spec: RecipeSpec
-    base: Named
-    current: Named
+    base: NamedModel
+    current: NamedModel
     """The model that serves; the base where none does."""
     items: tuple[ScoredItem, ...]
     """Of the substrate; its held-out ones are measured on."""

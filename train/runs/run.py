@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from train.errors import EmptyRunError
-from train.evaluation.assess import Assessment, Assessor, Named
+from train.evaluation.assess import Assessment, Assessor, NamedModel
 from train.evaluation.evaluate import Comparison
 from train.evaluation.gate import GateVerdict
 from train.evaluation.held_out import HeldOutTasks, examined_by_replay, held_out_tasks
@@ -322,9 +322,9 @@ class _Run:
             progress=progress,
         )
         serving = registry.live(name)
-        current = Named(self.base_label, self.base)
+        current = NamedModel(self.base_label, self.base)
         if serving is not None:
-            current = Named(serving.label, serving.path)
+            current = NamedModel(serving.label, serving.path)
         assessor = self._assessor(current, tasks, registry.look(name), progress)
         found = assessor.assess(fitted.model)
         manifest = self._manifest(selection, fitted, found)
@@ -365,11 +365,11 @@ class _Run:
         return rows
 
     def _assessor(
-        self, current: Named, tasks: Mapping[str, HeldOutTasks], look: int, progress: Progress
+        self, current: NamedModel, tasks: Mapping[str, HeldOutTasks], look: int, progress: Progress
     ) -> Assessor:
         return Assessor(
             spec=self.recipe.spec,
-            base=Named(self.base_label, self.base),
+            base=NamedModel(self.base_label, self.base),
             current=current,
             items=tuple(load_items(self.substrate)),
             make_rows=self._make_rows,

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from lakehouse.rewards import Reward
 from train.errors import StaleSubstrateError
 from train.registry.model_card import dataset_card, dataset_croissant
-from train.substrate.dedup import Examined, near_duplicates, texts_of
+from train.substrate.dedup import EvaluationTexts, near_duplicates, texts_of
 from train.substrate.iteration import Origin, Walker, walk_part
 from train.substrate.quality import SubstrateGate
 from train.substrate.selection import item_rewards, lost_items
@@ -152,7 +152,7 @@ def build_substrate(
         SubstrateRefusedError: the gate does not let it pass; nothing was written.
     """
     spec = substrate.spec
-    examined = Examined(spec.evaluation, base or Path()) if spec.evaluation else None
+    examined = EvaluationTexts(spec.evaluation, base or Path()) if spec.evaluation else None
     versions = source.versions()
     progress("select", 0, None)
     items: list[Item] = []
@@ -225,7 +225,7 @@ def _selected(
     source: LearningSource,
     scored: Sequence[ScoredItem],
     spec: SubstrateSpec,
-    examined: Examined | None,
+    examined: EvaluationTexts | None,
     left_out: Counter[str],
 ) -> pl.DataFrame:
     """Return the items that stay, by id, and count under ``left_out`` why the others fell away."""

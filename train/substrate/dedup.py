@@ -103,7 +103,7 @@ def _rank(entry: Scored, texts: Mapping[str, ItemText], spec: NearSpec) -> tuple
             return (moment, name)
 
 
-class Examined:
+class EvaluationTexts:
     """The evaluation sets of a substrate document, read once."""
 
     def __init__(self, spec: EvaluationSpec, base: Path) -> None:

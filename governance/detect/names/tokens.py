@@ -56,7 +56,7 @@ type _Word = str | tuple[str, str]
 """A token's text; with what it is read as, where a rule says so."""
 
 
-class Tokens(NamedTuple):
+class TokenizedTexts(NamedTuple):
     """The tokens of some texts, one after the other."""
 
     counts: Any
@@ -107,7 +107,7 @@ class NamesTokenizer:
         """Words that rules take together with marks."""
         self._of_marks = lru_cache(maxsize=4096)(lambda marks: self._with_rules([*marks]))
 
-    def __call__(self, texts: Sequence[str]) -> Tokens:
+    def __call__(self, texts: Sequence[str]) -> TokenizedTexts:
         """Return the tokens of texts."""
         pieces, places, sizes = _pieces(texts)
         rows = {piece: row for row, piece in enumerate(dict.fromkeys(pieces))}
@@ -127,7 +127,7 @@ class NamesTokenizer:
         counts = numpy.bincount(
             numpy.repeat(numpy.arange(len(texts)), sizes), many[found], minlength=len(texts)
         )
-        return Tokens(
+        return TokenizedTexts(
             counts.astype(int),
             starts,
             starts + lengths[token],

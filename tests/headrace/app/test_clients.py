@@ -17,9 +17,9 @@ from headrace.app.clients import base_url_environment, proxy_environment
 from proxy.config import GatewayConfig
 from proxy.mitm.authority import TRUST_STORE_PASSWORD, create_authority
 from tests.proxy.conftest import Tls, tls
-from tests.proxy.provider import provider
 from tests.proxy.running import Running
-from tests.proxy.upstream import Upstream
+from tests.support.provider import provider
+from tests.support.upstream import Upstream
 
 __all__ = ["tls"]
 

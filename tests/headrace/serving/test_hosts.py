@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from headrace.serving.hosts import Host, OwnProcess, OwnServers, VllmServers, tool_arguments
-from tests.proxy.upstream import Reply, Seen, Upstream, as_json
+from tests.support.upstream import Reply, Seen, Upstream, as_json
 from tests.train.test_chat_templates import templates
 from tests.trajectory.test_child_process import ended
 from trajectory.errors import ConfigurationError

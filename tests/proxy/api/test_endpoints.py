@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.proxy.provider import provider
 from tests.proxy.running import Running
-from tests.proxy.upstream import Upstream
+from tests.support.provider import provider
+from tests.support.upstream import Upstream
 from trajectory.exchange import Feedback
 
 ITEM = {"session_id": "s-1", "name": "done", "label": "task-end", "source_kind": "env"}

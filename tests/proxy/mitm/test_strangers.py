@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     from proxy.plain import connections
     from proxy.worker import Gateway
 
-from tests.proxy.upstream import Upstream, plain
+from tests.support.upstream import Upstream, plain
 
 HEAD = b"GET /up/x HTTP/1.1\r\nHost: x\r\n"
 SAID = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.trajectory.golden.replay import load
+from tests.golden.trajectories.replay import load
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
 from trajectory.dialects.registry import read_exchange

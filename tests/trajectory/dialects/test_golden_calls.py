@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.trajectory.dialects.golden.replay import CONFIGURED, SCENARIOS, call_json, load
+from tests.golden.calls.replay import CONFIGURED, SCENARIOS, call_json, load
 from tests.trajectory.dialects.test_hostile import check, mutations, swapped
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trajectory.golden.replay import SCENARIOS, load, with_response_body
+from tests.golden.trajectories.replay import SCENARIOS, load, with_response_body
 from tests.trajectory.world import World, said, user
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.trajectory.dialects.golden.replay import load
+from tests.golden.calls.replay import load
 from tests.trajectory.world import World
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind

@@ -16,7 +16,7 @@ import pytest
 import typing_extensions
 from pydantic import BaseModel
 
-from tests.trajectory.dialects.golden.replay import call_json
+from tests.golden.calls.replay import call_json
 from tests.trajectory.world import World
 from trajectory.dialects.registry import read_exchange
 

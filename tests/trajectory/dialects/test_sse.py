@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.trajectory.golden.replay import SCENARIOS, load
+from tests.golden.trajectories.replay import SCENARIOS, load
 from trajectory.dialects.sse import SseDecoder, SseEvent, decode_events
 
 STREAM = (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.trajectory.dialects.golden.replay import load
+from tests.golden.calls.replay import load
 from tests.trajectory.dialects.test_hostile import check, mutations
 from tests.trajectory.world import World
 from trajectory.call import Call, CallKind

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trajectory.golden.replay import load
+from tests.golden.trajectories.replay import load
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 from trajectory.formats.openai_messages import export_document, export_line, import_line

@@ -1,0 +1,49 @@
+"""A session in the URL: from the gateway through governance into the lake, and feedback about it."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from examples.practice.serving import served_in_thread
+from tests.headrace.governed import govern
+from tests.interop.agents.provider import Provider, Reply
+from tests.proxy.running import Running
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def test_calls_under_one_session_in_the_url_are_one_trajectory(tmp_path: Path) -> None:
+    with served_in_thread(Provider(lambda *_: Reply("Noted.")).app()) as port:
+        routes = [{"name": "model", "upstream": f"http://127.0.0.1:{port}"}]
+        with Running(tmp_path, {"routes": routes}) as gateway:
+            headers = {"authorization": f"Bearer {gateway.key}"}
+            for path, question in (
+                ("/s/run%207/model", "We need bolts."),
+                ("/model/s/run%207", "How far is it to the moon?"),
+                ("/s/run%208/model", "Which colour has the sky?"),
+            ):
+                body: dict[str, Any] = {
+                    "model": "m",
+                    "messages": [{"role": "user", "content": question}],
+                }
+                answer = httpx.post(
+                    f"{gateway.url}{path}/v1/chat/completions",
+                    json=body,
+                    headers={**headers, "x-headrace-url-session": "forged"},
+                    timeout=30,
+                )
+                assert answer.status_code == 200
+            said = {"session_id": "run 7", "name": "success", "value": 1.0}
+            answer = httpx.post(
+                f"{gateway.url}/headrace/v1/feedback", json=said, headers=headers, timeout=30
+            )
+            assert answer.status_code == 202
+    lake = govern(tmp_path)
+    rows = lake.query("select trajectory_id, key_source from steps order by started_at").to_pylist()
+    assert [row["key_source"] for row in rows] == ["url"] * 3
+    first, second, third = (row["trajectory_id"] for row in rows)
+    assert first == second != third
+    (signal,) = lake.query("select trajectory_id from signals where name = 'success'").to_pylist()
+    assert signal["trajectory_id"] == first

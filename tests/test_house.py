@@ -1,0 +1,142 @@
+"""The shape of the code: one name for one thing, no module without a reason, tests where one looks for them."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("trajectory", "proxy", "governance", "lakehouse", "train", "headrace")
+REGISTRIES = {
+    "headrace.cli": "a file for each noun of the command line",
+    "trajectory.dialects.registry": "a file for each wire format",
+    "trajectory.formats.catalog": "a file for each document format",
+    "lakehouse.schema.columns": "a file for each kind of table",
+}
+"""Modules that list what lies beside them: each entry is a module of its own."""
+SMALL = 350
+"""Lines that one module may have after a merge."""
+ALONE: dict[str, str] = {
+    "proxy.metrics": "what is measured; proxy.admin is where it is asked",
+    "proxy.api.feedback": "one endpoint",
+    "proxy.api.traces": "one endpoint",
+    "governance.detect.names.network": "tuned by hand, with its plain reference in the tests",
+    "governance.detect.rules.hooks": "checks that rules in YAML name",
+    "governance.redact.generalise": "one operator",
+    "governance.redact.surrogates": "one operator",
+    "governance.redact.json_text": "one kind of text",
+    "governance.trial.build": "what a trial needs; governance.trial.run runs it",
+    "lakehouse.maintenance.compaction_io": "files of a compaction, tested alone against a full disk",
+    "lakehouse.sandbox.statement": "the wall that SQL of strangers meets first, reviewed alone",
+}
+"""Modules with one importer beside them that stay apart, and why."""
+NAMESAKES: dict[str, str] = {
+    "Call": "on a wire of the plain listener, and as its dialect reads it",
+    "PreparedTrainer": "TRL's trainer of that recipe, told that its batches are prepared",
+}
+"""Class names that several modules have, and why."""
+ACROSS: dict[str, str] = {
+    "agents": "whole agents", "documentation": "pages", "deploy": "deployments",
+    "interop": "other people's programs", "scenarios": "one behaviour of the whole product each",
+}  # fmt: skip
+"""Folders of tests that belong to no room."""
+BEHAVIOURS = {
+    "governance": "test_dialects test_drift test_engine_properties test_leftovers test_wire",
+    "governance/detect": "test_accounts test_bare_numbers test_passwords test_secrets test_things "
+    "test_told_names test_questions",
+    "governance/redact": "test_operators test_practice",
+    "headrace": "test_cli_credit test_cli_privacy test_cli_quality test_documents test_dry_run "
+    "test_open_lake test_plugins",
+    "headrace/app": "test_tool_routes",
+    "headrace/serving": "test_end_to_end",
+    "lakehouse": "test_contract test_crash test_full_disk test_power_cut",
+    "lakehouse/read/views": "test_files test_rewards test_statistics",
+    "practice": "test_live",
+    "proxy": "test_fault_matrix test_faults test_forward test_garbage test_hostile test_identity "
+    "test_mcp test_memory test_refusing_disk test_routes test_sending test_transparent test_workers",
+    "proxy/mitm": "test_strangers",
+    "train": "test_accelerator test_chat_templates test_floors test_gate_errors test_loading "
+    "test_package test_registry_races test_trl_formats test_volatile_prompts",
+    "trajectory": "test_yaml_documents",
+    "trajectory/assembly": "test_agents test_background test_properties test_shadows",
+    "trajectory/dialects": "test_fields test_golden test_golden_calls test_hostile test_mcp_streams "
+    "test_mcp_tasks test_people test_resent_bodies test_sdk_fields",
+    "trajectory/formats": "test_patch",
+}
+"""Tests of what several modules of a room do together; the first line of each says what that is."""
+
+
+def _modules() -> dict[str, Path]:
+    found = {}
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = path
+    return found
+
+
+def _importers(modules: dict[str, Path]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, path in modules.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                targets = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                targets = [f"{node.module}.{alias.name}" for alias in node.names]
+                targets = [target if target in modules else node.module for target in targets]
+            else:
+                continue
+            for target in targets:
+                if target in modules and target != name:
+                    found[target].add(name)
+    return found
+
+
+def test_no_class_has_a_namesake() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for name, path in _modules().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(name)
+    several = {name: where for name, where in places.items() if len(where) > 1}
+    assert {name: where for name, where in several.items() if name not in NAMESAKES} == {}
+    assert set(NAMESAKES) <= set(several), "take out of the list what is unique now"
+
+
+def test_a_module_with_one_importer_has_a_reason() -> None:
+    modules = _modules()
+    lines = {
+        name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in modules.items()
+    }
+    found = {}
+    for name, importers in _importers(modules).items():
+        (importer, *others) = sorted(importers)
+        is_package = modules[name].name == "__init__.py"
+        beside = name.rpartition(".")[0] == importer.rpartition(".")[0]
+        if others or is_package or not beside or importer in REGISTRIES:
+            continue
+        if lines[name] + lines[importer] <= SMALL:
+            found[name] = importer
+    assert {name: importer for name, importer in found.items() if name not in ALONE} == {}
+    assert set(ALONE) <= set(found), "take out of the list what is merged now"
+
+
+def test_a_test_lies_where_its_module_lies() -> None:
+    modules = _modules()
+    places = {name.replace(".", "/") for name in modules}
+    places |= {place.rpartition("/")[0] for place in places}
+    lonely = set()
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        place = path.relative_to(ROOT / "tests")
+        if place.parts[0] in ACROSS or len(place.parts) == 1:
+            continue
+        name = place.with_name(place.stem.removeprefix("test_")).as_posix()
+        example = (ROOT / "examples" / name).with_suffix(".py")
+        if path.read_text(encoding="utf-8").startswith(
+            '"""The plain listener passes what the other'
+        ):
+            continue  # tests of the gateway, run again
+        if name not in places and not example.exists():
+            lonely.add(place.with_suffix("").as_posix())
+    behaviours = {f"{room}/{test}" for room, tests in BEHAVIOURS.items() for test in tests.split()}
+    assert lonely - behaviours == set()
+    assert behaviours <= lonely, "take out of the list what has a module now"

@@ -42,7 +42,7 @@ ACROSS: dict[str, str] = {
 BEHAVIOURS = {
     "governance": "test_dialects test_drift test_engine_properties test_leftovers test_wire",
     "governance/detect": "test_accounts test_bare_numbers test_passwords test_secrets test_things "
-    "test_told_names test_questions",
+    "test_told_names",
     "governance/redact": "test_operators test_practice",
     "headrace": "test_cli_credit test_cli_privacy test_cli_quality test_documents test_dry_run "
     "test_open_lake test_plugins",

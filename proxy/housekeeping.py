@@ -84,7 +84,7 @@ class Housekeeping:
         """Read and write files, which may be slow; tell whether the spool has another key."""
         self._router.refresh_credentials()
         self._router.publication.refresh()
-        self._counters.serving = self._router.publication.places()
+        self._counters.serving = self._router.publication.versions()
         if self._ledger.dirty:
             self._ledger.flush()
         try:

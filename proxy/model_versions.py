@@ -18,10 +18,10 @@ from proxy.config import CredentialSource, Route, UpstreamChoice
 from proxy.target import Target
 from proxy.tokens import plain_json
 
-type Place = Literal["live", "canary", "shadow"]
+type ServingRole = Literal["live", "canary", "shadow"]
 """What a version does for a model: answer, answer some sessions, or answer nobody."""
 
-PLACES: tuple[Place, ...] = ("live", "canary", "shadow")
+SERVING_ROLES: tuple[ServingRole, ...] = ("live", "canary", "shadow")
 
 _log = logging.getLogger(__name__)
 _draw = random.Random()  # noqa: S311 - which calls are copied, not a secret
@@ -54,14 +54,14 @@ class ServedModel:
         self._canary = route.canary
         self._shadow = route.shadow
         self._credential = route.credential
-        self._versions: dict[Place, Version] = {}
+        self._versions: dict[ServingRole, Version] = {}
 
-    def use(self, published: dict[Place, Published]) -> None:
+    def use(self, published: dict[ServingRole, Published]) -> None:
         """Answer by these versions from now on; what is on its way ends where it began."""
         before = {version.label: version for version in self._versions.values()}
         self._versions = {
-            place: _prepared(found, before.get(found.label), self._credential)
-            for place, found in published.items()
+            role: _prepared(found, before.get(found.label), self._credential)
+            for role, found in published.items()
         }
 
     def choose(self, stick: bytes | None) -> Version | None:
@@ -89,9 +89,9 @@ class ServedModel:
             return None
         return shadow if _draw.random() < self._shadow else None
 
-    def labels(self) -> dict[Place, str]:
+    def labels(self) -> dict[ServingRole, str]:
         """Return which versions it has."""
-        return {place: version.label for place, version in self._versions.items()}
+        return {role: version.label for role, version in self._versions.items()}
 
     def targets(self) -> Iterable[Target]:
         """Return where all its versions are."""
@@ -145,12 +145,12 @@ class Publication:
         for serving in self._servings:
             _log.info("model %s is served as published", serving.model)
 
-    def places(self) -> dict[tuple[str, str], str]:
-        """Return what serves now: version by model and place."""
+    def versions(self) -> dict[tuple[str, str], str]:
+        """Return what serves now: version by model and role."""
         return {
-            (serving.model, place): label
+            (serving.model, role): label
             for serving in self._servings
-            for place, label in serving.labels().items()
+            for role, label in serving.labels().items()
         }
 
     def _tell(self, problem: str) -> None:
@@ -159,8 +159,8 @@ class Publication:
         self._problem = problem
 
 
-def _read(value: object) -> dict[str, dict[Place, Published]]:
-    """Return model → place → version.
+def _read(value: object) -> dict[str, dict[ServingRole, Published]]:
+    """Return model → role → version.
 
     Raises:
         ValueError: it is not what the app publishes.
@@ -169,11 +169,11 @@ def _read(value: object) -> dict[str, dict[Place, Published]]:
         models = value["models"]  # type: ignore[index]
         return {
             str(name): {
-                place: Published(str(places[place]["label"]), str(places[place]["url"]))
-                for place in PLACES
-                if places.get(place) is not None
+                role: Published(str(versions[role]["label"]), str(versions[role]["url"]))
+                for role in SERVING_ROLES
+                if versions.get(role) is not None
             }
-            for name, places in models.items()
+            for name, versions in models.items()
         }
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not a publication: {type(error).__name__}") from None

@@ -7,7 +7,7 @@ from typing import Any
 
 from proxy.api.endpoints import Endpoints
 from proxy.exchange import Services
-from proxy.plain.connections import ClientConnection
+from proxy.plain.connection import ClientConnection
 from proxy.plain.upstreams import UpstreamPool
 from proxy.recorder import Recorder
 from proxy.refusals import Refusals

@@ -13,7 +13,7 @@ from proxy.keys import KeyRegistry
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports
     from proxy.mitm import connections as strangers
-    from proxy.plain import connections
+    from proxy.plain import connection
     from proxy.worker import Gateway
 
 from tests.support.upstream import Upstream, plain
@@ -39,7 +39,7 @@ def test_only_who_was_let_in_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(strangers, "SECONDS", 3.0)
-    monkeypatch.setattr(connections, "STRANGER_SECONDS", 3.0)
+    monkeypatch.setattr(connection, "STRANGER_SECONDS", 3.0)
     key = KeyRegistry.load(tmp_path / "keys.json").create(tenant_id="acme", app_id="x").secret
 
     async def main(upstream: str) -> None:

@@ -1,10 +1,11 @@
-"""One client's connection to the plain listener, and the call that is on it.
+"""One call of the plain listener: it is admitted, goes to its upstream, is captured, and comes back.
 
-A connection carries one call after the other; what a client sends ahead waits. Bytes for a client
-are held until the spool knows what they belong to, as the mitmproxy listener holds them.
+Read it in the order of a call: the request from its client, the upstream that it goes to, the
+response on its way back, and the end of both. The gateway answers itself where it refuses a request,
+where its upstream cannot be reached, and for its own API.
 """
 
-import asyncio
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from proxy.admission import Refused
@@ -15,23 +16,15 @@ from proxy.plain import messages
 from proxy.plain.messages import (
     Body,
     BrokenBodyError,
-    HeadTooLongError,
     MalformedMessageError,
     RequestHead,
     ResponseHead,
 )
-from proxy.plain.upstreams import UpstreamConnection, UpstreamPool, set_limits
-from proxy.recorder import Recorder
+from proxy.plain.upstreams import UpstreamConnection, UpstreamPool
 from proxy.refusals import Refusals
 from proxy.responses import LocalReply, Reason, Shape, answer
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 
-HEAD_SECONDS = 10.0
-"""How long a request's head may take from its first byte."""
-STRANGER_SECONDS = 30.0
-"""How long a connection stays open on which no request has been let in."""
-_AHEAD_BYTES = 64 * 1024
-"""Of requests that a client sends ahead of its answer; it is read from again when it has that."""
 _UNSENT_BYTES = 256 * 1024
 """Of a request's body that waits for its upstream's connection."""
 _DRAINED_BYTES = 64 * 1024 * 1024
@@ -41,198 +34,46 @@ _COMPLETE = ExchangeOutcome.COMPLETE
 _NOWHERE = (b"http", "-", 0)
 
 
-class Ground(Protocol):
-    """What all connections of one listener share."""
+class CallGround(Protocol):
+    """What all calls of one listener share."""
 
     services: Services
     refusals: Refusals
     endpoints: Endpoints
-    recorder: Recorder | None
     pool: UpstreamPool
-    connections: "set[ClientConnection]"
-    draining: bool
 
     def now(self) -> float:
         """Return the event loop's time."""
 
-    def run(self, work: Any) -> None:
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine beside the connections."""
 
-    def hand_over(self, connection: "ClientConnection", data: bytes) -> None:
-        """Let the mitmproxy listener go on with a connection."""
 
+class Client(Protocol):
+    """The connection that a call came on."""
 
-class ClientConnection(asyncio.Protocol):
-    """One client's connection."""
-
-    __slots__ = (
-        "_buffer",
-        "_closing",
-        "_held",
-        "_paused",
-        "born",
-        "call",
-        "ground",
-        "known",
-        "name",
-        "since",
-        "transport",
-    )
-
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
-        self.transport: Any = None
-        self.call: Call | None = None
-        self.known = False
-        """A request of it was let in."""
-        self.born = self.since = ground.now()
-        """When something happened on it last; while a head comes, when that began."""
-        self.name = b"%x" % id(self)
-        self._buffer = b""
-        self._held: list[bytes] = []
-        """For the client, until the spool knows of what they belong to."""
-        self._closing = False
-        self._paused = False
-
-    # From the transport.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        self.transport = transport
-        set_limits(transport)
-        self.ground.connections.add(self)
-
-    def connection_lost(self, _exc: Exception | None) -> None:
-        """The client is gone."""
-        self.ground.connections.discard(self)
-        call, self.call = self.call, None
-        if call is not None:
-            call.client_lost()
-
-    def eof_received(self) -> bool:
-        """Close when the client does: nothing that we know of reads on then."""
-        return False
-
-    def data_received(self, data: bytes) -> None:
-        """Take what the client sends."""
-        if self._closing:
-            return
-        call = self.call
-        if call is not None and not call.is_read:
-            self.since = self.ground.now()
-            call.request_data(data)
-            return
-        if not self._buffer:
-            self.since = self.ground.now()
-            self._buffer = data
-        else:
-            self._buffer += data
-        if call is None:
-            self._next()
-        elif len(self._buffer) > _AHEAD_BYTES:
-            self.pause(paused=True)
-
-    def pause_writing(self) -> None:
-        """The client reads slowly: so does what is read for it."""
-        if self.call is not None:
-            self.call.client_full(full=True)
-
-    def resume_writing(self) -> None:
-        """The client reads again."""
-        if self.call is not None:
-            self.call.client_full(full=False)
-
-    # Requests.
-
-    def _next(self) -> None:
-        """Begin the next request, once its head is whole."""
-        while self.call is None and self._buffer and not self._closing:
-            data = self._buffer
-            if data[:1] in b"\r\n":  # empty lines before a request
-                self._buffer = data = data.lstrip(b"\r\n")
-            try:
-                end = messages.end_of_head(data)
-                if end < 0:
-                    return
-                head = RequestHead(data[:end])
-            except HeadTooLongError:
-                self._refuse(Reason.HEAD_TOO_LARGE)
-                return
-            except MalformedMessageError:
-                self._refuse(Reason.BAD_REQUEST)
-                return
-            if b"websocket" in head.upgrade:
-                self._buffer = b""
-                self.ground.connections.discard(self)
-                self.ground.hand_over(self, data)
-                return
-            self._buffer = b""
-            self.call = call = Call(self, head)
-            call.begin(data[end:])
-
-    def _refuse(self, reason: Reason) -> None:
-        """Answer what is no request; nothing that follows it is read."""
-        self.send(messages.write_reply(answer(reason, Shape.OPENAI), close=True))
-        self.close()
-
-    def end_call(self, excess: bytes, *, keep: bool) -> None:
-        """The call is over; go on with what came behind it."""
-        self.call = None
-        self.since = self.ground.now()
-        if not keep or self.ground.draining:
-            self.close()
-            return
-        if excess:
-            self._buffer = excess + self._buffer
-        self.pause(paused=False)
-        if self._buffer:
-            asyncio.get_running_loop().call_soon(self._next)
-
-    def is_overdue(self, now: float, idle_seconds: float) -> bool:
-        """Tell whether its time is over: to say who it is, to end a head, or to say anything."""
-        if self.call is None and self._buffer and now - self.since > HEAD_SECONDS:
-            return True
-        if not self.known and now - self.born > STRANGER_SECONDS:
-            return True
-        return now - self.since > idle_seconds
-
-    # To the client.
+    name: bytes
+    call: "ClientCall | None"
+    known: bool
+    since: float
 
     def send(self, data: bytes) -> None:
-        """Send bytes, once the spool knows what they belong to."""
-        recorder = self.ground.recorder
-        if recorder is not None and recorder.waiting:
-            if not self._held:
-                recorder.hold(self._release)
-            self._held.append(data)
-        elif self.transport is not None and not self.transport.is_closing():
-            self.transport.write(data)
-
-    def _release(self) -> None:
-        parts, self._held = self._held, []
-        if parts and not self.transport.is_closing():
-            self.transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+        """Send bytes to the client."""
 
     def pause(self, *, paused: bool) -> None:
         """Read no more from the client for now, or again."""
-        if paused is not self._paused and not self.transport.is_closing():
-            self._paused = paused
-            (self.transport.pause_reading if paused else self.transport.resume_reading)()
+
+    def end_call(self, excess: bytes, *, keep: bool) -> None:
+        """Go on after a call, with what came behind it."""
 
     def close(self) -> None:
         """Close once all has been written."""
-        self._closing = True
-        if self._held and self.ground.recorder is not None:
-            self.ground.recorder.settle()
-        self.transport.close()
 
     def abort(self) -> None:
         """Close at once."""
-        self._closing = True
-        self.transport.abort()
 
 
-class Call:
+class ClientCall:
     """One request of a client, and its response; it is the caller of an upstream's connection."""
 
     __slots__ = (
@@ -244,6 +85,7 @@ class Call:
         "_chunks",
         "_client",
         "_drained",
+        "_ground",
         "_head",
         "_live",
         "_replied",
@@ -254,7 +96,8 @@ class Call:
         "is_read",
     )
 
-    def __init__(self, client: ClientConnection, head: RequestHead) -> None:
+    def __init__(self, ground: CallGround, client: Client, head: RequestHead) -> None:
+        self._ground = ground
         self._client = client
         self._head = head
         self._body: Body = head.body
@@ -281,7 +124,7 @@ class Call:
 
     def begin(self, data: bytes) -> None:
         """Admit the request or refuse it, and read what has come of its body."""
-        head, ground = self._head, self._client.ground
+        head, ground = self._head, self._ground
         if head.method == b"CONNECT" or (head.target == b"*" and head.method != b"OPTIONS"):
             self._reply(answer(Reason.BAD_REQUEST, Shape.OPENAI))
         elif is_endpoint(head.target):
@@ -306,7 +149,7 @@ class Call:
             self._connect()
 
     def _admit(self) -> None:
-        head, services = self._head, self._client.ground.services
+        head, services = self._head, self._ground.services
         admitted = services.admission.admit_base_url(
             head.method, head.target, head.fields, stick=self._client.name
         )
@@ -319,7 +162,7 @@ class Call:
             self._expectation()
 
     def _refuse(self, refusal: Refused) -> None:
-        head, ground = self._head, self._client.ground
+        head, ground = self._head, self._ground
         self._live = None
         reply = ground.refusals.refuse(
             refusal, "base_url", head.method, head.target, head.fields, _NOWHERE
@@ -381,7 +224,7 @@ class Call:
             self._finish()
         elif live is None:
             body = b"".join(self._unsent or ())
-            self._client.ground.run(self._ask_endpoint(body))
+            self._ground.run(self._ask_endpoint(body))
         elif live.reads_whole and self._upstream is None:
             self._unsent = [live.request_whole(b"".join(self._unsent or ()))]
             self._connect()
@@ -395,7 +238,7 @@ class Call:
     async def _ask_endpoint(self, body: bytes) -> None:
         head, caller = self._head, self._caller
         assert caller is not None  # noqa: S101 - for the type checker
-        ground = self._client.ground
+        ground = self._ground
         try:
             reply = await ground.endpoints.answer(caller, head.target, head.fields, body)
         except Exception as error:  # noqa: BLE001 - counted; the client is told
@@ -408,7 +251,7 @@ class Call:
     # The upstream.
 
     def _connect(self) -> None:
-        live, ground = self._live, self._client.ground
+        live, ground = self._live, self._ground
         assert live is not None  # noqa: S101 - for the type checker
         upstream = ground.pool.take(live.admitted.origin)
         if upstream is None:
@@ -417,7 +260,7 @@ class Call:
             self._connected(upstream)
 
     async def _open(self, live: InFlight) -> None:
-        pool = self._client.ground.pool
+        pool = self._ground.pool
         while True:
             try:
                 upstream = await pool.connect(live.admitted.origin)
@@ -525,7 +368,7 @@ class Call:
 
     def response_data(self, data: bytes) -> None:
         """Take bytes of the response."""
-        self._client.since = self._client.ground.now()
+        self._client.since = self._ground.now()
         if self._answer is None:
             self._buffer = data = self._buffer + data if self._buffer else data
             try:
@@ -653,7 +496,7 @@ class Call:
             self._send_tail()
             self._finish()
 
-        self._client.ground.run(wait())
+        self._ground.run(wait())
 
     def _release_upstream(self) -> None:
         """Give the upstream's connection back once both sides are complete."""

@@ -54,7 +54,7 @@ class Refused(Exception):  # noqa: N818 - not an error of ours: the client's req
 
 
 class AdmittedRequest(NamedTuple):
-    """What admission found out about a request."""
+    """Result of the admission of a request."""
 
     client: ClientIdentity
     plan: PreparedRoute

@@ -1,4 +1,4 @@
-"""Who calls through the forward proxy and in transparent mode: by connection, or by a standing key."""
+"""Identifies callers of the forward proxy and transparent mode, by connection or configured key."""
 
 import logging
 import time
@@ -17,7 +17,7 @@ _LOOK_SECONDS = 0.5
 
 
 class StandingKey:
-    """The client key of a setting: it stands for those who present none."""
+    """The client key of a setting, for callers that present no key."""
 
     def __init__(self, setting: str, source: SecretSource | None, registry: KeyRegistry) -> None:
         """Read the key.
@@ -43,7 +43,7 @@ class StandingKey:
             )
 
     def client(self) -> ClientIdentity | None:
-        """Return whom it stands for; a key that is refused is read again, it may have been rotated."""
+        """Return the key's identity. Read a refused key again: it may have been rotated."""
         found = self._registry.authenticate(self._key)
         if found is None and self._changed():
             found = self._registry.authenticate(self._key)

@@ -1,4 +1,4 @@
-"""What the gateway counts: numbers, fixed words and names of hosts, never anything else a client sent."""
+"""Counters of the gateway. They hold numbers, fixed words and host names, no other client data."""
 
 import re
 import time
@@ -14,7 +14,7 @@ _HOST = re.compile(r"[a-z0-9._:-]{1,253}")
 
 
 def sound_host(host: str | None) -> str:
-    """Return a host's name as it may stand in metrics; what is no name becomes ``-``."""
+    """Return a host name that is safe for metrics; ``-`` if it is not a name."""
     lower = (host or "").lower()
     return lower if _HOST.fullmatch(lower) else "-"
 

@@ -1,4 +1,4 @@
-"""Credentials in requests: which headers carry them, and the fingerprints that stand for them."""
+"""Finds credentials in requests by header name and replaces them with fingerprints."""
 
 import binascii
 import re

@@ -48,7 +48,7 @@ type Tee = Callable[[bytes], bytes | list[bytes]]
 
 
 class Services:
-    """What all exchanges of one worker share."""
+    """State that all exchanges of one worker share."""
 
     def __init__(
         self,

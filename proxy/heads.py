@@ -1,4 +1,4 @@
-"""What a request's or a response's head says that the gateway acts on."""
+"""Reads the fields of request and response heads that the gateway acts on."""
 
 import base64
 import binascii

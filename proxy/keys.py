@@ -30,7 +30,7 @@ UNKNOWN_CLIENT = ClientIdentity("-", "-", "-", "-")
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """What a key may use up; None is without limit."""
+    """Limits of a key; None means no limit."""
 
     requests_per_minute: int | None = None
     tokens_per_day: int | None = None

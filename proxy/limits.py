@@ -89,7 +89,7 @@ _SESSION_HEADERS = frozenset({b"x-headrace-session", b"x-session-id", b"session-
 
 
 def session_of(fields: tuple[tuple[bytes, bytes], ...], in_url: bytes | None) -> bytes | None:
-    """Return the session that a client names: Headrace's header, the URL, or a header of its own."""
+    """Return the session that a client names: by Headrace's header, the URL, or its own header."""
     found = in_url
     for name, value in fields:
         lower = name.lower()

@@ -1,4 +1,4 @@
-"""What the gateway counted, as metrics in Prometheus' text format."""
+"""Writes the gateway's counters as metrics in Prometheus' text format."""
 
 from collections.abc import Iterator, Mapping
 from itertools import accumulate

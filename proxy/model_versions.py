@@ -44,7 +44,7 @@ class Version:
 
 
 class ServedModel:
-    """What answers on one route that names a model."""
+    """The versions that answer on one route that names a model."""
 
     __slots__ = ("_canary", "_credential", "_shadow", "_versions", "model")
 

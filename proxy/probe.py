@@ -16,7 +16,7 @@ _EXTRA = {"return_token_ids": True, "logprobs": True, "top_logprobs": 0}
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What an upstream can."""
+    """Capabilities of an upstream."""
 
     route: str
     upstream: str

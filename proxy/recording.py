@@ -1,4 +1,4 @@
-"""How the record of an exchange begins: with the request's head, credentials replaced."""
+"""Starts the record of an exchange with the request's head, credentials replaced."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What the gateway answers itself, in the shape that the client's own provider would use."""
+"""The gateway's own answers, in the error shape of the client's provider."""
 
 import json
 import re

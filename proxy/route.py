@@ -18,7 +18,7 @@ from trajectory.exchange import ClientIdentity
 
 
 class Level(IntEnum):
-    """How much of an exchange is recorded."""
+    """Capture level of an exchange."""
 
     METADATA = 0
     """Heads and end only."""
@@ -26,7 +26,7 @@ class Level(IntEnum):
 
 
 class Terms(Protocol):
-    """What a route says of its captures."""
+    """Capture settings of a route."""
 
     @property
     def mandatory(self) -> bool:
@@ -70,7 +70,7 @@ class PreparedRoute:
     below: bool = False
     """Its upstreams begin below their root, and clients must stay there."""
     keyed: bool = False
-    """It has a provider's key of its own to give."""
+    """The route adds its own provider key."""
     serving: ServedModel | None = None
     """What answers where the route names a registered model; there are no targets then."""
     _lowered_until: float = 0.0

@@ -16,7 +16,7 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class AddedFields:
-    """What was added to a request, and so is to be taken out of its response."""
+    """Fields added to a request; the gateway removes them from its response."""
 
     body: bytes
     """The request as it goes upstream."""

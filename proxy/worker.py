@@ -193,13 +193,13 @@ class Gateway:
 
     @property
     def connections(self) -> int:
-        """How many connections of clients stand."""
+        """Number of open client connections."""
         plain = len(self._plain.connections) if self._plain else 0
         return plain + (len(self._embedded.handlers()) if self._embedded else 0)
 
     @property
     def calls(self) -> int:
-        """How many calls are in flight."""
+        """Number of calls in flight."""
         plain = self._plain.calls if self._plain else 0
         return plain + (len(self._gate.live) if self._gate else 0)
 

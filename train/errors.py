@@ -1,4 +1,4 @@
-"""What can go wrong in training, each with its remedy in the text.
+"""Errors of training. The text of each names the remedy.
 
 WorkError
 ├── EmptyRunError        nothing to learn from: says why every item fell away

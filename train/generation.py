@@ -43,7 +43,7 @@ class Network[S](Protocol):
 
     @property
     def slots(self) -> int:
-        """How many sequences may be under way at the same time."""
+        """Largest number of concurrent sequences."""
 
     def begin(self, prompt: Sequence[int]) -> "tuple[S, Tensor]":
         """Read a prompt; return what is kept of it, and the logits of the next token."""
@@ -148,7 +148,7 @@ class ContextFullError(ValueError):
 
 
 class Engine[N: Network[Any]]:
-    """Generates with one network in a thread of its own. :meth:`submit` may be called from any.
+    """Generates with one network in its own thread. Any thread may call :meth:`submit`.
 
     All sequences under way get their next token in turn, so that a long answer blocks no short one.
     """

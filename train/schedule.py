@@ -29,7 +29,7 @@ class Window(StrictModel):
 
 
 class Conditions(StrictModel):
-    """What must hold before a night begins; what does not is waited for, then the night is skipped."""
+    """Conditions of a night. It waits for them, and is skipped if they stay false."""
 
     minimum_new_items: int = Field(default=1, ge=0)
     """Items that no earlier night of this schedule learned from; counted after the build."""
@@ -42,7 +42,7 @@ class Conditions(StrictModel):
 
 
 class Retries(StrictModel):
-    """What happens when the work fails; a candidate that the gate refused is no failure."""
+    """Retries after a failure; a candidate that the gate refused is no failure."""
 
     attempts: int = Field(default=2, ge=1, le=10)
     """Tries of each command in all."""

@@ -48,12 +48,12 @@ class Item:
 
     @property
     def task(self) -> tuple[str, ...]:
-        """What attempts at one task share: what was asked, with which tools."""
+        """Identity of a task, shared by all attempts: the request and the tools."""
         return (self.tenant_id, self.tools_id or "", *self.beginning)
 
     @property
     def beginning(self) -> tuple[str, ...]:
-        """What the agent was asked: the messages before it spoke first, system prompts left out."""
+        """The request: messages before the agent's first answer, without system prompts."""
         return self.message_ids[self.leading : self.trained[0]]
 
 
@@ -82,7 +82,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a model said."""
+    """Output of a model."""
 
     message: ChatMessage = field(repr=False)
     whole: bool
@@ -91,7 +91,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the tokens of a sequence are drawn."""
+    """Sampling parameters of a sequence."""
 
     temperature: float = 1.0
     top_p: float = 1.0

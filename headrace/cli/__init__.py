@@ -53,7 +53,7 @@ from trajectory.errors import HeadraceError
 
 app = typer.Typer(
     name="headrace",
-    help="Capture what agents live through, govern it, query it, and train better models from it.",
+    help="Capture agent traffic, govern it, query it, and train better models from it.",
     epilog="Settings: flags over environment (HEADRACE_…) over headrace.yaml in the home folder over "
     "defaults. Exit codes: 0 done, 1 a check found something, 2 usage or configuration, 3 the work "
     "failed, 130 interrupted.",

@@ -23,7 +23,8 @@ def verify(
         str | None, typer.Option(help="SEQUENCE:HASH that an earlier verify printed.")
     ] = None,
     anchors: Annotated[
-        Path | None, typer.Option(help="File that `audit anchor` wrote; all of it must fit.")
+        Path | None,
+        typer.Option(help="File that `audit anchor` wrote; every anchor in it must match."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -57,10 +58,12 @@ def verify(
 def anchor(
     context: typer.Context,
     file: Annotated[
-        Path | None, typer.Option(help="Append it to this file, best on another machine's disk.")
+        Path | None,
+        typer.Option(help="Append the anchor to this file, best on another machine's disk."),
     ] = None,
     url: Annotated[
-        str | None, typer.Option(help="POST it there as JSON; any 2xx counts as noted.")
+        str | None,
+        typer.Option(help="POST the anchor to this URL as JSON; any 2xx counts as stored."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

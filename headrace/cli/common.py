@@ -23,7 +23,7 @@ EngineOption = Annotated[
     str | None,
     typer.Option("--engine", help="Where the heavy work runs: local, or ray (settings engine.*)."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]
 
 
 def user_name() -> str:

@@ -11,7 +11,7 @@ from headrace.cli.common import JsonOption, user_name
 from proxy.keys import PURPOSES
 
 app = typer.Typer(
-    help="Who agreed to what. A withdrawal acts on stored rows at once.", no_args_is_help=True
+    help="The consent registry. A withdrawal acts on stored rows at once.", no_args_is_help=True
 )
 
 SubjectArgument = Annotated[
@@ -20,12 +20,13 @@ SubjectArgument = Annotated[
         help="E-mail, name, phone number or end-user id of the person (kept only as keyed pseudonyms), or * for all."
     ),
 ]
-TenantOption = Annotated[str, typer.Option(help="The tenant whose data it is about.")]
+TenantOption = Annotated[str, typer.Option(help="Tenant of the data.")]
 PurposeOption = Annotated[
     list[str] | None, typer.Option(help=f"Repeat; by default all: {', '.join(PURPOSES)}.")
 ]
 ReferenceOption = Annotated[
-    str | None, typer.Option(help="Where the proof lies (a ticket, a contract); no personal data.")
+    str | None,
+    typer.Option(help="Reference to the proof (a ticket, a contract); no personal data."),
 ]
 
 
@@ -69,7 +70,9 @@ def import_file(
         ),
     ],
     tenant: TenantOption,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check and count.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check and count the rows; record nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Record many grants and withdrawals; all of a file or nothing of it."""

@@ -38,7 +38,7 @@ def compute(
     missing: Annotated[
         str,
         typer.Option(
-            help="With --signal: a trajectory that lacks one of them: leave_out, or zero."
+            help="With --signal: what to do with a trajectory that lacks a signal: leave_out, or zero."
         ),
     ] = "leave_out",
     parameter: Annotated[
@@ -84,7 +84,7 @@ def compute(
 
 @app.command("list")
 def list_credits(context: typer.Context, as_json: JsonOption = False) -> None:
-    """List the computations whose rows stand in the table credits, the latest last."""
+    """List the computations in the table credits, the latest last."""
     found = AppContext.of(context).lake.query(
         "SELECT computation_id, any_value(recorded_at) AS recorded_at, any_value(algorithm) AS "
         "algorithm, any_value(parameters) AS parameters, any_value(substrate) AS substrate, "

@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 def demo(
     context: typer.Context,
     seed: Annotated[
-        int | None, typer.Option(help="Decides tasks, people and weights; by default a new one.")
+        int | None, typer.Option(help="Seed of tasks, people and weights; by default a new one.")
     ] = None,
     short: Annotated[bool, typer.Option("--short", help="About half as many sessions.")] = False,
     provider: Annotated[

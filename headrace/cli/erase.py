@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def erase(
     context: typer.Context,
-    tenant: Annotated[str, typer.Option(help="The tenant whose data it is.")],
+    tenant: Annotated[str, typer.Option(help="Tenant of the data.")],
     subject: Annotated[
         list[str] | None,
         typer.Argument(help="E-mail, name, phone number or end-user id; several of one person."),
@@ -31,7 +31,9 @@ def erase(
     reference: Annotated[
         str | None, typer.Option(help="Ticket of the request; no personal data.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")
+    ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -30,10 +30,10 @@ def feedback(
     trajectory: Annotated[str | None, typer.Option(help="Id of a trajectory.")] = None,
     session: Annotated[str | None, typer.Option(help="The client's session name.")] = None,
     name: Annotated[str, typer.Option(help="Name of the signal.")] = "success",
-    value: Annotated[float | None, typer.Option(help="A number.")] = None,
-    label: Annotated[str | None, typer.Option(help="A word.")] = None,
+    value: Annotated[float | None, typer.Option(help="Value of the signal, a number.")] = None,
+    label: Annotated[str | None, typer.Option(help="Label of the signal, a word.")] = None,
     rationale: Annotated[
-        str | None, typer.Option(help="Why; redacted before it is stored.")
+        str | None, typer.Option(help="Reason; redacted before it is stored.")
     ] = None,
     source_kind: Annotated[
         str, typer.Option(help="env, verifier, human_explicit, judge or rule.")
@@ -42,7 +42,7 @@ def feedback(
         str, typer.Option(help="Person, judge or verifier that gave the signal.")
     ] = "headrace-cli",
     file: Annotated[
-        Path | None, typer.Option(help="JSON-lines file with many, instead of the options.")
+        Path | None, typer.Option(help="JSON-lines file with many signals, instead of the options.")
     ] = None,
     key: Annotated[
         str | None, typer.Option(help="Client key of the tenant; by default this machine's own.")

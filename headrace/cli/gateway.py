@@ -65,9 +65,10 @@ def _config(context: typer.Context) -> GatewayConfig:
 @app.command()
 def probe(
     context: typer.Context,
-    route: Annotated[str | None, typer.Argument(help="One route; all without it.")] = None,
+    route: Annotated[str | None, typer.Argument(help="Route to probe; by default all.")] = None,
     model: Annotated[
-        str | None, typer.Option(help="Model to ask; by default the first that is listed.")
+        str | None,
+        typer.Option(help="Model to ask; by default the first one that the upstream lists."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 def govern(
     context: typer.Context,
     once: Annotated[
-        bool, typer.Option("--once", help="Stop when the spool holds nothing finished any more.")
+        bool, typer.Option("--once", help="Stop when the spool holds no finished exchange.")
     ] = False,
     engine: EngineOption = None,
     as_json: JsonOption = False,

@@ -15,11 +15,11 @@ app = typer.Typer(help="Client keys of the gateway and of the SQL door.", no_arg
 
 
 RequestsOption = Annotated[
-    int | None, typer.Option("--requests-per-minute", min=0, help="Limit; none without it.")
+    int | None, typer.Option("--requests-per-minute", min=0, help="Limit; by default none.")
 ]
 TokensOption = Annotated[
     int | None,
-    typer.Option("--tokens-per-day", min=0, help="Budget of a day (UTC), input and output."),
+    typer.Option("--tokens-per-day", min=0, help="Input and output tokens per day (UTC)."),
 ]
 StepsOption = Annotated[
     int | None,
@@ -56,8 +56,10 @@ def _note(running: AppContext, action: str, key: ClientKey) -> None:
 @app.command()
 def create(
     context: typer.Context,
-    tenant: Annotated[str, typer.Option(help="Whose data the calls with this key are.")],
-    app_name: Annotated[str, typer.Option("--app", help="Which application calls.")] = "default",
+    tenant: Annotated[str, typer.Option(help="Tenant of the calls with this key.")],
+    app_name: Annotated[
+        str, typer.Option("--app", help="Application that calls with this key.")
+    ] = "default",
     environment: Annotated[str, typer.Option(help="production, staging, …")] = "production",
     purpose: Annotated[
         list[str] | None,
@@ -122,7 +124,7 @@ def rotate(
     context: typer.Context,
     key_id: Annotated[str, typer.Argument(help="As `headrace keys list` shows it.")],
     grace_minutes: Annotated[
-        float, typer.Option(min=0, help="How long the secret before is still accepted.")
+        float, typer.Option(min=0, help="Minutes for which the old secret stays valid.")
     ] = 60.0,
     as_json: JsonOption = False,
 ) -> None:

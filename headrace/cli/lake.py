@@ -66,7 +66,7 @@ def compact(context: typer.Context, as_json: JsonOption = False) -> None:
 @app.command()
 def price(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="Model version, as the column model_served has it.")],
+    model: Annotated[str, typer.Argument(help="Model version, as in the column model_served.")],
     tenant: Annotated[str, typer.Option(help="Tenant that the price applies to.")],
     input_price: Annotated[
         float, typer.Option("--input", min=0, help="Price of a million input tokens.")
@@ -80,7 +80,8 @@ def price(
     ] = None,
     currency: Annotated[str, typer.Option(help="Currency of the prices.")] = "USD",
     since: Annotated[
-        datetime | None, typer.Option("--from", help="UTC day or moment from which it holds.")
+        datetime | None,
+        typer.Option("--from", help="UTC day or moment from which the price applies."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -105,7 +106,9 @@ def vacuum(
     hours: Annotated[
         float, typer.Option(help="How long files that left a table stay for time travel.")
     ] = 168,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove files that left the tables longer ago than the horizon."""
@@ -143,7 +146,9 @@ def verify(context: typer.Context, as_json: JsonOption = False) -> None:
 @app.command()
 def expire(
     context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove what has reached the end of its retention; a legal hold keeps it.

@@ -130,9 +130,9 @@ def dry_run(
     day: Annotated[
         str | None, typer.Option(help="UTC day, YYYY-MM-DD; by default yesterday.")
     ] = None,
-    days: Annotated[int, typer.Option(min=1, help="So many days up to and with it.")] = 1,
+    days: Annotated[int, typer.Option(min=1, help="Number of days that end with this day.")] = 1,
     texts: Annotated[
-        int, typer.Option(min=0, help="Read at most so many stored messages again.")
+        int, typer.Option(min=0, help="Largest number of stored messages to redact again.")
     ] = 2000,
     as_json: JsonOption = False,
 ) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from governance.quality.drift import ColumnDrift
     from governance.quality.suite import ExpectationResult
 
-app = typer.Typer(help="Quality of what was stored.", no_args_is_help=True)
+app = typer.Typer(help="Quality of stored rows.", no_args_is_help=True)
 
 DataDocsOption = Annotated[
     Path | None,
@@ -31,11 +31,13 @@ def report(
     day: Annotated[
         str | None, typer.Option(help="UTC day, YYYY-MM-DD; by default yesterday.")
     ] = None,
-    days: Annotated[int, typer.Option(min=1, help="So many days up to and with it.")] = 1,
+    days: Annotated[int, typer.Option(min=1, help="Number of days that end with this day.")] = 1,
     reference_days: Annotated[
-        int, typer.Option(min=1, help="Days before them that drift is measured against.")
+        int, typer.Option(min=1, help="Number of days before them to compare with.")
     ] = 14,
-    drift_from: Annotated[float, typer.Option(min=0, help="Index from which drift counts.")] = 0.25,
+    drift_from: Annotated[
+        float, typer.Option(min=0, help="Population stability index from which drift counts.")
+    ] = 0.25,
     data_docs: DataDocsOption = None,
     as_json: JsonOption = False,
 ) -> None:

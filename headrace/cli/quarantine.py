@@ -11,17 +11,15 @@ from headrace.cli.common import JsonOption, YesOption, confirm, user_name
 if TYPE_CHECKING:
     pass
 
-app = typer.Typer(
-    help="Exchanges that were held back: list, show, release, drop.", no_args_is_help=True
-)
+app = typer.Typer(help="Quarantined exchanges: list, show, release, drop.", no_args_is_help=True)
 
 CasesArgument = Annotated[
     list[str] | None, typer.Argument(help="Ids of cases or exchanges, as `list` shows them.")
 ]
 ReasonOption = Annotated[
-    str | None, typer.Option(help="All held cases with this reason, e.g. quality:answer-not-cut.")
+    str | None, typer.Option(help="All open cases with this reason, e.g. quality:answer-not-cut.")
 ]
-TenantOption = Annotated[str | None, typer.Option(help="Only this tenant's.")]
+TenantOption = Annotated[str | None, typer.Option(help="Only cases of this tenant.")]
 
 
 @app.command("list")

@@ -1,4 +1,4 @@
-"""The interactive prompt of ``headrace sql``: history, completion, a few commands of its own."""
+"""The interactive prompt of ``headrace sql``: history, completion, and dot commands."""
 
 import os
 import re

@@ -28,10 +28,14 @@ def register(app: typer.Typer) -> None:
 
 def replay(
     context: typer.Context,
-    trajectory_id: Annotated[str, typer.Argument(help="Its id, or the beginning of it.")],
+    trajectory_id: Annotated[
+        str, typer.Argument(help="Id of the trajectory, or its first characters.")
+    ],
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="The agent's command, after --; without one, addresses are printed."),
+        typer.Argument(
+            help="The agent's command, after --. Without it, the command prints the addresses."
+        ),
     ] = None,
     model_upstream: Annotated[
         str | None,
@@ -41,7 +45,7 @@ def replay(
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Model to ask there, instead of the one that is named.")
+        str | None, typer.Option(help="Model to ask there, instead of the recorded one.")
     ] = None,
     tools_upstream: Annotated[
         str | None,

@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 def reveal(
     context: typer.Context,
-    mark: Annotated[str, typer.Argument(help="The mark as it stands in a row: `<PERSON~k.t>`.")],
+    mark: Annotated[str, typer.Argument(help="The mark as a row shows it: `<PERSON~k.t>`.")],
     reason: Annotated[str, typer.Option(help="Ticket or document; no personal data.")],
     as_json: JsonOption = False,
 ) -> None:

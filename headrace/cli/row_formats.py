@@ -1,4 +1,4 @@
-"""How the rows of a question are written: each format as a stream, whatever their number."""
+"""Writes the rows of a query in each format, as a stream of any length."""
 
 import json
 from collections.abc import Callable, Iterable

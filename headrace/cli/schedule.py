@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from headrace.schedule.scheduler import Scheduler
     from train.schedule import Schedule
 
-app = typer.Typer(help="When training runs, and what must hold then.", no_args_is_help=True)
+app = typer.Typer(
+    help="Schedules: when training runs, and under which conditions.", no_args_is_help=True
+)
 
 FileArgument = Annotated[Path, typer.Argument(help="YAML document of kind Schedule.")]
 
@@ -75,9 +77,7 @@ def run(
     file: FileArgument,
     if_due: Annotated[
         bool,
-        typer.Option(
-            "--if-due", help="Only when its time has come since the last night: makes up for one."
-        ),
+        typer.Option("--if-due", help="Run only if a night is due or was missed."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -147,7 +147,7 @@ def export(
     form: Annotated[str, typer.Argument(metavar="FORMAT", help="cron, systemd, k8s or airflow.")],
     file: FileArgument,
     at: Annotated[
-        Path | None, typer.Option(help="Where the scheduler's machine has the document.")
+        Path | None, typer.Option(help="Path of the document on the scheduler's machine.")
     ] = None,
 ) -> None:
     """Print a schedule as what cron, systemd, Kubernetes or Airflow runs."""

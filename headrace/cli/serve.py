@@ -17,7 +17,9 @@ def serve(
     context: typer.Context,
     models: Annotated[
         list[str] | None,
-        typer.Argument(help="Names in the registry; by default those that routes name, else all."),
+        typer.Argument(
+            help="Names in the registry; by default the models of the routes, else all."
+        ),
     ] = None,
 ) -> None:
     """Serve what is promoted or on trial to the gateway, until SIGTERM.

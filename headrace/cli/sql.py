@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How questions are asked: of which lake, as of when, with which limits."""
+    """Runs queries on one lake, at one moment, within limits."""
 
     running: AppContext
     seconds: float
@@ -43,7 +43,7 @@ class Asking:
     def answer(
         self, query: str, *, rows: int, process: "subprocess.Popen[bytes] | None" = None
     ) -> "Iterator[Answer]":
-        """Ask in a process that can read the lake's tables and nothing else.
+        """Run the query in a process that can read the lake's tables and nothing else.
 
         Raises:
             ConfigurationError: the SQL is wrong, or is more than a question.

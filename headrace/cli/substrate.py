@@ -14,7 +14,9 @@ from headrace.cli.common import EngineOption, JsonOption, user_name
 if TYPE_CHECKING:
     pass
 
-app = typer.Typer(help="Selections of what may be learned from.", no_args_is_help=True)
+app = typer.Typer(
+    help="Substrates: versioned selections of items to learn from.", no_args_is_help=True
+)
 
 
 @app.command()

@@ -42,7 +42,7 @@ def tap(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="Name of the server in captures; by default its program's."),
+        typer.Option(help="Name of the server in captures; by default the name of its program."),
     ] = None,
 ) -> None:
     """Run a stdio MCP server and capture what passes: put it before the server's command."""

@@ -68,7 +68,7 @@ def run(
     substrate: SubstrateOption = None,
     model: ModelOption = None,
     base: Annotated[
-        Path | None, typer.Option(help="Model folder to start from; by default what serves now.")
+        Path | None, typer.Option(help="Model folder to start from; by default the live version.")
     ] = None,
     resume: Annotated[
         str | None,
@@ -124,9 +124,11 @@ def run(
 @app.command()
 def join(
     context: typer.Context,
-    rank: Annotated[int, typer.Option(help="Number of this machine; the one that runs it is 0.")],
+    rank: Annotated[
+        int, typer.Option(help="Number of this machine; the machine that starts the run is 0.")
+    ],
     wait_seconds: Annotated[
-        float, typer.Option(help="How long to wait for a run that wants several machines.")
+        float, typer.Option(help="Seconds to wait for a run on several machines.")
     ] = 600,
 ) -> None:
     """Lend this machine to a run with `launch.machines` that was started on another one."""
@@ -179,7 +181,9 @@ def list_models(context: typer.Context, as_json: JsonOption = False) -> None:
 @app.command()
 def show(
     context: typer.Context,
-    run_id: Annotated[str, typer.Argument(help="As `headrace train run` printed it.")],
+    run_id: Annotated[
+        str, typer.Argument(help="Id of the run, as `headrace train run` printed it.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Show a run: its manifest and its curves."""
@@ -228,9 +232,10 @@ def adopt(
 def promote(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="Name in the registry.")],
-    version: Annotated[str, typer.Argument(help="As `headrace train list` shows it.")],
+    version: Annotated[str, typer.Argument(help="Version, as `headrace train list` shows it.")],
     override: Annotated[
-        str | None, typer.Option(help="Reason to promote what did not pass its gate; audited.")
+        str | None,
+        typer.Option(help="Reason to promote a version that did not pass its gate; audited."),
     ] = None,
 ) -> None:
     """Let a version serve; refused when it did not pass its gate."""
@@ -244,7 +249,7 @@ def promote(
 def rollback(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="Name in the registry.")],
-    reason: Annotated[str, typer.Option(help="Why; audited.")] = "rollback",
+    reason: Annotated[str, typer.Option(help="Reason; audited.")] = "rollback",
 ) -> None:
     """Let the version serve that served before; one that learned from withdrawn data is passed over."""
     models = registry(AppContext.of(context))

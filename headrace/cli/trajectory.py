@@ -38,7 +38,9 @@ def list_trajectories(
 @app.command()
 def show(
     context: typer.Context,
-    trajectory_id: Annotated[str, typer.Argument(help="Its id, or the beginning of it.")],
+    trajectory_id: Annotated[
+        str, typer.Argument(help="Id of the trajectory, or its first characters.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Show one trajectory as a transcript: messages, tools on the wire, rewards."""

@@ -91,7 +91,7 @@ def import_files(
     key: Annotated[
         str | None, typer.Option(help="Client key of the tenant; by default this machine's own.")
     ] = None,
-    check: Annotated[bool, typer.Option(help="Only read them and say what is wrong.")] = False,
+    check: Annotated[bool, typer.Option(help="Check the documents; import nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Import documents: sealed into the spool, then governed and stored like captured traffic."""

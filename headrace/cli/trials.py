@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 def try_out(
     context: typer.Context,
     model: ModelArgument,
-    version: Annotated[str, typer.Argument(help="As `headrace train list` shows it.")],
+    version: Annotated[str, typer.Argument(help="Version, as `headrace train list` shows it.")],
     trial: AsOption,
     override: Annotated[
         str | None, typer.Option(help="Reason to try a canary that did not pass its gate; audited.")
@@ -53,7 +53,7 @@ def end_trial(
     context: typer.Context,
     model: ModelArgument,
     trial: AsOption,
-    reason: Annotated[str, typer.Option(help="Why; audited.")] = "trial ended",
+    reason: Annotated[str, typer.Option(help="Reason; audited.")] = "trial ended",
 ) -> None:
     """Take the version off its trial; what serves goes on."""
     from headrace.cli.train import registry

@@ -1,1 +1,1 @@
-"""What the command line and the servers do for people: reading, importing, exporting, reporting."""
+"""Use cases behind the command line and the servers: read, import, export, report."""

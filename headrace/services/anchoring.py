@@ -1,4 +1,4 @@
-"""Anchors: the audit log's end, signed and noted where whoever could rewrite the log cannot reach."""
+"""Signs the end of the audit log and stores it where nobody who rewrites the log can reach."""
 
 import json
 import os

@@ -33,7 +33,7 @@ class ConsentRow(NamedTuple):
 
 
 def pseudonyms_of(secrets: Secrets, tenant: str, subject: str) -> tuple[str, ...]:
-    """Return all keyed pseudonyms under which a person may stand in the lake, the usual one first."""
+    """Return all keyed pseudonyms that a person may have in the lake, the usual one first."""
     if not subject.strip():
         raise ConfigurationError("name the person: an e-mail, a name or an end user's id.")
     if subject == EVERY_SUBJECT or _PSEUDONYM.fullmatch(subject):

@@ -170,7 +170,7 @@ _OPENER = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({
 
 
 def _withdrawn(entries: Sequence[ConsentEntry]) -> set[tuple[str, str]]:
-    """Return the subjects and purposes of which the latest entry is a withdrawal."""
+    """Return the subjects and purposes whose latest entry is a withdrawal."""
     ordered = sorted(entries, key=lambda entry: (entry.recorded_at, not entry.granted))
     latest = {(entry.subject, entry.purpose): entry for entry in ordered}
     return {key for key, entry in latest.items() if not entry.granted}

@@ -49,7 +49,7 @@ def check_file(file: Path) -> list[str]:
 
 
 def check_beside(folder: Path) -> list[str]:
-    """Check the documents of later rooms that stand beside a bundle; return their kinds.
+    """Check documents of later rooms in a bundle's folder; return their kinds.
 
     Raises:
         PolicyError: something is wrong; each problem is one line.

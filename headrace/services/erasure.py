@@ -35,7 +35,7 @@ class ErasureRequest:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """What an erasure did."""
+    """Result of an erasure."""
 
     report: RemovalReport
     keys_destroyed: int

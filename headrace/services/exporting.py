@@ -46,7 +46,7 @@ order by step_id nulls first, if(step_id is null, null, observed_at), name, sour
 
 @dataclass(slots=True)
 class ExportReport:
-    """What an export wrote, and what its documents do not hold."""
+    """Result of an export: documents written, and fields that they cannot hold."""
 
     documents: int = 0
     trajectories: int = 0
@@ -135,7 +135,7 @@ def _trajectory(
 def _path(
     last: StepConversation, whole: dict[str, StepConversation], rows: dict[str, Any]
 ) -> list[StepConversation]:
-    """Return the steps whose answers stand in the last one's conversation, in order."""
+    """Return the steps whose answers the last step's conversation contains, in order."""
     path = [last]
     parent = rows[last.step_id]["parent_step_id"]
     while parent in whole:

@@ -74,7 +74,7 @@ def _facts_of_exchange(exchange: Exchange) -> Facts:
 def held_now(
     lake: Lake, holds: Sequence[LegalHold], tenant: str, trajectories: Sequence[str]
 ) -> set[str]:
-    """Return those trajectories of which a step fits a legal hold.
+    """Return the trajectories with a step that matches a legal hold.
 
     The empty name stands for what has no stored trajectory, as feedback on a session: any hold that
     may fit the tenant keeps it.

@@ -19,7 +19,7 @@ from trajectory.portable import Trajectory
 
 @dataclass(slots=True)
 class ImportReport:
-    """What an import did."""
+    """Result of an import."""
 
     documents: int = 0
     trajectories: int = 0

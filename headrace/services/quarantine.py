@@ -90,7 +90,7 @@ def drop(app: AppContext, found: Sequence[Case], actor: str, *, why: str | None 
 
 
 class DroppedHeld(NamedTuple):
-    """What an erasure does to a tenant's quarantine."""
+    """Effect of an erasure on a tenant's quarantine."""
 
     dropped: int
     kept: int

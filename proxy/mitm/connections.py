@@ -45,7 +45,7 @@ class ConnectTimes:
         return timer.when()
 
     def server_connected(self, data: server_hooks.ServerConnectionHookData) -> None:
-        """The connection stands; with TLS the handshake has what time is left."""
+        """The connection is open; a TLS handshake gets the remaining time."""
         server = data.server
         due = self._stop(server)
         if server.tls and due is not None:

@@ -30,7 +30,7 @@ def _unusable(name: str, place: str, error: OSError) -> ConfigurationError:
 
 
 class Listeners:
-    """Binds addresses before anything else starts, and keeps the sockets by what they are for."""
+    """Binds addresses before anything else starts, and keeps the sockets by purpose."""
 
     def __init__(self, *, shared: bool) -> None:
         """Begin without sockets; ``shared`` lets other workers bind the same ports."""

@@ -23,7 +23,7 @@ from trajectory.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where a running gateway listens; None for what is switched off."""
+    """Addresses of a running gateway; None for a listener that is off."""
 
     base_url: Address | None
     forward: Address | None

@@ -35,7 +35,7 @@ _NOWHERE = (b"http", "-", 0)
 
 
 class CallGround(Protocol):
-    """What all calls of one listener share."""
+    """State that all calls of one listener share."""
 
     services: Services
     refusals: Refusals
@@ -189,7 +189,7 @@ class ClientCall:
             self._request_read()
 
     def _malformed(self) -> None:
-        """What the client sends is no body: the call ends, and so does the connection."""
+        """End the call and the connection: the client's bytes are not a valid body."""
         client = self._client
         if self._live is not None:
             self._drop_upstream()

@@ -65,7 +65,7 @@ class PlainListener:
 
     @property
     def calls(self) -> int:
-        """How many calls are in flight."""
+        """Number of calls in flight."""
         return sum(connection.call is not None for connection in self.connections)
 
     def hand_over(self, connection: ClientConnection, data: bytes) -> None:

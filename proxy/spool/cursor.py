@@ -20,7 +20,7 @@ _BEGINNING = Position(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far one writer has been taken."""
+    """Position up to which the reader took one writer's records."""
 
     at: Position = _BEGINNING
     """Every exchange whose end lies before this place, and all feedback before it, has been taken."""

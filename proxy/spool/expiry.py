@@ -1,4 +1,4 @@
-"""Age of raw captures: what nobody governed for too long is deleted, counted and noted.
+"""Deletes ungoverned captures that are too old, and counts and audits each deletion.
 
 A gateway does it while it runs, and the governing process too: whichever of them lives. What was
 deleted is noted beside the segments (counts and times, no content), until the audit log has it.
@@ -21,7 +21,7 @@ _TAKEN = "expired.taken"
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What one sweep deleted."""
+    """Deletions of one sweep."""
 
     segments: int = 0
     bytes: int = 0

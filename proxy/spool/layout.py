@@ -1,4 +1,4 @@
-"""Where the spool's files lie, and how one tells whether a writer lives."""
+"""Layout of the spool's files, and the test whether a writer is alive."""
 
 import fcntl
 import os
@@ -41,7 +41,7 @@ def writers(spool: Path) -> list[str]:
 
 
 class Size(NamedTuple):
-    """What a spool takes on the disk."""
+    """Disk usage of a spool."""
 
     bytes: int
     files: int

@@ -29,7 +29,7 @@ _MOST_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SpoolBatch:
-    """What one take gave, and where the next one begins."""
+    """Result of one take, and the cursor of the next."""
 
     records: tuple[SpoolRecord, ...]
     cursor: Cursor
@@ -43,7 +43,7 @@ class SpoolBatch:
 
 @dataclass(frozen=True, slots=True)
 class SpoolLag:
-    """What has been written and not yet taken."""
+    """Records that are written and not yet taken."""
 
     bytes: int
     records: int

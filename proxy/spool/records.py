@@ -25,7 +25,7 @@ OUTCOMES = tuple(ExchangeOutcome)
 
 
 class RecordKind(IntEnum):
-    """What a record is; stands in clear in the frame's head, so that lag can be counted cheaply."""
+    """Kind of a record. The frame's head holds it in clear, so counting lag is cheap."""
 
     REQUEST_HEAD = 1
     REQUEST_CHUNK = 2

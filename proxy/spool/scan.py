@@ -38,7 +38,7 @@ class Damage:
 
 
 class Bound(NamedTuple):
-    """What of a writer one take may read: fixed when the take begins, so that its order is too."""
+    """Part of a writer that one take may read. It is fixed at the start, and so is the order."""
 
     alive: bool
     last: Position
@@ -60,7 +60,7 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScannedItem:
-    """What one end record, one feedback record or the end of a dead writer gives."""
+    """Result of one end record, one feedback record or the end of a dead writer."""
 
     time: float
     records: tuple[SpoolRecord, ...]
@@ -104,7 +104,7 @@ class WriterScan:
 
     @property
     def mark(self) -> Mark:
-        """How far this writer has been taken."""
+        """Position up to which the take has read this writer."""
         begins = [place for _, place in self._ready]
         begins += [Position(o.position.segment, o.position.offset) for o in self._open.values()]
         at = self._taken.at

@@ -1,4 +1,4 @@
-"""What a spool may hold, and whether it takes records."""
+"""Bounds of a spool, and whether it accepts records."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +22,7 @@ class SpoolState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much a spool may hold, all writers together, and from which shares on it says so."""
+    """Bounds of a spool over all writers, and the shares at which it raises the alarm and sheds."""
 
     max_bytes: int = 8 * 1024 * 1024 * 1024
     max_files: int = 4096

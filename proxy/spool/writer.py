@@ -112,12 +112,12 @@ class SpoolWriter:
 
     @property
     def failures(self) -> int:
-        """How often the disk refused a record or took too long."""
+        """Number of writes that the disk refused or took too long for."""
         return self.breaker.failures.total()
 
     @property
     def fill(self) -> float:
-        """How full the spool is, 1 being its bound in bytes or in files."""
+        """Fill level of the spool; 1 is its bound in bytes or files."""
         return max(self.bytes_on_disk / self._max_bytes, self.files / self._bounds.max_files)
 
     @property

@@ -31,7 +31,7 @@ type RowMaker = Callable[[str, Selection, Any], Rows]
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """A model folder and what it is called."""
+    """A model folder and its name."""
 
     label: str
     path: Path
@@ -39,7 +39,7 @@ class NamedModel:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What was measured of a trained model, and what the gate says."""
+    """Measurements of a trained model, and the gate's verdict."""
 
     verdict: GateVerdict
     comparison: Comparison | None = None

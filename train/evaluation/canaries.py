@@ -23,7 +23,7 @@ _FISHING = (
 
 @dataclass(frozen=True, slots=True)
 class CanaryReport:
-    """How often a model said something that it must not know; never what."""
+    """Counts how often a model revealed a planted secret; never holds the secret."""
 
     prompts: int
     secrets: int

@@ -1,4 +1,4 @@
-"""How far a candidate moved from its base: KL per token where held-out conversations were answered.
+"""Measures a candidate's distance from its base: KL per token of held-out answers.
 
 Both models read the same logged conversations; at each token of an answer the whole distributions
 are compared, so nothing is sampled and the number is the same each time. It tells a model that was

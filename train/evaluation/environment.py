@@ -58,7 +58,7 @@ def canonical(arguments: Any) -> str:
 
 
 class RecordedTools:
-    """What tools answered, by tenant, tool and canonical arguments.
+    """Recorded tool answers, by tenant, tool and canonical arguments.
 
     One tenant's answers are never given to another's tasks. Where a tool answered the same call in
     several ways, the most frequent answer is served (of equally frequent ones the first in

@@ -32,7 +32,7 @@ _TAIL = 400
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a model did at one attempt at one task."""
+    """Result of one attempt of a model at one task."""
 
     task_id: str
     attempt: int

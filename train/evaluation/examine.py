@@ -126,7 +126,7 @@ def _length(episode: Episode) -> int:
 
 
 class Score(NamedTuple):
-    """What an episode is worth."""
+    """Score of an episode."""
 
     reward: float
     solved: bool
@@ -138,7 +138,7 @@ type Scores = dict[tuple[str, int], Score | None]
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """How one model's episodes went."""
+    """Outcomes of one model's episodes."""
 
     episodes: int
     ended: Mapping[str, int]

@@ -13,7 +13,7 @@ from train.recipes.settings import GateSettings
 
 @dataclass(frozen=True, slots=True)
 class RuleOutcome:
-    """What one rule found."""
+    """Finding of one rule."""
 
     rule: str
     """minimum_gain | largest_slice_loss:<slice> | minimum_success | minimum_win_rate |
@@ -25,7 +25,7 @@ class RuleOutcome:
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """What the gate says of a candidate."""
+    """The gate's verdict on a candidate."""
 
     passed: bool
     findings: tuple[RuleOutcome, ...]

@@ -35,7 +35,7 @@ class HeldOutTask:
 
 @dataclass(frozen=True, slots=True)
 class HeldOutTasks:
-    """What models are tried at, and what answers their calls."""
+    """Held-out tasks, and the record that answers a model's tool calls."""
 
     tasks: tuple[HeldOutTask, ...]
     fallen: Mapping[str, int]

@@ -18,7 +18,7 @@ type DivergenceKind = Literal["tool", "arguments", "further_call", "answered_ear
 
 @dataclass(frozen=True, slots=True)
 class RecordedPath:
-    """What an agent once did at a task, up to its answer."""
+    """An agent's recorded attempt at a task, up to its answer."""
 
     turns: tuple[tuple[RecordedCall, ...], ...]
     """The calls of each of its messages; calls of one message may be answered in any order."""
@@ -29,7 +29,7 @@ class RecordedPath:
 
 @dataclass(frozen=True, slots=True)
 class Diverged:
-    """Where a model first did what no recorded attempt did."""
+    """First call of a model that no recorded attempt made."""
 
     call: int
     """How many calls it had made before."""

@@ -65,7 +65,7 @@ def regression_of(
 
 
 class _Mean(NamedTuple):
-    """What a model did at one task, over its attempts."""
+    """Result of a model at one task, over its attempts."""
 
     success: float
     reward: float

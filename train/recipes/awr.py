@@ -32,7 +32,7 @@ from trajectory.documents.document import StrictModel
 
 
 class AwrOptions(StrictModel):
-    """What ``awr`` alone knows."""
+    """Options of ``awr`` alone."""
 
     temperature: float = Field(default=0.5, gt=0)
     """The lower, the more the best rows count."""

@@ -1,4 +1,4 @@
-"""What every recipe is: which items it uses, how it makes rows of them, and which trainer learns."""
+"""Base of every recipe: it selects items, makes rows of them and builds a trainer."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class Rows:
 
     @property
     def tokens(self) -> int:
-        """How many tokens the rows hold in all their token columns."""
+        """Number of tokens in all token columns of the rows."""
         names = [name for name in self.columns if name.endswith("_ids")]
         return sum(len(ids) for name in names for ids in self.columns[name])
 
@@ -73,7 +73,7 @@ class RowBuilder:
 
 @dataclass(frozen=True, slots=True)
 class TrainerParts:
-    """What a recipe is given to build its trainer from."""
+    """Arguments from which a recipe builds its trainer."""
 
     spec: RecipeSpec
     model: Any
@@ -106,7 +106,7 @@ class RecipeModule(Protocol):
 
     @property
     def options(self) -> type[StrictModel]:
-        """What ``spec.options`` may hold."""
+        """Options that ``spec.options`` accepts."""
         ...
 
     def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:

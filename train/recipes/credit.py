@@ -1,4 +1,4 @@
-"""How a recipe names the credits that it learns from; they stand in the table ``credits``."""
+"""Names the credits that a recipe learns from, rows of the table ``credits``."""
 
 from pydantic import Field, model_validator
 

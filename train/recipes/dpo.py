@@ -29,7 +29,7 @@ from trajectory.documents.document import StrictModel
 
 
 class DpoOptions(StrictModel):
-    """What ``dpo`` alone knows."""
+    """Options of ``dpo`` alone."""
 
     beta: float = Field(default=0.1, gt=0)
     """How strongly the model is held to its base."""

@@ -51,7 +51,7 @@ REPLAY = "replay"
 
 
 class GrpoLiveOptions(StrictModel):
-    """What ``grpo_live`` alone knows."""
+    """Options of ``grpo_live`` alone."""
 
     reward: str | None = None
     """A plugin's name, or ``package.module:function``: called with prompt and completion messages of a

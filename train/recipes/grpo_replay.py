@@ -37,7 +37,7 @@ from trajectory.errors import ConfigurationError
 
 
 class GrpoReplayOptions(StrictModel):
-    """What ``grpo_replay`` alone knows."""
+    """Options of ``grpo_replay`` alone."""
 
     group_size: int = Field(default=4, ge=2)
     """Attempts per task; smaller groups fall away, of larger ones some are drawn."""

@@ -30,7 +30,7 @@ from trajectory.documents.document import StrictModel
 
 
 class KtoOptions(StrictModel):
-    """What ``kto`` alone knows."""
+    """Options of ``kto`` alone."""
 
     beta: float = Field(default=0.1, gt=0)
     """How strongly the model is held to its base."""

@@ -28,7 +28,7 @@ from trajectory.documents.document import StrictModel
 
 
 class RewardModelOptions(StrictModel):
-    """What ``reward_model`` alone knows."""
+    """Options of ``reward_model`` alone."""
 
     pairs_per_task: int = Field(default=4, ge=1)
     """The most pairs that are made of one task's attempts."""

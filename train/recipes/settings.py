@@ -62,7 +62,7 @@ class DataSettings(StrictModel):
 
 
 class TrainingSettings(StrictModel):
-    """What the trainer does with the rows."""
+    """Settings of the trainer."""
 
     epochs: float = Field(default=3.0, gt=0)
     maximum_steps: int | None = Field(default=None, ge=1)
@@ -139,7 +139,7 @@ class ReplaySettings(StrictModel):
 
 
 class EvaluationSettings(StrictModel):
-    """How a model is tried at held-out tasks: by the user's own program, or in the replayed tools."""
+    """Evaluation on held-out tasks: by the user's own program, or with replayed tools."""
 
     command: tuple[str, ...] | None = Field(default=None, min_length=1)
     """``command --model PATH --report FILE --tasks N --seed S``."""
@@ -172,7 +172,7 @@ class CanarySettings(StrictModel):
 
 
 class GateSettings(StrictModel):
-    """What a candidate must reach before it may be promoted."""
+    """Rules that a candidate must meet before promotion."""
 
     minimum_gain: float = 0.0
     """The lower end of the gain's confidence interval must be above this. The interval is wider with
@@ -234,13 +234,13 @@ class RecipeSpec(StrictModel):
 
     @property
     def rows_per_step(self) -> int:
-        """How many rows (or episodes) one optimizer step sees, in all processes."""
+        """Number of rows (or episodes) in one optimizer step, over all processes."""
         processes = 1 if self.launch is None else self.launch.processes
         return self.training.batch_size * self.training.accumulation * processes
 
     @property
     def gpus(self) -> int:
-        """How many GPUs of one machine it takes, where there are any: one for each process."""
+        """Number of GPUs per machine, if there are any: one for each process."""
         return 1 if self.launch is None else self.launch.processes // self.launch.machines
 
 

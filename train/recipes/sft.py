@@ -23,7 +23,7 @@ from trajectory.documents.document import StrictModel
 
 
 class SftOptions(StrictModel):
-    """What ``sft`` alone knows."""
+    """Options of ``sft`` alone."""
 
     rewarded_only: bool = True
     """Learn only from items whose reward reaches the substrate's minimum."""

@@ -76,7 +76,7 @@ class ModelUse:
 
 @dataclass(frozen=True, slots=True)
 class StepLineage:
-    """Where a step came from and where it went."""
+    """Origin of a step, and the substrates and models that use it."""
 
     tenant_id: str
     step_id: str

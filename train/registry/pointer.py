@@ -23,7 +23,7 @@ _SERVING = ("adopt", "promote", "rollback")
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """What serves of one model."""
+    """The versions of one model that serve."""
 
     version: str
     since: str

@@ -1,4 +1,4 @@
-"""How a model attends while it learns: which implementation of the transformers library it is loaded with."""
+"""Chooses the attention implementation with which the transformers library loads a model."""
 
 from pathlib import Path
 from typing import Any

@@ -33,7 +33,7 @@ type RowMaker = Callable[[Any], Rows]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the trainer measured."""
+    """Measurements of the trainer."""
 
     steps: int
     seconds: float
@@ -49,7 +49,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class FitResult(Measured):
-    """What training did."""
+    """Result of training."""
 
     model: Path
     """Folder with weights (or adapter merged into them) and tokenizer."""

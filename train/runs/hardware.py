@@ -1,4 +1,4 @@
-"""What a run runs on: its GPUs, and code, lock, libraries and machine, for its manifest."""
+"""Records a run's GPUs, code, lock, libraries and machine for its manifest."""
 
 import os
 import platform

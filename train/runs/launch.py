@@ -32,7 +32,7 @@ _TAIL = 1500
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What every process of a launch needs to know."""
+    """Arguments for every process of a launch."""
 
     spec: RecipeSpec
     base: Path

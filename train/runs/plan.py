@@ -28,7 +28,7 @@ _CHARACTERS_PER_TOKEN = 3.5
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run would take, estimated without reading content."""
+    """Cost of a run, estimated without reading content."""
 
     tokens: int
     """Of all epochs."""
@@ -41,7 +41,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class RecipePlan:
-    """What one recipe could do with a substrate."""
+    """Plan of one recipe for a substrate."""
 
     recipe: str
     usable: int
@@ -66,7 +66,7 @@ class RecipePlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What could be learned from a substrate now."""
+    """Plan of all recipes for a substrate."""
 
     substrate: str
     version: str

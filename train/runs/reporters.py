@@ -1,4 +1,4 @@
-"""Where curves go besides the run's own ``metrics.jsonl``: into the run's folder, and nowhere else unasked.
+"""Reporters of training curves. They write into the run's folder unless the user names a server.
 
 What the user's environment says (a tracking server, an online mode) goes before.
 """

@@ -44,7 +44,7 @@ _ORDER, _MANIFEST = "order.json", "manifest.json"
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run did; all of it stands in the run's manifest too."""
+    """Result of a run; the run's manifest holds all of it."""
 
     run_id: str
     folder: Path
@@ -67,13 +67,13 @@ class RunResult:
 
     @property
     def verdict(self) -> GateVerdict:
-        """What the gate says."""
+        """The gate's verdict."""
         return self.assessment.verdict
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlaces:
-    """Where a run reads and writes."""
+    """Folders that a run reads and writes."""
 
     runs: Path
     """Folder that gets one folder per run."""
@@ -82,7 +82,7 @@ class RunPlaces:
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """What a run learns from, begins with and follows; written before anything is learned.
+    """Substrate, base and recipe of a run, written before training begins.
 
     Who goes on with a run must go on with the same: else its papers would name what it did not learn.
     """

@@ -473,7 +473,7 @@ def mark_stale(source: LearningSource, manifest: SubstrateManifest) -> bool:
 
 
 def require_fresh(source: LearningSource, manifest: SubstrateManifest) -> None:
-    """Refuse a substrate of which anything may no longer be learned from.
+    """Refuse a substrate if it holds any item that is no longer eligible.
 
     Raises:
         StaleSubstrateError: naming how many items, never whose.

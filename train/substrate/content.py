@@ -36,7 +36,7 @@ class View:
 
     @property
     def prompt(self) -> tuple[ChatMessage, ...]:
-        """What stood before the agent spoke first."""
+        """Messages before the agent's first answer."""
         return self.messages[: self.trained[0]]
 
 

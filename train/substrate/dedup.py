@@ -21,7 +21,7 @@ _MOST_CHARACTERS = 20_000
 
 
 class Scored(Protocol):
-    """What the rule for the best representative asks of an item."""
+    """Properties of an item by which the best representative is chosen."""
 
     @property
     def item(self) -> Item:
@@ -33,7 +33,7 @@ class Scored(Protocol):
 
 
 class ItemText(NamedTuple):
-    """What was said in an item's conversation, system prompts left out."""
+    """Text of an item's conversation, without system prompts."""
 
     asked: str
     answered: str

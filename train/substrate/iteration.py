@@ -17,7 +17,7 @@ from train.types import Item
 
 
 class Origin(NamedTuple):
-    """Where a step that may be learned from came from."""
+    """Origin of an eligible step."""
 
     policy_hash: str | None
     """The policy that allowed it."""
@@ -26,7 +26,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What the trajectories of a part gave."""
+    """Result of one part of the trajectories."""
 
     items: Sequence[Item]
     origins: Mapping[str, Origin]

@@ -18,7 +18,7 @@ from trajectory.formats.openenv import fatal_code
 
 
 class Judged(Protocol):
-    """What the gate asks of an item of a substrate."""
+    """Properties of a substrate item that the gate checks."""
 
     @property
     def item(self) -> Item:
@@ -67,7 +67,7 @@ class ItemFacts:
 
 @dataclass(frozen=True, slots=True)
 class SubstrateReport:
-    """What the gate found; counts and fixed words, no content."""
+    """Findings of the gate: counts and fixed words, no content."""
 
     items: int
     reference: int

@@ -1,4 +1,4 @@
-"""What training needs of a lake, so that it can be given any that answers these few questions."""
+"""The few queries that training needs of a lake, as a protocol."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol

@@ -16,7 +16,7 @@ type Purpose = Literal["debug", "eval", "train_sft", "train_preference", "train_
 
 
 class RewardSpec(StrictModel):
-    """How signals become one number per item."""
+    """Combines signals into one number per item."""
 
     signals: dict[str, float] = Field(min_length=1)
     """Signal name → weight; the reward is the weighted sum of their values."""
@@ -79,7 +79,7 @@ class CapSpec(StrictModel):
 
 
 class RequireSpec(StrictModel):
-    """What a step must have to be learned from."""
+    """Conditions that a step must meet to be selected."""
 
     capture_level: Literal["text", "logprobs", "tokens"] = "text"
     """``tokens``: exact ones, of prompt and answer; a prompt that redaction changed has none."""

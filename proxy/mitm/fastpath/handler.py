@@ -19,17 +19,17 @@ type HookTable = dict[str, tuple[Callable[[Any], Any], ...]]
 
 
 class Pending(Protocol):
-    """What bytes for clients must wait for: nobody gets what the spool does not know."""
+    """Holds back bytes for clients until the spool has written them."""
 
     @property
     def waiting(self) -> Sequence[object]:
-        """Something, where bytes for clients must be held."""
+        """Not empty while bytes for clients must be held."""
 
     def hold(self, release: Callable[[], None]) -> None:
         """Call ``release``, which sends held bytes, once nothing waits any more."""
 
     def settle(self) -> None:
-        """Do at once what is waited for."""
+        """Write the waiting bytes at once."""
 
 
 class _Nothing:

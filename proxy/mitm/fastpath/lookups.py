@@ -1,4 +1,4 @@
-"""What mitmproxy looks up for each request, with less work: options, headers, contexts, checks."""
+"""Faster versions of mitmproxy's lookups per request: options, headers, contexts, checks."""
 
 import copy
 from collections.abc import Iterator

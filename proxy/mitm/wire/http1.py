@@ -40,7 +40,7 @@ MOST_LINE_BYTES = 64 * 1024
 
 
 class TrailerReader(ChunkedReader):
-    """Reads chunked bodies; trailers are kept aside for whoever passes the body on."""
+    """Reads chunked bodies and keeps their trailers for the forwarder."""
 
     trailers: http.Headers | None = None
 

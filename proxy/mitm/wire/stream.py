@@ -26,10 +26,10 @@ _EXPECTED = "headrace_expected"
 
 
 class Way(Protocol):
-    """Where a request goes; asked before any of its bytes are sent."""
+    """Destination of a request, chosen before any of its bytes are sent."""
 
     def connected(self) -> None:
-        """The connection stands, the request is about to be sent."""
+        """The connection is open; the request is sent next."""
 
     def another(self) -> bool:
         """Point the request at another upstream; False where there is none left."""
@@ -57,7 +57,7 @@ def forget_way(request: http.Request) -> None:
 
 
 def way_of(request: http.Request) -> Way | None:
-    """Return the way of a request, if it has one of its own."""
+    """Return the request's own destination, if it has one."""
     way: Way | None = getattr(request, _WAY, None)
     return way
 

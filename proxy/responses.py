@@ -196,14 +196,18 @@ def shape_of(configured: str, kind: str, path: bytes, header_names: frozenset[by
     """Return the shape for a request: as configured, else told from its path and headers."""
     if configured != "auto":
         return Shape(configured)
-    if b"anthropic-version" in header_names or b"/v1/messages" in path:
+    if b"anthropic-version" in header_names or path.find(b"/v1/messages") >= 0:
         return Shape.ANTHROPIC
-    if b"x-goog-api-key" in header_names or b"enerateContent" in path or b"awPredict" in path:
+    if (
+        b"x-goog-api-key" in header_names
+        or path.find(b"enerateContent") >= 0
+        or path.find(b"awPredict") >= 0
+    ):
         return Shape.GOOGLE
     if kind == "tool" or b"mcp-protocol-version" in header_names:
         return Shape.JSONRPC
-    if b"/model/" in path and _BEDROCK_PATH.search(path):
+    if path.find(b"/model/") >= 0 and _BEDROCK_PATH.search(path):
         return Shape.BEDROCK
-    if b"/api/" in path and _OLLAMA_PATH.search(path):
+    if path.find(b"/api/") >= 0 and _OLLAMA_PATH.search(path):
         return Shape.OLLAMA
     return Shape.OPENAI

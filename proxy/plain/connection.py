@@ -119,7 +119,7 @@ class ClientConnection(asyncio.Protocol):
         """Begin the next request, once its head is whole."""
         while self.call is None and self._buffer and not self._closing:
             data = self._buffer
-            if data[:1] in b"\r\n":  # empty lines before a request
+            if data.startswith((b"\r", b"\n")):  # empty lines before a request
                 self._buffer = data = data.lstrip(b"\r\n")
             try:
                 end = messages.end_of_head(data)
@@ -132,7 +132,7 @@ class ClientConnection(asyncio.Protocol):
             except MalformedMessageError:
                 self._refuse(Reason.BAD_REQUEST)
                 return
-            if b"websocket" in head.upgrade:
+            if head.upgrade and b"websocket" in head.upgrade:
                 self._buffer = b""
                 self.ground.connections.discard(self)
                 self.ground.hand_over(self, data)

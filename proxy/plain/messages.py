@@ -82,7 +82,7 @@ class _Reader:
         self.text += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if value[-1:] in b" \t":
+        if value.endswith((b" ", b"\t")):
             value = value.rstrip(b" \t")
         self.fields.append((name, value))
 

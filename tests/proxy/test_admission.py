@@ -4,6 +4,7 @@ import base64
 import hashlib
 import os
 import socket
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -128,3 +129,22 @@ def test_what_no_record_can_hold_is_refused_where_capture_is_mandatory(gateway: 
         client.sendall(b"M" * 70_000 + f" {head}Content-Length: 0\r\n\r\n".encode())
         # Sent on, the upstream would hang up over such a line, and the answer would be a 502.
         assert client.recv(65536).split(b" ", 2)[1] == b"431"
+
+
+def test_a_path_that_is_known_opens_nothing_by_itself(
+    gateway: Running, client: httpx.Client
+) -> None:
+    other = gateway.registry.create(tenant_id="acme", app_id="other")
+    theirs = {"authorization": f"Bearer {other.secret}"}
+    for _ in range(2):
+        assert client.post("/up/known", content=b"mine").content == b"mine"
+        assert client.post("/up/known", headers={"authorization": "Bearer x"}).status_code == 401
+    until = time.monotonic() + 30
+    while not client.post("/up/known", headers=theirs).is_success:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    gateway.registry.revoke(other.key.key_id)
+    time.sleep(0.6)  # a running gateway follows within half a second
+    assert client.post("/up/known", headers=theirs).status_code == 401
+    assert client.post("/up/known", content=b"mine").content == b"mine"
+    gateway.records(10**6, seconds=0.2)

@@ -1,0 +1,174 @@
+"""Connections to upstreams: which are kept, for how long, and how a name with two addresses is reached."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from typing import Any, cast
+
+import pytest
+
+from proxy.config import GatewayConfig
+from proxy.plain import upstreams
+from proxy.plain.listener import PlainListener
+from proxy.plain.upstreams import Origin, UpstreamPool
+from proxy.routing import Reachability, Router
+
+
+@asynccontextmanager
+async def pool_and_upstream(
+    host: str = "127.0.0.1",
+) -> AsyncIterator[tuple[UpstreamPool, Origin, list[asyncio.StreamWriter]]]:
+    """Give a pool, where an upstream listens on 127.0.0.1, and what it has accepted."""
+    accepted: list[asyncio.StreamWriter] = []
+
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.append(writer)
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    router = Router(GatewayConfig(connect_seconds=10))
+    pool = UpstreamPool(router, Reachability(router), None)
+    try:
+        yield pool, (b"http", host, port), accepted
+    finally:
+        pool.close()
+        for writer in accepted:
+            writer.close()
+        server.close()
+
+
+async def until(done: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(30):
+        while not done():  # noqa: ASYNC110 - what is waited for is a state of the connection
+            await asyncio.sleep(0.01)
+
+
+def no_delay(transport: Any) -> bool:
+    opened = transport.get_extra_info("socket")
+    return bool(opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+
+def test_the_connection_used_last_is_used_again() -> None:
+    async def main() -> None:
+        async with pool_and_upstream() as (pool, origin, _):
+            first, second = await pool.connect(origin), await pool.connect(origin)
+            first.release()
+            second.release()
+            pool.sweep()
+            assert pool.take(origin) is second
+            assert pool.take(origin) is first
+            assert pool.take(origin) is None
+
+    asyncio.run(main())
+
+
+def test_what_was_idle_for_too_long_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with pool_and_upstream() as (pool, origin, _):
+            kept = await pool.connect(origin)
+            kept.release()
+            monkeypatch.setattr(upstreams, "IDLE_SECONDS", -1.0)
+            pool.sweep()
+            assert kept.transport.is_closing()
+            assert pool.take(origin) is None
+
+    asyncio.run(main())
+
+
+def test_an_old_connection_takes_no_new_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with pool_and_upstream() as (pool, origin, _):
+            monkeypatch.setattr(upstreams, "OLDEST_SECONDS", -1.0)
+            old = await pool.connect(origin)
+            old.release()
+            assert old.transport.is_closing()
+            assert pool.take(origin) is None
+
+    asyncio.run(main())
+
+
+def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with pool_and_upstream() as (pool, origin, _):
+            monkeypatch.setattr(upstreams, "MOST_IDLE", 1)
+            first, second = await pool.connect(origin), await pool.connect(origin)
+            first.release()
+            second.release()
+            assert second.transport.is_closing()
+            assert pool.take(origin) is first
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n\r\n"], ids=["end", "unasked"])
+def test_an_upstream_that_ends_or_speaks_unasked_is_left(sent: bytes) -> None:
+    async def main() -> None:
+        async with pool_and_upstream() as (pool, origin, accepted):
+            kept = await pool.connect(origin)
+            kept.release()
+            await until(lambda: bool(accepted))
+            if sent:
+                accepted[0].write(sent)
+            else:
+                accepted[0].close()
+            await until(kept.transport.is_closing)
+            assert pool.take(origin) is None
+
+    asyncio.run(main())
+
+
+def test_small_writes_go_at_once_both_ways() -> None:
+    async def main() -> None:
+        nothing = cast(Any, None)
+        async with pool_and_upstream() as (pool, origin, _):
+            assert no_delay((await pool.connect(origin)).transport)
+            listener = PlainListener(
+                nothing,
+                refusals=nothing,
+                endpoints=nothing,
+                recorder=None,
+                pool=pool,
+                idle_seconds=60,
+                handler=nothing,
+            )
+            with socket.create_server(("127.0.0.1", 0)) as bound:
+                await listener.start([bound])
+                _, writer = await asyncio.open_connection(*bound.getsockname())
+                await until(lambda: bool(listener.connections))
+                assert all(no_delay(each.transport) for each in listener.connections)
+                writer.close()
+                await listener.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("silent", [True, False], ids=["silent", "refusing"])
+def test_a_name_whose_first_address_fails_is_reached_by_its_second(silent: bool) -> None:
+    async def main() -> None:
+        async with pool_and_upstream("two.test") as (pool, origin, _), asyncio.timeout(9):
+            with first_address("127.0.0.2", origin[2], silent=silent):
+                reached = await pool.connect(origin)
+            assert reached.transport.get_extra_info("peername")[0] == "127.0.0.1"
+
+    asyncio.run(main())
+
+
+@contextmanager
+def first_address(host: str, port: int, *, silent: bool) -> Iterator[None]:
+    """Let names lead here first and to 127.0.0.1 then; nobody listens here, or nobody answers."""
+    kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+
+    async def two(*_: object, **__: object) -> list[Any]:
+        return [(*kind, (host, port)), (*kind, ("127.0.0.1", port))]
+
+    asyncio.get_running_loop().getaddrinfo = two  # type: ignore[method-assign]
+    with ExitStack() as opened:
+        if silent:
+            opened.enter_context(socket.create_server((host, port), backlog=0))
+            for _ in range(4):  # its queue is full then: whoever comes hears nothing
+                one = opened.enter_context(socket.socket())
+                one.setblocking(False)
+                one.connect_ex((host, port))
+        yield

@@ -18,7 +18,7 @@ from trajectory.gc_pause import uncollected
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What one batch did."""
+    """Result of one batch."""
 
     batch: int
     records: int

@@ -1,1 +1,1 @@
-"""What every part of the application stands on: home, settings, keys, logs, output."""
+"""Base of every part of the application: home, settings, keys, logs, output."""

@@ -1,4 +1,4 @@
-"""What a client needs in its environment to reach the gateway, in base-URL and in proxy mode."""
+"""Environment variables with which a client reaches the gateway, by base URL or proxy."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a command or service works with: settings, home folder, secrets and the lake."""
+"""Context of a command or service: settings, home folder, secrets and the lake."""
 
 import os
 from dataclasses import dataclass

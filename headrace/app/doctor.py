@@ -38,7 +38,7 @@ _LOWEST_FREE_BYTES = 2 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one check found."""
+    """Finding of one check."""
 
     check: str
     status: str

@@ -20,7 +20,7 @@ from trajectory.errors import ConfigurationError
 
 
 class Address(NamedTuple):
-    """Where something listens."""
+    """Address on which a program listens."""
 
     host: str
     port: int

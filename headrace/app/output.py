@@ -1,4 +1,4 @@
-"""How results reach a person or a program: tables for the one, JSON for the other."""
+"""Prints results: tables for a person, JSON for a program."""
 
 import json
 import re

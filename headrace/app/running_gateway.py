@@ -1,4 +1,4 @@
-"""What the gateway that runs on this machine says of itself, on its admin port."""
+"""Queries the gateway on this machine through its admin port."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Where settings come from: flags over environment (``HEADRACE_…``) over ``headrace.yaml`` over defaults.
+"""Sources of settings: flags over environment (``HEADRACE_…``) over ``headrace.yaml`` over defaults.
 
 Each value knows where it came from. A scalar setting ``lake.path`` has the environment variable
 ``HEADRACE_LAKE_PATH``; lists and routes are written in YAML only.

@@ -16,7 +16,7 @@ class _Section(BaseModel):
 
 
 class LakeSettings(_Section):
-    """Where trajectories are kept."""
+    """Settings of the lake."""
 
     path: str = ""
     """A folder, or ``s3://…``, ``gs://…``, ``az://…``; empty means ``lake`` in the home folder."""
@@ -53,7 +53,7 @@ class ConsentSettings(_Section):
 
 
 class GovernSettings(_Section):
-    """How the governing process works."""
+    """Settings of the governing process."""
 
     batch_records: int = Field(default=500, ge=1, le=100_000)
     """Records that one batch (and so one set of commits) takes at most."""
@@ -75,7 +75,7 @@ ENGINES = ("local", "ray")
 
 
 class EngineSettings(_Section):
-    """Where the heavy work of governing and curating runs."""
+    """Settings of the engine that redacts and builds substrates."""
 
     name: Literal["local", "ray"] = "local"
     """``local`` (processes of this machine) or ``ray``; ``--engine`` on a command wins."""
@@ -117,7 +117,7 @@ class DoorSettings(_Section):
 
 
 class TrainSettings(_Section):
-    """Where training starts from."""
+    """Settings of training."""
 
     model: str = ""
     """Name of the registered model that ``train run`` improves."""
@@ -128,7 +128,7 @@ class TrainSettings(_Section):
 
 
 class ServeSettings(_Section):
-    """How registered models are served, for routes with a ``model``."""
+    """Settings for serving registered models on routes with a ``model``."""
 
     host: str = "127.0.0.1"
     """Where ``headrace serve`` listens, for the gateway alone."""

@@ -67,7 +67,7 @@ def anchor(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the audit log and note its end elsewhere, signed, so that a cut shows."""
+    """Check the audit log and store its signed end elsewhere, so that a cut is detected."""
     from headrace.services.anchoring import append_anchor, post_anchor, signed_anchor
 
     if file is None and url is None:

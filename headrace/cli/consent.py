@@ -54,7 +54,7 @@ def withdraw(
     reference: ReferenceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Record that a person no longer agrees; what is stored stops being eligible at once."""
+    """Record that a person no longer agrees; stored rows stop being eligible at once."""
     _record(
         AppContext.of(context), subject, tenant, purpose, reference, granted=False, as_json=as_json
     )
@@ -97,7 +97,7 @@ def show(
     tenant: TenantOption,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is recorded about a person."""
+    """Show the consent that is recorded for a person."""
     from headrace.services.consent import pseudonyms_of
 
     running = AppContext.of(context)

@@ -35,7 +35,7 @@ def demo(
 ) -> None:
     """Watch Headrace do its whole job: capture, govern, query, learn, serve, prove.
 
-    Exit code 1 when something that it promises did not hold.
+    Exit code 1 if a promise did not hold.
     """
     if importlib.util.find_spec("examples.practice") is None:
         raise ConfigurationError(

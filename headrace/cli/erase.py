@@ -37,7 +37,7 @@ def erase(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Erase a person: rows, files, history. Names the substrates and models that had them."""
+    """Erase a person: rows, files, history. Names the affected substrates and models."""
     from headrace.services.erasure import ErasureRequest, check_names, erase_person, preview
 
     running = AppContext.of(context)

@@ -49,7 +49,7 @@ def feedback(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send feedback to the running gateway; it is governed like everything else."""
+    """Send feedback to the running gateway, which captures it for governance."""
     running = AppContext.of(context)
     if file is not None:
         items = _from_file(file)

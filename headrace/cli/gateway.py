@@ -72,9 +72,9 @@ def probe(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask the upstreams what they can: reached, key accepted, exact token ids and as many as usage says.
+    """Probe the upstreams: reachable, key accepted, exact token ids, as many as the usage reports.
 
-    Ends with 1 when one cannot be reached, or gives no tokens to a route that captures them.
+    Exit code 1 if one is unreachable, or returns no tokens to a route that captures them.
     """
     from proxy.probe import probe as ask_upstream
 
@@ -133,7 +133,7 @@ def _shown(row: dict[str, Any], *, as_json: bool) -> dict[str, Any]:
 
 @app.command("rotate-spool-key")
 def rotate_spool_key(context: typer.Context) -> None:
-    """Seal the spool with a new key from now on; what is sealed already can still be read."""
+    """Seal the spool with a new key from now on; older records stay readable."""
     from proxy.spool.keys import rotate
 
     spool = _config(context).spool

@@ -128,7 +128,7 @@ def rotate(
     ] = 60.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a key a new secret, shown once; the one before works for an hour more."""
+    """Give a key a new secret, shown once; the old one works for another hour."""
     running = AppContext.of(context)
     created = _registry(running).rotate(key_id, grace_seconds=60 * grace_minutes)
     _note(running, "key.rotated", created.key)

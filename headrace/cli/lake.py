@@ -85,7 +85,7 @@ def price(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write down what a model costs, for the views of cost; a later entry corrects an earlier one."""
+    """Record the price of a model, for the views of cost; a later entry replaces an earlier one."""
     row = {
         "tenant_id": tenant,
         "model": model,
@@ -151,7 +151,7 @@ def expire(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove what has reached the end of its retention; a legal hold keeps it.
+    """Remove rows whose retention has ended; a legal hold keeps them.
 
     Raw captures that nobody governed in `gateway.spool.max_age_hours` go too.
     """

@@ -59,7 +59,7 @@ def check(
 def run_tests(
     context: typer.Context, bundle: BundleArgument = None, as_json: JsonOption = False
 ) -> None:
-    """Run the examples that are kept beside a bundle. Exit code 1 when one does not hold."""
+    """Run the test cases of a bundle. Exit code 1 if one fails."""
     from governance.trial import run_policy_tests
 
     results = run_policy_tests(_load(AppContext.of(context), bundle), _redactor)
@@ -114,7 +114,7 @@ def diff(
     new: Annotated[Path, typer.Argument(help="Folder, or a shipped name.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Say what one bundle decides otherwise than another, setting by setting."""
+    """Show where two bundles decide differently, setting by setting."""
     from governance.policy.diff import diff_bundles
 
     running = AppContext.of(context)
@@ -136,7 +136,7 @@ def dry_run(
     ] = 2000,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what another bundle would change on yesterday's lake, by rule and count. Writes nothing."""
+    """Show what another bundle would change on yesterday's lake, by rule and count. Writes nothing."""
     from datetime import UTC, date, datetime, time, timedelta
 
     from governance.trial.dry_run import DryRun

@@ -78,7 +78,7 @@ def release(
 ) -> None:
     """Have cases judged again under the policy in force, as if they were captured now.
 
-    What that policy would hold is held again. Their content goes back into the sealed spool.
+    That policy may quarantine them again. Their content goes back into the sealed spool.
     """
     from headrace.services import quarantine
 
@@ -105,7 +105,7 @@ def drop(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Let cases go for good: their sealed content is deleted, the ledger keeps their line."""
+    """Delete the sealed content of cases for good; the ledger keeps their lines."""
     from headrace.services import quarantine
 
     running = AppContext.of(context)

@@ -54,7 +54,7 @@ def replay(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Serve a recorded trajectory back to a real agent, and report where it leaves the path.
+    """Replay a recorded trajectory to a real agent, and report the first divergence.
 
     Ends with 0 when the run was identical and with 1 at the first divergence.
     """

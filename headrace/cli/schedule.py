@@ -48,7 +48,7 @@ def list_schedules(context: typer.Context, as_json: JsonOption = False) -> None:
 
 @app.command()
 def check(context: typer.Context, file: FileArgument, as_json: JsonOption = False) -> None:
-    """Check a schedule and what it names; show its next five times."""
+    """Check a schedule and the files that it names; show its next five times."""
     from itertools import islice
 
     from headrace.schedule.runner import recipe_kind
@@ -123,7 +123,7 @@ def history(
     name: Annotated[str, typer.Argument(help="Name of the schedule.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a schedule did, night by night, the latest last."""
+    """Show the history of a schedule, night by night, the latest last."""
     from headrace.schedule.scheduler import Diary
 
     nights = Diary(AppContext.of(context).home.state / "schedules", name).nights()
@@ -150,7 +150,7 @@ def export(
         Path | None, typer.Option(help="Path of the document on the scheduler's machine.")
     ] = None,
 ) -> None:
-    """Print a schedule as what cron, systemd, Kubernetes or Airflow runs."""
+    """Print a schedule in the format of cron, systemd, Kubernetes or Airflow."""
     from headrace.schedule import export as schedule_export
     from train.schedule import load_schedule
 

@@ -22,7 +22,7 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve what is promoted or on trial to the gateway, until SIGTERM.
+    """Serve the versions that are live or on trial to the gateway, until SIGTERM.
 
     Promotion, rollback and trials take effect by themselves, each once its version is loaded.
     `headrace up` runs this where a route names a model.

@@ -45,7 +45,7 @@ def tap(
         typer.Option(help="Name of the server in captures; by default the name of its program."),
     ] = None,
 ) -> None:
-    """Run a stdio MCP server and capture what passes: put it before the server's command."""
+    """Run a stdio MCP server and capture its messages: put this before the server's command."""
     running = AppContext.of(context)
     home = running.home.create()
     config = gateway_config(running.settings, home)

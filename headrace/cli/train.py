@@ -44,7 +44,7 @@ def plan(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what each recipe could use, why the rest falls away, what it costs, and the pick."""
+    """Show the usable items of each recipe, why others are dropped, the cost, and the pick."""
     from headrace.services.substrates import find_manifest
     from train.recipes.settings import load_recipe
     from train.runs.plan import plan_training
@@ -238,7 +238,7 @@ def promote(
         typer.Option(help="Reason to promote a version that did not pass its gate; audited."),
     ] = None,
 ) -> None:
-    """Let a version serve; refused when it did not pass its gate."""
+    """Make a version live; refused if it did not pass its gate."""
     promoted = registry(AppContext.of(context)).promote(
         model, version, actor=user_name(), override=override
     )
@@ -251,7 +251,7 @@ def rollback(
     model: Annotated[str, typer.Argument(help="Name in the registry.")],
     reason: Annotated[str, typer.Option(help="Reason; audited.")] = "rollback",
 ) -> None:
-    """Let the version serve that served before; one that learned from withdrawn data is passed over."""
+    """Make an earlier version live; skips versions that learned from withdrawn data."""
     models = registry(AppContext.of(context))
     back = models.rollback(model, actor=user_name(), reason=reason)
     typer.echo(f"{back.label} serves ({models.history(model)[-1].reason})")

@@ -40,7 +40,7 @@ def try_out(
         str | None, typer.Option(help="Reason to try a canary that did not pass its gate; audited.")
     ] = None,
 ) -> None:
-    """Put a version on trial beside the one that serves; a canary must have passed its gate."""
+    """Put a version on trial beside the live one; a canary must have passed its gate."""
     from headrace.cli.train import registry
 
     tried = registry(AppContext.of(context)).try_out(
@@ -55,7 +55,7 @@ def end_trial(
     trial: AsOption,
     reason: Annotated[str, typer.Option(help="Reason; audited.")] = "trial ended",
 ) -> None:
-    """Take the version off its trial; what serves goes on."""
+    """End the trial of a version; the live version serves on."""
     from headrace.cli.train import registry
 
     tried = registry(AppContext.of(context)).end_trial(

@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 def up(context: typer.Context) -> None:
     """Run the gateway and the governing process together until Ctrl-C.
 
-    Makes what is missing in the home folder: keys, a certificate authority, the lake.
+    Creates missing parts of the home folder: keys, a certificate authority, the lake.
     """
     from governance.policy import load_bundle
     from proxy.mitm.authority import ensure_authority

@@ -157,7 +157,7 @@ class Executor(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many pieces can be worked on at once."""
+        """Number of pieces that the engine works on concurrently."""
         ...
 
     def map(self, name: str, jobs: Sequence[Any]) -> list[Any]:
@@ -185,7 +185,7 @@ def engine_of(settings: Settings, flag: str | None) -> str:
 def open_engine(
     name: str, settings: Settings, home: Home, secrets: Secrets
 ) -> AbstractContextManager[Executor | None]:
-    """Return the engine, open while the context is; None stands for this process.
+    """Return the engine, open while the context is; None means this process.
 
     Raises:
         ConfigurationError: Ray is not installed, or the cluster cannot be reached.

@@ -1,4 +1,4 @@
-"""What an engine's workers do, sealed on the way: redact trajectories, find in them, walk a lake.
+"""Work of an engine's workers: redact, detect, or read a lake. Requests and answers are sealed.
 
 Each is a pure function of its request and of what the node has itself: the master key, from its
 own environment or secrets folder (keys never travel), the policy bundle, and access to the lake.

@@ -53,7 +53,7 @@ _EARLIER = ("checkpoint", "progress", "pending")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far the governor is: the state after a batch that is wholly in the lake."""
+    """Position of the governor: the state after a batch that is completely in the lake."""
 
     application: str
     """Name of this line of batches in the lake's application transactions."""
@@ -78,7 +78,7 @@ class Checkpoint:
 
 
 class Copies(Protocol):
-    """Where copies are kept; ``lakehouse.storage.notes.Notes`` is the one that ships."""
+    """Store of checkpoint copies; ``lakehouse.storage.notes.Notes`` implements it."""
 
     def put(self, name: str, data: bytes) -> None:
         """Write one, whole or not at all."""
@@ -262,7 +262,7 @@ class CheckpointStore:
         self._is_copied = True
 
     def _create(self, saved: _Saved) -> None:
-        """Put a file with this checkpoint in the place of whatever is there."""
+        """Replace any existing file by one with this checkpoint."""
         checkpoint = saved.checkpoint
         start = checkpoint.batch - max(0, len(checkpoint.trail) - 1)
         with closing(sqlite3.connect(":memory:")) as file:
@@ -314,7 +314,7 @@ def lacks(missing: int, lake: str) -> str:
 
 
 def installation_name(path: Path) -> str:
-    """Return the name of an installation, made once and kept in a file of its own.
+    """Return the name of an installation, created once and kept in its own file.
 
     Raises:
         RetryableError: it cannot be written.

@@ -1,4 +1,4 @@
-"""Upkeep of the lake: what is due, done in a process of its own beside the governing one.
+"""Runs the lake's due upkeep in a separate process beside the governor.
 
 A process of its own, so that sorting a day's files neither holds up the next batch nor adds to
 the governing process's memory; killed at any moment, it leaves the tables as they were.
@@ -28,7 +28,7 @@ _STOP_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class UpkeepReport:
-    """What one round of upkeep did."""
+    """Result of one round of upkeep."""
 
     tables: tuple[Upkeep, ...]
     sweep: RemovalReport | None

@@ -1,4 +1,4 @@
-"""What the audit log tells of the policy in force: taken, and changed ones that were refused."""
+"""Audits the policy in force, and changed policies that were refused."""
 
 import json
 from typing import NamedTuple

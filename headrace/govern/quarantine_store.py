@@ -97,7 +97,7 @@ class QuarantineStore:
 
 
 def quarantine_of(home: Home, secrets: Secrets) -> QuarantineStore:
-    """Return what an installation holds, sealed under a key of its own."""
+    """Return an installation's quarantine store, sealed under its own key."""
     return QuarantineStore(home.held, secrets.derive(b"quarantine"))
 
 

@@ -21,7 +21,7 @@ _REFUSED, _BAD_INPUT = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a command ended."""
+    """Outcome of a command."""
 
     code: int
     output: dict[str, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class HeldCommands(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """What came of a night."""
+    """Outcome of a night."""
 
     outcome: str
     """trained | refused | nothing | failed | deadline"""

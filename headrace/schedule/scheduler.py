@@ -26,7 +26,7 @@ _LOOK_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Diary:
-    """What a schedule did: one JSON object per night, appended."""
+    """History of a schedule: one JSON object per night, appended."""
 
     folder: Path
     name: str

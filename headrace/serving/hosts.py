@@ -1,4 +1,4 @@
-"""Where versions run: in this process, in a vLLM server each, or on servers of one's own."""
+"""Hosts of versions: this process, one vLLM server each, or the user's own servers."""
 
 import importlib.util
 import json
@@ -75,7 +75,7 @@ class OwnProcess:
                 engine.stop()
 
     def begin(self, label: str, folder: Path) -> None:
-        """Load in a thread of its own."""
+        """Load in a separate thread."""
         thread = threading.Thread(target=self._load, args=(label, folder), daemon=True)
         self._problems.pop(label, None)
         self._loading[label] = thread
@@ -119,7 +119,7 @@ class _VllmServer:
 
 @dataclass(slots=True)
 class VllmServers:
-    """Serves each version with a vLLM server of its own, on this machine."""
+    """Serves each version with a separate vLLM server on this machine."""
 
     arguments: tuple[str, ...]
     """Further arguments of ``vllm serve``."""

@@ -21,22 +21,18 @@ from lakehouse.read.conversations import StepConversation
 from lakehouse.read.queries import Queries
 from lakehouse.read.session import Snapshot
 from lakehouse.read.snapshot import AsOf, Files
-from lakehouse.schema.migrations import added_columns, check_version, upgrade
+from lakehouse.schema.migrations import check_version, upgrade
 from lakehouse.schema.tables import LEDGER, TABLES
 from lakehouse.storage.lease import hold
 from lakehouse.storage.location import Location
 from lakehouse.storage.notes import Notes
-from lakehouse.storage.tables import Tables
+from lakehouse.storage.tables import STORE_LOCK, Tables
 from lakehouse.write.batches import AppendReport, Batches, batch_tables
 from lakehouse.write.commits import append
 from lakehouse.write.rows import to_arrow
 from lakehouse.write.stored_content import LakeKnownContent
-from lakehouse.write.table_log import TableLog, refresh
-from trajectory.errors import ConfigurationError, RetryableError
-
-_STORE_LOCK = threading.RLock()
-"""One thread at a time works on object stores: delta-rs waits for the network with Python's lock
-held, and two threads that do so at once can wait for each other for ever. Processes are free."""
+from lakehouse.write.table_log import TableLog
+from trajectory.errors import ConfigurationError
 
 
 class Lake:
@@ -45,11 +41,10 @@ class Lake:
     def __init__(self, location: Location) -> None:
         self.location = location
         self._tables = Tables(location)
-        self._lock = threading.RLock() if location.is_local else _STORE_LOCK
-        self._files = Files(self)
-        self._batches = Batches(self, self._files)
-        self._queries = Queries(self, self._files)
-        self._reading = threading.RLock() if location.is_local else _STORE_LOCK
+        self._files = Files(self._tables)
+        self._batches = Batches(self._tables, self._files)
+        self._queries = Queries(location, self._files)
+        self._reading = threading.RLock() if location.is_local else STORE_LOCK
 
     @classmethod
     def open(
@@ -70,7 +65,7 @@ class Lake:
         for name, spec in TABLES.items():
             lake._tables.mend(name)
             if lake._tables.exists(name):
-                upgrade(lake, spec, lake._tables.handle(name))
+                upgrade(lake.location, spec, lake._tables.handle(name))
             elif create or lake._tables.exists(LEDGER):
                 lake._tables.make(name)
             else:
@@ -96,7 +91,7 @@ class Lake:
                     f"{lake.location.root} holds no lake, or one that was not upgraded (table {name} "
                     "is missing); open it once to write: `headrace lake status`"
                 )
-            check_version(lake, spec, lake._tables.handle(name), behind=False)
+            check_version(lake.location, spec, lake._tables.handle(name), behind=False)
         return lake
 
     def table(self, name: str) -> DeltaTable:
@@ -105,10 +100,7 @@ class Lake:
         Raises:
             ConfigurationError: there is no such table.
         """
-        with self._lock:
-            handle = self._tables.handle(name)
-            refresh(handle)
-            return handle
+        return self._tables.latest(name)
 
     def log(self, name: str) -> TableLog:
         """Return a table's log, to append to the table.
@@ -116,8 +108,7 @@ class Lake:
         Raises:
             ConfigurationError: there is no such table.
         """
-        with self._lock:
-            return self._tables.log(name)
+        return self._tables.log(name)
 
     def versions(self) -> dict[str, int]:
         """Return the current Delta version of every table."""
@@ -138,7 +129,7 @@ class Lake:
             RetryableError: a commit failed for good; the same call may be made again.
         """
         tables = batch_tables(batch)
-        with self.lease(), self._lock:
+        with self.lease(), self._tables.lock:
             rewrite_rows(self, batch.rewrites, batch.late_decisions)
             return self._batches.append(tables, app_id, version)
 
@@ -152,18 +143,18 @@ class Lake:
         log = self.log(table)
         if rows:
             data = to_arrow(TABLES[table], rows)
-            with self.lease(), self._lock:
+            with self.lease(), self._tables.lock:
                 append(log, data)
         return len(rows)
 
     def committed_version(self, app_id: str) -> int:
         """Return the last batch of ``app_id`` that is whole in the lake, -1 when there is none."""
-        with self._lock:
-            return self.log(LEDGER).done_version(app_id)
+        with self._tables.lock:
+            return self._batches.committed_version(app_id)
 
     def recover(self) -> tuple[AppendReport, ...]:
         """Finish batches that a crash interrupted; :meth:`open` has done so already."""
-        with self.lease(), self._lock:
+        with self.lease(), self._tables.lock:
             return tuple(self._batches.recover(None).values())
 
     def query(
@@ -270,9 +261,7 @@ class Lake:
 
     def as_snapshot(self, files: Mapping[str, tuple[str, ...]]) -> Snapshot:
         """Return a snapshot of these files of this lake."""
-        with self._lock:
-            evolved = frozenset(name for name in files if added_columns(self._tables.handle(name)))
-        return Snapshot(files, evolved, None if self.location.is_local else self.location)
+        return self._files.as_snapshot(files)
 
     def rows_of_file(
         self, table: str, file: str, columns: Sequence[str]
@@ -282,20 +271,8 @@ class Lake:
         Raises:
             RetryableError: the file has gone meanwhile, or cannot be read.
         """
-        import pyarrow.parquet as parquet
-
-        try:
-            with self._reading, self._opened(file) as data, parquet.ParquetFile(data) as source:
-                yield from source.iter_batches(columns=list(columns), use_threads=False)
-        except OSError as error:
-            raise RetryableError(
-                f"table {table}: a file could not be read ({error}); run the same again"
-            ) from error
-
-    def _opened(self, file: str) -> Any:
-        if self.location.is_local:
-            return pa.OSFile(file)
-        return self.location.filesystem().open_input_file(self.location.relative(file))
+        with self._reading:
+            yield from self._files.rows_of(table, file, columns)
 
     def lease(self, *, alone: bool = False) -> AbstractContextManager[None]:
         """Hold off erasure while writing, or with ``alone`` hold off every other writer."""

@@ -8,30 +8,29 @@ a checkpoint, as Delta's own clean-up would do it later. Time travel then ends t
 import json
 from bisect import bisect_right
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyarrow.fs import FileSelector, FileType
 
-if TYPE_CHECKING:
-    from lakehouse.lake import Lake
+from lakehouse.storage.location import Location
 
 _SUM = ".checkpoint"
 
 
-def last_checkpoint(lake: "Lake", name: str) -> int:
+def last_checkpoint(location: Location, name: str) -> int:
     """Return the version of a table's newest checkpoint, 0 when there is none."""
     return max(
-        (at for path, at in _listed(lake.location.files(), name).items() if _SUM in path), default=0
+        (at for path, at in _listed(location.files(), name).items() if _SUM in path), default=0
     )
 
 
-def version_at(lake: "Lake", name: str, moment: datetime) -> int | None:
+def version_at(location: Location, name: str, moment: datetime) -> int | None:
     """Return the last version that a table had by ``moment``; None when it had none, or none is left.
 
     What counts is the time that a commit itself holds: those of its file change when a lake is copied,
     and object stores tell them in whole seconds.
     """
-    files = lake.location.files()
+    files = location.files()
     commits = {at: path for path, at in _listed(files, name).items() if path.endswith(".json")}
     versions = sorted(commits)
     due = bisect_right(
@@ -51,12 +50,12 @@ def _committed_at(files: Any, path: str) -> float:
     return float(info.mtime.timestamp() * 1000)
 
 
-def shorten(lake: "Lake", name: str, *, keep: int) -> int:
+def shorten(location: Location, name: str, *, keep: int) -> int:
     """Remove commits of a table's log beyond the newest ``keep``; return how many files went.
 
     Nothing goes without a checkpoint that stands before all that is kept.
     """
-    files = lake.location.files()
+    files = location.files()
     versions = _listed(files, name)
     newest = max(versions.values(), default=0)
     sums = [at for path, at in versions.items() if _SUM in path and at <= newest - keep]

@@ -75,7 +75,7 @@ def maintain(
             progress(number, len(TABLES))
         report = compact_table(lake, name, small_files=small_files)
         checkpoint(lake, name)
-        shorten(lake, name, keep=log_commits)
+        shorten(lake.location, name, keep=log_commits)
         removed = vacuum_table(lake, name, hours=vacuum_hours, everything=everything)
         done.append(replace(report, vacuumed=len(removed)))
     return tuple(done)
@@ -131,7 +131,7 @@ def compact_table(
 def checkpoint(lake: "Lake", name: str, *, commits: int = _CHECKPOINT_AFTER) -> bool:
     """Write a checkpoint when the log has grown by ``commits``, and drop log entries past retention."""
     handle = lake.table(name)
-    if int(handle.version()) - last_checkpoint(lake, name) < commits:
+    if int(handle.version()) - last_checkpoint(lake.location, name) < commits:
         return False
     make_checkpoint(lake.location, handle)
     handle.cleanup_metadata()

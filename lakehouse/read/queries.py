@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,9 +13,7 @@ from lakehouse.read.session import Session
 from lakehouse.read.snapshot import AsOf, Files
 from lakehouse.read.spill import spill_folder
 from lakehouse.sandbox.deadline import NotListeningError
-
-if TYPE_CHECKING:
-    from lakehouse.lake import Lake
+from lakehouse.storage.location import Location
 
 _MEMORY = "640MiB"
 """Leaves room for the rest of 1 GiB; beyond it the disk is used."""
@@ -29,8 +27,8 @@ type Parameters = Sequence[Any] | Mapping[str, Any] | None
 class Queries:
     """Answers questions over a lake; those of the present one at a time."""
 
-    def __init__(self, lake: "Lake", files: Files) -> None:
-        self._lake = lake
+    def __init__(self, location: Location, files: Files) -> None:
+        self._location = location
         self._files = files
         self.session: Session | None = None
         """What the present is asked through; None until it is."""
@@ -84,4 +82,4 @@ class Queries:
         return rows
 
     def _bounds(self) -> dict[str, str]:
-        return {"memory_limit": _MEMORY, "temp_directory": str(spill_folder(self._lake.location))}
+        return {"memory_limit": _MEMORY, "temp_directory": str(spill_folder(self._location))}

@@ -1,22 +1,22 @@
 """Which files belong to which version of each table: now, at a moment, or at named versions."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from lakehouse.maintenance.log_cleanup import version_at
 from lakehouse.read.corrections import CORRECTIONS
 from lakehouse.read.session import Snapshot
+from lakehouse.schema.migrations import added_columns
 from lakehouse.schema.tables import TABLES
-from trajectory.errors import ConfigurationError, IntegrityError
-
-if TYPE_CHECKING:
-    from lakehouse.lake import Lake
+from lakehouse.storage.tables import Tables
+from trajectory.errors import ConfigurationError, IntegrityError, RetryableError
 
 type AsOf = datetime | Mapping[str, int]
 """A moment, or table versions as :meth:`lakehouse.lake.Lake.versions` returned them."""
@@ -25,8 +25,8 @@ type AsOf = datetime | Mapping[str, int]
 class Files:
     """Remembers the file list of each table until its version changes."""
 
-    def __init__(self, lake: "Lake") -> None:
-        self._lake = lake
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
         self._known: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     def now(self, names: Collection[str] | None = None) -> Snapshot:
@@ -36,14 +36,14 @@ class Files:
         committed meanwhile shows rows that nothing names yet, never names without their rows.
         """
         wanted = [name for name in reversed(TABLES) if names is None or name in names]
-        return self._lake.as_snapshot({name: self.of(name) for name in wanted})
+        return self.as_snapshot({name: self.of(name) for name in wanted})
 
     def of(self, name: str) -> tuple[str, ...]:
         """Return the present files of one table."""
         known = self._known.get(name, (-1, ()))
-        if self._lake.log(name).is_at(known[0]):
+        if self._tables.log(name).is_at(known[0]):
             return known[1]
-        handle = self._lake.table(name)
+        handle = self._tables.latest(name)
         version = int(handle.version())
         if known[0] != version:
             known = self._known[name] = (version, active_files(handle))
@@ -63,7 +63,7 @@ class Files:
         """
         wanted = [name for name in TABLES if names is None or name in names]
         files = {name: self._files_at(name, as_of) for name in wanted}
-        return replace(self._lake.as_snapshot(files), past=True)
+        return replace(self.as_snapshot(files), past=True)
 
     def visible(self, tenant: str | None, as_of: AsOf | None, hidden: frozenset[str]) -> Snapshot:
         """Return the files of the tables and of the tenant that a reader may see."""
@@ -73,17 +73,46 @@ class Files:
             if name not in hidden and (tenant is None or "tenant_id" in spec.partition_by)
         ]
         files = {name: self._of(name, tenant, as_of) for name in names}
-        return replace(self._lake.as_snapshot(files), past=as_of is not None)
+        return replace(self.as_snapshot(files), past=as_of is not None)
+
+    def as_snapshot(self, files: Mapping[str, tuple[str, ...]]) -> Snapshot:
+        """Return a snapshot of these files."""
+        location = self._tables.location
+        with self._tables.lock:
+            evolved = frozenset(name for name in files if added_columns(self._tables.handle(name)))
+        return Snapshot(files, evolved, None if location.is_local else location)
+
+    def rows_of(self, table: str, file: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield columns of one file of a table, batch by batch; its partition has no columns.
+
+        Raises:
+            RetryableError: the file has gone meanwhile, or cannot be read.
+        """
+        import pyarrow.parquet as parquet
+
+        try:
+            with self._opened(file) as data, parquet.ParquetFile(data) as source:
+                yield from source.iter_batches(columns=list(columns), use_threads=False)
+        except OSError as error:
+            raise RetryableError(
+                f"table {table}: a file could not be read ({error}); run the same again"
+            ) from error
+
+    def _opened(self, file: str) -> Any:
+        location = self._tables.location
+        if location.is_local:
+            return pa.OSFile(file)
+        return location.filesystem().open_input_file(location.relative(file))
 
     def _of(self, name: str, tenant: str | None, as_of: AsOf | None) -> tuple[str, ...]:
         if as_of is not None:
             return self._files_at(name, as_of, tenant)
         if tenant is None:
             return self.of(name)
-        return active_files(self._lake.table(name), tenant=tenant)
+        return active_files(self._tables.latest(name), tenant=tenant)
 
     def _files_at(self, name: str, as_of: AsOf, tenant: str | None = None) -> tuple[str, ...]:
-        handle = self._lake.fresh(name)
+        handle = self._tables.fresh(name)
         try:
             if isinstance(as_of, Mapping) and name == CORRECTIONS and name not in as_of:
                 return ()  # versions that were noted before the table was there
@@ -93,7 +122,7 @@ class Files:
                 moment = as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
                 if moment < _born(handle):
                     return ()
-                version = version_at(self._lake, name, moment)
+                version = version_at(self._tables.location, name, moment)
                 if version is None:
                     raise ValueError("it is older than the log")
                 handle.load_as_version(version)

@@ -7,18 +7,15 @@ The version stands in each table's properties; ``CHANGES`` says what each versio
 """
 
 import time
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from lakehouse.schema.tables import LAKE_VERSION, VERSION_PROPERTY, TableSpec
+from lakehouse.storage.location import Location
 from lakehouse.write.table_log import lasting
 from trajectory.errors import ConfigurationError, IntegrityError
-
-if TYPE_CHECKING:
-    from lakehouse.lake import Lake
 
 _ATTEMPTS = 5
 _PAUSE_SECONDS = 0.2
@@ -36,7 +33,7 @@ CHANGES: dict[int, str] = {
 """What each version of the lake brought; the newest is ``LAKE_VERSION``."""
 
 
-def upgrade(lake: "Lake", spec: TableSpec, handle: DeltaTable) -> tuple[str, ...]:
+def upgrade(location: Location, spec: TableSpec, handle: DeltaTable) -> tuple[str, ...]:
     """Add what the table lacks; return the names of the columns that were added.
 
     Raises:
@@ -44,22 +41,22 @@ def upgrade(lake: "Lake", spec: TableSpec, handle: DeltaTable) -> tuple[str, ...
     """
     for _ in range(_ATTEMPTS):
         try:
-            with lasting(lake.location, handle):
-                return _upgrade(lake, spec, handle)
+            with lasting(location, handle):
+                return _upgrade(location, spec, handle)
         except DeltaError:  # another process upgrades the same table
             time.sleep(_PAUSE_SECONDS)
             handle.update_incremental()
-    with lasting(lake.location, handle):
-        return _upgrade(lake, spec, handle)
+    with lasting(location, handle):
+        return _upgrade(location, spec, handle)
 
 
-def _upgrade(lake: "Lake", spec: TableSpec, handle: DeltaTable) -> tuple[str, ...]:
+def _upgrade(location: Location, spec: TableSpec, handle: DeltaTable) -> tuple[str, ...]:
     """Say which columns come, add them, and only then say that the table is upgraded.
 
     Killed in between, the next opening does the rest: a column that was said and did not come
     harms nobody, one that came unsaid would not be found in the old files.
     """
-    found = check_version(lake, spec, handle)
+    found = check_version(location, spec, handle)
     present = {field.name for field in handle.schema().fields}
     missing = [field for field in spec.arrow if field.name not in present]
     if not missing and found == LAKE_VERSION:
@@ -76,11 +73,13 @@ def _upgrade(lake: "Lake", spec: TableSpec, handle: DeltaTable) -> tuple[str, ..
     return names
 
 
-def check_version(lake: "Lake", spec: TableSpec, handle: DeltaTable, *, behind: bool = True) -> int:
+def check_version(
+    location: Location, spec: TableSpec, handle: DeltaTable, *, behind: bool = True
+) -> int:
     """Return the version that a table was written at.
 
     Args:
-        lake: the lake.
+        location: where the lake is.
         spec: the table as this Headrace knows it.
         handle: the table as it is.
         behind: whether an older version will do.
@@ -92,12 +91,12 @@ def check_version(lake: "Lake", spec: TableSpec, handle: DeltaTable, *, behind: 
     found = int(handle.metadata().configuration.get(VERSION_PROPERTY, "0"))
     if found > LAKE_VERSION:
         raise IntegrityError(
-            f"{lake.location.root}: table {spec.name} has version {found}, this Headrace knows "
+            f"{location.root}: table {spec.name} has version {found}, this Headrace knows "
             f"{LAKE_VERSION}; upgrade Headrace"
         )
     if found < LAKE_VERSION and not behind:
         raise ConfigurationError(
-            f"{lake.location.root}: table {spec.name} has version {found}, this Headrace reads "
+            f"{location.root}: table {spec.name} has version {found}, this Headrace reads "
             f"{LAKE_VERSION}; open the lake once to write: `headrace lake status`"
         )
     return found

@@ -1,5 +1,6 @@
 """The Delta tables of a lake as such: whether they are there, how they are made, each opened once."""
 
+import threading
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -7,30 +8,41 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse.schema.tables import TABLES
 from lakehouse.storage.location import Location
-from lakehouse.write.table_log import TableLog, remove_torn_checkpoint, remove_torn_commit
+from lakehouse.write.table_log import (
+    TableLog,
+    refresh,
+    remove_torn_checkpoint,
+    remove_torn_commit,
+)
 from trajectory.errors import ConfigurationError, RetryableError
 from trajectory.files import sync_files, sync_folder
 
+STORE_LOCK = threading.RLock()
+"""One thread at a time works on object stores: delta-rs waits for the network with Python's lock
+held, and two threads that do so at once can wait for each other for ever. Processes are free."""
+
 
 class Tables:
-    """Handles and logs of a lake's tables, by name; for one thread at a time."""
+    """Handles and logs of a lake's tables, by name."""
 
     def __init__(self, location: Location) -> None:
-        self._location = location
+        self.location = location
+        self.lock = threading.RLock() if location.is_local else STORE_LOCK
+        """Held while a handle or a log is worked with; whoever writes holds it from end to end."""
         self._options = dict(location.options) or None
         self._handles: dict[str, DeltaTable] = {}
         self._logs: dict[str, TableLog] = {}
 
     def exists(self, name: str) -> bool:
         """Return whether the table was made."""
-        address = self._location.table(name)
+        address = self.location.table(name)
         return bool(DeltaTable.is_deltatable(address, storage_options=self._options))
 
     def mend(self, name: str) -> None:
         """Take away what a power cut left of a table's last commit and last checkpoint."""
-        if self._location.is_local:
-            remove_torn_commit(Path(self._location.table(name)))
-            remove_torn_checkpoint(Path(self._location.table(name)))
+        if self.location.is_local:
+            remove_torn_commit(Path(self.location.table(name)))
+            remove_torn_checkpoint(Path(self.location.table(name)))
 
     def make(self, name: str) -> None:
         """Make a table, unless somebody else just did.
@@ -41,7 +53,7 @@ class Tables:
         spec = TABLES[name]
         try:
             DeltaTable.create(
-                self._location.table(name),
+                self.location.table(name),
                 spec.arrow,
                 mode="ignore",
                 partition_by=list(spec.partition_by),
@@ -54,17 +66,17 @@ class Tables:
         except CommitFailedError as error:
             if not self.exists(name):  # else two began at the same moment, and the other was first
                 raise RetryableError(
-                    f"{self._location.table(name)} could not be made, since something else was "
+                    f"{self.location.table(name)} could not be made, since something else was "
                     "committed there at the same moment; run the same again"
                 ) from error
-        if self._location.is_local:
-            log = Path(self._location.table(name)) / "_delta_log"
+        if self.location.is_local:
+            log = Path(self.location.table(name)) / "_delta_log"
             sync_files([*log.glob("*.json"), log, log.parent])
             sync_folder(log.parent.parent.parent)
 
     def fresh(self, name: str) -> DeltaTable:
         """Return a handle of its own, at the latest version."""
-        return DeltaTable(self._location.table(name), storage_options=self._options)
+        return DeltaTable(self.location.table(name), storage_options=self._options)
 
     def handle(self, name: str) -> DeltaTable:
         """Return the handle that is kept, as it was left.
@@ -74,9 +86,21 @@ class Tables:
         """
         if name not in TABLES:
             raise ConfigurationError(f"no table {name!r} in the lake; tables: {', '.join(TABLES)}")
-        if name not in self._handles:
-            self._handles[name] = self.fresh(name)
-        return self._handles[name]
+        with self.lock:
+            if name not in self._handles:
+                self._handles[name] = self.fresh(name)
+            return self._handles[name]
+
+    def latest(self, name: str) -> DeltaTable:
+        """Return the handle that is kept, at the table's latest version.
+
+        Raises:
+            ConfigurationError: there is no such table.
+        """
+        with self.lock:
+            handle = self.handle(name)
+            refresh(handle)
+            return handle
 
     def log(self, name: str) -> TableLog:
         """Return the log of a table.
@@ -84,7 +108,8 @@ class Tables:
         Raises:
             ConfigurationError: there is no such table.
         """
-        if name not in self._logs:
-            handle = self.handle(name)
-            self._logs[name] = TableLog(self._location, TABLES[name], handle)
-        return self._logs[name]
+        with self.lock:
+            if name not in self._logs:
+                handle = self.handle(name)
+                self._logs[name] = TableLog(self.location, TABLES[name], handle)
+            return self._logs[name]

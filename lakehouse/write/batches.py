@@ -30,21 +30,18 @@ messages. On an object store the intent is one object under
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from governance.records import GovernedBatch
 from lakehouse.read.snapshot import Files
 from lakehouse.schema.tables import BATCH_TABLES, LEDGER, TABLES
+from lakehouse.storage.tables import Tables
 from lakehouse.write.commits import commit_once, write_ahead
 from lakehouse.write.data_files import FreshFile
 from lakehouse.write.intents import Intent, Intents, intents_of
 from lakehouse.write.rows import to_arrow
 from lakehouse.write.stored_content import NAMED_BY
-
-if TYPE_CHECKING:
-    from lakehouse.lake import Lake
 
 _FRESH_FILES = 32
 
@@ -63,15 +60,15 @@ class AppendReport:
 class Batches:
     """Appends batches to a lake; who calls holds its lease, one thread at a time."""
 
-    def __init__(self, lake: "Lake", files: Files) -> None:
-        self._lake = lake
+    def __init__(self, tables: Tables, files: Files) -> None:
+        self._tables = tables
         self._files = files
         self._fresh_names: dict[str, pa.ChunkedArray] = {}
 
     @property
     def intents(self) -> Intents:
         """What was decided and is perhaps not finished."""
-        return intents_of(self._lake.location)
+        return intents_of(self._tables.location)
 
     def append(self, tables: Mapping[str, pa.Table], app_id: str, version: int) -> AppendReport:
         """Write the tables of a batch, in this order, each exactly once (see the module's text).
@@ -80,15 +77,19 @@ class Batches:
             RetryableError: a commit failed for good; the same call may be made again.
         """
         recovered = self.recover(app_id)
-        if self._lake.committed_version(app_id) >= version:
+        if self.committed_version(app_id) >= version:
             return recovered.get(version, AppendReport(version, {}, repeated=True))
-        location = self._lake.location
+        location = self._tables.location
         if not location.is_local:
             return self._finish(self.intents.write(app_id, version, tables), app_id, tables)
         with ThreadPoolExecutor(1) as beside:  # the intent waits for the disk, much of it
             said = beside.submit(self.intents.write, app_id, version, tables)
             with write_ahead(location, tables) as files:
                 return self._finish(said.result(), app_id, tables, files)
+
+    def committed_version(self, app_id: str) -> int:
+        """Return the last batch of ``app_id`` that is whole, -1 when there is none."""
+        return self._tables.log(LEDGER).done_version(app_id)
 
     def recover(self, app_id: str | None) -> dict[int, AppendReport]:
         """Finish the batches of an application, or of all, that a crash interrupted."""
@@ -114,7 +115,7 @@ class Batches:
         """Commit a batch; ``written`` are data files of it that are there already."""
         report = self._commit(app_id, intent.version, tables, written or {}, repeated=repeated)
         for name in tables:  # a killed process may have left commits that nobody synced
-            self._lake.log(name).sync()
+            self._tables.log(name).sync()
         intent.remove()
         return report
 
@@ -131,20 +132,20 @@ class Batches:
         for name in BATCH_TABLES:
             if name not in tables:
                 continue
-            log, data = self._lake.log(name), tables[name]
+            log, data = self._tables.log(name), tables[name]
             ready = written.pop(name, None)
             files = commit_once(log, data, app_id=app_id, version=version, files=ready)
             if files is None:
                 repeated = True
                 continue
             rows[name] = data.num_rows
-            if self._lake.location.is_local:
+            if self._tables.location.is_local:
                 self._note(name, log.version, files, data)
         return AppendReport(version, rows, repeated)
 
     def _note(self, name: str, version: int, files: Sequence[str], data: pa.Table) -> None:
         """Remember what was just written, for those who ask after each batch."""
-        addresses = [f"{self._lake.location.table(name)}/{file}" for file in files]
+        addresses = [f"{self._tables.location.table(name)}/{file}" for file in files]
         self._files.appended(name, version, addresses)
         if name in NAMED_BY and len(addresses) == 1:
             while len(self._fresh_names) >= _FRESH_FILES:

@@ -36,8 +36,8 @@ def log(lake: Lake) -> list[Path]:
 
 
 def test_a_short_log_is_left_alone(long: Lake) -> None:
-    assert shorten(long, "steps", keep=1) == 0
-    assert shorten(long, "links", keep=COMMITS) == 0
+    assert shorten(long.location, "steps", keep=1) == 0
+    assert shorten(long.location, "links", keep=COMMITS) == 0
 
 
 def test_old_commits_go_and_everybody_goes_on(long: Lake) -> None:
@@ -45,8 +45,8 @@ def test_old_commits_go_and_everybody_goes_on(long: Lake) -> None:
     early, late = Lake.open(path), Lake.open(path)
     early_handle = early.table("links")
     append(late, range(COMMITS, 2 * COMMITS))
-    assert last_checkpoint(long, "links") in (199, 200)
-    assert shorten(long, "links", keep=50) > 150
+    assert last_checkpoint(long.location, "links") in (199, 200)
+    assert shorten(long.location, "links", keep=50) > 150
     assert len(log(long)) < 2 * COMMITS - 150
     refresh(early_handle)
     append(early, range(2 * COMMITS, 2 * COMMITS + 2))

@@ -204,7 +204,7 @@ def test_an_upgrade_that_was_killed_is_finished_by_the_next_opening(
             patched.setattr(TableAlterer, name, dying(name))
         lake = Lake(Location.parse(str(tmp_path)))
         with pytest.raises(KeyboardInterrupt):
-            upgrade(lake, TABLES["steps"], lake.fresh("steps"))
+            upgrade(lake.location, TABLES["steps"], lake.fresh("steps"))
     opened = Lake.open(str(tmp_path))
     assert added_columns(opened.table("steps")) == ("tool_results", "group_id", "schema_version")
     assert opened.query("SELECT count(group_id) AS n FROM steps")["n"].to_pylist() == [0]

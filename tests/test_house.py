@@ -30,7 +30,6 @@ ALONE: dict[str, str] = {
 }
 """Modules with one importer beside them that stay apart, and why."""
 NAMESAKES: dict[str, str] = {
-    "Call": "on a wire of the plain listener, and as its dialect reads it",
     "PreparedTrainer": "TRL's trainer of that recipe, told that its batches are prepared",
 }
 """Class names that several modules have, and why."""

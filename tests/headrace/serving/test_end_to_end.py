@@ -76,7 +76,7 @@ def test_what_is_promoted_answers_and_the_lake_says_which_version_did(
     client = openai.OpenAI(
         base_url=f"http://127.0.0.1:{port}/shop/v1", api_key=key.secret, max_retries=0
     )
-    with running(tmp_path, "serve"), running(tmp_path, "gateway"):
+    with running(tmp_path, "serve"), running(tmp_path, "gateway"), client:
         answered_by(client, "shop@0001")
         assert run(["train", "promote", "shop", "0002"]) == 0
         answered_by(client, "shop@0002")

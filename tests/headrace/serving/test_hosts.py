@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import openai
@@ -58,13 +59,14 @@ def until[T](found: Callable[[], T | None], seconds: float = 60.0) -> T:
 
 
 def test_this_process_loads_versions_beside_each_other(model: Path, tmp_path: Path) -> None:
-    with OwnProcess.open("127.0.0.1", 0, "sk-gate") as host:
+    with ExitStack() as stack:
+        host = stack.enter_context(OwnProcess.open("127.0.0.1", 0, "sk-gate"))
         one: Host = host
         for label in ("shop@0001", "shop@0002"):
             one.begin(label, model)
         url = until(lambda: one.ready("shop@0001"))
         assert until(lambda: one.ready("shop@0002")) == url
-        client = openai.OpenAI(base_url=f"{url}/v1", api_key="sk-gate")
+        client = stack.enter_context(openai.OpenAI(base_url=f"{url}/v1", api_key="sk-gate"))
         answer = client.chat.completions.create(
             model="shop@0002", messages=[{"role": "user", "content": "hi"}], max_tokens=4
         )

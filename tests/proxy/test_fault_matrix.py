@@ -12,9 +12,9 @@ import httpx
 import psutil
 import pytest
 
-from tests.proxy.conftest import Tls
 from tests.proxy.fault_matrix import MATRIX, STREAMED, WHOLE, Fault, partial, script, table
 from tests.proxy.running import Running
+from tests.support.tls import Tls
 from tests.support.upstream import Upstream
 
 ROOT = Path(__file__).resolve().parents[2]

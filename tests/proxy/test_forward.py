@@ -11,9 +11,9 @@ import openai
 import pytest
 
 from proxy.keys import KeyRegistry
-from tests.proxy.conftest import Tls
 from tests.proxy.running import Running
 from tests.support.provider import provider
+from tests.support.tls import Tls
 from tests.support.upstream import Upstream
 
 

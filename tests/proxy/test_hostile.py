@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import pytest
 
-from tests.proxy.conftest import Tls
 from tests.proxy.running import LISTENER, Running
 from tests.support.provider import provider
+from tests.support.tls import Tls
 from tests.support.upstream import Upstream
 
 

@@ -18,8 +18,8 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 from mcp.server.fastmcp import Context, FastMCP
 
-from tests.proxy.conftest import Tls
 from tests.proxy.running import Running
+from tests.support.tls import Tls
 from trajectory.exchange import Exchange
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -27,9 +27,9 @@ with warnings.catch_warnings():
 
     from proxy.worker import Gateway
 
-from tests.proxy.conftest import Tls
 from tests.proxy.running import Running
 from tests.proxy.test_admission import answers as greet
+from tests.support.tls import Tls
 from tests.support.upstream import Reply, Seen, Upstream, chunk, plain
 from trajectory.exchange import Exchange, ExchangeOutcome
 

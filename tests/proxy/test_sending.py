@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from tests.proxy.conftest import Tls
 from tests.proxy.running import Running
 from tests.support.provider import provider
+from tests.support.tls import Tls
 from tests.support.upstream import Reply, Seen, Upstream
 from trajectory.exchange import Exchange
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.mitm.interception import destination, install
-from tests.proxy.conftest import Tls
+from tests.support.tls import Tls
 
 
 def usable() -> bool:

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 from headrace.app.clients import base_url_environment, proxy_environment
 from proxy.config import GatewayConfig
 from proxy.mitm.authority import TRUST_STORE_PASSWORD, create_authority
-from tests.proxy.conftest import Tls, tls
 from tests.proxy.running import Running
 from tests.support.provider import provider
+from tests.support.tls import Tls, tls
 from tests.support.upstream import Upstream
 
 __all__ = ["tls"]

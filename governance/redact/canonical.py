@@ -18,7 +18,7 @@ _NUMBER_TYPES = """
     """
 _NUMBERS = frozenset(_NUMBER_TYPES.split())
 _NOT_ALNUM = re.compile(r"[\W_]+")
-_EDGES = " \t\r\n.,;:'\"`*_~|#!?()[]{}<>@&=/\\-"
+_EDGES = " \t\r\n.,;:'\"`*_~|#!?()[]{}<>@&=/\\-\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a"
 
 _LOCAL = r"[^\W_](?:[\w.+\-]|'(?=[^\W_]))*"
 _MAIL = re.compile(
@@ -74,6 +74,12 @@ _UNFOLDED = str.maketrans(
     {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"}
 )
 _ACCENT = re.compile("[\u0300-\u036f]")
+_APOSTROPHES = str.maketrans(dict.fromkeys("\u2019\u02bc\u00b4`", "'"))
+_AS_TWO_LETTERS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"})
+_TWO_LETTERS = re.compile(r"(?<=[aou])e|(?<=a)a")
+"""The second letter of what is typed for ä, ö, ü, ø and å where keyboards lack them."""
+_SUBADDRESS = re.compile(r"\+[^@]*(?=@)")
+"""What a mail server leaves aside (RFC 5233)."""
 _EAST_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\s\u00b7・]+")
 
 
@@ -116,10 +122,13 @@ def forms(entity: str, value: str) -> tuple[str, ...]:
 def recorded(entity: str, value: str) -> tuple[str, ...]:
     """Return the forms under which a value's subject is recorded, the canonical one first.
 
-    A name as it was found may have a word too much ("Refund Leonie Hartwig", "Leonie M. Hartwig"): of
+    A mail address with a subaddress (maria+news@…) is recorded as the address without it too. A name as
+    it was found may have a word too much ("Refund Leonie Hartwig", "Leonie M. Hartwig"): of
     three or four words any two in their order may be who is meant.
     """
     found = forms(entity, value)
+    if entity == "EMAIL_ADDRESS":
+        return _once(*found, *(_SUBADDRESS.sub("", one) for one in found))
     if entity != "PERSON":
         return found
     words = found[0].split()
@@ -130,12 +139,16 @@ def recorded(entity: str, value: str) -> tuple[str, ...]:
 
 def forms_of_any(value: str) -> tuple[str, ...]:
     """Return all forms of a value of which nobody said what it is, as people type it: best first."""
-    value = read_as(value).strip()
+    value = read_as(unicodedata.normalize("NFC", value)).strip()
     kind = _kind(value)
     if kind is None:
         return _once(_folded(value), _NOT_ALNUM.sub("", _compatible(value)))
-    at_home = _written_at_home(value) if kind == "PHONE_NUMBER" else ()
-    return _once(*forms(kind, value), *at_home, _folded(value))
+    other: tuple[str, ...] = ()
+    if kind == "PHONE_NUMBER":
+        other = _written_at_home(value)
+    elif kind == "PERSON":
+        other = _spelled_otherwise(meant(kind, value))
+    return _once(*forms(kind, value), *other, _folded(value))
 
 
 def spellings(value: str) -> tuple[str, ...]:
@@ -180,15 +193,19 @@ def _mail_in(value: str) -> str | None:
     return f"{found[1]}@{found[2]}" if found else None
 
 
-def _mails(value: str) -> tuple[str, str]:
-    """Return a mail address with its domain as people read it, and as it is sent (RFC 3492)."""
+def _mails(value: str) -> tuple[str, ...]:
+    """Return a mail address with its domain as people read it, as it is sent (RFC 3492), and plain.
+
+    Plain is without accents: detectors read a letter with a combining accent so.
+    """
     folded = _folded(value)
     if folded.isascii() and "xn--" not in folded and value.isascii():
-        return folded, folded
+        return (folded,)
     box, at, domain = unicodedata.normalize("NFKC", value).lower().rpartition("@")
     labels = [_read_label(label) for label in domain.split(".")]
     sent = ".".join(map(_sent_label, labels))
-    return _folded(f"{box}{at}{'.'.join(labels)}"), _folded(f"{box}{at}{sent}")
+    read = _folded(f"{box}{at}{'.'.join(labels)}")
+    return read, _folded(f"{box}{at}{sent}"), _without_accents(read)
 
 
 def _read_label(label: str) -> str:
@@ -205,7 +222,7 @@ def _sent_label(label: str) -> str:
 
 
 def _name_in(value: str) -> str:
-    name = " ".join(value.replace("\u2019", "'").replace("_", " ").split()).strip(_EDGES)
+    name = " ".join(value.translate(_APOSTROPHES).replace("_", " ").split()).strip(_EDGES)
     while True:
         cue = _CUE.match(name)
         if cue is None and (weak := _WEAK.match(name)) is not None:
@@ -227,8 +244,28 @@ def _name_in(value: str) -> str:
 def _name(name: str) -> str:
     if _EAST_ASIAN.fullmatch(name):
         return _folded("".join(name.replace("\u00b7", "").replace("・", "").split()))
-    plain = _ACCENT.sub("", unicodedata.normalize("NFKD", name.casefold().translate(_UNFOLDED)))
-    return _folded(unicodedata.normalize("NFC", plain).replace(".", " "))
+    plain = _without_accents(name.casefold().translate(_UNFOLDED))
+    return _folded(plain.replace(".", " "))
+
+
+def _without_accents(text: str) -> str:
+    return unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFKD", text)))
+
+
+def _spelled_otherwise(name: str) -> tuple[str, ...]:
+    """Return forms of a name in which others may have written it: Jürgen and Juergen, Ana-Luz and Ana Luz."""
+    plain = _name(name)
+    typed = _name(name.casefold().translate(_AS_TWO_LETTERS))
+    words = plain.split()
+    joined = ["-".join(words[at : at + 2]) for at in range(len(words) - 1)]
+    hyphened = (
+        [" ".join((*words[:at], two, *words[at + 2 :])) for at, two in enumerate(joined)]
+        if len(words) > 2
+        else []
+    )
+    return (
+        typed, _TWO_LETTERS.sub("", plain), plain.replace("-", " "), *hyphened, "".join(words),
+    )  # fmt: skip
 
 
 def _phones(value: str) -> tuple[str, ...]:

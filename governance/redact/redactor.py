@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from operator import itemgetter
 
 from governance.detect.finding import Detector, Finding, Unit
@@ -64,6 +65,7 @@ _WARM_UP = (
 )
 _SURE_OF_NAME = 0.7
 _LETTERS = re.compile(r"[^\W\d_]{3,}")
+_IN_TWO_PARTS = re.compile(r"[^\s,]+,?\s+[^\s,]+")
 _SHORTEST_IDENTITY = 6
 _UNREAD = frozenset({ENCODED_DATA, "OPAQUE_DATA"})
 """Digits that go as a whole: nothing stands for what they say."""
@@ -403,18 +405,24 @@ class Redactor:
             subjects |= dict.fromkeys(people)
             if replacement is not None:
                 changes.append((start, end, replacement))
+        for value in _apart(text, spans):
+            name = work.meant("PERSON", value)
+            subjects |= dict.fromkeys(self._subjects("PERSON", name, work))
         return _Replaced(spans, subjects, names, spliced(text, changes) if changes else text)
 
     def _stand_in(self, entity: str, value: str, work: _Work) -> tuple[str | None, tuple[str, ...]]:
         """Return what stands in a value's place, and the names of the data subject that it is."""
         known = work.values_replaced.get((entity, value))
         if known is None:
-            named: tuple[str, ...] = ()
-            if entity in self._spec.subjects:
-                named = self._pseudonyms.subjects(work.whose.tenant_id, entity, value)
+            named = self._subjects(entity, value, work)
             known = self._pseudonyms.replacement(entity, value, work.whose), named
             work.values_replaced[entity, value] = known
         return known
+
+    def _subjects(self, entity: str, value: str, work: _Work) -> tuple[str, ...]:
+        if entity not in self._spec.subjects:
+            return ()
+        return self._pseudonyms.subjects(work.whose.tenant_id, entity, value)
 
     def _met_again(self, text: str, work: _Work) -> list[Again]:
         """Return the known values in a text, and the parts of names that were told before."""
@@ -476,6 +484,15 @@ class Redactor:
             if part is not None and whole is not None and part != whole:
                 marks[part] = whole, subjects
         return marks
+
+
+def _apart(text: str, spans: Sequence[Finding]) -> Iterator[str]:
+    """Yield names that were found in two parts, with a line's end, blanks or a comma between them."""
+    for one, other in pairwise(spans):
+        if one.entity == other.entity == "PERSON" and one.end < other.start:
+            whole = text[one.start : other.end]
+            if _IN_TWO_PARTS.fullmatch(whole):
+                yield whole
 
 
 def _renamed(redacted: Redacted, marks: Mapping[str, tuple[str, tuple[str, ...]]]) -> Redacted:

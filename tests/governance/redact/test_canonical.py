@@ -154,3 +154,41 @@ def test_a_domain_and_its_punycode_are_one_mail_address(said: str, on_the_wire: 
 @pytest.mark.parametrize("mail", ["jo@corp.io", "jo@xn--.example", "jo@xn--99999999999.example"])
 def test_other_domains_have_one_form(mail: str) -> None:
     assert forms("EMAIL_ADDRESS", mail) == (mail,)
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Write to j\u00fcrgen@b\u00fccher.example now", "ju\u0308rgen@bu\u0308cher.example"),
+        ("Write to ju\u0308rgen@bu\u0308cher.example now", "j\u00fcrgen@b\u00fccher.example"),
+        ("Write to maria.gonzalez+news@corp-mail.com now", "maria.gonzalez@corp-mail.com"),
+        ("My name is Leonie  Hartwig and I ask.", "Leonie Hartwig"),
+        ("My name is Leonie\nHartwig and I ask.", "Leonie Hartwig"),
+        ("My name is Leonie\tHartwig and I ask.", "Leonie Hartwig"),
+        ("My name is Hartwig, Leonie and I ask.", "Leonie Hartwig"),
+        ("My name is Leonie Hartwig.", "\u201cLeonie Hartwig\u201d"),
+        ("My name is Leonie Hartwig.", "\u00abLeonie Hartwig\u00bb"),
+        ("My name is Leonie Hartwig.", "\ufeffLeonie\u200b Hartwig\r"),
+        ("My name is LeonieHartwig and I ask.", "Leonie Hartwig"),
+        ("My name is J\u00fcrgen M\u00fcller.", "Juergen Mueller"),
+        ("My name is Juergen Mueller.", "J\u00fcrgen M\u00fcller"),
+        ("My name is Rosalind Okafor-Brandt.", "Rosalind Okafor Brandt"),
+        ("My name is Rosalind Okafor Brandt.", "Rosalind Okafor-Brandt"),
+        ("My name is Rosalind O\u00b4Connor.", "Rosalind O'Connor"),
+    ],
+)
+def test_a_person_is_found_by_other_ways_of_writing(said: str, asked: str) -> None:
+    _, subjects = _redacted(said, _default())
+    assert {*subjects} & {*subject_ids(KEY, "acme", asked)}
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Write to maria.gonzalez@corp-mail.com now", "maria.gonzalez+news@corp-mail.com"),
+        ("My name is Leonie Hartwig.", "Leonie Hartmann"),
+    ],
+)
+def test_others_are_not_found(said: str, asked: str) -> None:
+    _, subjects = _redacted(said, _default())
+    assert not {*subjects} & {*subject_ids(KEY, "acme", asked)}

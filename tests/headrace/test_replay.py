@@ -26,9 +26,9 @@ from headrace.replay.server import LiveUpstreams, serving
 from lakehouse.lake import Lake
 from tests.headrace.governed import govern
 from tests.headrace.replay_agent import work
-from tests.interop.agents.provider import Provider, Reply, Session
-from tests.interop.agents.wire import Asked
 from tests.proxy.running import Running
+from tests.support.provider.sessions import ModelRequest, ModelTurn, Session, SessionProvider
+from tests.support.upstream import Upstream
 from trajectory.replay import Player, ReplayComparison
 
 PERSON = "maria.lopez@example.org"
@@ -39,12 +39,12 @@ KINDS = (("openai-chat", "stream"), ("openai-responses", "whole"), ("anthropic",
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
-def quotes(session: Session, asked: Asked) -> Reply:
+def quotes(session: Session, asked: ModelRequest) -> ModelTurn:
     quantity = 5 if asked.body["model"] == "other" else 3
     arguments = {"item": "bolts", "quantity": quantity, "price_list": "retail"}
     if asked.turns == 0:
-        return Reply("I will ask.", calls=(("quote", arguments),))
-    return Reply(f"{PERSON} pays what the tool said.")
+        return ModelTurn("I will ask.", calls=(("quote", arguments),))
+    return ModelTurn(f"{PERSON} pays what the tool said.")
 
 
 @dataclass
@@ -64,8 +64,8 @@ def agent(kind: str, stream: str, environment: dict[str, str], **more: str) -> s
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     home = tmp_path_factory.mktemp("replay")
     tools = ToolServer(seed=3)
-    with served_in_thread(Provider(quotes).app()) as port, served_in_thread(tools.app()) as other:
-        provider_url, tools_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}"
+    with Upstream(SessionProvider(quotes)) as model, served_in_thread(tools.app()) as other:
+        provider_url, tools_url = model.url, f"http://127.0.0.1:{other}"
         routes = [
             {"name": "model", "upstream": provider_url},
             {"name": "tools", "upstream": tools_url, "kind": "tool"},

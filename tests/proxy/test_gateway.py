@@ -13,7 +13,9 @@ import openai
 import pytest
 
 from tests.proxy.running import Running
-from tests.support.provider import CHAT, GO_ON, provider
+from tests.support.provider import GO_ON, provider
+from tests.support.provider.answer import ANSWER, Answer
+from tests.support.provider.openai import chat_completion
 from tests.support.upstream import Upstream
 from trajectory.exchange import ExchangeOutcome, Feedback
 
@@ -64,16 +66,16 @@ def test_openai_sdk_streamed_and_not(gateway: Running, upstream: Upstream) -> No
     ) as client:
         messages: Any = [{"role": "user", "content": "hello"}]
         answer = client.chat.completions.create(model="m", messages=messages)
-        assert answer.choices[0].message.content == "Hi"
+        assert answer.choices[0].message.content == ANSWER
         deltas = client.chat.completions.create(model="m", messages=messages, stream=True)
-        assert "".join(d.choices[0].delta.content or "" for d in deltas) == "Hello"
+        assert "".join(c.delta.content or "" for d in deltas for c in d.choices) == ANSWER
     sent = upstream.seen[-1]
     assert sent.target == "/v1/chat/completions"
     assert sent.header("authorization") == "Bearer sk-provider-secret"
     assert sent.header("host") == f"localhost:{upstream.port}"
     whole, streamed = gateway.exchanges(2)
     assert whole.response is not None
-    assert json.loads(whole.response.body) == CHAT
+    assert json.loads(whole.response.body) == chat_completion(Answer("chatcmpl-1", ANSWER))
     assert streamed.response is not None
     assert streamed.response.body.endswith(b"data: [DONE]\n\n")
     assert streamed.client.tenant_id == "acme"

@@ -177,7 +177,7 @@ def test_a_rotated_key_is_accepted_for_its_grace(gateway: Running) -> None:
 
 
 def test_tokens_of_a_day_outlive_a_restart(gateway: Running, upstream: Upstream) -> None:
-    with caller(gateway, KeyLimits(tokens_per_day=4)) as client:
+    with caller(gateway, KeyLimits(tokens_per_day=14)) as client:
         assert [ask(client), ask(client), ask(client)] == [200, 200, 429]
         assert upstream.seen[-1].header("accept-encoding") == "identity"
         key = client.headers["authorization"]
@@ -210,7 +210,7 @@ def test_only_what_costs_tokens_is_taken_off_the_budget(tmp_path: Path) -> None:
         with Running(tmp_path, settings) as gateway:
 
             def comes_to(tokens: int) -> None:
-                """Make a call of two tokens, and wait until that is what has been counted."""
+                """Make a call of seven tokens, and wait until that is what has been counted."""
                 assert ask(client) == 200
                 deadline, found = time.monotonic() + 60, -1
                 while found != tokens:
@@ -228,14 +228,14 @@ def test_only_what_costs_tokens_is_taken_off_the_budget(tmp_path: Path) -> None:
                 assert client.get("/openai/v1/responses/resp_1").status_code == 200
                 body = b"x" * 1_000_000
                 assert client.post("/openai/v1/files", content=body).status_code == 200
-                comes_to(2)
+                comes_to(7)
                 answer = len(json.dumps({"text": "x" * 34}))
                 upload = {"file": body}
                 assert client.post("/openai/v1/silent", files=upload).status_code == 200
-                comes_to(4 + answer // 4)
+                comes_to(14 + answer // 4)
                 silent = b'{"a": "%s"}' % (b"x" * 400)
                 assert client.post("/openai/v1/silent", content=silent).status_code == 200
-                comes_to(6 + answer // 4 + answer // 4 + len(silent) // 4)
+                comes_to(21 + answer // 4 + answer // 4 + len(silent) // 4)
 
 
 @pytest.mark.parametrize(

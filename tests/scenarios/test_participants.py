@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from examples.practice.serving import served_in_thread
 from headrace.services.exporting import export_trajectories, portable
 from lakehouse.maintenance.upkeep import compact
 from lakehouse.maintenance.verify import verify
 from tests.headrace.governed import MESSAGE_KEY, govern
-from tests.interop.agents.provider import Provider, Reply
 from tests.proxy.running import Running
+from tests.support.provider.sessions import ModelTurn, SessionProvider
+from tests.support.upstream import Upstream
 from trajectory.formats.catalog import FORMATS
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -23,8 +23,8 @@ NATIVE = ("openai-messages", "trl-conversational", "trl-prompt-only", "rlds", "o
 def test_names_come_back_and_personal_ones_are_redacted(tmp_path: Path) -> None:
     from openai import OpenAI
 
-    with served_in_thread(Provider(lambda *_: Reply("Noted.")).app()) as port:
-        routes = [{"name": "model", "upstream": f"http://127.0.0.1:{port}"}]
+    with Upstream(SessionProvider(lambda *_: ModelTurn("Noted."))) as upstream:
+        routes = [{"name": "model", "upstream": upstream.url}]
         with Running(tmp_path, {"routes": routes}) as gateway:
             key = gateway.registry.create(
                 tenant_id="acme", app_id="shop", purposes=("debug", "eval", "train_sft")

@@ -25,8 +25,9 @@ from tests.interop.clients.drivers import (
     gemini,
     gemini_interactions,
 )
-from tests.interop.clients.script import ANSWER, SCHEMA, SYSTEM, provider
 from tests.proxy.running import Running
+from tests.support.provider import provider
+from tests.support.provider.answer import ANSWER, SCHEMA, SYSTEM
 from tests.support.upstream import Reply, Seen, Upstream
 from trajectory.replay import Player, ReplayComparison
 

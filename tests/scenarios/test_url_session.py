@@ -6,17 +6,17 @@ from typing import Any
 import httpx
 import pytest
 
-from examples.practice.serving import served_in_thread
 from tests.headrace.governed import govern
-from tests.interop.agents.provider import Provider, Reply
 from tests.proxy.running import Running
+from tests.support.provider.sessions import ModelTurn, SessionProvider
+from tests.support.upstream import Upstream
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def test_calls_under_one_session_in_the_url_are_one_trajectory(tmp_path: Path) -> None:
-    with served_in_thread(Provider(lambda *_: Reply("Noted.")).app()) as port:
-        routes = [{"name": "model", "upstream": f"http://127.0.0.1:{port}"}]
+    with Upstream(SessionProvider(lambda *_: ModelTurn("Noted."))) as upstream:
+        routes = [{"name": "model", "upstream": upstream.url}]
         with Running(tmp_path, {"routes": routes}) as gateway:
             headers = {"authorization": f"Bearer {gateway.key}"}
             for path, question in (

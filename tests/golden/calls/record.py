@@ -20,9 +20,9 @@ from typing import Any
 from tests.golden.calls.replay import CONFIGURED, FOLDER, call_json
 from tests.interop.clients.conversations import CONVERSATIONS, conversing
 from tests.interop.clients.drivers import BOTO_DRIVERS, HTTPX_DRIVERS, ROUTES, Wire
-from tests.interop.clients.script import provider
 from tests.interop.clients.tools import over_sse, streamable, tool_servers
 from tests.proxy.running import Running
+from tests.support.provider import provider
 from tests.support.upstream import Upstream
 from trajectory.dialects.registry import read_calls
 from trajectory.exchange import Exchange

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from examples.practice.serving import served_in_thread
-from tests.interop.agents.provider import Provider, Script, Session
-from tests.interop.agents.wire import arguments
 from tests.proxy.running import Running
+from tests.support.provider.sessions import Script, Session, SessionProvider
+from tests.support.upstream import Upstream
 from tests.trajectory.corrected import corrected
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.assembly.result import PlacedCall, PlacedLink
@@ -30,7 +29,7 @@ class Floor:
     """A gateway, a provider behind it, and what came through."""
 
     gateway: Running
-    provider: Provider
+    provider: SessionProvider
     placed: list[PlacedCall] = field(default_factory=list)
     links: list[PlacedLink] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -66,9 +65,9 @@ class Floor:
 @contextmanager
 def floor(home: Path, script: Script, *, tools: str | None = None) -> Iterator[Floor]:
     """Start provider and gateway."""
-    provider = Provider(script)
-    with served_in_thread(provider.app()) as port:
-        routes = [{"name": "model", "upstream": f"http://127.0.0.1:{port}"}]
+    provider = SessionProvider(script)
+    with Upstream(provider) as upstream:
+        routes = [{"name": "model", "upstream": upstream.url}]
         if tools is not None:
             routes.append({"name": "tools", "upstream": tools, "kind": "tool"})
         with Running(home, {"routes": routes}) as gateway:
@@ -97,6 +96,11 @@ def drive(program: str, plan: dict[str, Any], *, seconds: float = 90) -> None:
 
 
 type Story = dict[str, Any]
+
+
+def arguments(value: Any) -> str:
+    """Return arguments as one text, however they were spaced."""
+    return json.dumps(value, sort_keys=True)
 
 
 def truth(session: Session, dispatched: dict[str, str] | None = None) -> Story:

@@ -10,15 +10,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 from tests.interop.clients.drivers import Wire
-from tests.interop.clients.script import (
-    ANSWER,
-    ARGUMENTS,
-    QUESTION,
-    SCHEMA,
-    SYSTEM,
-    response_events,
-    response_object,
-)
+from tests.support.provider.answer import ANSWER, ARGUMENTS, QUESTION, SCHEMA, SYSTEM, adding
+from tests.support.provider.openai import response_events, response_object
 
 
 @contextlib.contextmanager
@@ -51,8 +44,8 @@ def _responses(connection: ServerConnection) -> None:
             error = {"type": "invalid_request_error", "code": "x", "message": "No such model"}
             connection.send(json.dumps({"type": "error", "status": 400, "error": error}))
             continue
-        answer = response_object(f"resp_{number + 1}", told="previous_response_id" in asked)
-        for event in response_events(answer):
+        answer = adding(f"resp_{number + 1}", told="previous_response_id" in asked)
+        for event in response_events(response_object(answer)):
             connection.send(json.dumps(event, ensure_ascii=False))
 
 

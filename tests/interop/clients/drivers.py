@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from tests.interop.clients.script import QUESTION, SCHEMA, SYSTEM
+from tests.support.provider.answer import QUESTION, SCHEMA, SYSTEM
 
 
 @dataclass
@@ -109,11 +109,15 @@ def openai_chat_stream(wire: Wire) -> Any:
 def openai_encodings(wire: Wire) -> Any:
     """One question under each content encoding."""
     messages: Any = [{"role": "user", "content": QUESTION}]
+    tools: Any = [{"type": "function", "function": {"name": "add", "parameters": SCHEMA}}]
     said = []
     with _openai(wire) as api:
         for encoding in ("gzip", "deflate", "br", "zstd"):
             answer = api.chat.completions.create(
-                model="tiny", messages=messages, extra_headers={"x-test-encoding": encoding}
+                model="tiny",
+                messages=messages,
+                tools=tools,
+                extra_headers={"x-test-encoding": encoding},
             )
             said.append(answer.choices[0].message.tool_calls[0].function.arguments)
     return said

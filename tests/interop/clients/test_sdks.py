@@ -12,8 +12,8 @@ import pytest
 
 from tests.golden.calls.replay import CONFIGURED
 from tests.interop.clients.drivers import BOTO_DRIVERS, HTTPX_DRIVERS, ROUTES, Driver, Wire
-from tests.interop.clients.script import provider
 from tests.proxy.running import Running
+from tests.support.provider import provider
 from tests.support.tls import Tls
 from tests.support.upstream import Seen, Upstream
 from trajectory.call import CallKind

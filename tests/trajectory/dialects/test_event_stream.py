@@ -9,7 +9,7 @@ from botocore.eventstream import EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.interop.clients.script import event_message
+from tests.support.provider.bedrock import event_message
 from trajectory.dialects.event_stream import EventMessage, EventStreamDecoder
 
 MESSAGES = [

@@ -1,6 +1,6 @@
 """The governor: raw calls in their places go in, rows that may be stored come out.
 
-Four passes over lists judge a batch: admit, redact, select, rows. Each returns the calls that go on
+Passes over lists judge a batch: admit, redact, select, identify, rows. Each returns the calls that go on
 and the calls that end there; whatever cannot be judged is held back, never passed.
 """
 
@@ -13,6 +13,7 @@ from governance.identifiers import Namer
 from governance.near.governing import NearRegister
 from governance.passes.admit import Admissions
 from governance.passes.feedback import FeedbackJudge
+from governance.passes.identity import IdentityPass, LineageRegister, MemoryLineages
 from governance.passes.redact import RedactionPass
 from governance.passes.rows import RowWriter
 from governance.passes.select import SelectionPass
@@ -51,6 +52,7 @@ class Governor:
         gate: QualityGate | None = None,
         spread: Spread | None = None,
         near: NearRegister | None = None,
+        lineages: LineageRegister | None = None,
     ) -> None:
         """Judge under ``bundle``.
 
@@ -67,6 +69,7 @@ class Governor:
                 as ``redactor``, which stays for single texts and for calls tried on their own.
             near: the steps that later ones are compared with, where policy asks for that; without
                 one, an empty one in memory.
+            lineages: numbers the versions of harnesses; without one, from 1 in memory.
         """
         self._bundle = bundle
         self._namer = Namer(message_key)
@@ -87,6 +90,7 @@ class Governor:
             known=known,
             namer=self._namer,
         )
+        self._identity = IdentityPass(lineages or MemoryLineages(), self._namer)
         self._feedback = FeedbackJudge(bundle, redactor, self._namer, consents, known)
 
     def judge(self, assembly: Assembly) -> GovernedBatch:
@@ -102,7 +106,7 @@ class Governor:
         admitted = admissions.admit(assembly.placed)
         redacted = self._redaction.redact(admitted.calls, now)
         readmitted = admissions.admit_again(redacted.calls)
-        selected = self._selection.select(readmitted.calls)
+        selected = self._identity.identify(self._selection.select(readmitted.calls))
         ended = [*unplaced, *admitted.ended, *redacted.ended, *readmitted.ended, *selected.ended]
         writer = RowWriter(self._bundle.content_hash, now, self._namer, self._known)
         rows = writer.rows(ended, selected)

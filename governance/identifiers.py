@@ -32,6 +32,10 @@ class Namer:
         """Return :meth:`message_id` of a message from its canonical JSON."""
         return bytes_hash(canonical, key=self._tenant(tenant_id))
 
+    def key_of(self, tenant_id: str) -> bytes:
+        """Return the key that names a tenant's content."""
+        return self._tenant(tenant_id)
+
     def _tenant(self, tenant_id: str) -> bytes:
         if tenant_id not in self._tenants:
             self._tenants[tenant_id] = tenant_key(self._key, tenant_id)

@@ -7,7 +7,7 @@ ledger row, never a ledger row without its steps or a step without its messages.
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from governance.records import GovernedBatch
 from lakehouse.consents import LakeConsents
 from lakehouse.erasure.late_names import rewrite_rows
+from lakehouse.harness_versions import LakeLineages
 from lakehouse.read import conversations
 from lakehouse.read.conversations import StepConversation
 from lakehouse.read.queries import Queries
@@ -227,6 +228,16 @@ class Lake:
     def consents(self) -> LakeConsents:
         """Return governance's view of the consent registry."""
         return LakeConsents(self)
+
+    def lineages(self) -> LakeLineages:
+        """Return governance's register of harness versions."""
+        return LakeLineages(self)
+
+    @contextmanager
+    def appending(self) -> Iterator[None]:
+        """Hold off erasure, and other threads that write to this lake's tables."""
+        with self.lease(), self._tables.lock:
+            yield
 
     def notes(self) -> Notes:
         """Return the notes that programs keep beside the tables."""

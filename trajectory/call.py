@@ -94,6 +94,10 @@ class Call:
     hints: tuple[SessionHint, ...] = ()
     end_user: str | None = field(default=None, repr=False)
     """The end user's identifier as the client sent it (``user``, ``metadata.user_id`` …)."""
+    agent: str | None = None
+    """What the agent calls itself, in a header or a span's attribute."""
+    acts_as: str | None = None
+    """The role in which it acts: target of a hand-off, participant's name, A2A agent."""
     also_named: tuple[str, ...] = field(default=(), repr=False)
     """Other identifiers that the request gives of people."""
     retry_count: int = 0

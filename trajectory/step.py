@@ -116,6 +116,12 @@ class Step:
     """Keyed hash of the client's own session name; groups trajectories without naming anybody."""
     group_id: str | None = None
     """Task or group that several attempts share."""
+    agent_role: str | None = None
+    """Who acts: what the agent calls itself, else ``harness_name``."""
+    harness_name: str | None = None
+    """The agent's harness, whatever its version: the agent's own name, or one of its lineage."""
+    harness_version: int | None = None
+    """Number of the harness among those of this name, by first sight within tenant and application."""
     ext: str = "{}"
     """JSON of fields that the protocol does not know, redacted."""
     schema_version: int = SCHEMA_VERSION

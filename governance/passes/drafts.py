@@ -218,6 +218,7 @@ def _step(
         replay_class=_replay_class(placed),
         session_hint=placed.session_hint,
         group_id=placed.group_id,
+        agent_role=fields.agent or fields.acts_as,
         ext=_json(_ext(placed, clean)),
     )
 

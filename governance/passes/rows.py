@@ -1,4 +1,4 @@
-"""Fourth pass: the rows of a batch, of which each exchange has exactly one line in the ledger."""
+"""Last pass: the rows of a batch, of which each exchange has exactly one line in the ledger."""
 
 import json
 from collections import defaultdict

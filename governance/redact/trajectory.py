@@ -71,6 +71,8 @@ class CleanFields:
     error: str | None
     model_requested: str | None
     model_served: str | None
+    agent: str | None
+    acts_as: str | None
     response_id: str | None
     report: RedactionReport
     subjects: tuple[str, ...]
@@ -223,6 +225,8 @@ class TrajectoryRedaction:
             error=text("error", CaptureField.ERROR),
             model_requested=text("model_requested"),
             model_served=text("model_served"),
+            agent=text("agent"),
+            acts_as=text("acts_as"),
             response_id=public_id(self._redactor, self._namer, self._scope.tenant_id, response_id),
             report=_under_fields(redacted.report),
             subjects=redacted.subjects,
@@ -272,6 +276,8 @@ def _fields_as_message(call: Call) -> Message:
         "error": call.error,
         "model_requested": call.model_requested,
         "model_served": call.model_served,
+        "agent": call.agent,
+        "acts_as": call.acts_as,
     }
     if dispatch is not None:
         fields["tool"], fields["server"] = dispatch.name, dispatch.server

@@ -71,6 +71,7 @@ class GovernorSource:
         self._engine = engine
         self._audit = audit
         self._lake = lake
+        self._lineages = lake.lineages()
         self._secrets = secrets
         self._report = report
         self._governor = self._build()
@@ -118,6 +119,7 @@ class GovernorSource:
             gate=gate_of(bundle, reference=StoredReference(self._lake)),
             spread=self._spread(bundle, redactor),
             near=open_near(self._home, bundle.dedup.spec.near_duplicates, self._lake, self._report),
+            lineages=self._lineages,
         )
         # Only now: a bundle whose detectors do not load is not in force.
         self._note_change(bundle)

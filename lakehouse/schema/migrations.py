@@ -29,6 +29,7 @@ CHANGES: dict[int, str] = {
     3: "table corrections: steps, links and all that names a trajectory are read as corrected",
     4: "messages: name",
     5: "messages: content_id",
+    6: "steps: agent_role, harness_name, harness_version; table harness_versions",
 }
 """What each version of the lake brought; the newest is ``LAKE_VERSION``."""
 

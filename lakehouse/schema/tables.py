@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakehouse.schema.columns import CONTENT_TABLES, REGISTRY_TABLES, ColumnSpec
 
-LAKE_VERSION = 5
+LAKE_VERSION = 6
 """Version of the whole set of tables; stored with each table, raised by a migration."""
 
 VERSION_PROPERTY = "headrace.lakeVersion"
@@ -138,6 +138,8 @@ _SPECS = (
           None, ("name", "version", "recorded_at"), tenant=False),
     _spec("credits", "Step-level advantages, computed from rewards; appended, the latest holds",
           "recorded_at", ("trajectory_id", "position")),
+    _spec("harness_versions", "Versions of each agent's harness, numbered by first sight",
+          None, ("app_id", "harness_name", "harness_version")),
     _spec("prices", "What models cost, as somebody wrote it down", None, ("model", "valid_from")),
 )  # fmt: skip
 

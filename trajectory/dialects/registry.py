@@ -11,6 +11,7 @@ from typing import Protocol
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject
 from trajectory.dialects.a2a import A2a
+from trajectory.dialects.agents import with_agent
 from trajectory.dialects.anthropic_messages.read import AnthropicMessages
 from trajectory.dialects.anthropic_messages.write import write as write_anthropic_messages
 from trajectory.dialects.bedrock_converse.read import BedrockConverse
@@ -114,7 +115,7 @@ def read_exchange(exchange: Exchange, configured: Sequence[Dialect] = ()) -> Cal
     if dialect is None:
         return _opaque(exchange, name, "dialect:unknown")
     try:
-        return _ended(_as_served(with_people(dialect.read(exchange))))
+        return _ended(_as_served(with_agent(with_people(dialect.read(exchange)))))
     except UnreadableError as error:
         note = exchange.capture_note
         return _opaque(exchange, name, f"capture:{note}" if note else str(error.args[0]))

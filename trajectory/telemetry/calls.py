@@ -4,12 +4,14 @@ Identity is by trace and span: an export that is sent again gives the same calls
 once. Spans that are neither (agents, chains, HTTP clients) leave only their count.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 from trajectory.call import Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonObject, canonical_json
+from trajectory.dialects.agents import with_agent
 from trajectory.dialects.encoding import decode_body
 from trajectory.dialects.hints import common_hints
 from trajectory.dialects.wire import UnreadableError, as_text, header
@@ -27,6 +29,8 @@ UNREPORTED = "unreported"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_LIMIT = 4000
 _LONGEST_SECONDS = 86_400
+_NESTED = 64
+"""How many spans around one are looked at for the agent's name."""
 
 
 def is_export(exchange: Exchange) -> bool:
@@ -67,18 +71,36 @@ def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
     hints = tuple(h for h in common_hints(exchange) if h.source.startswith("header:x-headrace-"))
     calls: list[Call] = []
     feedback: list[Feedback] = []
-    for span in spans:
-        facts = facts_of(span)
+    read = [(span, facts_of(span)) for span in spans]
+    agents = _agents(read)
+    for span, facts in read:
         if facts is None:
             continue
         if facts.what is not None and not _is_empty(span, facts.what):
-            calls.append(_call(exchange, span, facts, hints, ahead))
+            call = _call(exchange, span, facts, hints, ahead)
+            calls.append(with_agent(replace(call, agent=agents.get(span.span_id))))
         feedback += [
             _feedback(exchange, span, facts, judgement, index)
             for index, judgement in enumerate(facts.judgements)
         ]
     ext: JsonObject = {"spans": len(spans), "calls": len(calls), "judgements": len(feedback)}
     return (Call(exchange, MODE, CallKind.CONTROL, ext=ext), *calls), tuple(feedback)
+
+
+def _agents(read: Sequence[tuple[Span, SpanFacts | None]]) -> dict[str, str]:
+    """Return the agent of each span: what it names, else what the nearest span around it names."""
+    named = {span.span_id: facts.agent_name for span, facts in read if facts is not None}
+    around = {span.span_id: span.parent_span_id for span, _ in read}
+    found: dict[str, str] = {}
+    for start in around:
+        at: str | None = start
+        for _ in range(_NESTED):
+            if at is None or named.get(at):
+                break
+            at = around.get(at)
+        if at is not None and (name := named.get(at)):
+            found[start] = name
+    return found
 
 
 def _is_empty(span: Span, what: ModelFacts | ToolFacts) -> bool:

@@ -15,6 +15,7 @@ from lakehouse.schema.columns.registries import (
     CONSENTS,
     CREDITS,
     ERASURES,
+    HARNESS_VERSIONS,
     MODELS,
     PRICES,
     RUNS,
@@ -47,5 +48,6 @@ REGISTRY_TABLES: dict[str, tuple[ColumnSpec, ...]] = {
     "models": MODELS,
     "credits": CREDITS,
     "prices": PRICES,
+    "harness_versions": HARNESS_VERSIONS,
 }
 """Tables that rooms append to row by row."""

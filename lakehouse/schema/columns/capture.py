@@ -122,6 +122,13 @@ STEPS = (
     need("replay_class", TEXT, "deterministic, approximate or none"),
     may("session_hint", TEXT, "Keyed hash of the client's own session name"),
     may("group_id", TEXT, "Task or group that several attempts share"),
+    may("agent_role", TEXT, "Who acts: what the agent calls itself, else harness_name"),
+    may(
+        "harness_name",
+        TEXT,
+        "The harness whatever its version: the agent's own name, or one of its lineage",
+    ),
+    may("harness_version", INT, "Its number within this name, by first sight per tenant and app"),
     content("ext", TEXT, "JSON of fields that the protocol does not know, redacted"),
     need("schema_version", INT, "Version of the stored protocol"),
 )

@@ -11,6 +11,7 @@ INT = pa.int64()
 REAL = pa.float64()
 FLAG = pa.bool_()
 TEXTS = pa.list_(pa.string())
+NUMBERS = pa.list_(pa.int64())
 COUNTS = pa.map_(pa.string(), pa.int64())
 
 

@@ -3,6 +3,7 @@
 from lakehouse.schema.columns.column import (
     FLAG,
     INT,
+    NUMBERS,
     REAL,
     STEP,
     TENANT,
@@ -119,4 +120,17 @@ PRICES = (
     need("input_per_million", REAL, "Price of a million input tokens"),
     may("cached_input_per_million", REAL, "Of cached ones; null: as input"),
     need("output_per_million", REAL, "Price of a million output tokens"),
+)
+
+HARNESS_VERSIONS = (
+    TENANT,
+    need("app_id", TEXT, "Application of the client key"),
+    need("harness_name", TEXT, "The agent's own name, or one of the harness's lineage"),
+    need("harness_version", INT, "Number within this name, from 1, by first sight"),
+    need("form_id", TEXT, "Keyed hash of the harness without what changes between renderings"),
+    need("is_declared", FLAG, "Whether the agent said its name itself"),
+    need("harness_id", TEXT, "The harness that was seen first in this form"),
+    need("first_seen_at", TIME, "When the first step with this form began"),
+    content("smallest", NUMBERS, "Smallest keyed hashes of the words and tools, to find lineages"),
+    content("who", NUMBERS, "Keyed hashes of the words by which the prompt says who the agent is"),
 )

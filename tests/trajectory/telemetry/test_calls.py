@@ -224,6 +224,18 @@ def test_openinference_tools_tokens_sessions_and_judgements() -> None:
     assert judged.body["source_kind"] == "human_explicit"
 
 
+def test_a_call_is_made_by_the_agent_of_the_nearest_span_around_it() -> None:
+    said = {**CHAT, "gen_ai.input.messages": json.dumps([text("user", "hi")])}
+    around = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "planner"}
+    inner = {**said, "gen_ai.agent.name": "critic"}
+    chain = {"openinference.span.kind": "CHAIN"}
+    below = [{**span(n, one), "parentSpanId": f"{parent:016x}"} for n, parent, one in [
+        (2, 1, chain), (3, 2, said), (4, 2, inner),
+    ]]  # fmt: skip
+    calls, _ = read(span(1, around), *below, span(5, said))
+    assert [call.agent for call in calls] == ["planner", "critic", None]
+
+
 def test_a_call_that_also_passed_through_the_gateway_is_a_duplicate() -> None:
     captured = [one for one in map(read_exchange, load("openai_chat")) if one.response_id]
     spans = []

@@ -11,6 +11,7 @@ from mitmproxy import connection, http, tcp, websocket
 from proxy.admission import Refused, mode_of, named_host
 from proxy.api.endpoints import Endpoints, is_endpoint
 from proxy.exchange import InFlight, Services
+from proxy.heads import content_length
 from proxy.mitm.replies import answer_at_head, response_of
 from proxy.mitm.wire import (
     forget_expectation,
@@ -33,7 +34,9 @@ _NO_WORD = 1006
 class _Way:
     """The way of one request, for mitmproxy's HTTP layer: what it asks before it sends."""
 
-    def __init__(self, flow: http.HTTPFlow, live: InFlight) -> None:
+    def __init__(self, gate: "GatewayAddon", flow: http.HTTPFlow, live: InFlight) -> None:
+        self._gate = gate
+        self.body_bytes = gate.services.body_bytes
         self._flow = flow
         self._live = live
 
@@ -50,6 +53,10 @@ class _Way:
             self._flow.request.headers.pop("expect", None)
         forget_expectation(self._flow.request)
         return True
+
+    def refuse_body(self) -> None:
+        """Answer a request whose chunks are more than a body may be."""
+        self._gate.refuse_body(self._flow, self._live)
 
 
 def _apply(request: http.Request, live: InFlight) -> None:
@@ -119,9 +126,9 @@ class GatewayAddon:
         place = None if mode == "base_url" else (named_host(flow), data.port)
         level, note = self._admission.level(admitted, fields, place)
         live = InFlight(self.services, admitted, data.method, listener="mitmproxy")
-        live.begin(level, note)
+        live.begin(level, note, content_length(fields))
         self.live[flow.id] = live
-        mark_way(request, _Way(flow, live))
+        mark_way(request, _Way(self, flow, live))
         _apply(request, live)
 
     def _refuse(self, flow: http.HTTPFlow, refusal: Refused) -> None:
@@ -137,6 +144,11 @@ class GatewayAddon:
             (data.scheme, host, data.port),
         )
         answer_at_head(flow, response_of(reply))
+
+    def refuse_body(self, flow: http.HTTPFlow, live: InFlight) -> None:
+        """Answer a request that is in flight already: its body is longer than it may be."""
+        self._end(flow, live, ExchangeOutcome.CLIENT_ABORT)
+        self._refuse(flow, live.too_long())
 
     def request(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """The request has been read whole."""

@@ -61,12 +61,15 @@ class Services:
         shadows: Shadows | None = None,
         calls: int = 4096,
         calls_per_key: int = 1024,
+        body_bytes: int = 512 * 1024 * 1024,
     ) -> None:
         self.admission = admission
         self.calls: Counter[str] = Counter()
         """Calls in flight by client key."""
         self._most = calls
         self._most_per_key = calls_per_key
+        self.body_bytes = body_bytes
+        """Bytes that the body of a request may have."""
         self._all = 0
         self.budgets = budgets
         self.counters = counters
@@ -179,18 +182,35 @@ class InFlight:
 
     # The request.
 
-    def begin(self, level: Level | None, note: str) -> None:
+    def begin(self, level: Level | None, note: str, length: int) -> None:
         """Decide what is done with the request; where it must be recorded, a fault is raised.
 
+        Args:
+            level: how much of it is recorded.
+            note: why that is not everything.
+            length: of its body, where its head says it.
+
         Raises:
-            Refused: as many calls are in flight as may be.
+            Refused: its body is too long, or as many calls are in flight as may be.
         """
+        if length > self._services.body_bytes:
+            raise self.too_long()
         self._services.enter(self.admitted)
         try:
             self._begin(level, note)
         except Exception:
             self._services.leave(self.admitted)
             raise
+
+    def too_long(self) -> Refused:
+        """Return the refusal of a request whose body is longer than it may be."""
+        admitted = self.admitted
+        return Refused(
+            Reason.BODY_TOO_LARGE,
+            client=admitted.client,
+            plan=admitted.plan,
+            shape=admitted.shape,
+        )
 
     def _begin(self, level: Level | None, note: str) -> None:
         services, plan = self._services, self.plan

@@ -31,6 +31,7 @@ class Reason(StrEnum):
     UNREACHABLE = "unreachable"
     BAD_REQUEST = "bad_request"
     HEAD_TOO_LARGE = "head_too_large"
+    BODY_TOO_LARGE = "body_too_large"
     NO_MODEL = "no_model"
     FAULT = "fault"
     CALLS = "calls"
@@ -87,6 +88,11 @@ _TEXTS = {
         "request_too_large",
         "Headrace: the request's head is larger than 64 KiB.",
     ),
+    Reason.BODY_TOO_LARGE: (
+        413,
+        "request_too_large",
+        "Headrace: the request's body is longer than gateway.body_bytes allows.",
+    ),
     Reason.NO_MODEL: (
         503,
         "overloaded",
@@ -112,6 +118,7 @@ _OPENAI_TYPES = {
     400: "invalid_request_error",
     401: "invalid_request_error",
     404: "invalid_request_error",
+    413: "invalid_request_error",
     429: "requests",
     431: "invalid_request_error",
 }
@@ -128,6 +135,7 @@ _GOOGLE_STATUS = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     404: "NOT_FOUND",
+    413: "INVALID_ARGUMENT",
     429: "RESOURCE_EXHAUSTED",
     431: "INVALID_ARGUMENT",
     502: "UNAVAILABLE",
@@ -141,6 +149,7 @@ _BEDROCK_TYPES = {
     400: b"ValidationException",
     401: b"UnrecognizedClientException",
     404: b"ResourceNotFoundException",
+    413: b"ValidationException",
     429: b"ThrottlingException",
     431: b"ValidationException",
     503: b"ServiceUnavailableException",

@@ -179,6 +179,7 @@ class Gateway:
             shadows=self._shadows,
             calls=self._config.calls,
             calls_per_key=self._config.calls_per_key,
+            body_bytes=self._config.body_bytes,
         )
         return GatewayAddon(
             services,

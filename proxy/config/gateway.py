@@ -144,6 +144,8 @@ class GatewayConfig(ConfigModel):
     """Calls in flight in one worker; further ones get 503 with Retry-After."""
     calls_per_key: int = Field(default=1024, ge=1)
     """Calls of one client key in flight in one worker; further ones get 429 with Retry-After."""
+    body_bytes: int = Field(default=512 * 1024 * 1024, ge=1024)
+    """Bytes that the body of a request may have; a longer one gets 413."""
     connect_seconds: float = Field(default=10.0, gt=0)
     """How long a connection to an upstream may take, its TLS handshake included."""
     idle_seconds: int = Field(default=7200, ge=60)

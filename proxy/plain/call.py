@@ -155,7 +155,7 @@ class ClientCall:
         )
         level, note = services.admission.level(admitted, head.fields)
         live = InFlight(services, admitted, head.method, listener="plain")
-        live.begin(level, note)
+        live.begin(level, note, head.length or 0)
         self._live, self._capture = live, live.capture
         self._client.known = True
         if live.reads_whole:
@@ -206,9 +206,12 @@ class ClientCall:
             if self._drained > _DRAINED_BYTES:
                 self._client.abort()
             return
+        self._size += len(piece)
+        if self._body.chunked and self._size > self._ground.services.body_bytes:
+            self._too_long()
+            return
         if self._unsent is not None:
             self._unsent.append(piece)
-            self._size += len(piece)
             waits = self._live is not None and not self._live.reads_whole
             if waits and self._size > _UNSENT_BYTES:
                 self._client.pause(paused=True)
@@ -217,6 +220,17 @@ class ClientCall:
             self._capture.on_request(piece)
         if upstream is not None:
             upstream.transport.write(messages.chunk(piece) if self._body.chunked else piece)
+
+    def _too_long(self) -> None:
+        """Refuse a request whose chunks are more than a body may be; its upstream hears no end."""
+        live = self._live
+        assert live is not None  # noqa: S101 - the gateway's own API takes no chunks
+        self._drop_upstream()
+        self._end(ExchangeOutcome.CLIENT_ABORT)
+        if self._answer is None:
+            self._refuse(live.too_long())
+        else:
+            self._cut()
 
     def _request_read(self) -> None:
         live = self._live

@@ -258,3 +258,46 @@ def test_calls_in_flight_are_bounded(tmp_path: Path, limit: str, status: int, to
                 go_on.set()
                 assert first.read().endswith(b"data: 2\n\n")
             assert httpx.post(url, json={}, headers=headers, timeout=60).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Upstream]]:
+    """Give a gateway whose requests may have bodies of 100,000 bytes."""
+    with Upstream(lambda _: as_json({})) as upstream:
+        routes = [
+            {"name": "openai", "upstream": upstream.url},
+            {"name": "tokens", "upstream": upstream.url, "capture": "tokens"},
+        ]
+        settings = {"routes": routes, "body_bytes": 100_000}
+        with Running(tmp_path_factory.mktemp("narrow"), settings) as gateway:
+            yield gateway, upstream
+
+
+def in_pieces(size: int) -> Iterator[bytes]:
+    yield from [b"x" * 10_000] * (size // 10_000)
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunks"])
+@pytest.mark.parametrize("route", ["openai", "tokens"])
+def test_a_body_beyond_its_limit_is_refused(
+    narrow: tuple[Running, Upstream], route: str, chunked: bool
+) -> None:
+    gateway, upstream = narrow
+    url = f"{gateway.url}/{route}/v1/chat/completions"
+    headers = {"authorization": f"Bearer {gateway.key}", "content-type": "application/json"}
+
+    def post(size: int, **more: str) -> httpx.Response:
+        content = in_pieces(size) if chunked else b"x" * size
+        return httpx.post(url, content=content, headers={**headers, **more}, timeout=60)
+
+    assert post(100_000).status_code == 200
+    before = len(upstream.seen)
+    refused = post(2_000_000)
+    assert refused.status_code == 413
+    assert "gateway.body_bytes" in refused.json()["error"]["message"]
+    shaped = post(2_000_000, **{"anthropic-version": "2023-06-01"}).json()
+    assert shaped["error"]["type"] == "request_too_large"
+    assert len(upstream.seen) == before
+    assert post(100_000).status_code == 200
+    counted = httpx.get(f"{gateway.admin}/metrics").text
+    assert 'headrace_refusals_total{reason="body_too_large"}' in counted

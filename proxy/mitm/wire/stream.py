@@ -7,11 +7,12 @@ from mitmproxy import http
 from mitmproxy.connection import Connection
 from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers import http as http_layer
-from mitmproxy.proxy.layers.http import GetHttpConnection, HttpStream
+from mitmproxy.proxy.layers.http import GetHttpConnection, HttpStream, SendHttp
 from mitmproxy.proxy.layers.http._events import (
     ErrorCode,
     RequestData,
     RequestEndOfMessage,
+    RequestProtocolError,
     ResponseProtocolError,
 )
 
@@ -33,6 +34,12 @@ class Way(Protocol):
 
     def another(self) -> bool:
         """Point the request at another upstream; False where there is none left."""
+
+    body_bytes: int
+    """Bytes that its body may have."""
+
+    def refuse_body(self) -> None:
+        """Answer the request, whose body is longer."""
 
 
 def mark_shape(request: http.Request, shape: Shape) -> None:
@@ -87,7 +94,7 @@ class RoutedStream(HttpStream):
     """A call that is answered at its head where it is refused, else one whose upstream may be
     another one when the first cannot be reached."""
 
-    _drained = 0
+    _drained = _received = 0
 
     def start_request_stream(self) -> Commands:
         """Send the request on as it comes; one that has its answer already gets it at once."""
@@ -106,6 +113,43 @@ class RoutedStream(HttpStream):
             before, self._drained = self._drained, self._drained + len(event.data)
             if before <= DRAINED_BYTES < self._drained:
                 yield commands.CloseConnection(self.context.client)
+
+    def state_stream_request_body(self, event: Any) -> Commands:
+        """Send a body on as it comes, unless it is too long."""
+        if self._is_too_long(event):
+            text, code = "The body is too long.", ErrorCode.REQUEST_TOO_LARGE
+            yield SendHttp(
+                RequestProtocolError(self.stream_id, text, code=code), self.context.server
+            )
+            yield from self._refuse_body()
+        else:
+            yield from super().state_stream_request_body(event)
+
+    def state_consume_request_body(self, event: Any) -> Commands:
+        """Read a body whole, unless it is too long."""
+        if self._is_too_long(event):
+            self.request_body_buf.clear()
+            yield from self._refuse_body()
+        else:
+            yield from super().state_consume_request_body(event)
+
+    def _is_too_long(self, event: Any) -> bool:
+        if not isinstance(event, RequestData):
+            return False
+        self._received += len(event.data)
+        way = way_of(self.flow.request)
+        return way is not None and self._received > way.body_bytes
+
+    def _refuse_body(self) -> Commands:
+        """Answer in the middle of a body; one whose answer has begun is cut off."""
+        way = way_of(self.flow.request)
+        if way is None or self.flow.response is not None:
+            self.client_state = self.drain_request_body
+            yield commands.CloseConnection(self.context.client)
+            return
+        way.refuse_body()
+        self.client_state = self.drain_request_body
+        yield from self.send_response()
 
     def make_server_connection(self) -> Generator[commands.Command, Any, bool]:
         """Connect; nothing has been sent before this is done, so another upstream may be tried."""

@@ -31,6 +31,8 @@ class RawUpstream(threading.Thread):
         self.connections = 0
         self.answers: list[bytes] = []
         """For the next requests; then ANSWER."""
+        self.hang_up = False
+        """Close after each answer."""
 
     def run(self) -> None:
         with suppress(OSError):
@@ -53,6 +55,8 @@ class RawUpstream(threading.Thread):
                         break
                     got = rest[size:]
                     accepted.sendall(self.answers.pop(0) if self.answers else ANSWER)
+                    if self.hang_up:
+                        return
 
     def close(self) -> None:
         self._server.shutdown(socket.SHUT_RDWR)
@@ -216,6 +220,77 @@ def test_framing_and_hops_are_the_gateways_own(gateway: Running, upstream: RawUp
     assert body == b"5\r\nhello\r\n0\r\n\r\n"
 
 
+@pytest.fixture(scope="module")
+def keyed(upstream: RawUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Give a gateway whose route has a provider's key of its own, and asks for token ids."""
+    route = {"name": "up", "upstream": f"http://127.0.0.1:{upstream.port}", "capture": "tokens"}
+    key = {"header": "Authorization", "env": "ROUTE_KEY", "scheme": "Bearer"}
+    settings = {"routes": [{**route, "credential": key}], "forward_port": None}
+    home = tmp_path_factory.mktemp("keyed")
+    with Running(home, settings, environment={"ROUTE_KEY": "provided"}) as running:
+        yield running
+
+
+def test_no_client_takes_out_what_the_gateway_sets(keyed: Running, upstream: RawUpstream) -> None:
+    lines = (
+        b"Connection: close, Authorization, Accept-Encoding, Host, Content-Type, X-Hop\r\n"
+        b"X-Hop: 1\r\nAccept-Encoding: gzip\r\nContent-Length: 2\r\n"
+    )
+    upstream.got = b""
+    raw = request(keyed, lines, b"{}").replace(b"/up/x", b"/up/v1/chat/completions")
+    assert say(keyed, raw).startswith(b"HTTP/1.1 200 ")
+    head = upstream.got.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]
+    assert b"Authorization: Bearer provided" in head
+    assert b"Host: 127.0.0.1:%d" % upstream.port in head
+    assert not any(line.startswith((b"X-Hop", b"Connection")) for line in head)
+
+
+def test_what_the_gateway_asks_for_is_not_taken_out(keyed: Running, upstream: RawUpstream) -> None:
+    lines = (
+        b"Connection: close, Accept-Encoding\r\nAccept-Encoding: gzip\r\n"
+        b"Content-Type: application/json\r\nContent-Length: 16\r\n"
+    )
+    upstream.got = b""
+    raw = request(keyed, lines, b'{"messages": []}').replace(b"/up/x", b"/up/v1/chat/completions")
+    say(keyed, raw)
+    assert b"accept-encoding: identity\r\n" in upstream.got
+
+
+def test_a_request_of_1_1_names_its_host(gateway: Running, upstream: RawUpstream) -> None:
+    before = upstream.got
+    raw = request(gateway, b"").replace(b"Host: x\r\n", b"")
+    assert say(gateway, raw + INNER).startswith(b"HTTP/1.1 400 ")
+    assert upstream.got == before
+
+
+@pytest.mark.parametrize("lines", [b"", b"Connection: keep-alive\r\n"])
+def test_a_client_of_1_0_has_one_answer_and_no_chunks(
+    gateway: Running, upstream: RawUpstream, lines: bytes
+) -> None:
+    upstream.answers = [
+        b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+    ]
+    upstream.got = b""
+    raw = request(gateway, lines + b"Content-Length: 5\r\n", b"hello")
+    told = say(gateway, raw.replace(b"HTTP/1.1", b"HTTP/1.0") + INNER)
+    assert told == b"HTTP/1.1 200 OK\r\n\r\nok"
+    assert upstream.got.startswith(b"POST /x HTTP/1.1\r\n")
+    assert b"smuggled" not in upstream.got
+
+
+def test_an_answer_that_ends_with_its_connection_is_whole(
+    gateway: Running, upstream: RawUpstream
+) -> None:
+    upstream.answers = [b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nall of it"]
+    upstream.hang_up = True
+    try:
+        assert ask(gateway).content == b"all of it"
+    finally:
+        upstream.hang_up = False
+    assert ask(gateway).content == b"ok"
+
+
 def test_requests_sent_ahead_are_answered_in_order(gateway: Running, upstream: RawUpstream) -> None:
     upstream.answers = [
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % number for number in range(3)
@@ -309,6 +384,21 @@ def test_the_listener_is_told_to_who_asks(gateway: Running) -> None:
     assert told["x-headrace-listener"] == "plain"
     counted = httpx.get(f"{gateway.admin}/metrics").text
     assert 'headrace_listeners_total{listener="plain"}' in counted
+
+
+def test_tls_is_spoken_on_the_same_port(
+    upstream: RawUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    routes = [{"name": "up", "upstream": f"http://127.0.0.1:{upstream.port}"}]
+    with Running(tmp_path_factory.mktemp("tls"), {"routes": routes}) as running:
+        url = running.url.replace("http:", "https:")
+        headers = {"authorization": f"Bearer {running.key}", "x-headrace-debug": "1"}
+        with httpx.Client(verify=running.bundle, headers=headers, timeout=30) as client:
+            for _ in range(2):
+                told = client.post(f"{url}/up/x", content=b"hello")
+                assert (told.status_code, told.content) == (200, b"ok")
+                assert told.headers["x-headrace-listener"] == "mitmproxy"
+        assert len(running.exchanges(2)) == 2
 
 
 def test_a_head_that_dribbles_is_cut_off(gateway: Running) -> None:

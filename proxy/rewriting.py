@@ -7,7 +7,8 @@ from typing import NamedTuple
 from proxy.credentials import PROVIDER_HEADERS, RawFields, holds_client_key
 from proxy.target import Target
 
-_OWN = b"x-headrace-"
+OWN_HEADERS = b"x-headrace-"
+"""Beginning of the names of Headrace's own headers."""
 URL_SESSION = b"x-headrace-url-session"
 """The gateway alone writes it, for the capture: the session in the request's path."""
 _HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"http2-settings"})
@@ -60,7 +61,7 @@ def rewrite_trailers(fields: RawFields, *, keyed: bool) -> RawFields:
         if keyed:
             passes = lower.startswith(_CHECKSUMS)
         else:
-            passes = lower not in _HEADS_ONLY and not lower.startswith(_OWN)
+            passes = lower not in _HEADS_ONLY and not lower.startswith(OWN_HEADERS)
         if passes and not holds_client_key(value):
             kept.append((name, value))
     return tuple(kept)
@@ -84,7 +85,7 @@ def _special(names: tuple[bytes, ...], given: bytes) -> dict[int, bytes]:
     return {
         at: name
         for at, name in enumerate(lower)
-        if name in _REWRITTEN or name == given or name.startswith(_OWN)
+        if name in _REWRITTEN or name == given or name.startswith(OWN_HEADERS)
     }
 
 
@@ -133,7 +134,7 @@ def rewrite_headers(
             if not placed and credential is not None:
                 sent.append(credential)
                 placed = True
-        elif lower.startswith(_OWN):
+        elif lower.startswith(OWN_HEADERS):
             if lower not in (b"x-headrace-key", URL_SESSION) and not holds_client_key(value):
                 own.append((name, value))
         elif lower == b"host" and host is not None:

@@ -21,6 +21,9 @@ STRANGER_SECONDS = 30.0
 _AHEAD_BYTES = 64 * 1024
 """Of requests that a client sends ahead of its answer; it is read from again when it has that."""
 
+_TLS_GREETING = b"\x16"
+"""First byte of a client's greeting: its connection speaks TLS, which mitmproxy opens."""
+
 
 class Ground(CallGround, Protocol):
     """What all connections of one listener share."""
@@ -119,6 +122,9 @@ class ClientConnection(asyncio.Protocol):
         """Begin the next request, once its head is whole."""
         while self.call is None and self._buffer and not self._closing:
             data = self._buffer
+            if data.startswith(_TLS_GREETING):
+                self._hand_over(data)
+                return
             if data.startswith((b"\r", b"\n")):  # empty lines before a request
                 self._buffer = data = data.lstrip(b"\r\n")
             try:
@@ -133,13 +139,17 @@ class ClientConnection(asyncio.Protocol):
                 self._refuse(Reason.BAD_REQUEST)
                 return
             if head.upgrade and b"websocket" in head.upgrade:
-                self._buffer = b""
-                self.ground.connections.discard(self)
-                self.ground.hand_over(self, data)
+                self._hand_over(data)
                 return
             self._buffer = b""
             self.call = call = ClientCall(self.ground, self, head)
             call.begin(data[end:])
+
+    def _hand_over(self, data: bytes) -> None:
+        """Let the mitmproxy listener go on."""
+        self._buffer = b""
+        self.ground.connections.discard(self)
+        self.ground.hand_over(self, data)
 
     def _refuse(self, reason: Reason) -> None:
         """Answer what is no request; nothing that follows it is read."""

@@ -9,9 +9,10 @@ from http import HTTPStatus
 
 import httptools
 
-from proxy.credentials import RawFields
+from proxy.credentials import KEY_HEADERS, RawFields
 from proxy.heads import MOST_HEAD_BYTES
 from proxy.responses import LocalReply
+from proxy.rewriting import OWN_HEADERS
 
 MOST_LINE_BYTES = 64 * 1024
 """Of what stands between two pieces of a chunked body: sizes, extensions, trailers."""
@@ -258,14 +259,13 @@ class RequestHead:
             raise MalformedMessageError("first line")
         if self.target[:1] != b"/" and self.target != b"*":
             raise MalformedMessageError("target")
-        self.fields: RawFields = tuple(reader.head)
         noted = _note(reader.head)
         chunked = _is_chunked(noted, self.version)
         self.length = _length(noted)
         """Of its body, where its head says it."""
-        self.keeps_alive = self.version == "1.1" and not (
-            b"connection" in noted and b"close" in _tokens(noted[b"connection"])
-        )
+        named = _tokens(noted[b"connection"]) if b"connection" in noted else _NOTHING
+        self.keeps_alive = self.version == "1.1" and b"close" not in named
+        self.fields = _without(reader.head, named)
         self.expects = b"expect" in noted
         """Its client waits for ``100`` before it sends the body."""
         self.upgrade = noted.get(b"upgrade", b"")
@@ -299,8 +299,9 @@ class ResponseHead:
             raise MalformedMessageError("version")
         self.status: int = parser.get_status_code()
         self.reason = reader.text
-        self.fields: RawFields = tuple(reader.head)
         noted = _note(reader.head)
+        named = _tokens(noted[b"connection"]) if b"connection" in noted else _NOTHING
+        self.fields = _without(reader.head, named)
         chunked = _is_chunked(noted, self.version)
         length = _length(noted)
         self.length = length
@@ -312,15 +313,37 @@ class ResponseHead:
         else:
             framing = _UNTIL_CLOSE if length is None else length
         self.keeps_alive = (
-            self.version == "1.1"
-            and framing != _UNTIL_CLOSE
-            and not (b"connection" in noted and b"close" in _tokens(noted[b"connection"]))
+            self.version == "1.1" and framing != _UNTIL_CLOSE and b"close" not in named
         )
         self.body = Body(framing, parser, reader)
 
 
+_NOTHING: frozenset[bytes] = frozenset()
+_USUAL = frozenset({b"close", b"keep-alive"})
+"""What ``Connection`` says beside names of headers."""
+
+
 def _tokens(value: bytes) -> frozenset[bytes]:
     return frozenset([each.strip() for each in value.split(b",")])
+
+
+def _without(fields: list[tuple[bytes, bytes]], named: frozenset[bytes]) -> RawFields:
+    """Return headers without those that ``Connection`` names: they are for the gateway alone.
+
+    Client keys and Headrace's own headers stay, which the gateway reads and does not pass on. What
+    it sets itself later no client can take out by this.
+    """
+    if named <= _USUAL:
+        return tuple(fields)
+    return tuple(
+        [
+            field
+            for field in fields
+            if (name := field[0].lower()) not in named
+            or name in KEY_HEADERS
+            or name.startswith(OWN_HEADERS)
+        ]
+    )
 
 
 def write_request(method: bytes, target: bytes, fields: RawFields, length: int | None) -> bytes:
@@ -335,7 +358,6 @@ def write_response(status: int, reason: bytes, fields: RawFields, length: int | 
 
 def _write(first: bytes, fields: RawFields, length: int | None) -> bytes:
     """Write a head: order and case stay, what belongs to one connection goes, framing is ours."""
-    named: frozenset[bytes] = frozenset()
     lines = [first]
     framed = length is None
     for name, value in fields:
@@ -348,12 +370,6 @@ def _write(first: bytes, fields: RawFields, length: int | None) -> bytes:
         elif lower == b"transfer-encoding" and length == CHUNKED and not framed:
             framed = True
             lines.append(name + b": chunked")
-        elif lower == b"connection":
-            named |= _tokens(value.lower())
-    if named:
-        named -= {b"host", b"content-length", b"transfer-encoding"}
-        kept = [line for line in lines[1:] if line.partition(b":")[0].lower() not in named]
-        lines = [first, *kept]
     if length is not None and not framed:
         lines.append(
             b"Transfer-Encoding: chunked" if length == CHUNKED else b"Content-Length: %d" % length

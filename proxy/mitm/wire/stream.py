@@ -128,7 +128,6 @@ class RoutedStream(HttpStream):
     def state_consume_request_body(self, event: Any) -> Commands:
         """Read a body whole, unless it is too long."""
         if self._is_too_long(event):
-            self.request_body_buf.clear()
             yield from self._refuse_body()
         else:
             yield from super().state_consume_request_body(event)

@@ -3,16 +3,18 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, cast
 
 import pytest
+import uvloop
 
 from proxy.config import GatewayConfig
-from proxy.plain import upstreams
+from proxy.plain import connection, upstreams
 from proxy.plain.listener import PlainListener
-from proxy.plain.upstreams import Origin, UpstreamPool
+from proxy.plain.upstreams import Origin, UpstreamConnection, UpstreamPool
 from proxy.routing import Reachability, Router
+from tests.support.tls import Tls
 
 
 @asynccontextmanager
@@ -119,27 +121,99 @@ def test_an_upstream_that_ends_or_speaks_unasked_is_left(sent: bytes) -> None:
     asyncio.run(main())
 
 
+def test_a_new_connection_resumes_the_tls_session_of_the_last(tls: Tls) -> None:
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(100):
+            resumed = writer.get_extra_info("ssl_object").session_reused
+            writer.write(b"resumed" if resumed else b"fresh")
+        writer.close()
+
+    async def answer_on(opened: UpstreamConnection) -> bytes:
+        heard = Hearing()
+        opened.caller = heard
+        opened.transport.write(b"who am I?")
+        await until(lambda: bool(heard.data))
+        return heard.data
+
+    async def main() -> None:
+        server = await asyncio.start_server(accept, "localhost", 0, ssl=tls.context)
+        origin = b"https", "localhost", server.sockets[0].getsockname()[1]
+        router = Router(GatewayConfig(connect_seconds=10))
+        pool = UpstreamPool(router, Reachability(router), tls.roots)
+        first, second = await pool.connect(origin), await pool.connect(origin)
+        assert await answer_on(first) == await answer_on(second) == b"fresh"
+        first.release()
+        third = await pool.connect(origin)
+        assert await answer_on(third) == b"resumed"
+        pool.close()
+        server.close()
+
+    uvloop.run(main())
+
+
+class Hearing:
+    """Takes what an upstream says."""
+
+    data = b""
+
+    def response_data(self, data: bytes) -> None:
+        """Take it."""
+        self.data += data
+
+    def upstream_lost(self, *, broken: bool) -> None:
+        """Nobody asks."""
+
+    def upstream_full(self, *, full: bool) -> None:
+        """Nobody asks."""
+
+
+@asynccontextmanager
+async def listening(
+    pool: UpstreamPool, idle_seconds: float = 60
+) -> AsyncIterator[tuple[PlainListener, asyncio.StreamReader]]:
+    """Give a listener, and what a client hears that has connected to it."""
+    nothing = cast(Any, None)
+    listener = PlainListener(
+        nothing,
+        refusals=nothing,
+        endpoints=nothing,
+        recorder=None,
+        pool=pool,
+        idle_seconds=idle_seconds,
+        handler=nothing,
+    )
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        await listener.start([bound])
+        reader, writer = await asyncio.open_connection(*bound.getsockname())
+        await until(lambda: bool(listener.connections))
+        yield listener, reader
+        writer.close()
+        await listener.close()
+
+
 def test_small_writes_go_at_once_both_ways() -> None:
     async def main() -> None:
-        nothing = cast(Any, None)
-        async with pool_and_upstream() as (pool, origin, _):
+        async with pool_and_upstream() as (pool, origin, _), listening(pool) as (listener, _):
             assert no_delay((await pool.connect(origin)).transport)
-            listener = PlainListener(
-                nothing,
-                refusals=nothing,
-                endpoints=nothing,
-                recorder=None,
-                pool=pool,
-                idle_seconds=60,
-                handler=nothing,
-            )
-            with socket.create_server(("127.0.0.1", 0)) as bound:
-                await listener.start([bound])
-                _, writer = await asyncio.open_connection(*bound.getsockname())
-                await until(lambda: bool(listener.connections))
-                assert all(no_delay(each.transport) for each in listener.connections)
-                writer.close()
-                await listener.close()
+            assert all(no_delay(each.transport) for each in listener.connections)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("limit", ["idle", "stranger"])
+def test_who_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    async def main() -> None:
+        idle = 0.1 if limit == "idle" else 60
+        if limit == "stranger":
+            monkeypatch.setattr(connection, "STRANGER_SECONDS", 0.1)
+        async with (
+            pool_and_upstream() as (pool, _, _),
+            listening(pool, idle) as (listener, reader),
+            asyncio.timeout(30),
+        ):
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            assert not listener.connections
 
     asyncio.run(main())
 

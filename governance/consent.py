@@ -109,7 +109,7 @@ class ConsentVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsentQuestion:
+class ConsentRequest:
     """What consent is judged by."""
 
     facts: Facts
@@ -126,20 +126,20 @@ class ConsentQuestion:
 
 
 def judge_consent(
-    spec: ConsentSpec, lookup: ConsentLookup, question: ConsentQuestion
+    spec: ConsentSpec, lookup: ConsentLookup, request: ConsentRequest
 ) -> ConsentVerdict:
     """Return the purposes that are granted and that nothing takes away."""
     reasons: list[str] = []
-    people = [*question.subjects, *([question.end_user] if question.end_user else [])]
-    latest = _latest(lookup.entries(question.facts.tenant, people))
-    grants = [grant for grant in spec.grants if grant.match.fits(question.facts)]
-    granted = _granted(spec, question, grants, latest, reasons)
+    people = [*request.subjects, *([request.end_user] if request.end_user else [])]
+    latest = _latest(lookup.entries(request.facts.tenant, people))
+    grants = [grant for grant in spec.grants if grant.match.fits(request.facts)]
+    granted = _granted(spec, request, grants, latest, reasons)
     refusals: list[str] = []
-    by_headers = _taken_by_headers(spec, question.headers)
-    withheld = question.withheld.union(*(taken for taken, _ in by_headers))
-    taking = [*_taken(spec, question, people, latest), *by_headers]
+    by_headers = _taken_by_headers(spec, request.headers)
+    withheld = request.withheld.union(*(taken for taken, _ in by_headers))
+    taking = [*_taken(spec, request, people, latest), *by_headers]
     taking += [({purpose}, CONVERSATION + purpose) for purpose in Purpose if purpose in withheld]
-    if _erased(lookup, question, people):
+    if _erased(lookup, request, people):
         taking.append((set(Purpose), "consent:erased"))
     for taken, reason in taking:
         if granted & taken:
@@ -157,7 +157,7 @@ def judge_consent(
         legal_basis=(proof.legal_basis if proof else spec.key_legal_basis).value
         if granted
         else "none",
-        reference=proof.reference if proof else _reference(question, granted, latest),
+        reference=proof.reference if proof else _reference(request, granted, latest),
         reasons=tuple(reasons),
         refusals=() if granted else tuple(refusals or ["consent:no-purpose"]),
         withheld=withheld,
@@ -171,7 +171,7 @@ def withheld_in(reasons: Iterable[str]) -> frozenset[Purpose]:
 
 
 class BatchConsent:
-    """Judges the calls of one batch; for calls that name nobody, equal questions are judged once."""
+    """Judges the calls of one batch; for calls that name nobody, equal requests are judged once."""
 
     def __init__(self, spec: ConsentSpec, lookup: ConsentLookup) -> None:
         """Judge by ``spec`` and by what ``lookup`` knows since its last refresh."""
@@ -182,25 +182,25 @@ class BatchConsent:
         )
         self._verdicts: dict[object, ConsentVerdict] = {}
 
-    def judge(self, question: ConsentQuestion) -> ConsentVerdict:
+    def judge(self, request: ConsentRequest) -> ConsentVerdict:
         """See :func:`judge_consent`."""
-        if question.end_user or question.subjects:
-            return judge_consent(self._spec, self._lookup, question)
-        headers = tuple(one for one in question.headers if one[0].lower() in self._told)
-        asked = (question.facts, question.key_purposes, headers, question.withheld)
+        if request.end_user or request.subjects:
+            return judge_consent(self._spec, self._lookup, request)
+        headers = tuple(one for one in request.headers if one[0].lower() in self._told)
+        asked = (request.facts, request.key_purposes, headers, request.withheld)
         verdict = self._verdicts.get(asked)
         if verdict is None:
-            verdict = judge_consent(self._spec, self._lookup, question)
+            verdict = judge_consent(self._spec, self._lookup, request)
             self._verdicts[asked] = verdict
         return verdict
 
 
-def _erased(lookup: ConsentLookup, question: ConsentQuestion, people: Sequence[str]) -> bool:
+def _erased(lookup: ConsentLookup, request: ConsentRequest, people: Sequence[str]) -> bool:
     """Whether somebody concerned asked to be erased after the call: it waited in the spool."""
-    if question.captured_at is None or not people:
+    if request.captured_at is None or not people:
         return False
-    asked = lookup.erased_at(question.facts.tenant, people)
-    return asked is not None and question.captured_at <= asked
+    asked = lookup.erased_at(request.facts.tenant, people)
+    return asked is not None and request.captured_at <= asked
 
 
 type _Latest = dict[tuple[str, str], ConsentEntry]
@@ -214,13 +214,13 @@ def _latest(entries: Sequence[ConsentEntry]) -> _Latest:
 
 def _granted(
     spec: ConsentSpec,
-    question: ConsentQuestion,
+    request: ConsentRequest,
     grants: Sequence[Grant],
     latest: _Latest,
     reasons: list[str],
 ) -> set[Purpose]:
     granted: set[Purpose] = set()
-    if spec.key_purposes and (by_key := _known(question.key_purposes)):
+    if spec.key_purposes and (by_key := _known(request.key_purposes)):
         granted |= by_key
         reasons.append("consent:key")
     for grant in grants:
@@ -237,13 +237,13 @@ def _granted(
 
 
 def _taken(
-    spec: ConsentSpec, question: ConsentQuestion, people: Sequence[str], latest: _Latest
+    spec: ConsentSpec, request: ConsentRequest, people: Sequence[str], latest: _Latest
 ) -> list[tuple[set[Purpose], str]]:
     """Return what takes purposes away, each with its reason."""
     taken = [
         (set(limit.never), f"consent:limit:{limit.name}")
         for limit in spec.limits
-        if limit.match.fits(question.facts)
+        if limit.match.fits(request.facts)
     ]
     for person in dict.fromkeys((EVERY_SUBJECT, *people)):
         withdrawn = {
@@ -254,7 +254,7 @@ def _taken(
         whose = "tenant" if person == EVERY_SUBJECT else "subject"
         taken += [({purpose}, f"consent:withdrawn:{whose}:{purpose}") for purpose in withdrawn]
     for purpose in spec.subject_grant_required:
-        entry = latest.get((question.end_user or "", purpose))
+        entry = latest.get((request.end_user or "", purpose))
         if entry is None or not entry.granted:
             taken.append(({purpose}, f"consent:subject-unknown:{purpose}"))
     return taken
@@ -293,8 +293,8 @@ def _known(words: Collection[str]) -> set[Purpose]:
     return {Purpose(word) for word in words if word in Purpose}
 
 
-def _reference(question: ConsentQuestion, granted: set[Purpose], latest: _Latest) -> str | None:
-    for subject in (question.end_user, EVERY_SUBJECT):
+def _reference(request: ConsentRequest, granted: set[Purpose], latest: _Latest) -> str | None:
+    for subject in (request.end_user, EVERY_SUBJECT):
         for purpose in Purpose:
             entry = latest.get((subject or "", purpose))
             if purpose in granted and entry is not None and entry.granted and entry.reference:

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from governance.consent import AsksEndUsers, BatchConsent, ConsentLookup, ConsentQuestion
+from governance.consent import AsksEndUsers, BatchConsent, ConsentLookup, ConsentRequest
 from governance.data_classes import data_classes
 from governance.passes.calls import (
     Admission,
@@ -171,7 +171,7 @@ class Admissions:
         """
         facts = facts_of(call, classes)
         retention = judge_retention(self._bundle.retention.spec, facts, call.exchange.started_at)
-        question = ConsentQuestion(
+        request = ConsentRequest(
             facts=facts,
             key_purposes=call.exchange.client.purposes,
             headers=call.exchange.request.headers,
@@ -180,7 +180,7 @@ class Admissions:
             captured_at=None if retention.legal_hold else call.exchange.started_at,
             withheld=withheld,
         )
-        consent = self._consent.judge(question)
+        consent = self._consent.judge(request)
         level, without, reasons = _capture(self._bundle, call, facts)
         refusals = list(reasons) if level is CaptureLevel.METADATA else []
         if not consent.purposes:

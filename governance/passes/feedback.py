@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
-from governance.consent import ConsentLookup, ConsentQuestion, ConsentVerdict, judge_consent
+from governance.consent import ConsentLookup, ConsentRequest, ConsentVerdict, judge_consent
 from governance.data_classes import data_classes
 from governance.identifiers import Namer
 from governance.passes.calls import failed
@@ -219,8 +219,8 @@ class FeedbackJudge:
         """Return why a signal may not be kept, None when it may."""
         client = placed.feedback.client
         facts = _facts(placed)
-        question = ConsentQuestion(facts, client.purposes, headers=(), end_user=None)
-        consent = judge_consent(self._bundle.consent.spec, self._consents, question)
+        request = ConsentRequest(facts, client.purposes, headers=(), end_user=None)
+        consent = judge_consent(self._bundle.consent.spec, self._consents, request)
         capture = self._bundle.capture.spec
         levels = {capture.level, *(rule.level for rule in capture.matching(facts))}
         if not consent.purposes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
-from governance.consent import ConsentLookup, ConsentQuestion, judge_consent, withheld_in
+from governance.consent import ConsentLookup, ConsentRequest, judge_consent, withheld_in
 from governance.policy.capture import CaptureLevel
 from governance.policy.documents import PolicyBundle
 from governance.policy.quality import Expectation, PairEqual
@@ -157,7 +157,7 @@ class DryRun:
         verdict = judge_consent(
             self._bundle.consent.spec,
             self._consents,
-            ConsentQuestion(
+            ConsentRequest(
                 step.facts,
                 step.key_purposes,
                 headers=(),

@@ -297,7 +297,7 @@ def _sql(settings: Settings, _home: Home) -> Iterator[CheckResult]:
             "Linux 5.13 or newer, with Landlock among the security modules, has both.",
         )
     else:
-        yield CheckResult("SQL of strangers", "ok", "Landlock and seccomp fence each question")
+        yield CheckResult("SQL of strangers", "ok", "Landlock and seccomp fence each query")
     if settings.door.enabled:
         tls = tls_of(settings.door)
         way = "TLS" if tls else "no TLS"

@@ -103,17 +103,17 @@ class DoorSettings(_Section):
     allow_plaintext: bool = False
     """Listen beyond this machine without a certificate: something in front does TLS."""
     seconds: float = Field(default=60.0, gt=0)
-    """What one question may take, to its last row."""
+    """What one query may take, to its last row."""
     memory_mib: int = Field(default=1024, ge=64)
-    """Memory of one question."""
+    """Memory of one query."""
     rows: int = Field(default=5_000_000, ge=1)
     """Rows of one answer."""
     result_mib: int = Field(default=2048, ge=1)
     """Size of one answer."""
     queries: int = Field(default=4, ge=1)
-    """Questions at once."""
+    """Queries at once."""
     queries_per_key: int = Field(default=2, ge=1)
-    """Questions at once with one key."""
+    """Queries at once with one key."""
 
 
 class TrainSettings(_Section):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HISTORY = 1000
 _HELP = """\
-End a question with ; — it may have several lines. Tab completes.
+End a query with ; — it may have several lines. Tab completes.
 .tables            tables and views
 .schema NAME       columns of one
 .format NAME       table, json, jsonl or csv
@@ -29,7 +29,7 @@ _DELIMITERS = " \t\n()=<>!+-*/,;'\""
 
 
 class SqlPrompt:
-    """Reads questions from the terminal and shows their answers until it is left."""
+    """Reads queries from the terminal and shows their answers until it is left."""
 
     def __init__(self, asking: "Asking", chosen: str) -> None:
         self._asking = asking

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import subprocess
 
     from lakehouse.read.snapshot import AsOf
-    from lakehouse.sandbox.stream import Answer
+    from lakehouse.sandbox.stream import QueryResult
 
 _SCREEN_ROWS = 10_000
 _ALL_ROWS = 1 << 40
@@ -42,20 +42,20 @@ class Asking:
     @contextmanager
     def answer(
         self, query: str, *, rows: int, process: "subprocess.Popen[bytes] | None" = None
-    ) -> "Iterator[Answer]":
+    ) -> "Iterator[QueryResult]":
         """Run the query in a process that can read the lake's tables and nothing else.
 
         Raises:
-            ConfigurationError: the SQL is wrong, or is more than a question.
+            ConfigurationError: the SQL is wrong, or does more than query.
             WorkError: it took too long, or too much memory.
         """
         from lakehouse.sandbox.client import open_untrusted
-        from lakehouse.sandbox.request import Limits, Question
+        from lakehouse.sandbox.request import Limits, Query
 
         limits = Limits(self.seconds, self.memory_mib, rows, result_mib=1 << 30)
-        question = Question(query, as_of=self.as_of)
+        statement = Query(query, as_of=self.as_of)
         lake = self.running.lake
-        with open_untrusted(lake, question, limits=limits, process=process) as answer:
+        with open_untrusted(lake, statement, limits=limits, process=process) as answer:
             yield answer
 
 

@@ -15,7 +15,7 @@ def sql_door(context: typer.Context) -> None:
     """Let BI tools and notebooks read the lake over the network until SIGTERM.
 
     Speaks Arrow Flight SQL (ADBC, JDBC) and SQL over HTTP. Keys: headrace keys create --tenant NAME
-    --role lake. Where it listens and what a question may use are the settings door.*.
+    --role lake. Where it listens and what a query may use are the settings door.*.
     """
     from headrace.services.sql_server import serve
     from headrace.services.sql_server import sql_door as open_door

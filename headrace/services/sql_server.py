@@ -50,7 +50,7 @@ def sql_door(settings: Settings, home: Home, secrets: Secrets, lake: "Lake") -> 
 
 
 def limits_of(settings: DoorSettings) -> DoorLimits:
-    """Return what questions may use."""
+    """Return what queries may use."""
     query = Limits(
         seconds=settings.seconds,
         memory_mib=settings.memory_mib,
@@ -85,7 +85,7 @@ def tls_of(settings: DoorSettings) -> "Tls | None":
 
 
 def serve(door: SqlDoor, settings: DoorSettings, *, announce: Callable[[str], None]) -> None:
-    """Listen until SIGTERM or SIGINT; questions that run then are ended.
+    """Listen until SIGTERM or SIGINT; queries that run then are ended.
 
     Raises:
         ConfigurationError: the certificate is missing or wrong.
@@ -109,7 +109,7 @@ def serve(door: SqlDoor, settings: DoorSettings, *, announce: Callable[[str], No
         if http is not None:
             announce(f"HTTP        {scheme[1]}://{settings.host}:{http.port}/v1/sql")
         over.wait()
-        door.close()  # first: it ends the questions that the servers would wait for
+        door.close()  # first: it ends the queries that the servers would wait for
     flight.shutdown()
 
 

@@ -1,6 +1,6 @@
 """Checks that the lake is what it claims to be: ledger, references, counts, hashes, statistics, files.
 
-Each check is one question whose answer should be no rows. An *error* is a broken promise; a
+Each check is one query whose answer should be no rows. An *error* is a broken promise; a
 *notice* is something that can happen in a healthy lake and that a person may want to know.
 """
 

@@ -1,7 +1,7 @@
 """Helper tables, computed once per table version and cached per session.
 
 Their SQL, and why views need them, stands in ``views/helpers.sql``. A session makes them empty, and
-fills them when a question needs a view that stands on them.
+fills them when a query needs a view that stands on them.
 """
 
 from dataclasses import dataclass

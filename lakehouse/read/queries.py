@@ -1,4 +1,4 @@
-"""Trusted SQL of this process: one session that is kept from question to question, one for each of the past."""
+"""Trusted SQL of this process: one session that is kept from query to query, one for each of the past."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,13 +25,13 @@ type Parameters = Sequence[Any] | Mapping[str, Any] | None
 
 
 class Queries:
-    """Answers questions over a lake; those of the present one at a time."""
+    """Answers queries over a lake; those of the present one at a time."""
 
     def __init__(self, location: Location, files: Files) -> None:
         self._location = location
         self._files = files
         self.session: Session | None = None
-        """What the present is asked through; None until it is."""
+        """The session of the present; None until it is."""
 
     def present(self, sql: str, parameters: Parameters, seconds: float | None) -> pa.Table:
         """Return the rows of a statement over the present files."""

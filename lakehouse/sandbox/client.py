@@ -8,7 +8,7 @@ What stands between a statement and the machine, from the outside in:
 3. limits of the kernel on memory, CPU seconds and written bytes (none), and the kernel's own fence
    around files, network and processes (:mod:`lakehouse.sandbox.confinement`);
 4. a process with an empty environment that is killed at the deadline, or when
-   whoever asked has gone.
+   the caller has gone.
 
 Results come as a stream, limited in rows and bytes; nothing of them is held in this process.
 """
@@ -30,8 +30,8 @@ from lakehouse.read.connection import QueryError
 from lakehouse.read.session import Snapshot
 from lakehouse.read.snapshot import AsOf
 from lakehouse.sandbox.parameters import to_json
-from lakehouse.sandbox.request import Limits, Question
-from lakehouse.sandbox.stream import Answer, end
+from lakehouse.sandbox.request import Limits, Query
+from lakehouse.sandbox.stream import QueryResult, end
 from trajectory.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -73,25 +73,25 @@ def query_untrusted(
         QueryTimeoutError: the deadline passed.
         RetryableError: memory ran out, or files went away while reading.
     """
-    question = Question(sql, parameters, tenant, as_of)
-    with open_untrusted(lake, question, limits=limits) as answer:
+    query = Query(sql, parameters, tenant, as_of)
+    with open_untrusted(lake, query, limits=limits) as answer:
         table = pa.Table.from_batches(list(answer), answer.schema)
         return SandboxResult(table, answer.truncated)
 
 
 def open_untrusted(
     lake: "Lake",
-    question: Question,
+    query: Query,
     *,
     limits: Limits | None = None,
     process: "subprocess.Popen[bytes] | None" = None,
     gone: Callable[[], bool] | None = None,
-) -> "Answer":
-    """Ask and return the answer, whose schema is known and whose rows are still to be read.
+) -> "QueryResult":
+    """Start a query; return its result, whose schema is known and whose rows are still to be read.
 
     Args:
         lake: the lake.
-        question: the statement and what it may see.
+        query: the statement and what it may see.
         limits: what it may use.
         process: from :func:`start_worker`, when one was started before its time.
         gone: tells that nobody waits for the answer any more.
@@ -103,18 +103,18 @@ def open_untrusted(
     """
     bounds = limits or Limits()
     try:
-        request = json.dumps(_request(lake, question, bounds), allow_nan=False).encode()
+        request = json.dumps(_request(lake, query, bounds), allow_nan=False).encode()
     except BaseException as error:
         if process is not None:
             end(process)
         if isinstance(error, TypeError | ValueError) and not isinstance(error, HeadraceError):
             raise QueryError(f"a parameter has no place in SQL: {error}") from error
         raise
-    return Answer(process or start_worker(), request + b"\n", bounds, gone or (lambda: False))
+    return QueryResult(process or start_worker(), request + b"\n", bounds, gone or (lambda: False))
 
 
 def start_worker() -> "subprocess.Popen[bytes]":
-    """Start a process that waits for one question; without one it ends when its input closes."""
+    """Start a process that waits for one query; without one it ends when its input closes."""
     process = subprocess.Popen(
         [sys.executable, "-m", "lakehouse.sandbox.worker"],
         stdin=subprocess.PIPE,
@@ -130,13 +130,13 @@ def start_worker() -> "subprocess.Popen[bytes]":
     return process
 
 
-def _request(lake: "Lake", question: Question, limits: Limits) -> dict[str, Any]:
-    snapshot = lake.snapshot_for(question.tenant, question.as_of, hidden=question.hidden)
-    parameters = question.parameters
+def _request(lake: "Lake", query: Query, limits: Limits) -> dict[str, Any]:
+    snapshot = lake.snapshot_for(query.tenant, query.as_of, hidden=query.hidden)
+    parameters = query.parameters
     return {
-        "sql": question.sql,
+        "sql": query.sql,
         "parameters": None if parameters is None else to_json(parameters),
-        "describe": question.describe,
+        "describe": query.describe,
         "files": _addresses(snapshot, lake.location.root),
         "root": lake.location.root,
         "location": None

@@ -1,4 +1,4 @@
-"""Processes for queries, started before they are needed: a question then waits for no start."""
+"""Processes for queries, started before they are needed: a query then waits for no start."""
 
 import subprocess
 import threading
@@ -9,7 +9,7 @@ from lakehouse.sandbox.stream import end
 
 
 class Workers:
-    """Keeps a few processes waiting. Each answers one question and ends; none is used twice."""
+    """Keeps a few processes waiting. Each answers one query and ends; none is used twice."""
 
     def __init__(self, spare: int = 2) -> None:
         self._spare = spare
@@ -19,7 +19,7 @@ class Workers:
         self._fill()
 
     def take(self) -> "subprocess.Popen[bytes]":
-        """Return a process that waits for its question, and start another in its place."""
+        """Return a process that waits for its query, and start another in its place."""
         with self._mutex:
             process = self._waiting.popleft() if self._waiting else None
         if process is not None and process.poll() is not None:

@@ -1,4 +1,4 @@
-"""What a stranger asks, and how much the answer may cost."""
+"""A query of a stranger, and what it may use."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class Limits:
     """What one statement may use."""
 
     seconds: float = 30.0
-    """From the question to the last row that was taken."""
+    """From the start of the query to the last row that was taken."""
     memory_mib: int = 1024
     rows: int = 100_000
     result_mib: int = 256
@@ -20,7 +20,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Query:
     """One statement and what it may see."""
 
     sql: str

@@ -1,6 +1,6 @@
 """Which statements of strangers are let through: one SELECT that names tables, not the machine.
 
-This is the outer of two walls. It refuses, with a text that helps, whatever is no question over the
+This is the outer of two walls. It refuses, with a text that helps, whatever is no query over the
 lake's tables: other statements, functions that read files, settings, secrets or logs, and functions
 that run SQL from a string. The inner wall (a locked DuckDB in a confined process) does not rely on it.
 """
@@ -20,7 +20,7 @@ KNOWN = frozenset(TABLES) | {view.name for view in VIEWS}
 """The tables and views of a lake."""
 
 LONGEST = 1 << 20
-"""Characters of a statement at most; parsing more costs more than any question is worth."""
+"""Characters of a statement at most; parsing more costs more than any query is worth."""
 
 TABLE_FUNCTIONS = frozenset({
     "range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree",
@@ -68,12 +68,12 @@ def check(connection: Any, sql: str) -> Statement:
         )
     try:
         statements = connection.extract_statements(sql)
-        question = len(statements) == 1 and statements[0].type == duckdb.StatementType.SELECT
+        is_query = len(statements) == 1 and statements[0].type == duckdb.StatementType.SELECT
     except duckdb.Error as error:
         raise QueryError(str(error)) from error
     except ValueError:  # a kind of statement that the Python package has no name for
-        question = False
-    if not question:
+        is_query = False
+    if not is_query:
         raise QueryError("one SELECT (or SHOW, DESCRIBE) statement is allowed here; give just that")
     named, defined, curious = set[str](), set[str](), False
     for node in _nodes(_tree(connection, sql)):

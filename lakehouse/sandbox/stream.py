@@ -21,11 +21,11 @@ _LOOK_SECONDS = 0.2
 
 
 class QueryCancelledError(WorkError):
-    """Whoever asked has gone; the statement was killed."""
+    """The caller has gone; the statement was killed."""
 
 
-class Answer:
-    """The answer to one question; leaving it (``with``) kills its process.
+class QueryResult:
+    """The answer to one query; leaving it (``with``) kills its process.
 
     Iterating yields record batches and raises what went wrong on the way, so that rows which
     stop early are never taken for all of them.

@@ -21,7 +21,7 @@ from lakehouse.sandbox.deadline import QueryTimeoutError
 from lakehouse.sandbox.stream import QueryCancelledError
 from lakehouse.sql_server import flight_sql_pb2 as messages
 from lakehouse.sql_server.metadata import ANSWERS, facts, sql_info
-from lakehouse.sql_server.service import Asked, Reader, SqlDoor
+from lakehouse.sql_server.service import AdmittedQuery, Reader, SqlDoor
 from lakehouse.sql_server.statements import Statements
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
 
@@ -87,11 +87,11 @@ class _NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
 
 
 class _Rows:
-    """The rows of a question; ends it when they are all sent, or when nobody wants them."""
+    """The rows of a query; ends it when they are all sent, or when nobody wants them."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
-        self._batches = asked.batches()
+    def __init__(self, admitted: AdmittedQuery) -> None:
+        self._admitted = admitted
+        self._batches = admitted.batches()
 
     def __iter__(self) -> "_Rows":
         return self
@@ -101,11 +101,11 @@ class _Rows:
             with _as_flight_errors():
                 return next(self._batches)
         except BaseException:  # the end is one of them
-            self._asked.close()
+            self._admitted.close()
             raise
 
     def __del__(self) -> None:
-        self._asked.close()
+        self._admitted.close()
 
 
 class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
@@ -160,7 +160,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
             return flight.SchemaResult(self._metadata(reader, message).schema)
 
     def do_get(self, context: Any, ticket: Any) -> Any:
-        """Ask the question that a ticket names, and stream its rows."""
+        """Run the query that a ticket names, and stream its rows."""
         with _as_flight_errors():
             message, reader = unpacked(ticket.ticket), _reader(context)
             if isinstance(message, messages.TicketStatementQuery):
@@ -170,8 +170,8 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
                 sql, values = held.sql, held.values
             else:
                 return flight.RecordBatchStream(self._metadata(reader, message))
-            asked = self._door.ask(reader, sql, values, gone=context.is_cancelled)
-            return flight.GeneratorStream(asked.schema, _Rows(asked))
+            admitted = self._door.ask(reader, sql, values, gone=context.is_cancelled)
+            return flight.GeneratorStream(admitted.schema, _Rows(admitted))
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Take the values of a prepared statement's parameters."""
@@ -224,9 +224,9 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         return flight.Result(pa.py_buffer(packed(made)))
 
     def _describe(self, reader: Reader, sql: str) -> tuple[pa.Schema, tuple[str, ...]]:
-        asked = self._door.describe(reader, sql)
-        asked.close()
-        return asked.schema, asked.parameters
+        admitted = self._door.describe(reader, sql)
+        admitted.close()
+        return admitted.schema, admitted.parameters
 
     def _metadata(self, reader: Reader, message: Message) -> pa.Table:
         if isinstance(message, messages.CommandGetSqlInfo):
@@ -283,7 +283,7 @@ def _one_row(reader: Any) -> list[Any]:
         values = [column[0].as_py() for column in chunk.data.columns] if rows else []
     if rows != 1 or size > _VALUE_BYTES:
         raise ConfigurationError(
-            f"bind one row of at most {_VALUE_BYTES:,} bytes of values to a question"
+            f"bind one row of at most {_VALUE_BYTES:,} bytes of values to a query"
         )
     return values
 

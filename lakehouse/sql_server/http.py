@@ -1,4 +1,4 @@
-"""SQL over HTTP: a question as JSON, its rows as Arrow or JSON.
+"""SQL over HTTP: a query as JSON, its rows as Arrow or JSON.
 
 ``POST /v1/sql`` with ``{"sql": …, "parameters": …, "as_of": …}`` and ``Authorization: Bearer KEY``;
 ``Accept: application/vnd.apache.arrow.stream`` asks for Arrow, anything else gives JSON.
@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from lakehouse.sandbox.deadline import QueryTimeoutError
 from lakehouse.sql_server.flight import Tls
-from lakehouse.sql_server.service import Asked, Reader, SqlDoor
+from lakehouse.sql_server.service import AdmittedQuery, Reader, SqlDoor
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
 from trajectory.http_server import (
     BodyTooLongError,
@@ -86,10 +86,10 @@ def _application(door: SqlDoor) -> Starlette:
 
     async def sql(request: Request) -> Response:
         reader = await _reader(door, request)
-        body = await _question(request)
+        body = await _query_body(request)
         as_of = _moment(body.get("as_of"))
         client = client_of(request)
-        asked = await run_in_threadpool(
+        admitted = await run_in_threadpool(
             door.ask,
             reader,
             body["sql"],
@@ -97,7 +97,7 @@ def _application(door: SqlDoor) -> Starlette:
             as_of=as_of,
             gone=lambda: client.is_gone,
         )
-        return await _answer(asked, as_arrow=ARROW in request.headers.get("accept", ""))
+        return await _answer(admitted, as_arrow=ARROW in request.headers.get("accept", ""))
 
     return Starlette(
         routes=[
@@ -153,13 +153,13 @@ async def _reader(door: SqlDoor, request: Request) -> Reader:
     return found
 
 
-async def _question(request: Request) -> Mapping[str, Any]:
+async def _query_body(request: Request) -> Mapping[str, Any]:
     try:
         text = await read_body(request, _LONGEST_BODY)
     except BodyTooLongError:
         text = b""
     if not text:
-        raise ConfigurationError(f"a question has 1 to {_LONGEST_BODY:,} bytes")
+        raise ConfigurationError(f"a query has 1 to {_LONGEST_BODY:,} bytes")
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):
@@ -167,7 +167,7 @@ async def _question(request: Request) -> Mapping[str, Any]:
     if not isinstance(body, dict) or not isinstance(body.get("sql"), str):
         raise ConfigurationError('send JSON: {"sql": "select …", "parameters": […]}')
     if not _is_unicode(body["sql"]):
-        raise ConfigurationError("the question holds half a surrogate pair, which is no character")
+        raise ConfigurationError("the query holds half a surrogate pair, which is no character")
     if unknown := sorted(set(body) - set(_MEMBERS)):
         raise ConfigurationError(f"{unknown[0]!r} means nothing here; give {_LISTED}")
     if not isinstance(body.get("parameters"), list | dict | None):
@@ -183,13 +183,13 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-async def _answer(asked: Asked, *, as_arrow: bool) -> Response:
+async def _answer(admitted: AdmittedQuery, *, as_arrow: bool) -> Response:
     """Return the rows; what is refused at the first of them still gets a status of its own."""
-    chunks = _as_arrow(asked) if as_arrow else _as_json(asked)
+    chunks = _as_arrow(admitted) if as_arrow else _as_json(admitted)
     try:
         first = await run_in_threadpool(next, chunks)
     except BaseException:
-        await run_in_threadpool(asked.close)
+        await run_in_threadpool(admitted.close)
         raise
 
     async def parts() -> AsyncIterator[bytes]:
@@ -199,15 +199,15 @@ async def _answer(asked: Asked, *, as_arrow: bool) -> Response:
                 yield chunk
         finally:  # noted in the audit before the client knows that it has all
             with CancelScope(shield=True):  # also for a client that has gone
-                await run_in_threadpool(asked.close)
+                await run_in_threadpool(admitted.close)
 
     return StreamingResponse(parts(), media_type=ARROW if as_arrow else "application/json")
 
 
-def _as_arrow(asked: Asked) -> Iterator[bytes]:
+def _as_arrow(admitted: AdmittedQuery) -> Iterator[bytes]:
     sink = _Chunks()
-    with pa.ipc.new_stream(sink, asked.schema) as writer:
-        for batch in asked.batches():
+    with pa.ipc.new_stream(sink, admitted.schema) as writer:
+        for batch in admitted.batches():
             writer.write_batch(batch)
             yield sink.taken()
     yield sink.taken()
@@ -235,10 +235,10 @@ class _Chunks:
         return data
 
 
-def _as_json(asked: Asked) -> Iterator[bytes]:
+def _as_json(admitted: AdmittedQuery) -> Iterator[bytes]:
     """Yield one JSON object; the rows are lists in the order of the columns."""
-    batches = asked.batches(may_be_cut=True)
-    head = json.dumps({"columns": _columns(asked.schema)}, ensure_ascii=False)[:-1]
+    batches = admitted.batches(may_be_cut=True)
+    head = json.dumps({"columns": _columns(admitted.schema)}, ensure_ascii=False)[:-1]
     text = f'{head}, "rows": ['
     comma = ""
     for batch in batches:
@@ -247,7 +247,7 @@ def _as_json(asked: Asked) -> Iterator[bytes]:
             comma = ",\n"
         yield text.encode()
         text = ""
-    cut = "true" if asked.outcome == "truncated" else "false"
+    cut = "true" if admitted.outcome == "truncated" else "false"
     yield f'{text}], "truncated": {cut}}}\n'.encode()
 
 

@@ -1,7 +1,7 @@
 """Who may ask the lake what over the network, how much at once, and what is kept of it.
 
-A :class:`Reader` stands for a key: its tenant's files are all that its questions find. Each
-question is noted before its first row leaves, and again when its answer ended, with counts and a
+A :class:`Reader` stands for a key: its tenant's files are all that its queries find. Each
+query is noted before its first row leaves, and again when its answer ended, with counts and a
 keyed hash of its text, never with a value.
 """
 
@@ -20,8 +20,8 @@ from lakehouse.read.snapshot import AsOf
 from lakehouse.sandbox.client import open_untrusted
 from lakehouse.sandbox.deadline import QueryTimeoutError
 from lakehouse.sandbox.pool import Workers
-from lakehouse.sandbox.request import Limits, Question
-from lakehouse.sandbox.stream import Answer, QueryCancelledError
+from lakehouse.sandbox.request import Limits, Query
+from lakehouse.sandbox.stream import QueryCancelledError, QueryResult
 from lakehouse.sql_server.catalog import CatalogTable, catalog_of
 from trajectory.errors import RetryableError
 
@@ -37,7 +37,7 @@ class TooManyRowsError(QueryError):
 
 
 class DoorBusyError(RetryableError):
-    """All places are taken; the same question may be asked again."""
+    """All places are taken; the same query may be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +72,27 @@ class Record(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DoorLimits:
-    """What all questions together may use."""
+    """What all queries together may use."""
 
     query: Limits = field(default_factory=Limits)
-    """Of one question."""
+    """Of one query."""
     queries: int = 4
     """Concurrent queries. Peak memory is this times ``memory_mib``."""
     queries_per_key: int = 2
     """At once with one key, so that nobody takes all places."""
     wait_seconds: float = 10.0
-    """How long a question waits for a place."""
+    """How long a query waits for a place."""
 
 
-class Asked:
-    """A question that was let in, and its answer; it must be closed."""
+class AdmittedQuery:
+    """A query that was let in, and its answer; it must be closed."""
 
-    def __init__(self, answer: Answer, limits: Limits, done: Callable[["Asked"], None]) -> None:
+    def __init__(
+        self, answer: QueryResult, limits: Limits, done: Callable[["AdmittedQuery"], None]
+    ) -> None:
         self._answer = answer
         self._limits = limits
-        self._done: Callable[[Asked], None] | None = done
+        self._done: Callable[[AdmittedQuery], None] | None = done
         self.outcome = "abandoned"
         """answered, truncated, refused, too_many_rows, timed_out, failed or abandoned"""
         self.schema: pa.Schema = answer.schema
@@ -129,7 +131,7 @@ class Asked:
             raise
 
     def close(self) -> None:
-        """End the question's process and give its place back; a second call does nothing."""
+        """End the query's process and give its place back; a second call does nothing."""
         done, self._done = self._done, None
         if done is not None:
             self._answer.close()
@@ -155,7 +157,7 @@ def outcome_of(error: Exception) -> str:
 
 
 class SqlDoor:
-    """Lets questions in; safe for threads."""
+    """Lets queries in; safe for threads."""
 
     def __init__(
         self,
@@ -173,7 +175,7 @@ class SqlDoor:
             authenticate: tells whose a key is.
             record: keeps the audit.
             hash_key: keys the hashes of statements in the audit.
-            limits: what questions may use.
+            limits: what queries may use.
         """
         self.lake = lake
         self.limits = limits or DoorLimits()
@@ -193,8 +195,8 @@ class SqlDoor:
         *,
         as_of: AsOf | None = None,
         gone: Callable[[], bool] | None = None,
-    ) -> Asked:
-        """Let a question in and return its answer, whose rows are still to be read.
+    ) -> AdmittedQuery:
+        """Let a query in and return its answer, whose rows are still to be read.
 
         Raises:
             QueryError: the SQL is wrong, or asks for what it may not.
@@ -202,48 +204,50 @@ class SqlDoor:
             QueryTimeoutError: the deadline passed.
             RetryableError: memory ran out, or files went away while reading.
         """
-        question = Question(sql, parameters, reader.tenant, as_of, reader.hidden)
+        query = Query(sql, parameters, reader.tenant, as_of, reader.hidden)
         begun = time.monotonic()
         self._enter(reader.key_id, gone)
         try:
-            answer = self._open(question, gone)
+            answer = self._open(query, gone)
         except Exception as error:
             self._leave(reader.key_id)
             self._note("lake.refused", reader, sql, {"outcome": outcome_of(error)})
             raise
-        asked = Asked(answer, self.limits.query, lambda it: self._over(reader, sql, it, begun))
+        admitted = AdmittedQuery(
+            answer, self.limits.query, lambda it: self._over(reader, sql, it, begun)
+        )
         try:
             self._note("lake.asked", reader, sql, {"tables": sorted(answer.tables)})
         except BaseException:
-            asked.close()
+            admitted.close()
             raise
-        return asked
+        return admitted
 
-    def describe(self, reader: Reader, sql: str) -> Asked:
-        """Let a question in for the schema of its answer and its parameters; no row is read."""
+    def describe(self, reader: Reader, sql: str) -> AdmittedQuery:
+        """Let a query in for the schema of its answer and its parameters; no row is read."""
         self._enter(reader.key_id, None)
-        question = Question(sql, None, reader.tenant, None, reader.hidden, describe=True)
+        query = Query(sql, None, reader.tenant, None, reader.hidden, describe=True)
         try:
-            answer = self._open(question, None)
+            answer = self._open(query, None)
         except Exception as error:
             self._leave(reader.key_id)
             self._note("lake.refused", reader, sql, {"outcome": outcome_of(error)})
             raise
-        return Asked(answer, self.limits.query, lambda _: self._leave(reader.key_id))
+        return AdmittedQuery(answer, self.limits.query, lambda _: self._leave(reader.key_id))
 
     def catalog(self, reader: Reader) -> tuple[CatalogTable, ...]:
         """Return the tables and views that exist for a reader, by name."""
         return catalog_of(one_tenant=reader.tenant is not None, hidden=reader.hidden)
 
     def close(self) -> None:
-        """End the questions that run, and the processes that wait for more."""
+        """End the queries that run, and the processes that wait for more."""
         self._closed = True
         self._workers.close()
 
-    def _open(self, question: Question, gone: Callable[[], bool] | None) -> Answer:
+    def _open(self, query: Query, gone: Callable[[], bool] | None) -> QueryResult:
         return open_untrusted(
             self.lake,
-            question,
+            query,
             limits=self.limits.query,
             process=self._workers.take(),
             gone=lambda: self._closed or (gone is not None and gone()),
@@ -256,7 +260,7 @@ class SqlDoor:
                 left = due - time.monotonic()
                 if left <= 0:
                     raise DoorBusyError(
-                        f"{self.limits.queries_per_key} questions of a key and "
+                        f"{self.limits.queries_per_key} queries of a key and "
                         f"{self.limits.queries} in all run at once; ask again when one has ended"
                     )
                 if gone is not None and gone():
@@ -277,12 +281,12 @@ class SqlDoor:
                 del self._taken[key_id]
             self._places.notify_all()
 
-    def _over(self, reader: Reader, sql: str, asked: Asked, begun: float) -> None:
+    def _over(self, reader: Reader, sql: str, admitted: AdmittedQuery, begun: float) -> None:
         self._leave(reader.key_id)
         detail = {
-            "outcome": asked.outcome,
-            "rows": asked.rows,
-            "bytes": asked.bytes,
+            "outcome": admitted.outcome,
+            "rows": admitted.rows,
+            "bytes": admitted.bytes,
             "milliseconds": round(1000 * (time.monotonic() - begun)),
         }
         self._note("lake.answered", reader, sql, detail)

@@ -15,7 +15,7 @@ _IDLE_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A statement that waits to be asked."""
+    """A statement that waits to be run."""
 
     key_id: str
     sql: str

@@ -43,7 +43,7 @@ class LakeKnownContent:
     """Remembers, per active file, a 64-bit hash of each stored message, harness and step.
 
     A file that leaves the table (erasure, retention, compaction) takes its ids with it, and
-    other ingesters' files are seen at the next question, so that nothing which was deleted
+    other ingesters' files are seen at the next query, so that nothing which was deleted
     counts as stored. A batch of a thousand ids meets a false match among ten million with odds of
     about one in two thousand million.
     """

@@ -12,7 +12,7 @@ from governance.consent import (
     EVERY_SUBJECT,
     BatchConsent,
     ConsentEntry,
-    ConsentQuestion,
+    ConsentRequest,
     ConsentVerdict,
     MemoryConsents,
     judge_consent,
@@ -41,7 +41,7 @@ def ask(
     end_user: str | None = None,
     subjects: tuple[str, ...] = (),
 ) -> ConsentVerdict:
-    question = ConsentQuestion(Facts(tenant="acme"), key, headers, end_user, subjects)
+    question = ConsentRequest(Facts(tenant="acme"), key, headers, end_user, subjects)
     return judge_consent(ConsentSpec.model_validate(spec or {}), MemoryConsents(entries), question)
 
 
@@ -186,7 +186,7 @@ def test_a_batch_asks_once_for_calls_that_name_nobody() -> None:
 
     spec = ConsentSpec.model_validate({})
     batch = BatchConsent(spec, Counted([entry("debug", granted=False, subject="p1")]))
-    plain = ConsentQuestion(Facts(tenant="acme"), ("debug", "eval"), (("accept", "a"),), None)
+    plain = ConsentRequest(Facts(tenant="acme"), ("debug", "eval"), (("accept", "a"),), None)
     opted = (("x-headrace-opt-out", "eval"), ("accept", "b"))
     questions = [
         plain,
@@ -208,7 +208,7 @@ def test_a_batch_asks_once_for_calls_that_name_nobody() -> None:
 
 def test_what_was_captured_before_an_erasure_serves_nothing() -> None:
     registry = MemoryConsents(erasures={("acme", "p1"): T0, ("acme", "p2"): T0 + MINUTE})
-    question = ConsentQuestion(
+    question = ConsentRequest(
         Facts(tenant="acme"), ("debug",), (), "p1", ("p2",), captured_at=T0 + MINUTE
     )
     verdict = judge_consent(ConsentSpec(), registry, question)

@@ -15,7 +15,7 @@ from governance.consent import (
     EVERY_SUBJECT,
     AsksEndUsers,
     ConsentEntry,
-    ConsentQuestion,
+    ConsentRequest,
     MemoryConsents,
     judge_consent,
 )
@@ -173,9 +173,9 @@ def test_a_no_of_the_service_stands_against_every_grant(service: Service, days: 
     )
     consents.ask("acme", "jo", "subject_1")  # the service says: eval alone
     facts = Facts(tenant="acme")
-    asked = ConsentQuestion(facts, ("debug", "eval", "train_sft"), (), "subject_1")
+    asked = ConsentRequest(facts, ("debug", "eval", "train_sft"), (), "subject_1")
     assert judge_consent(ConsentSpec(), consents, asked).purposes == ()
-    unasked = ConsentQuestion(facts, ("debug",), (), "subject_2")
+    unasked = ConsentRequest(facts, ("debug",), (), "subject_2")
     assert judge_consent(
         ConsentSpec(subject_grant_required=("train_sft",)), consents, unasked
     ).purposes == ("debug", "train_rl")

@@ -16,7 +16,7 @@ from tests.train.substrate.test_build import build
 from train.recipes import recipe_module, steps_per_epoch
 from train.recipes.awr import AwrOptions, row_weights
 from train.recipes.base import Rows, Selection
-from train.recipes.credit import credit_question
+from train.recipes.credit import credit_selection
 from train.recipes.settings import RECIPES, Recipe, RecipeSpec, load_recipe, shipped_recipe
 from train.registry.versions import ModelRegistry
 from train.runs.fit import FitResult, fit
@@ -311,7 +311,7 @@ def credited(
     compute_credits(lake, algorithm_named("ema_baseline"), {"by": "tenant"}, weights, scope)
     selection = recipe_module("grpo_replay").select(load_items(manifest), used)
     items = [entry.item for entry in selection.items]
-    content = ContentStore.read(lake, items, credit=credit_question(used, weights))
+    content = ContentStore.read(lake, items, credit=credit_selection(used, weights))
     return used, recipe_module("grpo_replay").rows(selection, content, Masker(tokenizer), used)
 
 

@@ -6,7 +6,7 @@ from lakehouse.credit.algorithms import algorithm_named
 from lakehouse.credit.compute import parameters_text
 from lakehouse.rewards import RewardWeights
 from train.recipes.settings import RecipeSpec
-from train.substrate.content import CreditQuestion
+from train.substrate.content import CreditSelection
 from trajectory.documents.document import StrictModel
 from trajectory.errors import ConfigurationError
 
@@ -26,14 +26,14 @@ class CreditSettings(StrictModel):
             raise ValueError(str(error)) from None
         return self
 
-    def question(self, weights: RewardWeights) -> CreditQuestion:
+    def selection(self, weights: RewardWeights) -> CreditSelection:
         """Return which rows of the table ``credits`` these are."""
         chosen = algorithm_named(self.algorithm)
         text = parameters_text(chosen, self.parameters)
-        return CreditQuestion(chosen.name, text, weights.weights_hash)
+        return CreditSelection(chosen.name, text, weights.weights_hash)
 
 
-def credit_question(spec: RecipeSpec, weights: RewardWeights) -> CreditQuestion | None:
+def credit_selection(spec: RecipeSpec, weights: RewardWeights) -> CreditSelection | None:
     """Return which credits a recipe asks for; None for most recipes."""
     given = spec.options.get("credit")
-    return None if given is None else CreditSettings.model_validate(given).question(weights)
+    return None if given is None else CreditSettings.model_validate(given).selection(weights)

@@ -23,7 +23,7 @@ from train.evaluation.replayable import select
 from train.generation import readable_tokenizer
 from train.recipes import recipe_module
 from train.recipes.base import Rows, Selection
-from train.recipes.credit import credit_question
+from train.recipes.credit import credit_selection
 from train.recipes.settings import Recipe
 from train.registry.versions import ModelRegistry, ModelVersion, weights_hash
 from train.runs.fit import FitResult, fit
@@ -350,7 +350,7 @@ class _Run:
     def _make_rows(self, recipe: str, selection: Selection, tokenizer: Any) -> Rows:
         masker = Masker(tokenizer, max_length=self.recipe.spec.data.max_length)
         module = recipe_module(recipe)
-        credit = credit_question(self.recipe.spec, self.substrate.spec.reward.weights)
+        credit = credit_selection(self.recipe.spec, self.substrate.spec.reward.weights)
         items = [entry.item for entry in selection.items]
         content = ContentStore.read(self.source, items, credit=credit)
         return module.rows(selection, content, masker, self.recipe.spec)

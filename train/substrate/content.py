@@ -65,7 +65,7 @@ class StepTokens:
 
 
 @dataclass(frozen=True, slots=True)
-class CreditQuestion:
+class CreditSelection:
     """Which rows of the table ``credits`` a recipe learns from."""
 
     algorithm: str
@@ -91,7 +91,7 @@ class ContentStore:
 
     @classmethod
     def read(
-        cls, source: LearningSource, items: Sequence[Item], *, credit: CreditQuestion | None = None
+        cls, source: LearningSource, items: Sequence[Item], *, credit: CreditSelection | None = None
     ) -> "ContentStore":
         """Read what the items name; what the lake no longer has is simply absent."""
         framed = (name for item in items for frame in item.frames for name in frame[1:])
@@ -170,7 +170,7 @@ class ContentStore:
 
 
 def _advantages(
-    source: LearningSource, items: Sequence[Item], credit: CreditQuestion
+    source: LearningSource, items: Sequence[Item], credit: CreditSelection
 ) -> dict[tuple[str, str], float]:
     table = source.query(
         "SELECT tenant_id, step_id, advantage FROM credits_latest "

@@ -48,7 +48,7 @@ class ParentQuery:
         return (node for node in self.head.back() if node.is_turn)
 
 
-def find_parent(index: StateIndex, question: ParentQuery) -> StepNode | None:
+def find_parent(index: StateIndex, query: ParentQuery) -> StepNode | None:
     """Return the step whose conversation the call extends; None for a beginning.
 
     Asked in order: a step whose whole conversation leads the context, with no turn of the model
@@ -56,58 +56,56 @@ def find_parent(index: StateIndex, question: ParentQuery) -> StepNode | None:
     changed or cut what stands before); a step whose context leads this one (the client edited
     the answer); at last the longest conversation, a fork further back.
     """
-    last_turn = next(question.turns(), None)
+    last_turn = next(query.turns(), None)
     after = 0 if last_turn is None else last_turn.position
-    found, position = _longest(index.conversations, question, question.head)
+    found, position = _longest(index.conversations, query, query.head)
     if found is not None and position >= after:
         return found
-    if asked := _by_tool_calls(index, question):
+    if asked := _by_tool_calls(index, query):
         return asked
-    edited, edited_position = _longest(index.contexts, question, question.head.before, usable=True)
-    if edited is not None and edited_position > position and _is_telling(question, edited_position):
+    edited, edited_position = _longest(index.contexts, query, query.head.before, usable=True)
+    if edited is not None and edited_position > position and _is_telling(query, edited_position):
         return edited
-    if found is None and edited is not None and _is_alone(index, question, edited):
+    if found is None and edited is not None and _is_alone(index, query, edited):
         return edited
     return found
 
 
-def _is_telling(question: ParentQuery, position: int) -> bool:
+def _is_telling(query: ParentQuery, position: int) -> bool:
     """Tell whether the leading messages hold a turn of the model: others may open alike."""
-    return any(node.position <= position for node in question.turns())
+    return any(node.position <= position for node in query.turns())
 
 
-def _is_alone(index: StateIndex, question: ParentQuery, step: StepNode) -> bool:
+def _is_alone(index: StateIndex, query: ParentQuery, step: StepNode) -> bool:
     """Tell whether no other session opened with this context and waits for its next call."""
     open_steps = [
         other
         for other in index.contexts(step.context)
-        if question.fits(other) and other.children == 0 and not other.failure
+        if query.fits(other) and other.children == 0 and not other.failure
     ]
     return open_steps == [step]
 
 
 def _longest(
-    look_up: LookUp, question: ParentQuery, start: ChainNode | None, *, usable: bool = False
+    look_up: LookUp, query: ParentQuery, start: ChainNode | None, *, usable: bool = False
 ) -> tuple[StepNode | None, int]:
     """Return the likeliest step under the longest leading chain, and how many messages that has."""
     for node in start.back() if start is not None else ():
         steps = look_up(node.key)
         if not steps:
             continue
-        fitting = (step for step in steps if question.fits(step) and not (usable and step.failure))
-        if best := _most_likely(question, fitting, shorten(node.exact)):
+        fitting = (step for step in steps if query.fits(step) and not (usable and step.failure))
+        if best := _most_likely(query, fitting, shorten(node.exact)):
             return best, node.position
     return None, -1
 
 
-def _most_likely(
-    question: ParentQuery, steps: Iterable[StepNode], exact: str = ""
-) -> StepNode | None:
+def _most_likely(query: ParentQuery, steps: Iterable[StepNode], exact: str = "") -> StepNode | None:
     """Return a step that had ended and that nothing goes on from yet, the latest such one.
 
     One whose conversation is resent to the letter (``exact``) goes before others.
     """
-    latest = question.fact.started + _CLOCK_TOLERANCE_SECONDS
+    latest = query.fact.started + _CLOCK_TOLERANCE_SECONDS
     return max(
         steps,
         key=lambda step: (
@@ -121,42 +119,42 @@ def _most_likely(
     )
 
 
-def _by_tool_calls(index: StateIndex, question: ParentQuery) -> StepNode | None:
+def _by_tool_calls(index: StateIndex, query: ParentQuery) -> StepNode | None:
     """Return the step that made the calls of the last turn with calls, if only one can be meant."""
-    asking = next((node for node in question.turns() if node.calls), None)
+    asking = next((node for node in query.turns() if node.calls), None)
     for name in () if asking is None else asking.calls:
-        fitting = [step for step in index.calls(name) if question.fits(step)]
-        if len(fitting) == 1 or (fitting and question.trajectory_id is not None):
-            return _most_likely(question, fitting)
+        fitting = [step for step in index.calls(name) if query.fits(step)]
+        if len(fitting) == 1 or (fitting and query.trajectory_id is not None):
+            return _most_likely(query, fitting)
     return None
 
 
 def find_failed_attempt(
-    index: StateIndex, question: ParentQuery, parent: StepNode | None
+    index: StateIndex, query: ParentQuery, parent: StepNode | None
 ) -> StepNode | None:
     """Return the failed attempt at the same context that this call repeats.
 
     An SDK that counts its attempts says which one it repeats. Without a count the nearest
     unclaimed failure is taken, but not one that its own SDK is about to repeat.
     """
-    started = question.fact.started
-    if question.fact.is_look_up:
+    started = query.fact.started
+    if query.fact.is_look_up:
         return None
     candidates = [
         step
-        for step in index.failures(question.context)
-        if question.fits(step)
+        for step in index.failures(query.context)
+        if query.fits(step)
         and step.parent_id == _id(parent)
         and not step.claimed
         and started - step.ended <= RETRY_WINDOW_SECONDS
-        and _may_repeat(question, step)
+        and _may_repeat(query, step)
     ]
-    return max(candidates, key=lambda step: _likeliness(question, step), default=None)
+    return max(candidates, key=lambda step: _likeliness(query, step), default=None)
 
 
-def _likeliness(question: ParentQuery, step: StepNode) -> tuple[bool, bool, bool, float, str]:
+def _likeliness(query: ParentQuery, step: StepNode) -> tuple[bool, bool, bool, float, str]:
     """Order failed attempts: the same bytes, the count before, a cut, the usual pause."""
-    fact = question.fact
+    fact = query.fact
     waited = fact.started - step.ended
     usual = _FIRST_PAUSE_SECONDS * 2 ** min(fact.retry - 1, 4) if fact.retry > 0 else 0.0
     return (
@@ -168,8 +166,8 @@ def _likeliness(question: ParentQuery, step: StepNode) -> tuple[bool, bool, bool
     )
 
 
-def _may_repeat(question: ParentQuery, step: StepNode) -> bool:
-    fact = question.fact
+def _may_repeat(query: ParentQuery, step: StepNode) -> bool:
+    fact = query.fact
     if step.ended > fact.started + _CLOCK_TOLERANCE_SECONDS:
         return False
     if fact.retry > 0:
@@ -182,14 +180,14 @@ def _may_repeat(question: ParentQuery, step: StepNode) -> bool:
 
 
 def find_unseen_answer(
-    index: StateIndex, question: ParentQuery, parent: StepNode | None
+    index: StateIndex, query: ParentQuery, parent: StepNode | None
 ) -> StepNode | None:
     """Return the attempt that was answered in full although the client asks again.
 
     Either the SDK counts a repetition, or the very same response came twice. Of these the one
     stored before may have begun later: the span around a call begins before its request.
     """
-    fact, context = question.fact, question.context
+    fact, context = query.fact, query.context
     same = [] if fact.response is None else list(index.responses(fact.response))
     if fact.retry > 0:
         same += [
@@ -205,7 +203,7 @@ def find_unseen_answer(
         for step in same
         if not step.failure
         and step.context == context
-        and question.is_inside(step)
+        and query.is_inside(step)
         and step.parent_id == _id(parent)
         and (fact.is_look_up or fact.started - step.ended <= RETRY_WINDOW_SECONDS)
     ]

@@ -98,20 +98,20 @@ class Placer:
     def _find_place(self, fact: Fact, head: ChainNode, identity: Identity) -> _Place:
         """Decide trajectory and parent, strongest evidence first."""
         inside = None if identity.node is None else identity.node.trajectory_id
-        question = ParentQuery(fact, head, inside, head.key)
+        query = ParentQuery(fact, head, inside, head.key)
         named = identity.previous
-        if named is not None and not question.fits(named):
+        if named is not None and not query.fits(named):
             named = None
         if named is not None:
-            question = replace(question, context=shorten(self._chain(fact, head, named)[0]))
-        parent = named or find_parent(self._index, question)
+            query = replace(query, context=shorten(self._chain(fact, head, named)[0]))
+        parent = named or find_parent(self._index, query)
         source, resumed = identity.source, None
         if parent is not None and identity.node is None and self._is_stranger(identity, parent):
             # The client itself says that this is another session: a resumed history.
             parent, resumed = None, parent
-            question = replace(question, trajectory_id="", context=head.key)
-        failed = find_failed_attempt(self._index, question, parent)
-        answered = find_unseen_answer(self._index, question, parent) if failed is None else None
+            query = replace(query, trajectory_id="", context=head.key)
+        failed = find_failed_attempt(self._index, query, parent)
+        answered = find_unseen_answer(self._index, query, parent) if failed is None else None
         repeats = failed or answered
         if repeats is not None and identity.node is None and self._is_stranger(identity, repeats):
             repeats = answered = None

@@ -19,7 +19,7 @@ from lakehouse.read.session import Session
 from lakehouse.sandbox.client import open_untrusted, query_untrusted
 from lakehouse.sandbox.confinement import available
 from lakehouse.sandbox.deadline import QueryTimeoutError
-from lakehouse.sandbox.request import Limits, Question
+from lakehouse.sandbox.request import Limits, Query
 from lakehouse.sandbox.stream import QueryCancelledError
 from lakehouse.sandbox.worker import lock
 from tests.lakehouse import make
@@ -119,7 +119,7 @@ def test_a_tenant_sees_its_own_rows_only(lake: Lake) -> None:
 def test_rows_that_break_off_are_an_error_not_a_short_answer(lake: Lake) -> None:
     sql = "SELECT if(range < 50000, range, error('late')::INT) AS a FROM range(60000)"
     with (
-        open_untrusted(lake, Question(sql), limits=Limits(threads=1)) as answer,
+        open_untrusted(lake, Query(sql), limits=Limits(threads=1)) as answer,
         pytest.raises(QueryError, match="late"),
     ):
         list(answer)
@@ -128,19 +128,19 @@ def test_rows_that_break_off_are_an_error_not_a_short_answer(lake: Lake) -> None
 def test_who_has_gone_is_not_worked_for(lake: Lake) -> None:
     begun = time.monotonic()
     with pytest.raises(QueryCancelledError):
-        open_untrusted(lake, Question(ENDLESS[0]), gone=lambda: time.monotonic() - begun > 0.5)
+        open_untrusted(lake, Query(ENDLESS[0]), gone=lambda: time.monotonic() - begun > 0.5)
     assert time.monotonic() - begun < 20
 
 
 def test_a_schema_costs_no_rows(lake: Lake) -> None:
     sql = "SELECT trajectory_id, ?::INT AS a FROM steps WHERE app_id = ?"
-    with open_untrusted(lake, Question(sql, describe=True)) as answer:
+    with open_untrusted(lake, Query(sql, describe=True)) as answer:
         assert answer.schema.names == ["trajectory_id", "a"]
         assert (list(answer), answer.parameters) == ([], ("1", "2"))
 
 
 def test_the_kernels_fence_is_up_and_the_answer_tells_nothing_of_the_machine(lake: Lake) -> None:
-    with open_untrusted(lake, Question("SELECT sql FROM duckdb_views()")) as answer:
+    with open_untrusted(lake, Query("SELECT sql FROM duckdb_views()")) as answer:
         text = str(pa.Table.from_batches(list(answer)).to_pylist())
     assert "steps/tenant_id=" in text
     assert lake.location.root not in text
@@ -150,7 +150,7 @@ def test_the_kernels_fence_is_up_and_the_answer_tells_nothing_of_the_machine(lak
 
 def test_hidden_tables_and_earlier_versions(lake: Lake) -> None:
     with pytest.raises(QueryError, match="tokens"):
-        open_untrusted(lake, Question("SELECT * FROM tokens", hidden=frozenset({"tokens"})))
+        open_untrusted(lake, Query("SELECT * FROM tokens", hidden=frozenset({"tokens"})))
     before = query_untrusted(lake, "SELECT count(*) AS n FROM steps", as_of={"steps": 1})
     assert before.table["n"].to_pylist() == [2]
 
@@ -231,7 +231,7 @@ def test_a_lake_is_asked_alike_wherever_it_is(place: tuple[str, dict[str, str]])
     assert success.table["success"].to_pylist() == [True]
     with pytest.raises(QueryError):
         query_untrusted(reader, f"SELECT * FROM '{path}/steps'", tenant="acme")  # noqa: S608
-    with open_untrusted(reader, Question("SELECT 1")) as answer:
+    with open_untrusted(reader, Query("SELECT 1")) as answer:
         assert answer.confined == available()
     views = query_untrusted(reader, "SELECT sql FROM duckdb_views()", tenant="acme").table
     assert not [name for name in (*options, "rival") if name in str(views.to_pylist())]

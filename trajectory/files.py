@@ -78,11 +78,14 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def locked(path: Path, *, wait: bool) -> Iterator[int | None]:
-    """Hold a file's lock; yields its descriptor, or None where another process has it and we do not wait.
+    """Hold a lock; yields its descriptor, or None where another process has it and we do not wait.
 
-    A process that inherits the descriptor holds the lock too.
+    The lock of a folder that is there is held by the folder itself, so that nobody can take a lock file
+    away for a stale one; any other path is a file made for it. A process that inherits the descriptor
+    holds the lock too.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(path, flags, OWNER_ONLY)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -10,12 +10,12 @@ from trajectory.files import locked
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Hold the lock of the governing process of this home.
+    """Hold the lock of the governing process of this home, by its folder ``state``.
 
     Raises:
         ConfigurationError: another process holds it.
     """
-    with locked(folder / "govern.lock", wait=False) as lock:
+    with locked(folder, wait=False) as lock:
         if lock is None:
             raise ConfigurationError(
                 f"another process governs {folder.parent} already (is `headrace up` running?)"

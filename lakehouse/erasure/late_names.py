@@ -19,6 +19,7 @@ from governance.records import GovernanceRecord, Rewrite
 from lakehouse.erasure.removal import again
 from lakehouse.read.sources import literal
 from lakehouse.schema.tables import TABLES
+from trajectory.files import sync_folder
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -52,7 +53,10 @@ def rewrite_rows(
     with lake.lease():
         lake.append_rows("governance", decisions)
         days = {(one.table, one.tenant_id, one.event_date.isoformat()) for one in rewrites}
-        _note(lake, _noted(lake) | days)
+        noted = _noted(lake)
+        if noted is None:
+            forget_replaced(lake)
+        _note(lake, days | (noted or set()))
         for (table, tenant, columns), some in _alike(rewrites).items():
             if table == "tokens":
                 _delete(lake, tenant, some)
@@ -64,21 +68,23 @@ def rewrite_rows(
 def forget_replaced(lake: "Lake") -> int:
     """Delete the files that held rows as they were before they were rewritten; return how many."""
     days = _noted(lake)
-    gone = 0
-    for table in sorted({table for table, _, _ in days}):
+    gone: list[str] = []
+    for table in _KEYS if days is None else sorted({table for table, _, _ in days}):
         handle = lake.table(table)
-        wanted = {(tenant, day) for name, tenant, day in days if name == table}
         listed = handle.vacuum(
             retention_hours=0, enforce_retention_duration=False, dry_run=True, full=False
         )
         for path in listed:
             own = lake.location.relative(path).removeprefix(f"{table}/")
-            if _day_of(own) in wanted:
+            if days is None or (table, *_day_of(own)) in days:
                 lake.location.remove(f"{table}/{own}")
-                gone += 1
-    if days:
+                gone.append(f"{table}/{own}")
+    if lake.location.is_local:  # before the note goes: a power cut brings none of them back
+        for folder in {(lake.location.folder / path).parent for path in gone}:
+            sync_folder(folder)
+    if days is None or days:
         _note(lake, set())
-    return gone
+    return len(gone)
 
 
 def _day_of(file: str) -> tuple[str, str]:
@@ -135,10 +141,14 @@ def _where(tenant: str, rewrites: Sequence[Rewrite], of: str) -> str:
     return f"{of}tenant_id = {literal(tenant)} AND {of}event_date IN ({listed})"
 
 
-def _noted(lake: "Lake") -> Days:
-    said = json.loads(lake.notes().get(_NOTE) or b"[]")
-    return {(table, tenant, day) for table, tenant, day in said}
+def _noted(lake: "Lake") -> Days | None:
+    """Return the days whose replaced files must go; None where the note is damaged: it may be any."""
+    said = lake.notes().get(_NOTE) or b"[]"
+    try:
+        return {(table, tenant, day) for table, tenant, day in json.loads(said)}
+    except (ValueError, TypeError):
+        return None
 
 
 def _note(lake: "Lake", days: Days) -> None:
-    lake.notes().put(_NOTE, json.dumps(sorted(days)).encode())
+    lake.notes().put(_NOTE, json.dumps(sorted(days)).encode(), lasting=True)

@@ -1,8 +1,9 @@
 """A lease between processes on one machine: many writers, or erasure alone.
 
 Vacuum without a horizon takes every file that no commit names yet, so erasure must not run while
-a writer has data files on the disk and no commit. The lock is the kernel's (``flock``): it ends
-with its process, however that dies. An object store has no such lock; there the operator stops
+a writer has data files on the disk and no commit. The lock is the kernel's (``flock``) and on the
+lake's folder itself: it ends with its process, however that dies, and no file of it can be deleted.
+An object store has no such lock; there the operator stops
 the ingesters before an erasure.
 """
 
@@ -27,7 +28,7 @@ def hold(location: Location, *, alone: bool = False) -> Iterator[None]:
     if not location.is_local or depth.get(location.root):
         yield
         return
-    descriptor = os.open(location.folder / "_lease", os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(location.folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         depth[location.root] = 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lakehouse.storage.location import Location
 from trajectory.errors import RetryableError
-from trajectory.files import replace_file
+from trajectory.files import make_folders, replace_file
 
 _FOLDER = "_notes"
 
@@ -20,18 +20,19 @@ class Notes:
         """Keep notes at ``location``."""
         self._location = location
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, lasting: bool = False) -> None:
         """Write a note; a reader sees the old one or the new one.
 
-        In a folder nobody waits for the disk, since notes are copies: a power cut of the lake's own
-        machine may damage the latest one, and who reads it must be able to do without.
+        In a folder nobody waits for the disk unless it is to be ``lasting``, since most notes are copies:
+        a power cut of the lake's own machine may damage the latest one, and who reads it must be able
+        to do without.
 
         Raises:
             RetryableError: it could not be written.
         """
         try:
             if self._location.is_local:
-                self._replace(name, data)
+                self._replace(name, data, lasting=lasting)
             else:
                 self._location.put(f"{_FOLDER}/{name}", data)
         except OSError as error:
@@ -40,10 +41,10 @@ class Notes:
                 "check disk space and permissions, then run the same again"
             ) from error
 
-    def _replace(self, name: str, data: bytes) -> None:
+    def _replace(self, name: str, data: bytes, *, lasting: bool) -> None:
         path = self._path(name)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        replace_file(path, data, lasting=False)
+        make_folders(path.parent, mode=0o700)
+        replace_file(path, data, lasting=lasting)
 
     def get(self, name: str) -> bytes | None:
         """Return a note; None when there is none."""

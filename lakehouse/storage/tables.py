@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from lakehouse.schema.tables import TABLES
 from lakehouse.storage.location import Location
@@ -40,8 +40,13 @@ class Tables:
 
     def mend(self, name: str) -> None:
         """Take away what a power cut left of a table's last commit and last checkpoint."""
-        if self.location.is_local:
-            remove_torn_commit(Path(self.location.table(name)))
+        if not self.location.is_local:
+            return
+        remove_torn_commit(Path(self.location.table(name)))
+        try:
+            if self.exists(name):
+                self.handle(name)
+        except DeltaError:
             remove_torn_checkpoint(Path(self.location.table(name)))
 
     def make(self, name: str) -> None:

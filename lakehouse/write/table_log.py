@@ -4,11 +4,10 @@ delta-rs writes every commit. It checks a commit against those that came after t
 on, so a concurrent writer with the same application makes it fail. delta-rs does not wait for the
 disk: :func:`lasting` and :meth:`TableLog.sync` do. A power cut before that may leave the name of a
 commit without its bytes; :func:`remove_torn_commit` takes it away, since nobody was told of it.
-A checkpoint without its bytes is taken away too, by :func:`remove_torn_checkpoint`.
+A checkpoint that lacks some of its bytes is taken away too, by :func:`remove_torn_checkpoint`.
 """
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -16,6 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import (
     CommitProperties,
     DeltaTable,
@@ -34,8 +34,6 @@ from trajectory.files import sync_files, sync_folder
 
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """Checkpoints are made here, since they have to last through a power cut."""
-
-_PARQUET = b"PAR1"
 
 
 class UnsureError(RetryableError):
@@ -157,26 +155,28 @@ def remove_torn_commit(table: Path) -> None:
 
 
 def remove_torn_checkpoint(table: Path) -> None:
-    """Take away a last checkpoint that a power cut left without its bytes; its commits are there."""
+    """Take away a last checkpoint of which a power cut left a part; its commits are there.
+
+    The hint at the last checkpoint goes too, since it may name one that is not there.
+    """
     log = table / "_delta_log"
+    (log / "_last_checkpoint").unlink(missing_ok=True)  # first: it may name what goes
     found = (path for path in log.glob("*.checkpoint*.parquet") if path.is_file())
     checkpoint = max(found, default=None)
-    if checkpoint is None or _is_parquet(checkpoint):
-        return
-    (log / "_last_checkpoint").unlink(missing_ok=True)  # first: it may name what goes
-    checkpoint.unlink(missing_ok=True)
+    if checkpoint is not None and not _is_parquet(checkpoint):
+        checkpoint.unlink(missing_ok=True)
     sync_folder(log)
 
 
 def _is_parquet(path: Path) -> bool:
-    """Return whether a file ends as it began, with the mark of Parquet."""
+    """Return whether what a file holds can be read; one that cannot be opened may be as it should."""
     try:
-        with path.open("rb") as file:
-            begins = file.read(4) == _PARQUET
-            file.seek(-min(4, path.stat().st_size), os.SEEK_END)
-            return begins and file.read(4) == _PARQUET
-    except FileNotFoundError:  # maintenance has just removed it
-        return True
+        pq.read_table(path)
+    except pa.ArrowInvalid:
+        return False
+    except OSError as error:  # the system's has a number, Arrow's about what it read has none
+        return error.errno is not None
+    return True
 
 
 def _is_whole(commit: Path) -> bool:
@@ -204,10 +204,10 @@ def lasting(location: Location, handle: DeltaTable) -> Iterator[None]:
     finally:  # after an interrupt too: the commit may stand
         if location.is_local:
             log = _log_of(handle)
-            paths = list(_commits(log, after=before).values())
-            for path in tuple(paths):
-                paths += [log.parent / name for name in _added(path)]
-            sync_files(path for path in paths if path.exists())
+            commits = list(_commits(log, after=before).values())
+            data = (log.parent / name for commit in commits for name in _added(commit))
+            sync_files(path for path in data if path.exists())  # first: the commits name them
+            sync_files(path for path in commits if path.exists())
 
 
 def make_checkpoint(location: Location, handle: DeltaTable) -> None:

@@ -13,6 +13,7 @@ from headrace.app.home import Home
 from headrace.app.lock import only_one
 from headrace.cli import missing_extra, run, unexpected
 from tests.support.upstream import Upstream, as_json, plain
+from trajectory.errors import ConfigurationError
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -120,12 +121,11 @@ def test_a_lake_that_may_only_be_read_is_only_read(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     printed(capsys, "trajectory", "list")
-    lease = home / "lake" / "_lease"
-    lease.unlink()
+    there = {*(home / "lake").rglob("*")}
     monkeypatch.setattr("os.access", lambda *_: False)
     assert json.loads(printed(capsys, "sql", "select count(*) as n from steps", "--json"))
     assert "no trajectories yet" in complaint(capsys, "trajectory", "list", code=0)
-    assert not lease.exists()
+    assert {*(home / "lake").rglob("*")} == there
 
 
 def test_what_nobody_foresaw_names_its_place_and_not_its_text() -> None:
@@ -163,6 +163,17 @@ def test_up_does_not_begin_where_another_governs(
     with only_one(Home(home).create().state):
         assert "another process governs" in complaint(capsys, "up", code=2)
     assert not (home / "logs" / "gateway.log").exists()
+
+
+def test_a_governing_process_keeps_its_lock_when_files_beside_it_are_deleted(home: Path) -> None:
+    state = Home(home).create().state
+    with only_one(state):
+        for path in state.iterdir():
+            path.unlink()
+        with pytest.raises(ConfigurationError, match="another process governs"), only_one(state):
+            pass
+    with only_one(state):
+        pass
 
 
 def test_a_missing_package_names_the_extra() -> None:

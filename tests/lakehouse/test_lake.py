@@ -1,5 +1,6 @@
 """The lake appends each batch once, through crashes, repeats and concurrent writers."""
 
+import threading
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -176,3 +177,22 @@ def test_a_tenant_that_would_read_back_as_none_is_refused(tmp_path: Path, tenant
     with pytest.raises(ConfigurationError, match="mean no value"):
         lake.append_rows("messages", rows)
     assert lake.table("messages").count() == 0
+
+
+def test_an_erasure_waits_for_writers_whatever_is_deleted_beside_the_tables(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    alone = threading.Event()
+
+    def erase() -> None:
+        with lake.lease(alone=True):
+            alone.set()
+
+    with lake.lease():
+        for path in tmp_path.iterdir():
+            if path.is_file():
+                path.unlink()
+        eraser = threading.Thread(target=erase)
+        eraser.start()
+        assert not alone.wait(0.3)
+    eraser.join()
+    assert alone.is_set()

@@ -135,6 +135,40 @@ def test_a_checkpoint_that_a_cut_left_without_its_bytes_keeps_nobody_from_the_ta
     assert verify(again).ok
 
 
+@pytest.mark.parametrize("zeros", [(0.05, 0.95), (0.2, 0.6), (0.6, 0.9)])
+def test_a_checkpoint_that_a_cut_left_with_a_hole_keeps_nobody_from_the_table(
+    begun: Path, tmp_path: Path, zeros: tuple[float, float]
+) -> None:
+    """Pages reach the disk in any order, so its beginning and its end may be there."""
+    root = tmp_path / "lake"
+    shutil.copytree(begun, root)
+    lake = Lake.open(str(root))
+    before = counts(lake)
+    make_checkpoint(lake.location, lake.log("steps").handle)
+    (checkpoint,) = (root / "steps" / "_delta_log").glob("*.checkpoint.parquet")
+    data = bytearray(checkpoint.read_bytes())
+    start, end = (int(len(data) * part) for part in zeros)
+    data[start:end] = bytes(end - start)
+    checkpoint.write_bytes(data)
+    again = Lake.open(str(root))
+    assert counts(again) == before
+    again.append(make.batch("new"), app_id="a", version=3)
+    assert verify(again).ok
+
+
+def test_a_hint_at_a_checkpoint_that_a_cut_took_keeps_nobody_from_the_table(
+    begun: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "lake"
+    shutil.copytree(begun, root)
+    lake = Lake.open(str(root))
+    before = counts(lake)
+    make_checkpoint(lake.location, lake.log("steps").handle)
+    (checkpoint,) = (root / "steps" / "_delta_log").glob("*.checkpoint.parquet")
+    checkpoint.unlink()
+    assert counts(Lake.open(str(root))) == before
+
+
 def compacted(lake: Lake) -> None:
     compact(lake)
     for name in BATCH_TABLES:

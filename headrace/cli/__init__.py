@@ -29,6 +29,7 @@ from headrace.cli import (
     feedback,
     gateway,
     govern,
+    harness,
     keys,
     lake,
     lineage,
@@ -73,6 +74,7 @@ trials.register(train.app)
 for name, group in {
     "config": config.app,
     "trajectory": trajectory.app,
+    "harness": harness.app,
     "lake": lake.app,
     "policy": policy.app,
     "consent": consent.app,
@@ -90,7 +92,7 @@ for name, group in {
 
 _PANELS = {
     "Begin": ("up", "env", "doctor", "demo", "config"),
-    "Look": ("sql", "trajectory", "lineage", "feedback", "lake"),
+    "Look": ("sql", "trajectory", "harness", "lineage", "feedback", "lake"),
     "Govern": ("policy", "consent", "quarantine", "quality", "erase", "reveal", "audit"),
     "Learn": ("substrate", "credit", "train", "schedule"),
     "Run parts alone, and let clients in": (

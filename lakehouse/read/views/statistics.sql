@@ -40,11 +40,66 @@ SELECT tenant_id, trajectory_id, step_id, currency, cost
 FROM part.priced_steps WHERE kind = 'model';
 COMMENT ON VIEW step_costs IS 'What each model call cost';
 
+CREATE OR REPLACE VIEW part.left_alone AS
+SELECT tenant_id, trajectory_id, max(value) >= 0.5 AS abandoned FROM trajectory_signals
+WHERE name = 'abandoned' GROUP BY tenant_id, trajectory_id;
+
+-- How many versions answered a trajectory, of the agent with the most: each is a model in a harness.
+CREATE OR REPLACE VIEW part.versions_served AS
+SELECT tenant_id, trajectory_id, max(versions) AS versions_served
+FROM (
+    SELECT tenant_id, trajectory_id, agent_role,
+           count(DISTINCT (model_served, harness_name, harness_version)) AS versions
+    FROM steps WHERE kind = 'model' AND role_in_graph = 'agent' AND model_served IS NOT NULL
+    GROUP BY tenant_id, trajectory_id, agent_role
+)
+GROUP BY tenant_id, trajectory_id;
+
+-- How each trajectory ended. A judgement says more than the last call, which says more than nothing.
+CREATE OR REPLACE VIEW trajectory_ends AS
+WITH last AS (
+    SELECT tenant_id, trajectory_id,
+           max({began: started_at, id: step_id, discarded: role_in_graph = 'discarded',
+                failed: error IS NOT NULL OR http_status >= 400, reason: finish_reason}) AS call,
+           served_last({role: agent_role, name: harness_name, version: harness_version,
+                        model: model_served}, started_at, kind, role_in_graph) AS served,
+           count(DISTINCT agent_role) AS agents
+    FROM steps WHERE kind = 'model' AND role_in_graph IN ('agent', 'discarded', 'queued')
+    GROUP BY tenant_id, trajectory_id
+), ended AS (
+    SELECT l.*, coalesce(v.versions_served, 0) AS versions_served,
+           CASE WHEN succeeded(r.success, r.label) THEN 'goal_reached'
+                WHEN coalesce(a.abandoned, false) THEN 'abandoned'
+                WHEN l.call.reason IN ('length', 'max_tokens', 'max_output_tokens', 'MAX_TOKENS', 'LENGTH',
+                                       'incomplete', 'model_context_window_exceeded', 'budget_exceeded')
+                THEN 'limit'
+                WHEN l.call.failed OR NOT succeeded(r.success, r.label) THEN 'error'
+                WHEN l.call.discarded THEN 'interrupted'
+                ELSE 'open' END AS ended_as
+    FROM last l
+    LEFT JOIN part.versions_served v
+      ON l.tenant_id = v.tenant_id AND l.trajectory_id = v.trajectory_id
+    LEFT JOIN part.rewarded r
+      ON l.tenant_id = r.tenant_id AND l.trajectory_id = r.trajectory_id
+    LEFT JOIN part.left_alone a
+      ON l.tenant_id = a.tenant_id AND l.trajectory_id = a.trajectory_id
+)
+SELECT tenant_id, trajectory_id, ended_as,
+       -- Null while it is open: a truncated one might have reached its goal.
+       CASE WHEN ended_as <> 'open' THEN ended_as IN ('interrupted', 'limit', 'abandoned') END
+           AS is_truncated,
+       call.began AS last_call_at, served.role AS agent_role, served.name AS harness_name,
+       served.version AS harness_version, served.model AS model_served, agents, versions_served
+FROM ended;
+COMMENT ON VIEW trajectory_ends IS 'How each trajectory ended, and how many versions answered it';
+
 -- One row per trajectory with what reliability is counted from, each step read once.
 CREATE OR REPLACE VIEW trajectory_outcomes AS
 WITH summed AS (
     SELECT tenant_id, trajectory_id, min(group_id) AS group_id, min(app_id) AS app_id,
-           min(environment) AS environment, min(harness_id) AS harness,
+           min(environment) AS environment,
+           served_last(coalesce(harness_name || '@' || harness_version, harness_id),
+                       started_at, kind, role_in_graph) AS harness,
            served_last(model_served, started_at, kind, role_in_graph) AS model,
            min(started_at) AS started_at, max(coalesce(ended_at, started_at)) AS ended_at,
            coalesce(sum(input_tokens), 0)::BIGINT AS input_tokens,
@@ -58,30 +113,30 @@ WITH summed AS (
                 THEN sum(cost) FILTER (kind = 'model') END AS cost,
            min(currency) FILTER (kind = 'model') AS currency
     FROM part.priced_steps WHERE role_in_graph <> 'shadow' GROUP BY tenant_id, trajectory_id
-), left_alone AS (
-    SELECT tenant_id, trajectory_id, max(value) >= 0.5 AS abandoned FROM trajectory_signals
-    WHERE name = 'abandoned' GROUP BY tenant_id, trajectory_id
 )
 SELECT t.tenant_id, t.trajectory_id, coalesce(t.group_id, t.trajectory_id) AS group_id,
        t.app_id || '/' || t.environment AS workload, t.model, t.harness, t.started_at,
        succeeded(r.success, r.label) AS success, coalesce(r.reward, r.success) AS reward, t.decisions,
        t.model_calls, t.retries, coalesce(l.abandoned, false) AS abandoned,
        date_diff('microseconds', t.started_at, t.ended_at) / 1000.0 AS duration_ms,
-       t.input_tokens + t.output_tokens AS tokens, t.output_tokens, t.cost, t.currency
+       t.input_tokens + t.output_tokens AS tokens, t.output_tokens, t.cost, t.currency,
+       coalesce(v.versions_served, 0) AS versions_served
 FROM summed t
+LEFT JOIN part.versions_served v
+  ON t.tenant_id = v.tenant_id AND t.trajectory_id = v.trajectory_id
 LEFT JOIN part.rewarded r
   ON t.tenant_id = r.tenant_id AND t.trajectory_id = r.trajectory_id
-LEFT JOIN left_alone l ON t.tenant_id = l.tenant_id AND t.trajectory_id = l.trajectory_id
+LEFT JOIN part.left_alone l ON t.tenant_id = l.tenant_id AND t.trajectory_id = l.trajectory_id
 WHERE t.model_calls > 0;
 COMMENT ON VIEW trajectory_outcomes IS 'One row per trajectory: outcome, decisions, retries, time, cost';
 
--- Each trajectory once per dimension.
+-- Each trajectory once per dimension. What several versions answered is no version's.
 CREATE OR REPLACE VIEW part.outcomes_by_dimension AS
 SELECT o.*, d.name AS dimension, d.value
 FROM trajectory_outcomes o, LATERAL (
     SELECT 'tenant' AS name, o.tenant_id AS value
-    UNION ALL SELECT 'model', o.model
-    UNION ALL SELECT 'harness', o.harness
+    UNION ALL SELECT 'model', o.model WHERE o.versions_served <= 1
+    UNION ALL SELECT 'harness', o.harness WHERE o.versions_served <= 1
     UNION ALL SELECT 'workload', o.workload) d
 WHERE d.value IS NOT NULL;
 

@@ -1,6 +1,6 @@
 -- Whole trajectories: one row of numbers each, and what was said in them.
 
--- The model of a trajectory: what served its agent last.
+-- The model of a trajectory, and its harness: what served its agent last.
 CREATE OR REPLACE MACRO served_last(model_served, started_at, kind, role_in_graph) AS
 arg_max(model_served, started_at) FILTER (kind = 'model' AND role_in_graph = 'agent');
 
@@ -21,14 +21,16 @@ WITH summed AS (
            min(key_source) AS key_source,
            bool_or(key_source IN ('prefix', 'none')) AS inferred,
            min(session_hint) AS session_hint, min(group_id) AS group_id,
-           min(harness_id) AS harness_id
+           served_last({id: harness_id, name: harness_name, version: harness_version},
+                       started_at, kind, role_in_graph) AS harness
     FROM steps WHERE role_in_graph <> 'shadow' GROUP BY tenant_id, trajectory_id
 ), tools AS (
     SELECT tenant_id, trajectory_id, count(*) AS tool_calls,
            count(*) FILTER (failed) AS tool_failures
     FROM tool_events GROUP BY ALL
 )
-SELECT t.*, coalesce(o.tool_calls, 0) AS tool_calls, coalesce(o.tool_failures, 0) AS tool_failures,
+SELECT t.* EXCLUDE (harness), t.harness.id AS harness_id, t.harness.name AS harness_name,
+       t.harness.version AS harness_version, coalesce(o.tool_calls, 0) AS tool_calls, coalesce(o.tool_failures, 0) AS tool_failures,
        coalesce(r.reward, r.success) AS reward,
        succeeded(r.success, r.label) AS success,
        coalesce(r.signals, 0) AS signals

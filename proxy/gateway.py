@@ -136,15 +136,20 @@ class _Worker:
                 return
             if self.up and now - self._began > _STEADY_SECONDS:
                 self._pause = _FIRST_PAUSE
-            _log.error(
-                "gateway worker %d ended (%s); starting it again in %g seconds",
-                self.index,
-                self.process.exitcode,
-                self._pause,
-            )
-            self._again_at, self._pause = now + self._pause, min(2 * self._pause, _LONGEST_PAUSE)
+            self._later(f"ended ({self.process.exitcode})")
         elif now >= self._again_at:
-            self.start()
+            try:
+                self.start()
+            except OSError as error:  # no file, no process or no memory is left for it now
+                self._later(f"cannot be started: {error.strerror}")
+
+    def _later(self, why: str) -> None:
+        """Say what happened, and start it again after a pause."""
+        pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
+        _log.error(
+            "gateway worker %d %s; starting it again in %g seconds", self.index, why, pause
+        )
+        self._again_at = time.monotonic() + pause
 
     def _listen(self) -> None:
         """Take note of what a worker tells that was started again; the others go on all the same."""
@@ -217,8 +222,12 @@ class WorkerProcesses:
             args=(self._config.model_dump_json(), index, self._keys, sending),
             name=f"headrace-gateway-{index}",
         )
-        process.start()
-        sending.close()
+        with sending:
+            try:
+                process.start()
+            except BaseException:
+                receiving.close()
+                raise
         return process, receiving
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:

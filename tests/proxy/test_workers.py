@@ -1,6 +1,7 @@
 """Several workers: one port, one spool, each its own writer; a dead one comes back."""
 
 import json
+import resource
 import signal
 import socket
 import time
@@ -89,3 +90,35 @@ def test_workers_end_when_nobody_watches_over_them(tmp_path: Path) -> None:
         gateway.stop(signal.SIGKILL)
         _, alive = psutil.wait_procs(children, timeout=60)
         assert alive == []
+
+
+def test_where_no_worker_can_be_started_the_others_go_on_until_one_can(tmp_path: Path) -> None:
+    settings = {
+        "workers": 2,
+        "port": free_port(),
+        "forward_port": None,
+        "admin_port": None,
+        "capture": False,
+    }
+    with Running(tmp_path, settings) as gateway:
+        parent = psutil.Process(gateway.pid)
+
+        def workers() -> list[psutil.Process]:
+            return [p for p in parent.children() if "spawn_main" in " ".join(p.cmdline())]
+
+        def said(text: str) -> None:
+            deadline = time.monotonic() + 60
+            while text not in gateway.log.read_text():
+                assert gateway.runs
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+        _, most = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (parent.num_fds() - 1, most))
+        workers()[0].send_signal(signal.SIGKILL)
+        said("cannot be started: Too many open files")
+        assert httpx.get(f"{gateway.url}/headrace/v1/health").status_code == 200
+        resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (most, most))
+        said("is up again")
+        assert len(workers()) == 2
+        assert gateway.stop() == 0

@@ -10,9 +10,11 @@ import json
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 
 from proxy.counters import Counters
+from proxy.heads import host_of
 from proxy.routing import Router
 from proxy.spool import SpoolWriter, layout
 from proxy.spool.states import SpoolState
@@ -42,7 +44,29 @@ def can_record(spool: SpoolWriter | None, router: Router) -> bool:
     return spool.state in (SpoolState.OPEN, SpoolState.SHEDDING)
 
 
-_MAX_HEAD = 16_384
+_HUNG_UP = (
+    OSError,
+    asyncio.IncompleteReadError,
+    asyncio.LimitOverrunError,
+)
+"""A client that goes, sends too much or takes too long: there is nobody to answer."""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _names_another(lines: Sequence[bytes]) -> bool:
+    """Tell whether a request is for a host that is not this machine.
+
+    So it is where a page in a browser gives its own name this machine's address.
+    """
+    hosts = [line.partition(b":")[2] for line in lines if line.lower().startswith(b"host:")]
+    named = [host_of(host.decode("latin-1").strip()) for host in hosts]
+    return any(each is not None and not _is_loopback(each) for each in named)
 
 
 class Admin:
@@ -62,6 +86,8 @@ class Admin:
         self._ready = ready
         self._disk = disk
         self._levels = levels
+        self._is_local = False
+        """It listens for this machine alone."""
         self._servers: list[asyncio.Server] = []
 
     async def start(self, listeners: Sequence[socket.socket]) -> None:
@@ -70,6 +96,7 @@ class Admin:
         from proxy.metrics import prometheus
 
         self._prometheus = prometheus
+        self._is_local = all(_is_loopback(str(each.getsockname()[0])) for each in listeners)
         self._servers = [await asyncio.start_server(self._serve, sock=each) for each in listeners]
 
     def close(self) -> None:
@@ -78,11 +105,15 @@ class Admin:
             server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError, TimeoutError):
+        with contextlib.suppress(*_HUNG_UP):
             async with asyncio.timeout(10):
                 head = await reader.readuntil(b"\r\n\r\n")
-                words = head[:_MAX_HEAD].split(b"\r\n", 1)[0].split(b" ")
-                status, kind, body = self._page(words[0], words[1] if len(words) > 1 else b"")
+                lines = head.split(b"\r\n")
+                method, path, *_ = [*lines[0].split(b" "), b""]
+                if self._is_local and _names_another(lines[1:]):
+                    status, kind, body = "421 Misdirected Request", "text/plain", b"ask localhost\n"
+                else:
+                    status, kind, body = self._page(method, path)
                 writer.write(
                     f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n"
                     f"content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()

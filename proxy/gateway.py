@@ -11,6 +11,7 @@ import gc
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 import threading
 import time
@@ -146,9 +147,7 @@ class _Worker:
     def _later(self, why: str) -> None:
         """Say what happened, and start it again after a pause."""
         pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
-        _log.error(
-            "gateway worker %d %s; starting it again in %g seconds", self.index, why, pause
-        )
+        _log.error("gateway worker %d %s; starting it again in %g seconds", self.index, why, pause)
         self._again_at = time.monotonic() + pause
 
     def _listen(self) -> None:
@@ -264,6 +263,7 @@ def serve(
     Raises:
         ConfigurationError: a port is taken, a credential is missing, the authority is unusable.
     """
+    _raise_most_files()
     if config.workers > 1:
         if config.forward_port is not None or config.transparent_port is not None:
             ensure_authority(config.authority)
@@ -271,6 +271,13 @@ def serve(
         workers.run(ready)
     else:
         serve_one(config, spool_key=spool_key, fingerprint_key=fingerprint_key, ready=ready)
+
+
+def _raise_most_files() -> None:
+    """Open as many files as this process may: each call takes two, and 1,024 is the common default."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def serve_one(

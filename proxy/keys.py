@@ -4,17 +4,21 @@ import hmac
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.exchange import ClientIdentity
-from trajectory.files import locked, replace_file
+from trajectory.files import locked, read_file, replace_file
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 KEY_PREFIX = "hr_"
 PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share")
@@ -91,12 +95,19 @@ class CreatedKey:
         return f"CreatedKey({self.key.key_id})"
 
 
-def key_of(row: Mapping[str, Any]) -> ClientKey:
-    """Return a key from its row in the registry's file."""
-    limits = KeyLimits(**row.get("limits", {}))
-    roles = tuple(row.get("roles", ("gateway",)))
-    lists = {"purposes": tuple(row["purposes"]), "roles": roles}
-    return ClientKey(**{**row, **lists, "limits": limits})
+@dataclass(frozen=True, slots=True)
+class _RegistryFile:
+    """The file as it is written."""
+
+    keys: tuple[ClientKey, ...]
+    version: int = 1
+
+
+@cache
+def _format() -> "TypeAdapter[_RegistryFile]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(_RegistryFile)
 
 
 def check_roles(roles: Sequence[str], tenant: str) -> None:
@@ -163,14 +174,13 @@ class KeyRegistry:
     def _read(self) -> None:
         try:
             info = self._path.stat()
-            text = self._path.read_text("utf-8")
+            content = read_file(self._path)
         except FileNotFoundError:
             self._keys, self._identities, self._stamp, self.limits = {}, {}, None, {}
             return
         try:
-            rows = json.loads(text)["keys"]
-            keys = [key_of(row) for row in rows]
-        except (ValueError, TypeError, LookupError, ConfigurationError) as error:
+            keys = _format().validate_json(content).keys
+        except (ValueError, ConfigurationError) as error:
             raise ConfigurationError(
                 f"{self._path}: not a key registry ({type(error).__name__}); "
                 "restore it, or move it away and create new keys with `headrace keys create`"

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 from proxy.config import CredentialSource, Route, UpstreamChoice
 from proxy.target import Target
 from proxy.tokens import plain_json
+from trajectory.files import read_file
 
 type ServingRole = Literal["live", "canary", "shadow"]
 """What a version does for a model: answer, answer some sessions, or answer nobody."""
@@ -133,12 +134,12 @@ class Publication:
             seen = (stat.st_mtime_ns, stat.st_ino)
             if seen == self._seen:
                 return
-            models = _read(json.loads(self._path.read_bytes()))
+            models = _read(json.loads(read_file(self._path)))
             for serving in self._servings:
                 serving.use(models.get(serving.model, {}))
         except FileNotFoundError:
             return
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             self._tell(f"{self._path}: {type(error).__name__}; what served before goes on")
             return
         self._seen, self._problem = seen, ""

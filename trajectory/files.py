@@ -6,8 +6,10 @@ A reader sees the old bytes or the new, after a power cut too.
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from errno import EINVAL
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -49,6 +51,22 @@ def replace_file(path: Path, data: bytes, mode: int = OWNER_ONLY, *, lasting: bo
     """Replace a file's bytes; see :func:`replacing`."""
     with replacing(path, mode, lasting=lasting) as file:
         file.write(data)
+
+
+def read_file(path: Path) -> bytes:
+    """Return a file's bytes; a pipe or a device in its place is refused: reading it may never end.
+
+    Raises:
+        OSError: it cannot be read, or is no file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(EINVAL, "it is no file", str(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
 
 
 def append_line(path: Path, line: str, mode: int = OWNER_ONLY) -> None:

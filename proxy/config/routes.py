@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from trajectory.dialects.operations import operation
 from trajectory.errors import ConfigurationError
+from trajectory.files import read_file
 
 
 class ConfigModel(BaseModel):
@@ -46,11 +47,13 @@ class SecretSource(ConfigModel):
             path = self.file or Path()
             place = f"file {path}"
             try:
-                secret = path.read_text("utf-8").strip()
+                secret = read_file(path).decode().strip()
             except OSError as error:
                 raise ConfigurationError(
                     f"credential: cannot read {place}: {error.strerror}"
                 ) from None
+            except UnicodeDecodeError:
+                raise ConfigurationError(f"credential: {place} holds no text") from None
         if not secret:
             raise ConfigurationError(f"credential: {place} is empty; put the key there")
         if not secret.isprintable():

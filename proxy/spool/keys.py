@@ -7,7 +7,7 @@ from pathlib import Path
 from proxy.spool import layout
 from proxy.spool.frames import SEGMENT_HEADER_BYTES, key_name
 from trajectory.errors import ConfigurationError
-from trajectory.files import replace_file
+from trajectory.files import read_file, replace_file
 
 KEY_BYTES = 32
 
@@ -45,7 +45,7 @@ class KeyRing:
         if self._file is None:
             return self._given
         try:
-            text = self._file.read_text("ascii")
+            text = read_file(self._file).decode("ascii")
         except FileNotFoundError:
             return self._given
         except (OSError, ValueError):

@@ -21,7 +21,7 @@ def segment_path(directory: Path, number: int) -> Path:
 def segments(directory: Path) -> list[int]:
     """Return the numbers of a writer's segments, in order; none when the writer's folder is gone."""
     try:
-        names = os.listdir(directory)  # noqa: PTH208 - names only, on a path taken every batch
+        names = [entry.name for entry in os.scandir(directory) if _is_file(entry)]
     except FileNotFoundError:
         return []
     return sorted(
@@ -29,6 +29,11 @@ def segments(directory: Path) -> list[int]:
         for name in names
         if name.endswith(SUFFIX) and name[: -len(SUFFIX)].isdecimal()
     )
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Tell whether a name is a file's: of a pipe that somebody put there, reading would never end."""
+    return entry.is_file(follow_symlinks=False)
 
 
 def writers(spool: Path) -> list[str]:
@@ -115,5 +120,5 @@ def remove(directory: Path) -> None:
     for number in segments(directory):
         segment_path(directory, number).unlink(missing_ok=True)
     (directory / _LOCK).unlink(missing_ok=True)
-    with suppress(FileNotFoundError):
+    with suppress(OSError):  # another has removed it, or somebody keeps something of his own there
         directory.rmdir()

@@ -27,6 +27,8 @@ BATCH_BYTES = 256 * 1024
 _MEASURE_SECONDS = 1.0
 _MISPLACED = frozenset({EACCES, EPERM, ENOENT, ENOTDIR, EEXIST, ENAMETOOLONG, ELOOP, EINVAL})
 """Errors of a folder that is the wrong one: waiting does not help."""
+_LOST = frozenset({ENOENT, ENOTDIR, EEXIST, ELOOP})
+"""Errors of a writer's folder that somebody removed, or put files into."""
 _BOUNDS = Bounds()
 
 
@@ -251,11 +253,7 @@ class SpoolWriter:
         self._retire()
         sealer = SegmentSealer(self._key)
         try:
-            if self._place is None:
-                self._place = layout.claim(self._spool)
-            path = layout.segment_path(self._place[0], self._number + 1)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-            file = os.open(path, flags, 0o600)
+            path, file = self._create()
         except OSError as error:
             self.breaker.trip(errorcode.get(error.errno or 0, "OSError"))
             raise SpoolUnavailableError(
@@ -273,6 +271,22 @@ class SpoolWriter:
             self._take_back(path)
             raise
         self._offset = self._written = SEGMENT_HEADER_BYTES
+
+    def _create(self) -> tuple[Path, int]:
+        """Create the next segment's file; in another folder where the writer's own is lost."""
+        if self._place is not None:
+            try:
+                return _new_segment(self._place[0], self._number + 1)
+            except OSError as error:
+                if error.errno not in _LOST:
+                    raise
+                _log.error(
+                    "spool %s: a folder was changed by others (%s)", self._spool, error.errno
+                )
+                os.close(self._place[1])
+                self._place, self._number = None, 0
+        self._place = layout.claim(self._spool)
+        return _new_segment(self._place[0], 1)
 
     def _take_back(self, empty: Path) -> None:
         """Remove a segment that the disk gave a name and no room: many of them would fill the spool."""
@@ -325,7 +339,7 @@ class SpoolWriter:
     def _turn(self) -> None:
         """Look, in the thread that syncs, how old the segment is and how much the disk holds."""
         now = time.monotonic()
-        if now - self._begun >= self._segment_seconds:
+        if now - self._begun >= self._segment_seconds or _is_removed(self._file):
             self._leave = True
         if now - self._measured_at >= _MEASURE_SECONDS:
             self._measured_at = now
@@ -336,3 +350,17 @@ class SpoolWriter:
         """Look how much the disk holds; one that does not even tell is found out by appends."""
         with suppress(OSError):
             self._since_measured, (self._measured, self.files) = 0, layout.size(self._spool)
+
+
+def _new_segment(directory: Path, number: int) -> tuple[Path, int]:
+    """Create a segment's file; return its path and its descriptor."""
+    path = layout.segment_path(directory, number)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+    return path, os.open(path, flags, 0o600)
+
+
+def _is_removed(file: int) -> bool:
+    """Tell whether an open file has no name any more: nobody will read what is written to it."""
+    with suppress(OSError):  # it was just closed
+        return os.fstat(file).st_nlink == 0
+    return False

@@ -1,9 +1,11 @@
 """The gateway as clients see it: real SDKs, both modes, the same bytes as without it."""
 
 import json
+import resource
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +264,34 @@ def test_health_and_metrics(gateway: Running) -> None:
     assert "openai" in httpx.get(f"{gateway.admin}/routes").json()
     text = httpx.get(f"{gateway.admin}/metrics").text
     assert 'headrace_exchanges_total{mode="base_url",outcome="complete",route="openai"}' in text
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost", 200), ("127.0.0.1:1", 200), ("[::1]:1", 200), ("elsewhere.example", 421)],
+)
+def test_metrics_of_this_machine_are_told_to_no_page_from_elsewhere(
+    gateway: Running, host: str, status: int
+) -> None:
+    """A page may give its own name this machine's address, and its browser lets it read then."""
+    answer = httpx.get(f"{gateway.admin}/inventory", headers={"host": host})
+    assert answer.status_code == status
+
+
+def test_an_endless_question_for_metrics_is_nobodys_fault(gateway: Running) -> None:
+    port = int(gateway.admin.rpartition(":")[2])
+    before = gateway.log.read_text()
+    place = "127.0.0.1", port
+    with socket.create_connection(place, 30) as connection, suppress(ConnectionError):
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nX-Long: " + b"x" * 200_000)
+        assert connection.recv(100) == b""
+    assert httpx.get(f"{gateway.admin}/health").json() == {"status": "ok"}
+    assert gateway.log.read_text() == before
+
+
+def test_a_gateway_opens_as_many_files_as_it_may(gateway: Running) -> None:
+    soft, hard = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
+    assert soft == hard
 
 
 def test_no_credential_and_no_body_in_logs_or_metrics(

@@ -1,6 +1,7 @@
 """Client keys: hashed at rest, checked whole, revoked at once."""
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -102,3 +103,45 @@ def test_two_who_write_at_once_lose_nothing(tmp_path: Path) -> None:
     found = KeyRegistry.load(path).list()
     assert len(found) == 40
     assert all(key.revoked_at is not None for key in found)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"keys": ["x"]},
+        {"keys": [{"secret_hash": 5}]},
+        {"keys": [{"purposes": [1]}]},
+        {"keys": {"a": 1}},
+        [],
+        "deep",
+        "pipe",
+        "folder",
+    ],
+)
+def test_a_registry_that_is_broken_while_it_is_used_changes_nothing(
+    tmp_path: Path, broken: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.keys._LOOK_SECONDS", 0.0)
+    path = tmp_path / "keys.json"
+    registry = KeyRegistry.load(path)
+    created = registry.create(tenant_id="a", app_id="b")
+    row = json.loads(path.read_text())["keys"][0]
+    path.unlink()
+    match broken:
+        case "pipe":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "deep":
+            path.write_text("[" * 200_000)
+        case {"keys": [dict() as change]}:
+            path.write_text(json.dumps({"keys": [{**row, **change}]}))
+        case _:
+            path.write_text(json.dumps(broken))
+    for _ in range(2):
+        assert registry.authenticate(created.secret) == created.key.identity
+        assert registry.authenticate("hr_x_y") is None
+    path.rmdir() if broken == "folder" else path.unlink()
+    path.write_text(json.dumps({"keys": [row]}))
+    registry.revoke(created.key.key_id)
+    assert registry.authenticate(created.secret) is None

@@ -47,6 +47,8 @@ def script(request: Seen) -> Reply:
         if "permessage-deflate" in (request.header("sec-websocket-extensions") or ""):
             head = head.removesuffix(b"\r\n\r\n") + agreed
         return Reply([head, threading.Event()])
+    if request.target == "/head":
+        return Reply([b"HTTP/1.1 200 OK\r\nX-Long: ", *([MEGABYTE] * COUNT)])
     if request.target == "/ws":
         head = greet(request).pieces[0]
         frame = b"\x82\x7e" + (64_000).to_bytes(2) + b"w" * 64_000
@@ -116,6 +118,18 @@ def test_a_hundred_megabytes_each_way(gateway: Running) -> None:
 
 
 @pytest.mark.slow
+def test_a_head_without_an_end_is_no_answer(gateway: Running) -> None:
+    with growth(psutil.Process(gateway.pid)) as peak:
+        answer = httpx.get(
+            f"{gateway.url}/up/head",
+            headers={"authorization": f"Bearer {gateway.key}"},
+            timeout=60,
+        )
+    assert answer.status_code == 502
+    assert peak[0] < 20
+    assert gateway.exchange().outcome is ExchangeOutcome.UPSTREAM_ABORT
+
+
 def test_a_websocket_flood_to_a_slow_client(gateway: Running) -> None:
     head = (
         f"GET /up/ws HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trajectory.files import READABLE, replace_file, replacing
+from trajectory.files import READABLE, read_file, replace_file, replacing
 
 
 def test_the_new_bytes_and_the_mode_stand_whatever_the_umask(tmp_path: Path) -> None:
@@ -52,3 +52,17 @@ def test_a_process_that_is_killed_on_the_way_leaves_the_old_bytes(tmp_path: Path
     ended = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
     assert ended.returncode == -signal.SIGKILL
     assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_file_is_not_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "settings"
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case _:
+            path.mkdir()
+    with pytest.raises(OSError, match="no file"):
+        read_file(path)

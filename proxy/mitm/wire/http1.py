@@ -250,7 +250,7 @@ class PatientClient(TrailerConnection, _http1.Http1Client):
             yield from self.mark_done(request=True)
 
     def read_headers(self, event: events.ConnectionEvent) -> Commands:
-        """Read a response's head, after any 1xx heads but 101."""
+        """Read a response's head, after any 1xx heads but 101; one that is too long is none."""
         if isinstance(event, events.DataReceived) and self.request is not None:
             while self._informational():
                 lines = self.buf.maybe_extract_lines()
@@ -259,6 +259,12 @@ class PatientClient(TrailerConnection, _http1.Http1Client):
                 if self.request.http_version == "HTTP/1.1":
                     head = b"".join(bytes(line) + b"\r\n" for line in lines)
                     yield commands.SendData(self.context.client, head + b"\r\n")
+        if _head_is_too_long(self.buf._data) and self.stream_id is not None:
+            yield commands.CloseConnection(self.conn)
+            self.state = self.done
+            text, code = "a response's head is too long", ErrorCode.GENERIC_SERVER_ERROR
+            yield ReceiveHttp(ResponseProtocolError(self.stream_id, text, code))
+            return
         yield from super().read_headers(event)
 
     def _informational(self) -> bool:

@@ -1,6 +1,7 @@
 """The reader: every exchange once along a cursor chain, and the same again from the same cursor."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -296,3 +297,25 @@ def test_arbitrary_bytes_never_crash_the_reader(
         return
     batch = SpoolReader(spool, KEY).take(Cursor())
     assert SpoolReader(spool, KEY).take(batch.cursor).records == ()
+
+
+def test_what_others_put_beside_segments_stands_in_nobodys_way(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path, KEY) as writer:
+        Script(writer, 1).whole()
+        folder = tmp_path / writer.writer
+        os.mkfifo(folder / "00000002.spool")
+        (folder / "00000003.spool").mkdir()
+        (folder / "00000004.spool").symlink_to("/dev/zero")
+        (folder / ".nfs0001").touch()
+    (tmp_path / "other").mkdir()
+    os.mkfifo(tmp_path / "other" / "00000001.spool")
+    (tmp_path / "notes.txt").touch()
+    reader, cursor = SpoolReader(tmp_path, KEY), Cursor()
+    batch = reader.take(cursor)
+    assert len(batch.records) == 1
+    assert reader.lag(batch.cursor).records == 0
+    for _ in range(2):
+        again = reader.take(batch.cursor)
+        assert (again.records, again.damaged) == ((), ())
+        reader.release(again.cursor)
+    assert not (folder / "00000001.spool").exists()

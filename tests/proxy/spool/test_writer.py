@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,3 +156,38 @@ def test_a_segment_that_was_open_long_enough_is_closed_and_goes_once_governed(
         assert len(batch.records) == 2
         reader.release(batch.cursor)
         assert [path.name for path in tmp_path.glob("*/*.spool")] == ["00000002.spool"]
+
+
+def test_a_writer_whose_folder_is_lost_begins_another(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+
+    def taken() -> list[int]:
+        records = SpoolReader(spool, KEY).take(Cursor()).records
+        return [int(r.exchange_id, 16) for r in records if isinstance(r, Exchange)]
+
+    with SpoolWriter(spool, KEY, segment_bytes=400) as writer:
+        Script(writer, 1).whole(b"q" * 400)
+        folder = spool / writer.writer
+        segments = len(list(folder.glob("*.spool")))
+        (folder / f"{segments + 1:08}.spool").symlink_to("/dev/full")
+        Script(writer, 2).whole(b"q" * 400)
+        assert taken() == [1, 2]
+        shutil.rmtree(spool)
+        Script(writer, 3).whole(b"q" * 400)
+        Script(writer, 4).whole(b"q" * 400)
+        assert taken()[-1] == 4
+
+
+def test_what_is_written_to_a_removed_segment_is_not_for_long(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path / "spool", KEY) as writer:
+        Script(writer, 1).whole()
+        shutil.rmtree(tmp_path / "spool")
+        deadline, number = time.monotonic() + 30, 1
+        while not (tmp_path / "spool").exists():
+            assert time.monotonic() < deadline
+            number += 1
+            Script(writer, number).whole()
+            time.sleep(0.05)
+        Script(writer, number + 1).whole()
+    records = SpoolReader(tmp_path / "spool", KEY).take(Cursor()).records
+    assert [int(r.exchange_id, 16) for r in records if isinstance(r, Exchange)][-1] == number + 1

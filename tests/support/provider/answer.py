@@ -3,7 +3,7 @@
 import gzip
 import json
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import brotli
@@ -39,8 +39,10 @@ class Answer:
     text: str = ""
     calls: tuple[ToolUse, ...] = ()
     model: str = "tiny-1"
-    usage: tuple[int, int] | None = field(default=None)
+    usage: tuple[int, int] | None = None
     """Tokens of prompt and answer; without them each wire states numbers of its own."""
+    items: str = "1"
+    """Where parts have ids, what these end in."""
 
 
 def adding(name: str, *, told: bool, call_id: str = "call_1") -> Answer:

@@ -175,10 +175,12 @@ def response_object(answer: Answer) -> dict[str, Any]:
     output: list[dict[str, Any]] = []
     if answer.text:
         text = {"type": "output_text", "text": answer.text, "annotations": []}
-        message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+        message = {"type": "message", "id": f"msg_{answer.items}", "role": "assistant"}
+        message["status"] = "completed"
         output.append({**message, "content": [text]})
-    for number, call in enumerate(answer.calls, 1):
-        item = {"type": "function_call", "id": f"fc_{number}", "call_id": call.call_id}
+    for number, call in enumerate(answer.calls):
+        name = f"fc_{answer.items}" + (f"_{number}" if number else "")
+        item = {"type": "function_call", "id": name, "call_id": call.call_id}
         item |= {"name": call.name, "arguments": json.dumps(call.arguments), "status": "completed"}
         output.append(item)
     given, made = answer.usage or (9, 5)

@@ -163,7 +163,8 @@ class SessionProvider:
         ]
         parent = before[-1] if before and turn.role in _ON_THE_WAY else None
         session.said.append(Said(name, parent, turn.role, turn.thread, turn.calls))
-        return Answer(name, turn.text, tuple(uses), model, (turn.tokens, 10))
+        usage = (turn.tokens, 10)
+        return Answer(name, turn.text, tuple(uses), model, usage, items=self._name(""))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from governance.passes.redact import RedactionPass
 from governance.passes.rows import RowWriter
 from governance.passes.select import SelectionPass
 from governance.policy.documents import PolicyBundle
+from governance.policy.retention import LegalHold
 from governance.quality import QualityGate, RowGate, build_gate
 from governance.quality.leftovers import LeftoverCheck
 from governance.records import GovernedBatch
@@ -92,6 +93,11 @@ class Governor:
         )
         self._identity = IdentityPass(lineages or MemoryLineages(), self._namer)
         self._feedback = FeedbackJudge(bundle, redactor, self._namer, consents, known)
+
+    @property
+    def legal_holds(self) -> tuple[LegalHold, ...]:
+        """The legal holds of the policy."""
+        return self._bundle.retention.spec.legal_holds
 
     def judge(self, assembly: Assembly) -> GovernedBatch:
         """Return all rows that a batch adds to the lake.

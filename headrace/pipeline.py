@@ -10,6 +10,7 @@ from governance.records import GovernedBatch
 from headrace.govern.checkpoint import CheckpointStore
 from headrace.govern.quarantine_store import QuarantineStore
 from headrace.govern.source import Source, without_stored
+from headrace.services.holds import holds_exchange
 from lakehouse.lake import Lake
 from proxy.spool import SpoolBatch
 from trajectory.exchange import Exchange
@@ -100,9 +101,15 @@ class Pipeline:
             self.source.release()
 
     def tidy(self, quarantine_days: float) -> None:
-        """Let go of what quarantine has kept long enough, and of closed segments that are all governed."""
+        """Let go of what quarantine has kept long enough, and of closed segments that are all governed.
+
+        What a legal hold of the policy in force is about stays in quarantine.
+        """
         self.source.release()
-        self.quarantine.expire(quarantine_days)
+        holds = self.governor().legal_holds
+        self.quarantine.expire(
+            quarantine_days, is_held=lambda exchange: holds_exchange(holds, exchange)
+        )
 
     def _note(self, number: int, governed: GovernedBatch) -> None:
         """Write the decisions of a batch into the audit log, one entry: counts and the policy's hash."""

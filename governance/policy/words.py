@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from functools import cache
 
 from trajectory.documents.problems import meant
 
 _CLASS = re.compile(r"\[!?(?:\][^\]]*|[^\]]+)\]")
 """A class of characters, as ``fnmatch`` reads it."""
+_NEVER = "(?!)"
+"""What ``fnmatch`` makes of a class without a character."""
 _PATTERN = re.compile(r"\.[*+]|\\[dwsbDWSB.]|\]\+|\]\*|^\^|^\*")
 """What regular expressions and globs have, and next to no value."""
 
@@ -87,6 +89,8 @@ def check_glob(pattern: str) -> str:
     Raises:
         ValueError: it fits nothing that has a name.
     """
+    if _NEVER in translate(pattern):
+        raise ValueError("has a range that runs backwards, so that it never fits; turn it round")
     rest = _CLASS.sub("", pattern)
     if "[" in rest:
         raise ValueError("has a [ without its ], which no name has; write it out, or close it")

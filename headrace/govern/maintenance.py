@@ -51,7 +51,7 @@ def keep_up(
     were rewritten, go each time.
     """
     note = home.state / "swept-at"
-    long = _age(note) >= timedelta(hours=settings.sweep_hours)
+    long = not timedelta(0) <= _age(note) < timedelta(hours=settings.sweep_hours)
     sweep = swept(lake, audit, home, holds=holds) if long else None
     run_folders.sweep(lake, home.runs)
     with lake.lease():
@@ -69,7 +69,10 @@ def keep_up(
 
 
 def _age(note: Path) -> timedelta:
-    """Return how long ago the time in a file was; very long without a file or a time in it."""
+    """Return how long ago the time in a file was; very long without a file or a time in it.
+
+    Less than nothing where the clock was set back since.
+    """
     try:
         return datetime.now(UTC) - datetime.fromisoformat(note.read_text(encoding="ascii"))
     except (FileNotFoundError, ValueError):

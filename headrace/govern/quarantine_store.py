@@ -3,13 +3,13 @@
 A held exchange cannot be kept in clear, and its redaction is often what failed; so it is kept like
 the spool keeps it, sealed with AES-GCM under a key of its own, and for a few days only. Release
 writes it into the spool again: it is judged anew, under the policy that is in force then, and
-nothing passes that policy would hold.
+nothing passes that policy would hold. What a legal hold is about stays as long as the hold.
 """
 
 import base64
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
@@ -78,6 +78,13 @@ class QuarantineStore:
             ) from None
         return _read(json.loads(plain))
 
+    def opened(self, exchange_id: str) -> Exchange | None:
+        """Open one; None when it is gone, or cannot be opened."""
+        try:
+            return self.read(exchange_id)
+        except IntegrityError:
+            return None
+
     def drop(self, exchange_ids: Iterable[str]) -> int:
         """Delete what is kept of these; return how many there were."""
         gone = 0
@@ -87,13 +94,25 @@ class QuarantineStore:
                 gone += 1
         return gone
 
-    def expire(self, days: float, now: datetime | None = None) -> int:
-        """Delete what is older than so many days; return how many."""
+    def expire(
+        self,
+        days: float,
+        now: datetime | None = None,
+        *,
+        is_held: Callable[[Exchange | None], bool] = lambda _: False,
+    ) -> int:
+        """Delete what is older than so many days; return how many.
+
+        Args:
+            days: the age.
+            now: the moment to judge by.
+            is_held: whether a legal hold keeps an exchange; None is one that cannot be opened.
+        """
         limit = ((now or datetime.now(UTC)) - timedelta(days=days)).timestamp()
         old = [
             path.stem for path in self._folder.glob(f"*{_SUFFIX}") if path.stat().st_mtime < limit
         ]
-        return self.drop(old)
+        return self.drop(name for name in old if not is_held(self.opened(name)))
 
 
 def quarantine_of(home: Home, secrets: Secrets) -> QuarantineStore:

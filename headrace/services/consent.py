@@ -3,7 +3,7 @@
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +34,8 @@ class ConsentRow(NamedTuple):
 
 def pseudonyms_of(secrets: Secrets, tenant: str, subject: str) -> tuple[str, ...]:
     """Return all keyed pseudonyms that a person may have in the lake, the usual one first."""
-    if not subject.strip():
+    subject = subject.strip().strip("\ufeff")
+    if not subject:
         raise ConfigurationError("name the person: an e-mail, a name or an end user's id.")
     if subject == EVERY_SUBJECT or _PSEUDONYM.fullmatch(subject):
         return (subject,)
@@ -66,7 +67,7 @@ def record_consent(
     if unknown:
         raise ConfigurationError(f"unknown purpose {unknown[0]!r}. Valid: {', '.join(PURPOSES)}.")
     pseudonyms = pseudonyms_of(app.secrets, tenant, subject)
-    now = datetime.now(UTC)
+    now = _later(app, tenant, pseudonyms)
     app.audit.append(
         actor=actor,
         action="consent.granted" if granted else "consent.withdrawn",
@@ -88,8 +89,11 @@ def import_consents(
     Raises:
         ConfigurationError: the file is not as :func:`read_consents` needs it; nothing was recorded.
     """
-    said = read_consents(file, now=datetime.now(UTC))
+    moment = datetime.now(UTC)
+    said = read_consents(file, now=moment)
     whom = {row.subject: pseudonyms_of(app.secrets, tenant, row.subject) for row in said}
+    later = _later(app, tenant, [one for each in whom.values() for one in each])
+    said = [row._replace(recorded_at=later) if row.recorded_at == moment else row for row in said]
     counts = {
         "subjects": len({pseudonyms[0] for pseudonyms in whom.values()}),
         "granted": sum(row.granted for row in said),
@@ -105,6 +109,16 @@ def import_consents(
         rows = [row._replace(subject=one) for row in said for one in whom[row.subject]]
         app.lake.append_rows("consents", [_row(one, tenant, "import") for one in rows])
     return counts
+
+
+def _later(app: AppContext, tenant: str, pseudonyms: Sequence[str]) -> datetime:
+    """Return now, or a moment behind all that is recorded of these people where the clock was set back.
+
+    Else a withdrawal would count as older than the grant that it takes back.
+    """
+    entries = app.lake.consents().entries(tenant, pseudonyms)
+    said = (one.recorded_at for one in entries if one.subject in {*pseudonyms})
+    return max([datetime.now(UTC), *(one + timedelta(microseconds=1) for one in said)])
 
 
 def _row(row: ConsentRow, tenant: str, source: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ GROUP BY ALL
 
 def holds_of(settings: Settings, lake: Lake) -> Callable[[str, Sequence[str]], set[str]]:
     """Return what tells which of a tenant's trajectories a legal hold of the policy keeps."""
-    holds = load_bundle(Path(settings.policy.bundle)).retention.spec.legal_holds
+    holds = holds_in(settings)
 
     def held(tenant: str, trajectories: Sequence[str]) -> set[str]:
         return held_now(lake, holds, tenant, trajectories)
@@ -41,21 +41,25 @@ def holds_of(settings: Settings, lake: Lake) -> Callable[[str, Sequence[str]], s
     return held
 
 
-def holds_exchange(settings: Settings) -> Callable[[str, Exchange | None], bool]:
-    """Return what tells whether a legal hold of the policy keeps an exchange of a tenant.
+def holds_in(settings: Settings) -> tuple[LegalHold, ...]:
+    """Return the legal holds of the policy that the settings name."""
+    return load_bundle(Path(settings.policy.bundle)).retention.spec.legal_holds
 
-    None stands for one that cannot be opened: any hold that may fit the tenant keeps it.
+
+def holds_exchange(
+    holds: Sequence[LegalHold], exchange: Exchange | None, tenant: str | None = None
+) -> bool:
+    """Whether a legal hold keeps a raw exchange.
+
+    None stands for one that cannot be opened: any hold that may fit its tenant keeps it, or any at all
+    where nobody knows the tenant.
     """
-    holds = load_bundle(Path(settings.policy.bundle)).retention.spec.legal_holds
-
-    def held(tenant: str, exchange: Exchange | None) -> bool:
-        if exchange is None:
-            facts, unknown = Facts(tenant=tenant), frozenset(Match.model_fields) - {"tenant"}
-        else:
-            facts, unknown = _facts_of_exchange(exchange), _NOT_READ
-        return any(hold.match.fits(facts, unknown=unknown) for hold in holds)
-
-    return held
+    if exchange is not None:
+        facts, unknown = _facts_of_exchange(exchange), _NOT_READ
+    else:
+        known = set() if tenant is None else {"tenant"}
+        facts, unknown = Facts(tenant=tenant or ""), frozenset(Match.model_fields) - known
+    return any(hold.match.fits(facts, unknown=unknown) for hold in holds)
 
 
 def _facts_of_exchange(exchange: Exchange) -> Facts:

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
 from headrace.govern.quarantine_store import QuarantineStore, quarantine_of, write_again
-from headrace.services.holds import holds_exchange
+from headrace.services.holds import holds_exchange, holds_in
 from proxy.spooling import open_spool
 from trajectory.canonical import canonical_json
-from trajectory.errors import ConfigurationError, IntegrityError
-from trajectory.exchange import Exchange
+from trajectory.errors import ConfigurationError
 
 type Case = dict[str, Any]
 """A row of the view ``quarantined``."""
@@ -102,19 +101,16 @@ def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> DroppedHeld
 
     Nobody can search sealed content for a person who is to be erased.
     """
-    content, is_kept = content_of(app), holds_exchange(app.settings)
+    content, holds = content_of(app), holds_in(app.settings)
     there = content.names()
     found = [row for row in cases(app, tenant=tenant) if row["exchange_id"] in there]
-    go = [row for row in found if not is_kept(tenant, _opened(content, row["exchange_id"]))]
+    go = [
+        row
+        for row in found
+        if not holds_exchange(holds, content.opened(row["exchange_id"]), tenant)
+    ]
     drop(app, go, actor, why=why)
     return DroppedHeld(len(go), len(found) - len(go))
-
-
-def _opened(content: QuarantineStore, exchange_id: str) -> Exchange | None:
-    try:
-        return content.read(exchange_id)
-    except IntegrityError:  # sealed under another key
-        return None
 
 
 def _close(

@@ -9,6 +9,8 @@ from typing import Any
 type Parameters = list[Any] | dict[str, Any] | None
 
 _KIND = "$kind"
+_DEEPEST = 32
+"""DuckDB works out the type of a value anew at each level, so that deep ones take for ever."""
 _READERS: dict[str, Callable[[str], Any]] = {
     "timestamp": datetime.fromisoformat,
     "date": date.fromisoformat,
@@ -19,12 +21,18 @@ _READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: Any, depth: int = 0) -> Any:
     """Return a value as JSON.
 
+    Args:
+        value: a parameter, or all of them.
+        depth: how many lists and objects it stands in.
+
     Raises:
-        TypeError: JSON and SQL have no such value.
+        TypeError: JSON and SQL have no such value, or it nests too deeply.
     """
+    if depth > _DEEPEST:
+        raise TypeError(f"lists and objects nest at most {_DEEPEST} deep")
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -43,9 +51,9 @@ def to_json(value: Any) -> Any:
         case Mapping():
             if _KIND in value:
                 raise TypeError(f"an object with the name {_KIND} cannot be a parameter")
-            return {str(name): to_json(item) for name, item in value.items()}
+            return {str(name): to_json(item, depth + 1) for name, item in value.items()}
         case list() | tuple():
-            return [to_json(item) for item in value]
+            return [to_json(item, depth + 1) for item in value]
     raise TypeError(f"{type(value).__name__} cannot be a parameter")
 
 

@@ -133,6 +133,7 @@ EXPECTATION = "expectations: [{name: e, expectation: expect_column_values_to_be_
         ("redaction", "disabled: [AGE]\n  thresholds: {AGE: 0.2}", "spec.thresholds: unknown entity type, or one not looked for"),
         ("redaction", "subjects: []", "spec.subjects: is empty"),
         ("consent", "limits: [{name: l, match: {tenant: '[]'}, never: [debug]}]", "spec.limits.0.match.tenant: has a [ without its ], which no name has"),
+        ("consent", "limits: [{name: l, match: {tenant: '[z-a]cme'}, never: [debug]}]", "spec.limits.0.match.tenant: has a range that runs backwards"),
         ("consent", "limits: [{name: l, match: {tenant: 'a[cme'}, never: [debug]}]", "spec.limits.0.match.tenant: has a [ without its ]"),
         ("consent", "limits: [{name: l, match: {tenant: '[acme]'}, never: [debug]}]", "spec.limits.0.match.tenant: fits names of one character only. Did you mean acme, or a list without quotes?"),
         ("consent", "limits: [{name: l, match: {tool: '[!a]'}, never: [debug]}]", "spec.limits.0.match.tool: fits names of one character only"),

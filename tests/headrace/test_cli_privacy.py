@@ -254,6 +254,57 @@ def test_an_erasure_keeps_the_quarantine_of_what_a_legal_hold_is_about(
     assert not file.exists()
 
 
+def test_age_leaves_in_quarantine_what_a_legal_hold_is_about(
+    home: Home, light_policy: Path, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy"
+    shutil.copytree(light_policy, policy)
+    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {policy}}}\n")
+    cut_off(home)
+    judge(home)
+    (file,) = home.held.iterdir()
+    os.utime(file, (0, 0))
+    lifted = (policy / "retention.yaml").read_text()
+    hold = "legal_holds: [{name: case-7, reference: T-7, match: {tenant: tenant, model: m*}}]"
+    for holds, stays in ((hold, True), (hold.replace("tenant: tenant", "tenant: x"), False)):
+        (policy / "retention.yaml").write_text(lifted.replace("legal_holds: []", holds))
+        secrets = load_secrets(home.secrets)
+        pipeline = build_pipeline(load_settings(home=home.root), home, secrets, print)
+        pipeline.tidy(1)
+        assert file.exists() == stays
+
+
+def test_a_withdrawal_counts_after_a_grant_of_a_clock_that_was_ahead(
+    capsys: pytest.CaptureFixture[str], home: Home, tmp_path: Path
+) -> None:
+    ahead = datetime.now(UTC) + timedelta(days=2)
+    subject = subject_id(load_secrets(home.secrets, create=True).derive(b"pseudonym"), "acme", "jo")
+    row = {
+        "tenant_id": "acme", "subject": subject, "purpose": "eval", "granted": True,
+        "recorded_at": ahead, "reference": None, "source": "cli",
+    }  # fmt: skip
+    lake = Lake.open(str(home.lake))
+    lake.append_rows("consents", [row])
+    done(capsys, "consent", "withdraw", "jo", "--tenant", "acme", "--purpose", "eval")
+    entries = lake.consents().entries("acme", [subject])
+    assert not max(entries, key=lambda one: one.recorded_at).granted
+    lake.append_rows("consents", [row | {"recorded_at": ahead + timedelta(hours=1)}])
+    listed = tmp_path / "list.csv"
+    listed.write_text("subject,purpose,granted\njo,eval,no\n")
+    done(capsys, "consent", "import", str(listed), "--tenant", "acme")
+    entries = lake.consents().entries("acme", [subject])
+    assert not max(entries, key=lambda one: one.recorded_at).granted
+
+
+@pytest.mark.parametrize("said", ["* ", "\ufeff*", "\u00a0*"])
+def test_blanks_around_everybody_still_mean_everybody(
+    capsys: pytest.CaptureFixture[str], home: Home, said: str
+) -> None:
+    done(capsys, "consent", "withdraw", said, "--tenant", "acme", "--purpose", "eval")
+    (entry,) = Lake.open(str(home.lake)).consents().entries("acme", [])
+    assert entry.subject == "*"
+
+
 def test_anchors_outside_show_a_cut(
     capsys: pytest.CaptureFixture[str], home: Home, tmp_path: Path
 ) -> None:

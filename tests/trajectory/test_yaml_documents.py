@@ -61,6 +61,9 @@ def test_broken_yaml_names_its_line(tmp_path: Path) -> None:
         ("a: \x07", "document: not YAML (a character that it cannot hold)"),
         ("a: &x [1]\nb: *x", "b: write it out, no alias"),
         ("a: 1\na: 2", "document: a twice"),
+        ("days: 0100", "days: YAML reads 0100 as 64; write the number so, or in quotes"),
+        ("days: 1:30", "days: YAML reads 1:30 as 90; write the number so, or in quotes"),
+        ("days: 1_0", "days: YAML reads 1_0 as 10; write the number so, or in quotes"),
     ],
 )
 def test_what_yaml_cannot_hold_is_an_error_of_the_document(

@@ -1,5 +1,6 @@
 """YAML with line numbers: values as plain data, and for each key path the line where it stands."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,10 @@ from typing import Any
 import yaml
 
 from trajectory.errors import DocumentError
+
+_WHOLE = "tag:yaml.org,2002:int"
+_PLAIN_WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+"""A number that means to YAML 1.1 what it means to people: 0100 is 64 there, and 1:30 is 90."""
 
 type KeyPath = tuple[str | int, ...]
 
@@ -99,12 +104,17 @@ def _build(node: yaml.Node, shown: str) -> SourceDocument:
             return out
         if isinstance(current, yaml.SequenceNode):
             return [walk(item, (*path, index)) for index, item in enumerate(current.value)]
+        at = f"{shown}:{line}: {'.'.join(map(str, path))}"
         try:
-            return constructor.construct_object(current)
+            value = constructor.construct_object(current)
         except (ValueError, TypeError, AttributeError):  # a date that no calendar has, say
             raise DocumentError(
-                f"{shown}:{line}: {'.'.join(map(str, path))}: is no value that YAML can read; "
-                "write it in quotes"
+                f"{at}: is no value that YAML can read; write it in quotes"
             ) from None
+        if current.tag == _WHOLE and not _PLAIN_WHOLE.fullmatch(current.value):
+            raise DocumentError(
+                f"{at}: YAML reads {current.value} as {value}; write the number so, or in quotes"
+            )
+        return value
 
     return SourceDocument(shown, walk(node, ()), lines)

@@ -63,6 +63,12 @@ def test_the_sweep_waits_for_its_hour(home: Home, audit: AuditLog) -> None:
     assert keep_up(lake, SETTINGS, home, audit).sweep is None
 
 
+def test_a_clock_that_was_set_back_delays_no_sweep(home: Home, audit: AuditLog) -> None:
+    lake = filled(home, batches=1)
+    (home.state / "swept-at").write_text((datetime.now(UTC) + timedelta(days=900)).isoformat())
+    assert keep_up(lake, SETTINGS, home, audit).sweep is not None
+
+
 def test_nothing_expired_leaves_history_and_audit_alone(home: Home, audit: AuditLog) -> None:
     lake = Lake.open(str(home.lake))
     lake.append(make.batch("t"), app_id="a", version=0)

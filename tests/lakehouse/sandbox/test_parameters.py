@@ -42,3 +42,12 @@ def test_kinds() -> None:
     for stranger in (object(), {"$kind": "date", "text": "x"}):
         with pytest.raises(TypeError):
             to_json(stranger)
+
+
+@pytest.mark.parametrize("levels", [40, 900, 100_000])
+def test_what_nests_too_deeply_is_refused(levels: int) -> None:
+    value: Any = [1]
+    for _ in range(levels):
+        value = [value]
+    with pytest.raises(TypeError, match="nest at most 32 deep"):
+        to_json(value)

@@ -84,6 +84,7 @@ def test_what_there_is(client: httpx.Client) -> None:
         (b'{"sql": "SELECT 1", "as_of": "yesterday"}', 400, "as_of"),
         (b'{"sql": "SELECT 1", "asof": "2026-11-20"}', 400, "'asof' means nothing"),
         (b'{"sql": "SELECT \\ud800"}', 400, "surrogate"),
+        (b'{"sql": "SELECT ?", "parameters": [' + b"[" * 900 + b"]" * 900 + b"]}", 400, "32 deep"),
         (b"not json", 400, "send JSON"),
         (b"[" * 100_000, 400, "send JSON"),
         (b"{}", 400, "send JSON"),

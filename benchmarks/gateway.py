@@ -1,16 +1,16 @@
-"""The gateway's cost beside nginx, envoy, smg, LiteLLM, mitmdump and direct calls, interleaved.
+"""The gateway's cost beside nginx, envoy, smg, Portkey, LiteLLM, mitmdump and direct calls, interleaved.
 
 All variants talk to the same upstream. CPU is that of the proxy process alone (user and system).
 The last line is one JSON object; its top-level figures are those of ``headrace_plain_journal``, the
 plain listener, over 32 keep-alive connections; ``headrace_journal`` is the mitmproxy listener.
-``--quick`` ends within 50 seconds; without it there are more rounds, and memory is watched over
-50,000 requests. What capture costs is measured in gateways of its own, whose capture is switched on
-and off (``gateway_overhead.py``).
+``--quick`` ends within 50 seconds and leaves out most frontiers. What capture costs is measured in
+gateways of its own, whose capture is switched on and off (``gateway_overhead.py``).
 
 Other gateways run in environments of their own (``scripts/test-environment litellm``,
-``… gateways``), which a full run makes and a quick one only uses; nginx is what the machine has. What
-is not there is left out: ``missing`` says how to get it. Without LiteLLM the run ends as a failure,
-once everything else has its figures; ``--without-litellm`` allows it.
+``… gateways``, ``… portkey``), which a full run makes and a quick one only uses; nginx and strace
+are what the machine has. What is not there is left out: ``missing`` says how to get it. Without
+LiteLLM the run ends as a failure, once everything else has its figures; ``--without-litellm``
+allows it.
 """
 
 import argparse
@@ -22,101 +22,190 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.gateway_capacity import frontier, memory, quantile, system_calls, two_workers
 from benchmarks.gateway_overhead import overheads
-from benchmarks.gateway_traffic import Load, Variant, closed_loop, open_loop, run_upstream, streams
+from benchmarks.gateway_traffic import (
+    STALL_SECONDS,
+    Variant,
+    closed_loop,
+    open_loop,
+    run_upstream,
+    streams,
+)
 from benchmarks.gateway_variants import (
-    CHAT,
     Upstream,
-    environment_python,
+    environment,
+    head_of_answer,
     start_envoy,
     start_headrace,
     start_litellm,
     start_mitmdump,
     start_nginx,
+    start_portkey,
     start_smg,
     wait_for,
 )
 from examples.practice.certificate import make_certificate
 
+MAIN = "headrace_plain_journal"
 CONNECTIONS = (1, 8, 32)
-QUICK_SECONDS = 36.0
+RATE = 150
+"""Requests per second under which latencies are compared."""
+TRACED = ("nginx", "envoy", "smg", "headrace_plain_off", MAIN)
+QUICK_SECONDS = 22.0
 """A quick run begins no measurement of its second round later than so long after its start."""
 _STARTED = time.monotonic()
 
 
-def quantile(values: list[float], share: float) -> float:
-    """Return a quantile; NaN where nothing was measured."""
-    if not values:
-        return float("nan")
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured."""
+
+    rounds: int
+    requests: int
+    seconds: float
+    streams: int
+    memory_requests: int
+    frontiers: tuple[str, ...]
+    frontier_seconds: float
+    frontier_start: float
+    overhead_gateways: int
+    overhead_turns: int
 
 
-async def measure(variants: list[Variant], options: argparse.Namespace) -> None:
-    """Measure all variants, interleaved."""
+FULL = Effort(
+    rounds=3,
+    requests=2_000,
+    seconds=3.0,
+    streams=80,
+    memory_requests=50_000,
+    frontiers=("direct", "nginx", "envoy", "smg", MAIN, "headrace_journal", "portkey", "litellm"),
+    frontier_seconds=1.5,
+    frontier_start=300,
+    overhead_gateways=5,
+    overhead_turns=40,
+)
+QUICK = Effort(
+    rounds=2,
+    requests=800,
+    seconds=0.6,
+    streams=20,
+    memory_requests=2_000,
+    frontiers=(MAIN,),
+    frontier_seconds=0.4,
+    frontier_start=1_000,
+    overhead_gateways=1,
+    overhead_turns=12,
+)
+
+
+@dataclass
+class Findings:
+    """What is measured beside the rounds."""
+
+    frontiers: dict[str, dict[str, int]] = field(default_factory=dict)
+    memory: dict[str, dict[str, float]] = field(default_factory=dict)
+    system_calls: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    workers: dict[str, Any] = field(default_factory=dict)
+    capture: list[float] = field(default_factory=list)
+    """What capture adds to the CPU, in each gateway where it was switched."""
+    litellm_rust: bool | None = None
+    """Whether LiteLLM's Rust core answered."""
+
+
+async def measure(
+    variants: list[Variant], effort: Effort, home: Path, upstream: Upstream
+) -> Findings:
+    """Measure all variants, interleaved, then what is measured of some."""
+    found, named = Findings(), {variant.name: variant for variant in variants}
     for variant in variants:
-        await closed_loop(variant, 8, options.warm // (10 if variant.slow else 1))
-        variant.loads.clear()
-        variant.rss_before = variant.rss()
-    for round_ in range(options.rounds):
+        await closed_loop(variant, 8, effort.requests // (80 if variant.slow else 8))
+    for round_ in range(effort.rounds):
         for variant in variants:
-            if options.quick and round_ and time.monotonic() - _STARTED > QUICK_SECONDS:
-                break
-            await one_round(variant, options, round_)
-        print(f"round {round_ + 1} of {options.rounds}", file=sys.stderr)
-    if options.memory:
-        await watch_memory(variants, options.memory)
-    for variant in variants:
-        variant.rss_after = variant.rss()
+            late = time.monotonic() - _STARTED > QUICK_SECONDS
+            if effort is not QUICK or round_ == 0 or not late:
+                await one_round(variant, effort, round_)
+        tell(f"round {round_ + 1} of {effort.rounds}")
+    if "litellm" in named:
+        found.litellm_rust = b"x-litellm-rust: true" in head_of_answer(named["litellm"]).lower()
+    for name in filter(named.__contains__, effort.frontiers):
+        variant = named[name]
+        found.frontiers[name] = await frontier(
+            variant,
+            start=effort.frontier_start / (15 if variant.slow else 1),
+            seconds=effort.frontier_seconds,
+        )
+    tell("frontiers")
+    for name in (MAIN,) if effort is QUICK else (MAIN, "headrace_journal"):
+        found.memory[name] = (await memory(named[name], effort.memory_requests)).row()
+    tell("memory")
+    for name in filter(named.__contains__, TRACED if effort is FULL else TRACED[-1:]):
+        found.system_calls[name] = {
+            str(connections): await system_calls(named[name], connections)
+            for connections in (1, 32)
+        }
+    tell("system calls")
+    found.workers = await two_workers(home, upstream, named[MAIN], requests=2 * effort.requests)
+    tell("two workers")
+    found.capture = await overheads(
+        home, upstream, processes=effort.overhead_gateways, rounds=effort.overhead_turns
+    )
+    return found
 
 
-async def one_round(variant: Variant, options: argparse.Namespace, round_: int) -> None:
+def tell(what: str) -> None:
+    """Say what has been measured, and since when."""
+    print(f"{time.monotonic() - _STARTED:5.0f} s: {what}", file=sys.stderr)
+
+
+async def one_round(variant: Variant, effort: Effort, round_: int) -> None:
     """Measure one variant once."""
     for connections in CONNECTIONS:
-        share = 1 if connections == 32 else 4
-        await closed_loop(
-            variant, connections, options.requests // share // (10 if variant.slow else 1)
-        )
-    if options.quick and (round_ or variant.tls is not None):
+        count = effort.requests // (1 if connections == 32 else 4) // (10 if variant.slow else 1)
+        variant.loads[connections].add(await closed_loop(variant, connections, count))
+    if effort is QUICK and (round_ or variant.tls is not None):
         return
-    if variant.name not in ("litellm", "smg"):  # they pass known paths alone
-        await streams(variant, options.streams)
-    await open_loop(variant, 20 if variant.slow else 150, options.seconds)
+    if variant.streaming:
+        await streams(variant, effort.streams)
+    variant.latencies += await open_loop(
+        variant, RATE / 10 if variant.slow else RATE, effort.seconds
+    )
 
 
-async def watch_memory(variants: list[Variant], count: int) -> None:
-    """Note resident memory before and after many requests; their CPU is left out."""
-    for variant in variants:
-        if variant.process is None or variant.slow or variant.tls is not None:
-            continue
-        kept = Load(variant.loads[8].requests, variant.loads[8].cpu)
-        await closed_loop(variant, 8, 2_000)
-        variant.rss_before = variant.rss()
-        await closed_loop(variant, 8, count)
-        variant.loads[8] = kept
-
-
-def row(variant: Variant, direct: Variant) -> dict[str, Any]:
+def row(variant: Variant, direct: Variant, found: Findings) -> dict[str, Any]:
     """Return what was measured of one variant; its main figures are those of 32 connections."""
-    by_connections = {}
-    for connections, load in sorted(variant.loads.items()):
-        cpu = 1000 * load.cpu / max(1, load.requests)
-        by_connections[str(connections)] = {
-            "cpu_ms_per_request": round(cpu, 4),
-            "rps_per_core": round(1000 / cpu, 1) if cpu else None,
+    by_connections = {
+        str(connections): {
+            "cpu_ms_per_request": round(load.cpu_ms, 4),
+            "rps_per_core": round(1000 / load.cpu_ms, 1) if load.cpu else None,
+            "added_p50_ms": added(load.latencies, direct.loads[connections].latencies, 50),
+            "added_p99_ms": added(load.latencies, direct.loads[connections].latencies, 99),
         }
+        for connections, load in sorted(variant.loads.items())
+    }
+    main = by_connections["32"]
     return {
-        **by_connections.get("32", {}),
+        "cpu_ms_per_request": main["cpu_ms_per_request"],
+        "rps_per_core": main["rps_per_core"],
         "added_p50_ms": added(variant.latencies, direct.latencies, 50),
         "added_p99_ms": added(variant.latencies, direct.latencies, 99),
         "sse_added_p50_ms": added(variant.delays, direct.delays, 50),
         "sse_added_p99_ms": added(variant.delays, direct.delays, 99),
-        "rss_growth_mb": round(variant.rss_after - variant.rss_before, 1),
+        "ttft_added_p99_ms": added(variant.firsts, direct.firsts, 99),
+        "sse_chunks": len(variant.delays),
+        "sse_stalls": sum(delay > STALL_SECONDS for delay in variant.delays),
+        "frontier": found.frontiers.get(variant.name),
+        "memory": found.memory.get(variant.name),
+        "system_calls_per_request": found.system_calls.get(variant.name),
         "connections": by_connections,
     }
 
@@ -128,61 +217,50 @@ def added(theirs: list[float], ours: list[float], percent: int) -> float | None:
     return round(1000 * (quantile(theirs, percent / 100) - quantile(ours, percent / 100)), 3)
 
 
-def summary(
-    variants: list[Variant], capture: list[float], missing: dict[str, str]
-) -> dict[str, Any]:
-    """Return what was measured.
-
-    Args:
-        variants: what was compared.
-        capture: what it costs, in each gateway where it was switched.
-        missing: what was left out, and how to get it.
-    """
+def summary(variants: list[Variant], found: Findings, missing: dict[str, str]) -> dict[str, Any]:
+    """Return what was measured; ``missing`` says how to get what was left out."""
     named = {variant.name: variant for variant in variants}
     rows = {
-        variant.name: row(variant, named["direct_tls" if variant.tls else "direct"])
-        for variant in variants
+        name: row(variant, named["direct_tls" if variant.tls else "direct"], found)
+        for name, variant in named.items()
     }
-    plain = rows["headrace_plain_journal"]
 
     def cpu(name: str, connections: int = 32) -> float | None:
-        load = rows[name]["connections"].get(str(connections)) if name in rows else None
-        return None if load is None else load["cpu_ms_per_request"]
+        return named[name].loads[connections].cpu_ms if name in named else None
 
-    def faster(other: str, ours: str = "headrace_plain_journal") -> float | None:
-        theirs, own = cpu(other), cpu(ours)
-        return round(theirs / own, 2) if theirs and own else None
+    def times(one: float | None, other: float | None) -> float | None:
+        return round(one / other, 2) if one and other else None
 
-    def times(other: str, connections: int) -> float | None:
-        theirs, own = cpu(other, connections), cpu("headrace_plain_journal", connections)
-        return round(own / theirs, 2) if theirs and own else None
-
-    kept, off = cpu("headrace_plain_journal"), cpu("headrace_plain_off")
-    shares = [round(share, 3) for share in sorted(capture)]
+    kept, off, one = cpu(MAIN), cpu("headrace_plain_off"), rows[MAIN]["connections"]["1"]
+    shares = [round(share, 3) for share in sorted(found.capture)]
+    taken = {
+        name: rows[MAIN][name] for name in rows[MAIN] if name.startswith(("added", "sse", "ttft"))
+    }
     return {
         "variants": rows,
         "missing": missing,
-        "cpu_vs_nginx": times("nginx", 32),
-        "cpu_vs_nginx_c1": times("nginx", 1),
-        "throughput_vs_envoy": faster("envoy"),
-        "throughput_vs_smg": faster("smg"),
-        "throughput_vs_litellm": faster("litellm"),
-        "throughput_vs_mitmdump": faster("mitmdump"),
-        "mitmproxy_listener_vs_mitmdump": faster("mitmdump", "headrace_journal"),
-        "intercept_vs_mitmdump": faster("mitmdump_tls", "headrace_journal_tls"),
+        "litellm_rust": found.litellm_rust,
+        "cpu_vs_nginx": times(kept, cpu("nginx")),
+        "cpu_vs_nginx_c1": times(cpu(MAIN, 1), cpu("nginx", 1)),
+        **{
+            f"throughput_vs_{other}": times(cpu(other), kept)
+            for other in ("envoy", "smg", "portkey", "litellm", "mitmdump")
+        },
+        "mitmproxy_listener_vs_mitmdump": times(cpu("mitmdump"), cpu("headrace_journal")),
+        "intercept_vs_mitmdump": times(cpu("mitmdump_tls"), cpu("headrace_journal_tls")),
         "capture_us": round(1000 * (kept - off), 1) if kept and off else None,
         "capture_cpu_overhead": round(statistics.median(shares), 3),
         "capture_cpu_overhead_of_each_gateway": shares,
-        "added_p50_ms": plain["added_p50_ms"],
-        "added_p99_ms": plain["added_p99_ms"],
-        "sse_added_p50_ms": plain["sse_added_p50_ms"],
-        "sse_added_p99_ms": plain["sse_added_p99_ms"],
-        "ttft_added_p99_ms": added(
-            named["headrace_plain_journal"].firsts, named["direct"].firsts, 99
-        ),
-        "rss_growth_mb": plain["rss_growth_mb"],
+        **taken,
+        "sse_stalls_direct": rows["direct"]["sse_stalls"],
+        "c1_added_p50_ms": one["added_p50_ms"],
+        "c1_added_p99_ms": one["added_p99_ms"],
+        "frontier": found.frontiers[MAIN],
+        "memory": found.memory[MAIN],
+        "system_calls_per_request": found.system_calls[MAIN],
+        **found.workers,
         "direct_p50_ms": round(1000 * statistics.median(named["direct"].latencies), 3),
-        "requests": named["headrace_plain_journal"].loads[32].requests,
+        "requests": named[MAIN].loads[32].requests,
     }
 
 
@@ -197,46 +275,55 @@ def start_upstream(home: Path) -> tuple[subprocess.Popen[bytes], Upstream]:
     return process, Upstream(plain, secure, files.ca)
 
 
+type Start = Callable[[Path, Path, Upstream], Variant]
+
+OTHERS: dict[str, tuple[str, Start]] = {
+    "litellm": ("litellm", start_litellm),
+    "portkey": ("portkey", start_portkey),
+    "envoy": ("gateways", start_envoy),
+    "smg": ("gateways", start_smg),
+}
+"""Other gateways, the environment of each, and what starts it."""
 HOW_TO_GET = {
-    "litellm": "run scripts/test-environment litellm once",
-    "envoy": "run scripts/test-environment gateways once",
-    "smg": "run scripts/test-environment gateways once",
+    **{name: f"run scripts/test-environment {place} once" for name, (place, _) in OTHERS.items()},
     "nginx": "install the package nginx-light",
 }
-"""Other gateways; one that is not there, or does not answer, is left out."""
 
 
 def start_variants(
-    home: Path, upstream: Upstream, litellm: str | None, gateways: str | None
+    home: Path, upstream: Upstream, names: list[str], *, build: bool
 ) -> list[Variant]:
-    """Start everything that is compared; the slowest to start begins first."""
-    others = [start_litellm(litellm, home / "litellm", upstream)] if litellm else []
-    if gateways is not None:
-        others += [
-            start_envoy(gateways, home / "envoy", upstream),
-            start_smg(gateways, home / "smg", upstream),
-        ]
+    """Start everything that is compared; the slowest to start begins first.
+
+    Args:
+        home: a folder for what they write.
+        upstream: where all of them send.
+        names: the other gateways that are wanted.
+        build: make the environments that are not there.
+    """
+    others = []
+    for name in names:
+        place, start = OTHERS[name]
+        folder = environment(place, build=build)
+        if folder is not None:
+            others.append(start(folder, home / name, upstream))
     nginx = start_nginx(home / "nginx", upstream)
     if nginx is not None:
         others.append(nginx)
+
+    def ours(name: str, **settings: Any) -> Variant:
+        return start_headrace(name, home / name, upstream, **settings)
+
     return [
-        Variant("direct", upstream.plain, CHAT),
-        start_mitmdump(home / "mitm", upstream),
-        start_headrace(
-            "headrace_plain_off", home / "plain-off", upstream, capture=False, listener="plain"
-        ),
-        start_headrace("headrace_plain_journal", home / "plain", upstream, listener="plain"),
-        start_headrace(
-            "headrace_plain_durable",
-            home / "plain-durable",
-            upstream,
-            durability="durable",
-            listener="plain",
-        ),
-        start_headrace("headrace_journal", home / "journal", upstream),
-        Variant("direct_tls", upstream.secure, CHAT, roots=upstream.roots),
-        start_mitmdump(home / "mitm-tls", upstream, tls=True),
-        start_headrace("headrace_journal_tls", home / "tls", upstream, tls=True),
+        Variant("direct", upstream.plain),
+        start_mitmdump(home / "mitmdump", upstream),
+        ours("headrace_plain_off", listener="plain", capture=False),
+        ours(MAIN, listener="plain"),
+        ours("headrace_plain_durable", listener="plain", durability="durable"),
+        ours("headrace_journal", listener="mitmproxy"),
+        Variant("direct_tls", upstream.secure, roots=upstream.roots),
+        start_mitmdump(home / "mitmdump_tls", upstream, tls=True),
+        ours("headrace_journal_tls", tls=True),
         *others,
     ]
 
@@ -245,7 +332,7 @@ def ready(variants: list[Variant], *, quick: bool) -> list[Variant]:
     """Wait until all variants answer; leave out other gateways that do not in time."""
     up = []
     for variant in variants:
-        if wait_for(variant, 15 if quick and variant.name in HOW_TO_GET else 120):
+        if wait_for(variant, 30 if quick and variant.name in HOW_TO_GET else 120):
             up.append(variant)
         elif variant.name not in HOW_TO_GET:
             raise RuntimeError(f"{variant.name} does not start")
@@ -288,32 +375,23 @@ def main() -> None:
     if options.upstream:
         run_upstream(options.upstream)
         return
-    options.rounds = 2 if options.quick else 4
-    options.requests = 800 if options.quick else 3000
-    options.warm = 100 if options.quick else 400
-    options.seconds = 0.6 if options.quick else 4.0
-    options.streams = 20 if options.quick else 100
-    options.memory = 0 if options.quick else 50_000
-    options.gateways = 1 if options.quick else 5
-    options.turns = 16 if options.quick else 60
-    litellm = None
-    if not options.without_litellm:
-        litellm = environment_python("litellm", build=not options.quick)
-    gateways = environment_python("gateways", build=not options.quick)
+    names = [name for name in OTHERS if name != "litellm" or not options.without_litellm]
     processes: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
+        home = Path(folder)
         try:
-            process, upstream = start_upstream(Path(folder))
+            process, upstream = start_upstream(home)
             processes.append(process)
-            installed = start_variants(Path(folder), upstream, litellm, gateways)
+            installed = start_variants(home, upstream, names, build=not options.quick)
             processes += [v.process for v in installed if v.process is not None]
             variants = ready(installed, quick=options.quick)
             missing = left_out(variants, installed)
-            asyncio.run(measure(variants, options))
-            capture = asyncio.run(
-                overheads(Path(folder), upstream, processes=options.gateways, rounds=options.turns)
+            tell(f"{len(variants)} ways to the upstream")
+            found = asyncio.run(
+                measure(variants, QUICK if options.quick else FULL, home, upstream),
+                loop_factory=uvloop.new_event_loop,
             )
-            print(json.dumps(summary(variants, capture, missing)), flush=True)
+            print(json.dumps(summary(variants, found, missing)), flush=True)
         finally:
             stop(processes)
     if "litellm" in missing and not options.without_litellm:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.gateway_traffic import Pair, Variant, call
+from benchmarks.gateway_traffic import Channel, Variant, connect
 from benchmarks.gateway_variants import Upstream, start_headrace, wait_for
 
 CONNECTIONS = 32
@@ -52,22 +52,22 @@ with asyncio.Runner(loop_factory=fastpath.new_event_loop(True)) as runner:
 async def overhead(variant: Variant, rounds: int) -> float:
     """Return which share of its CPU per request capture adds: the median of the rounds."""
     request = variant.request()
-    opened = [await variant.open() for _ in range(CONNECTIONS)]
+    channels = [await connect(variant) for _ in range(CONNECTIONS)]
     found = []
     words = ["off", "on"]
     for number in range(-2, rounds):
         spent = {}
         for word in words:
             _switch(variant, word)
-            await _calls(opened, request, CONNECTIONS)
+            await _calls(channels, request, CONNECTIONS)
             before = variant.used()
-            await _calls(opened, request, REQUESTS)
+            await _calls(channels, request, REQUESTS)
             spent[word] = variant.used() - before
         words.reverse()
         if number >= 0:
             found.append(spent["on"] / spent["off"] - 1)
-    for _, writer in opened:
-        writer.close()
+    for channel in channels:
+        channel.close()
     return statistics.median(found)
 
 
@@ -83,16 +83,16 @@ def _switch(variant: Variant, word: str) -> None:
         raise RuntimeError("the gateway's capture cannot be switched")
 
 
-async def _calls(opened: list[Pair], request: bytes, count: int) -> None:
+async def _calls(channels: list[Channel], request: bytes, count: int) -> None:
     left = count
 
-    async def work(pair: Pair) -> None:
+    async def work(channel: Channel) -> None:
         nonlocal left
         while left > 0:
             left -= 1
-            await call(*pair, request)
+            await channel.call(request)
 
-    await asyncio.gather(*map(work, opened))
+    await asyncio.gather(*map(work, channels))
 
 
 async def overheads(home: Path, upstream: Upstream, *, processes: int, rounds: int) -> list[float]:

@@ -1,4 +1,4 @@
-"""Starts what the gateway's benchmark compares: ours, mitmdump, LiteLLM, nginx, envoy, smg."""
+"""Starts what the gateway's benchmark compares: ours, mitmdump, and other gateways."""
 
 import json
 import os
@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gateway_traffic import Variant
+from benchmarks.gateway_traffic import CHAT, Variant
 
 ROOT = Path(__file__).resolve().parent.parent
-CHAT = "/v1/chat/completions"
 
 GATEWAY = """
 import json, sys
@@ -107,9 +106,8 @@ def start_headrace(
     return Variant(
         name,
         0,
-        CHAT,
-        "Authorization: Bearer none\r\n",
-        process,
+        headers="Authorization: Bearer none\r\n",
+        process=process,
         connect_headers=f"Proxy-Authorization: Bearer {key.secret}\r\n",
         target=upstream.secure,
         roots=home / "ca" / "ca.pem",
@@ -129,13 +127,11 @@ def start_mitmdump(home: Path, upstream: Upstream, *, tls: bool = False) -> Vari
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     if not tls:
-        return Variant("mitmdump", port, CHAT, "", process)
+        return Variant("mitmdump", port, process=process)
     return Variant(
         "mitmdump_tls",
         port,
-        CHAT,
-        "",
-        process,
+        process=process,
         target=upstream.secure,
         roots=home / "mitmproxy-ca-cert.pem",
     )
@@ -171,7 +167,7 @@ def start_nginx(home: Path, upstream: Upstream) -> Variant | None:
     process = subprocess.Popen(
         [program, "-c", str(settings), "-e", str(home / "log")], stderr=subprocess.DEVNULL
     )
-    return Variant("nginx", port, CHAT, "", process)
+    return Variant("nginx", port, process=process)
 
 
 ENVOY = """
@@ -203,26 +199,26 @@ static_resources:
 """
 
 
-def start_envoy(python: str, home: Path, upstream: Upstream) -> Variant:
+def start_envoy(environment: Path, home: Path, upstream: Upstream) -> Variant:
     """Start envoy as a pass-through of one worker."""
     home.mkdir()
     port = free_port()
     settings = home / "envoy.yaml"
     settings.write_text(ENVOY.format(upstream=upstream.plain, port=port))
     command = [
-        str(Path(python).with_name("envoy")),
+        str(environment / "bin" / "envoy"),
         *("-c", str(settings), "--concurrency", "1", "--disable-hot-restart", "-l", "off"),
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return Variant("envoy", port, CHAT, "", process)
+    return Variant("envoy", port, process=process)
 
 
-def start_smg(python: str, home: Path, upstream: Upstream) -> Variant:
+def start_smg(environment: Path, home: Path, upstream: Upstream) -> Variant:
     """Start smg as a router before one worker; it captures nothing."""
     home.mkdir()
     port = free_port()
     command = [
-        *(str(Path(python).with_name("smg")), "launch", "--host", "127.0.0.1"),
+        *(str(environment / "bin" / "smg"), "launch", "--host", "127.0.0.1"),
         *("--port", str(port), "--worker-urls", f"http://127.0.0.1:{upstream.plain}"),
         *("--policy", "round_robin", "--log-level", "error", "--disable-health-check"),
         *("--prometheus-port", str(free_port())),
@@ -230,23 +226,20 @@ def start_smg(python: str, home: Path, upstream: Upstream) -> Variant:
     process = subprocess.Popen(
         command, cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    return Variant("smg", port, CHAT, "", process)
+    return Variant("smg", port, process=process)
 
 
-def environment_python(name: str, *, build: bool) -> str | None:
-    """Return the Python of an environment of others' programs; without ``build`` if it is ready."""
-    if not build and not (ROOT / f".venv-{name}" / ".ready").exists():
-        return None
-    done = subprocess.run(
-        [str(ROOT / "scripts" / "test-environment"), name],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return str(ROOT / done.stdout.strip())
+def environment(name: str, *, build: bool) -> Path | None:
+    """Return the folder of an environment of others' programs; without ``build`` if it is ready."""
+    folder = ROOT / f".venv-{name}"
+    if build:
+        command = [str(ROOT / "scripts" / "test-environment"), name]
+        built = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+        return folder if built.returncode == 0 else None
+    return folder if (folder / ".ready").exists() else None
 
 
-def start_litellm(python: str, home: Path, upstream: Upstream) -> Variant:
+def start_litellm(environment: Path, home: Path, upstream: Upstream) -> Variant:
     """Start LiteLLM's proxy with a callback that writes JSON lines."""
     home.mkdir()
     port = free_port()
@@ -257,7 +250,7 @@ def start_litellm(python: str, home: Path, upstream: Upstream) -> Variant:
         "litellm_settings:\n  callbacks: bench_callback.lines\n"
     )
     command = [
-        str(Path(python).with_name("litellm")),
+        str(environment / "bin" / "litellm"),
         *("--config", str(home / "config.yaml")),
         *("--host", "127.0.0.1", "--port", str(port)),
     ]
@@ -269,11 +262,32 @@ def start_litellm(python: str, home: Path, upstream: Upstream) -> Variant:
         "PYTHONPATH": str(home),
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LITELLM_TELEMETRY": "False",
+        "LITELLM_RUST": "true",
     }
     process = subprocess.Popen(
         command, cwd=home, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    return Variant("litellm", port, CHAT, f"Authorization: Bearer {key}\r\n", process)
+    headers = f"Authorization: Bearer {key}\r\n"
+    return Variant("litellm", port, CHAT, headers, process, slow=True)
+
+
+def start_portkey(environment: Path, home: Path, upstream: Upstream) -> Variant:
+    """Start Portkey's gateway; it asks the upstream that each request names."""
+    home.mkdir()
+    port = free_port()
+    program = environment / "node_modules" / "@portkey-ai" / "gateway" / "build" / "start-server.js"
+    process = subprocess.Popen(
+        ["node", str(program), "--headless", f"--port={port}"],
+        cwd=home,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    headers = (
+        "Authorization: Bearer none\r\nx-portkey-provider: openai\r\n"
+        f"x-portkey-custom-host: http://127.0.0.1:{upstream.plain}/v1\r\n"
+    )
+    # Under Node 20 it answers streams with 500: it changes headers that cannot be changed there.
+    return Variant("portkey", port, CHAT, headers, process, slow=True, streaming=False)
 
 
 def wait_for(variant: Variant, seconds: float = 90.0) -> bool:
@@ -294,18 +308,18 @@ def wait_for(variant: Variant, seconds: float = 90.0) -> bool:
     if variant.roots is not None:
         variant.tls = trusting(variant.roots)
         return True
-    while not _answers(variant):
+    while not head_of_answer(variant).startswith(b"HTTP/1.1 200"):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.2)
     return True
 
 
-def _answers(variant: Variant) -> bool:
-    """Tell whether a call comes through; some accept connections before they know their upstream."""
+def head_of_answer(variant: Variant) -> bytes:
+    """Return how an answer begins; some accept connections before they know their upstream."""
     try:
         with socket.create_connection(("127.0.0.1", variant.port), 10) as there:
             there.sendall(variant.request())
-            return there.recv(65536).startswith(b"HTTP/1.1 200")
+            return there.recv(65536)
     except OSError:
-        return False
+        return b""

@@ -14,6 +14,7 @@ from proxy.exchange import InFlight, Services
 from proxy.heads import content_length
 from proxy.mitm.replies import answer_at_head, response_of
 from proxy.mitm.wire import (
+    client_left,
     forget_expectation,
     forget_way,
     mark_shape,
@@ -218,7 +219,9 @@ class GatewayAddon:
         live = self.live.get(flow.id)
         if live is None:
             return
-        client_there = bool(flow.client_conn.state & connection.ConnectionState.CAN_READ)
+        client_there = flow.client_conn.state & connection.ConnectionState.CAN_READ and not (
+            client_left(flow.request)
+        )
         self._end(
             flow,
             live,

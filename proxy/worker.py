@@ -90,7 +90,7 @@ class Gateway:
             self._spool = open_spool(config.spool, self._keys.newest)
             self._recorder = Recorder(self._spool, self.counters, block=self._fingerprints.block)
         logs.muffle(self.counters)
-        wire.install()
+        corrected = wire.install()
         reachability = Reachability(self._router)
         self._gate = self._make_gate(registry)
         if config.listener == "plain":
@@ -101,7 +101,7 @@ class Gateway:
             addresses,
             before=[Tunnels(self._router, self.counters)],
             after=[
-                Interception(authority, self.counters),
+                Interception(authority, self.counters, http2=corrected and config.fastpath),
                 ConnectTimes(self._router, embedded.handlers, reachability),
                 self._gate,
                 Strangers(embedded.handlers),

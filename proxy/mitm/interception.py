@@ -3,10 +3,10 @@
 from typing import Any
 
 from mitmproxy import certs, platform, tls
-from mitmproxy.addons.tlsconfig import TlsConfig
+from mitmproxy.addons.tlsconfig import AppData, TlsConfig
 from mitmproxy.proxy import layer, layers
 from mitmproxy.proxy.layers.http import HttpStream
-from mitmproxy.proxy.mode_specs import RegularMode, TransparentMode
+from mitmproxy.proxy.mode_specs import RegularMode, ReverseMode, TransparentMode
 
 from proxy.counters import OTHERS, Counters, sound_host
 from proxy.mitm.authority import Authority
@@ -71,8 +71,11 @@ class Interception(TlsConfig):
 
     name = "tlsconfig"
 
-    def __init__(self, authority: Authority | None, counters: Counters) -> None:
+    def __init__(self, authority: Authority | None, counters: Counters, *, http2: bool) -> None:
+        """Begin; ``http2`` offers it to clients of the base URL."""
         self._counters = counters
+        self._http2 = http2
+        self._authority = authority is not None
         if authority is not None:
             certificate = authority.certificate
             self.certstore = certs.CertStore(
@@ -87,6 +90,20 @@ class Interception(TlsConfig):
     configure = None  # type: ignore[assignment]
     running = None  # type: ignore[assignment]
     request = None  # type: ignore[assignment]
+
+    def tls_start_client(self, tls_start: tls.TlsData) -> None:
+        """Begin a handshake; clients of the base URL may speak HTTP/2, opened connections do not.
+
+        An opened connection goes on as its client began it, and there HTTP/1.1 costs less: each
+        call of HTTP/2 takes an upstream connection of its own.
+        """
+        if not self._authority:
+            return  # mitmproxy ends the connection
+        super().tls_start_client(tls_start)
+        client, handshake = tls_start.context.client, tls_start.ssl_conn
+        if handshake is not None and self._http2 and isinstance(client.proxy_mode, ReverseMode):
+            chosen = b"h2" if b"h2" in client.alpn_offers else None
+            handshake.set_app_data(AppData(client_alpn=chosen, server_alpn=None, http2=False))
 
     def tls_failed_client(self, data: tls.TlsData) -> None:
         """Count a handshake that failed."""

@@ -15,6 +15,9 @@ from mitmproxy.utils import asyncio_utils
 
 _mitmproxy_log = logging.getLogger("mitmproxy.fastpath")
 
+ROOM = "headrace_room"
+"""Attribute of an upstream's connection: an event that is set once its client takes more."""
+
 type HookTable = dict[str, tuple[Callable[[Any], Any], ...]]
 
 
@@ -188,7 +191,7 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
             writer.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     async def drain_writers(self) -> None:
-        """Wait only for writers that have something left to write."""
+        """Wait only for writers that have something left to write, and for room in a stream."""
         for transport in self.transports.values():
             writer = transport.writer
             if isinstance(writer, asyncio.StreamWriter):
@@ -198,7 +201,12 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
                 continue
             drain: Callable[[], Any] = super().drain_writers
             await drain()
-            return
+            break
+        for connection, transport in self.transports.items():
+            room: asyncio.Event | None = getattr(connection, ROOM, None)
+            if room is not None and transport.handler is asyncio.current_task():
+                await room.wait()
+                break
 
 
 _arguments: dict[type, str] = {}

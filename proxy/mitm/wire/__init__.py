@@ -1,4 +1,4 @@
-"""Corrections to mitmproxy's HTTP/1 layer: what a client would notice that it is there.
+"""Corrections to mitmproxy's HTTP layers: what a client would notice that it is there.
 
 Stock 12.2 answers its own errors as HTML that may quote the upstream. It takes an informational
 response for the final one and answers ``Expect`` itself. It hangs on chunked trailers, which AWS
@@ -26,6 +26,7 @@ from proxy.mitm.wire.http1 import (
     raw_answer,
     read_request_head,
 )
+from proxy.mitm.wire.http2 import StrictStreams, client_left
 from proxy.mitm.wire.stream import (
     RoutedStream,
     Way,
@@ -53,6 +54,7 @@ def install() -> bool:
         (http_layer, "HttpStream", RoutedStream),
         (http_layer, "Http1Server", ShapedServer),
         (http_layer, "Http1Client", PatientClient),
+        (http_layer, "Http2Server", StrictStreams),
         (stock_http1, "read_request_head", read_request_head),
         (_http1, "make_error_response", own_words),
         (_http1, "ChunkedReader", TrailerReader),
@@ -69,6 +71,7 @@ __all__ = [
     "ShapedServer",
     "TrailerReader",
     "Way",
+    "client_left",
     "forget_expectation",
     "forget_way",
     "install",

@@ -134,7 +134,8 @@ def _head_is_too_long(data: bytearray) -> bool:
     )
 
 
-def _reason(code: ErrorCode) -> Reason:
+def reason_of(code: ErrorCode) -> Reason:
+    """Return why a call that broke off is answered."""
     if code in (ErrorCode.REQUEST_VALIDATION_FAILED, ErrorCode.DESTINATION_UNKNOWN):
         return Reason.BAD_REQUEST
     return Reason.UNREACHABLE
@@ -181,7 +182,7 @@ class ShapedServer(TrailerConnection, _http1.Http1Server):
         status = event.code.http_status_code()
         if not self.response and status is not None:
             shape = shape_of_errors(self.request)
-            reply = answer(_reason(event.code), shape, status=status)
+            reply = answer(reason_of(event.code), shape, status=status)
             yield commands.SendData(self.conn, raw_answer(reply))
         yield commands.CloseConnection(self.conn)
 
@@ -256,7 +257,7 @@ class PatientClient(TrailerConnection, _http1.Http1Client):
                 lines = self.buf.maybe_extract_lines()
                 if lines is None:
                     return
-                if self.request.http_version == "HTTP/1.1":
+                if self.request.http_version == "HTTP/1.1" and not self._for_http2:
                     head = b"".join(bytes(line) + b"\r\n" for line in lines)
                     yield commands.SendData(self.context.client, head + b"\r\n")
         if _head_is_too_long(self.buf._data) and self.stream_id is not None:
@@ -266,6 +267,17 @@ class PatientClient(TrailerConnection, _http1.Http1Client):
             yield ReceiveHttp(ResponseProtocolError(self.stream_id, text, code))
             return
         yield from super().read_headers(event)
+
+    def mark_done(self, *, request: bool = False, response: bool = False) -> Commands:
+        """Note that one side is complete; a client of HTTP/2 gets a new connection for each call."""
+        yield from super().mark_done(request=request, response=response)
+        if self._for_http2 and self.request is None:
+            yield commands.CloseConnection(self.conn)
+            self.state = self.done
+
+    @property
+    def _for_http2(self) -> bool:
+        return self.context.client.alpn == b"h2"
 
     def _informational(self) -> bool:
         start = bytes(self.buf._data[:12])

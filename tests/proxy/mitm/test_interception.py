@@ -91,7 +91,7 @@ def test_the_base_url_gateway_decides_nothing_here() -> None:
 
 def test_failed_handshakes_are_counted_by_sound_names_and_bounded() -> None:
     counters = Counters()
-    guard = Interception(None, counters)
+    guard = Interception(None, counters, http2=False)
     for number in range(300):
         told = context("regular", ("x", 1), sni=f"host{number}.example")
         guard.tls_failed_client(SimpleNamespace(context=told))  # type: ignore[arg-type]

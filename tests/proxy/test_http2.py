@@ -18,7 +18,8 @@ import openai
 import pytest
 
 from tests.proxy.running import Running
-from tests.support.provider import CHAT, GO_ON, provider
+from tests.support.provider import GO_ON, provider
+from tests.support.provider.answer import ANSWER
 from tests.support.upstream import Reply, Seen, Upstream, as_json
 from trajectory.exchange import ExchangeOutcome
 
@@ -28,7 +29,7 @@ LARGE = 8 * 1024 * 1024
 def script(request: Seen) -> Reply:
     if request.target == "/hints":
         hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
-        return Reply([hints, *as_json(CHAT).pieces])
+        return Reply([hints, *as_json({"answer": 42}).pieces])
     if request.target == "/large":
         head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % LARGE
         sent.clear()
@@ -82,7 +83,8 @@ def test_a_client_that_offers_it_gets_it(
     client: httpx.Client, gateway: Running, upstream: Upstream
 ) -> None:
     answer = client.post("/openai/v1/chat/completions", json={"model": "m", "messages": []})
-    assert (answer.http_version, answer.status_code, answer.json()) == ("HTTP/2", 200, CHAT)
+    assert (answer.http_version, answer.status_code) == ("HTTP/2", 200)
+    assert answer.json()["choices"][0]["message"]["content"] == ANSWER
     request = upstream.seen[-1]
     assert request.header("host") == upstream.url.removeprefix("http://")
     assert json.loads(request.body) == {"model": "m", "messages": []}
@@ -103,7 +105,9 @@ def test_the_openai_sdk_streams_many_answers_over_one_connection(gateway: Runnin
     async def ask(sdk: openai.AsyncOpenAI) -> str:
         messages: Any = [{"role": "user", "content": "hello"}]
         deltas = await sdk.chat.completions.create(model="m", messages=messages, stream=True)
-        return "".join([each.choices[0].delta.content or "" async for each in deltas])
+        return "".join(
+            [choice.delta.content or "" async for each in deltas for choice in each.choices]
+        )
 
     async def main() -> list[str]:
         http_client = openai.DefaultAsyncHttpxClient(http2=True, verify=trusting(gateway))
@@ -115,7 +119,7 @@ def test_the_openai_sdk_streams_many_answers_over_one_connection(gateway: Runnin
         ) as sdk:
             return await asyncio.gather(*(ask(sdk) for _ in range(20)))
 
-    assert asyncio.run(main()) == ["Hello"] * 20
+    assert asyncio.run(main()) == [ANSWER] * 20
     outcomes = {exchange.outcome for exchange in gateway.exchanges(20)}
     assert outcomes == {ExchangeOutcome.COMPLETE}
 
@@ -141,7 +145,7 @@ def test_headers_of_one_connection_stay_on_it(client: httpx.Client, gateway: Run
 def test_early_hints_do_not_break_the_connection(client: httpx.Client, gateway: Running) -> None:
     for _ in range(2):
         answer = client.get("/openai/hints")
-        assert (answer.http_version, answer.json()) == ("HTTP/2", CHAT)
+        assert (answer.http_version, answer.json()) == ("HTTP/2", {"answer": 42})
     gateway.exchanges(2)
 
 

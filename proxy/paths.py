@@ -1,6 +1,7 @@
 """Paths as an upstream may read them: decoded once or more, with either slash as a separator."""
 
 import re
+from unicodedata import normalize
 from urllib.parse import unquote_to_bytes
 
 _SEPARATORS = re.compile(rb"[/\\]")
@@ -13,13 +14,13 @@ _WIDE = re.compile(rb"%u([0-9a-f]{4})", re.IGNORECASE)
 _LENIENT = tuple(
     (odd, plain)
     for plain, odds in (
-        (b".", (b"\xc0\xae", b"\xe0\x80\xae", "\uff0e".encode())),
-        (b"/", (b"\xc0\xaf", b"\xe0\x80\xaf", "\uff0f".encode())),
-        (b"\\", (b"\xc1\x9c", b"\xe0\x81\x9c", "\uff3c".encode())),
+        (b".", (b"\xc0\xae", b"\xe0\x80\xae", b"\xc0.")),
+        (b"/", (b"\xc0\xaf", b"\xe0\x80\xaf", b"\xc0/")),
+        (b"\\", (b"\xc1\x9c", b"\xe0\x81\x9c", b"\xc1\\")),
     )
     for odd in odds
 )
-"""What lenient decoders take for dots and slashes: more bytes than UTF-8 allows, and full width."""
+"""What lenient decoders take for dots and slashes: bytes that are no UTF-8."""
 _DECODED_TIMES = 4
 """Fronts and frameworks decode a path once or twice; one that goes on changing means harm."""
 
@@ -41,13 +42,21 @@ def _narrow(coded: re.Match[bytes]) -> bytes:
 
 
 def _leads_up(path: bytes) -> bool:
-    for odd, plain in _LENIENT:
-        path = path.replace(odd, plain)
+    if not path.isascii():
+        for odd, plain in _LENIENT:
+            path = path.replace(odd, plain)
+        path = _compatible(path)
     return any(
         _UNSEEN.sub(b"", ends.split(segment, 1)[0]) == b".."
         for segment in _SEPARATORS.split(path)
         for ends in _ENDS
     )
+
+
+def _compatible(path: bytes) -> bytes:
+    """Return a path with plain characters for those that mean the same: wide ones, dots in one sign."""
+    text = path.decode("utf-8", "surrogateescape")
+    return normalize("NFKC", text).encode("utf-8", "surrogateescape")
 
 
 def lies_below(path: bytes, base: bytes) -> bool:

@@ -110,5 +110,6 @@ def _without_odd_keys(fields: RawFields) -> RawFields:
     return tuple(
         (name, value)
         for name, value in fields
-        if name.lower() in CREDENTIAL_HEADERS or not holds_client_key(value)
+        if not holds_client_key(name.lower())
+        and (name.lower() in CREDENTIAL_HEADERS or not holds_client_key(value))
     )

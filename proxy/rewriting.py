@@ -85,7 +85,10 @@ def _special(names: tuple[bytes, ...], given: bytes) -> dict[int, bytes]:
     return {
         at: name
         for at, name in enumerate(lower)
-        if name in _REWRITTEN or name == given or name.startswith(OWN_HEADERS)
+        if name in _REWRITTEN
+        or name == given
+        or name.startswith(OWN_HEADERS)
+        or holds_client_key(name)
     }
 
 
@@ -126,6 +129,7 @@ def rewrite_headers(
             lower in _HOP
             or lower == _EXTENSIONS
             or (lower == b"upgrade" and b"h2c" in value.lower())
+            or holds_client_key(lower)
         ):
             continue
         if lower == key_header or (

@@ -83,7 +83,7 @@ def _body(value: JsonObject, index: int) -> JsonObject:
             continue
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise FeedbackError(f"item {index}: {name} must be a number")
-        if not math.isfinite(number) or (name == "confidence" and not 0 <= number <= 1):
+        if not _is_finite(number) or (name == "confidence" and not 0 <= number <= 1):
             raise FeedbackError(f"item {index}: {name} is out of range")
         body[name] = number
     if "name" not in body:
@@ -103,6 +103,13 @@ def _body(value: JsonObject, index: int) -> JsonObject:
             raise FeedbackError(f"item {index}: is_gold must be true or false")
         body["is_gold"] = gold
     return body
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # JSON has whole numbers of any length
+        return False
 
 
 def _text(value: JsonObject, name: str, index: int) -> str | None:

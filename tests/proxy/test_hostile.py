@@ -271,16 +271,29 @@ def test_a_client_key_goes_no_further_whichever_one_let_the_request_in(
     assert upstream.seen[-1].header("x-proxied") == "Basic aHJfOnNlY3JldA=="
     ask(gateway, f"GET /own/echo?api%5Fkey={key[:3]}%{ord(key[3]):x}{key[4:]} HTTP/1.1\nHost: x\n")
     assert upstream.seen[-1].target == "/echo"
+    twice = "".join(f"%25{ord(each):02x}" for each in key)
+    ask(
+        gateway, f"GET /own/echo?a=1&b={twice} HTTP/1.1\nHost: x\nX-{key}: 1\nX-Headrace-{key}: 1\n"
+    )
+    assert upstream.seen[-1].target == "/echo?a=1"
+    assert [name for name, _ in upstream.seen[-1].headers] == ["Host"]
 
 
 @pytest.mark.parametrize(
     "path",
-    ["/own/{key}/echo", "/s/{key}/own/echo", "/own/s/{key}/echo", "/own/{odd}", "/none/{key}"],
+    [
+        "/own/{key}/echo",
+        "/s/{key}/own/echo",
+        "/own/s/{key}/echo",
+        "/own/{odd}",
+        "/own/{twice}",
+        "/none/{key}",
+    ],
 )
 def test_a_client_key_in_a_path_is_refused(gateway: Running, upstream: Upstream, path: str) -> None:
     before = len(upstream.seen)
     odd = gateway.key.replace("_", "%5f")
-    path = path.format(key=gateway.key, odd=odd)
+    path = path.format(key=gateway.key, odd=odd, twice=odd.replace("%", "%25"))
     assert ask(gateway, f"GET {path} HTTP/1.1\nHost: x\n").startswith(b"HTTP/1.1 404 ")
     assert len(upstream.seen) == before
 

@@ -10,9 +10,11 @@ from proxy.paths import climbs, lies_below
 
 SEPARATORS = ["/", "\\", "%2f", "%2F", "%5c", "%252f", "%25255C", "%c0%af", "%C1%9C"]
 SEPARATORS += ["%e0%80%af", "%E0%81%9C", "%ef%bc%8f", "%ef%bc%bc", "%u002f", "%U005C", "%uff0f"]
+SEPARATORS += ["%c0%2f", "%c1%5c", "\N{FULLWIDTH SOLIDUS}"]
 UPWARDS = ["..", "%2e%2e", ".%2E", "%252e.", "..;x=1", "..%00", "..%20", ".%09.", "%c0%ae."]
 UPWARDS += ["..#", "..#x", "..%23x", "..%3fx=1", "..%00x", "..%00;x", ".%00.", "..%3b"]
 UPWARDS += ["%e0%80%ae.", "%ef%bc%8e.", "%u002e%u002E", "%uff0e.", "%25u002e."]
+UPWARDS += ["%e2%80%a5", "%E2%80%A4.", "\N{TWO DOT LEADER}", "%c0%2e."]
 
 
 @pytest.mark.parametrize("upwards", UPWARDS)
@@ -41,6 +43,7 @@ def test_what_leads_up_is_seen_behind_any_separator(separator: str, upwards: str
         b"/a..#/b",
         b"/%u00e9/%ud800/%ef%bc%8e",
         "/v1/Grüße/%C3%BC".encode(),
+        "/v1/…/%e2%80%a6/٣½".encode(),
     ],
 )
 def test_other_paths_lead_nowhere_else(path: bytes) -> None:

@@ -47,6 +47,7 @@ def test_every_target_is_taken() -> None:
         ({"name": None}, "name is missing"),
         ({"value": None}, "one of value, label, rationale"),
         ({"value": True}, "value must be a number"),
+        ({"value": 10**400}, "value is out of range"),
         ({"confidence": 2}, "confidence is out of range"),
         ({"source_kind": "gut"}, "source_kind must be one of"),
         ({"observed_at": "yesterday"}, "ISO 8601"),

@@ -58,7 +58,8 @@ class LakeLineages:
             fresh = self._lineages.number(sightings)
             if not fresh:
                 return True
-            files, self._files = None, None
+            before, self._files = self._files or (), None
+            files = None
             try:
                 data = to_arrow(TABLES[_TABLE], fresh)
                 files = commit_once(log, data, app_id=_TABLE, version=number)
@@ -69,6 +70,9 @@ class LakeLineages:
                 self._read()
                 return False
             log.sync()
+            now = self._lake.snapshot_of(_TABLE)
+            if {*now} - {*before} == {one for one in now if one.endswith(tuple(files))}:
+                self._files = now  # nobody else wrote: nothing has to be read again
         return True
 
     def _read(self) -> None:

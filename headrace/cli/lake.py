@@ -34,6 +34,7 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
 
     The governing process runs it by itself, every `govern.maintenance_seconds`.
     """
+    from governance.identifiers import Namer
     from headrace.govern.maintenance import keep_up
     from headrace.govern.spool_expiry import sweep_raw
     from headrace.services.holds import holds_of
@@ -43,7 +44,15 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
     sweep_raw(running.settings, home, running.audit)
     with progress("maintaining", quiet=as_json) as advance:
         holds = holds_of(running.settings, running.lake)
-        done = keep_up(running.lake, settings, home, running.audit, holds=holds, progress=advance)
+        done = keep_up(
+            running.lake,
+            settings,
+            home,
+            running.audit,
+            holds=holds,
+            namer=Namer(running.secrets.derive(b"message")),
+            progress=advance,
+        )
     if as_json:
         print_json(jsonable(done))
         return

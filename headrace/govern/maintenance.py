@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from governance.audit import AuditLog
+from governance.identifiers import Namer
 from headrace.app.home import Home
 from headrace.app.settings import LakeSettings
 from headrace.govern.near_duplicates import sweep_near
@@ -18,6 +19,7 @@ from headrace.processes.supervisor import headrace_command
 from lakehouse.erasure.erase import Holds, RemovalReport, expire
 from lakehouse.erasure.late_names import forget_replaced
 from lakehouse.lake import Lake
+from lakehouse.maintenance.harness_fill import fill_harnesses
 from lakehouse.maintenance.upkeep import Upkeep, maintain
 from train.runs import folders as run_folders
 from trajectory.child_process import ChildProcess, open_log
@@ -42,13 +44,14 @@ def keep_up(
     audit: AuditLog,
     *,
     holds: Holds | None = None,
+    namer: Namer | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> UpkeepReport:
     """Do what is due: compact, checkpoint, clean logs, vacuum; now and then also the long round.
 
     The long round (``lake.sweep_hours``) removes what has expired, and looks for files that no
     log ever knew, also where listing them is slow. What killed training runs left, and files whose rows
-    were rewritten, go each time.
+    were rewritten, go each time. With ``namer`` steps of an older lake get their harness's version, once.
     """
     note = home.state / "swept-at"
     long = not timedelta(0) <= _age(note) < timedelta(hours=settings.sweep_hours)
@@ -56,6 +59,8 @@ def keep_up(
     run_folders.sweep(lake, home.runs)
     with lake.lease():
         forget_replaced(lake)
+    if namer is not None:
+        fill_harnesses(lake, lake.lineages(), namer)
     tables = maintain(
         lake,
         vacuum_hours=settings.vacuum_hours,

@@ -48,11 +48,17 @@ REDACTION_MARK = re.compile(
 _ADDRESS = re.compile(
     r"\b([a-z][a-z0-9+.-]{1,11}://)([^\s/\"'<>`)\]]+)(/[^\s\"'<>`)\]]*)?", re.IGNORECASE
 )
+_SEGMENT = rf"(?:{MARK}|[\w.@+~-])*(?:{MARK}|[\w@+~-])"
 _FOLDERS = re.compile(
-    r"(?<![\w/.:<])(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.@+~-]*[\w@+~-]){2,}[\\/]?"
-    r"|(?<![\w/.:<])~[\\/](?:[\w.@+~-]*[\w@+~-])?"
+    rf"(?<![\w/.:<])(?:~|\.{{1,2}}|[A-Za-z]:|{MARK})?(?:[\\/]{_SEGMENT}){{2,}}[\\/]?"
+    rf"|(?<![\w/.:<])~[\\/](?:{_SEGMENT})?"
 )
-_SEVERAL = re.compile(rf"{PATH}(?:[\s,;:]+{PATH})+")
+_SEVERAL = re.compile(rf"({PATH}|{MARK})(?:[\s,;:]+\1)+")
+_TITLED = re.compile(
+    rf"\b(?:mr|mrs|ms|miss|mx|dr|prof|sir|madam|herr|frau|m|mme|sr|sra)\b\.?\s+(?={MARK})",
+    re.IGNORECASE,
+)
+"""How a person is addressed, before the mark that stands for the name."""
 _HASHED = re.compile(
     r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
     r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,128}\b"
@@ -106,7 +112,12 @@ def normal_form(system_prompt: str, tools: str) -> NormalForm:
         system_prompt: the system prompt.
         tools: JSON list of tool definitions, in the shape of any dialect.
     """
-    return NormalForm(tuple(_prompt_lines(system_prompt)), canonical_tools(json.loads(tools)))
+    return NormalForm(tuple(_prompt_lines(system_prompt)), _tools_in(tools))
+
+
+@lru_cache(maxsize=_FORMS)
+def _tools_in(text: str) -> tuple[str, ...]:
+    return canonical_tools(json.loads(text))
 
 
 def _prompt_lines(text: str) -> list[str]:
@@ -130,6 +141,8 @@ def _normal_line(line: str) -> tuple[str, bool]:
     if labelled := _LABELLED.match(line):
         return f"{' '.join(labelled[1].split())} {VALUE}", opens_git
     text = REDACTION_MARK.sub(MARK, line)
+    if MARK in text:
+        text = _TITLED.sub("", text)
     text = _ADDRESS.sub(lambda found: found[1] + found[2] + (f"/{PATH}" if found[3] else ""), text)
     text = _FOLDERS.sub(PATH, text)
     if any(letter.isdigit() for letter in text):
@@ -137,7 +150,7 @@ def _normal_line(line: str) -> tuple[str, bool]:
         text = _HASHED.sub(IDENTIFIER, text)
         text = _DIGITS.sub(NUMBER, text)
     text = _WEEKDAY.sub(rf"\1\2{TIME}", text)
-    text = _SEVERAL.sub(PATH, text)
+    text = _SEVERAL.sub(r"\1", text)
     return " ".join(text.split()), opens_git
 
 

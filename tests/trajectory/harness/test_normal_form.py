@@ -90,6 +90,21 @@ def test_plain_words_are_left_as_they_are(sentence: str) -> None:
     assert form(sentence).lines == (sentence,)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "You serve Mrs. <PERSON_ab12cd> today.",
+            "You serve Mr. <PERSON_ab12cd> <PERSON_0123ab> today.",
+        ),
+        ("Notes: /home/<PERSON_ab12cd>/shop/a.md", "Notes: /Users/ann/b.md"),
+        ("Read /a/b.md, /c/d.md", "Read /a/b.md"),
+    ],
+)
+def test_a_value_is_a_value_however_it_was_redacted(one: str, other: str) -> None:
+    assert form(one) == form(other)
+
+
 def test_white_space_says_nothing() -> None:
     assert form("Be  kind.\n\n\nBe\tshort. ") == form("Be kind.\r\nBe short.")
 

@@ -52,9 +52,9 @@ from benchmarks.gateway_variants import (
     start_nginx,
     start_portkey,
     start_smg,
+    start_upstream,
     wait_for,
 )
-from examples.practice.certificate import make_certificate
 
 MAIN = "headrace_plain_journal"
 CONNECTIONS = (1, 8, 32)
@@ -74,6 +74,8 @@ class Effort:
     requests: int
     seconds: float
     streams: int
+    streamed: tuple[str, ...] | None
+    """Whose streams are measured; None for all that pass any on."""
     memory_requests: int
     frontiers: tuple[str, ...]
     frontier_seconds: float
@@ -85,11 +87,12 @@ class Effort:
 FULL = Effort(
     rounds=3,
     requests=2_000,
-    seconds=3.0,
-    streams=80,
+    seconds=2.0,
+    streams=40,
+    streamed=None,
     memory_requests=50_000,
     frontiers=("direct", "nginx", "envoy", "smg", MAIN, "headrace_journal", "portkey", "litellm"),
-    frontier_seconds=1.5,
+    frontier_seconds=1.0,
     frontier_start=300,
     overhead_gateways=5,
     overhead_turns=40,
@@ -99,6 +102,7 @@ QUICK = Effort(
     requests=800,
     seconds=0.6,
     streams=20,
+    streamed=("direct", "nginx", MAIN, "headrace_journal"),
     memory_requests=2_000,
     frontiers=(MAIN,),
     frontier_seconds=0.4,
@@ -174,7 +178,7 @@ async def one_round(variant: Variant, effort: Effort, round_: int) -> None:
         variant.loads[connections].add(await closed_loop(variant, connections, count))
     if effort is QUICK and (round_ or variant.tls is not None):
         return
-    if variant.streaming:
+    if variant.streaming and (effort.streamed is None or variant.name in effort.streamed):
         await streams(variant, effort.streams)
     variant.latencies += await open_loop(
         variant, RATE / 10 if variant.slow else RATE, effort.seconds
@@ -262,17 +266,6 @@ def summary(variants: list[Variant], found: Findings, missing: dict[str, str]) -
         "direct_p50_ms": round(1000 * statistics.median(named["direct"].latencies), 3),
         "requests": named[MAIN].loads[32].requests,
     }
-
-
-def start_upstream(home: Path) -> tuple[subprocess.Popen[bytes], Upstream]:
-    """Start the upstream in a process of its own."""
-    files = make_certificate(home / "upstream")
-    process = subprocess.Popen(
-        [sys.executable, str(Path(__file__)), "--upstream", str(files.cert)], stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    plain, secure = json.loads(process.stdout.readline())
-    return process, Upstream(plain, secure, files.ca)
 
 
 type Start = Callable[[Path, Path, Upstream], Variant]

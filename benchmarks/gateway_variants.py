@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gateway_traffic import CHAT, Variant
+from examples.practice.certificate import make_certificate
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -45,6 +46,18 @@ class Upstream:
     plain: int
     secure: int
     roots: Path
+
+
+def start_upstream(home: Path) -> tuple[subprocess.Popen[bytes], Upstream]:
+    """Start the upstream in a process of its own."""
+    files = make_certificate(home / "upstream")
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "benchmarks" / "gateway.py"), "--upstream", str(files.cert)],
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    plain, secure = json.loads(process.stdout.readline())
+    return process, Upstream(plain, secure, files.ca)
 
 
 def trusting(roots: Path) -> ssl.SSLContext:

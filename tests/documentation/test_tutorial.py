@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"
 BLOCK = re.compile(
@@ -84,12 +86,6 @@ def wait_for(port: int, seconds: float) -> None:
                 return
         time.sleep(0.2)
     raise AssertionError(f"nothing listens on port {port}")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from proxy.limits import Budgets, session_of
 from proxy.responses import Reason
 from proxy.shared_counters import SharedCounters
 from tests.proxy.running import Running
-from tests.proxy.test_workers import free_port
+from tests.support.ports import free_port
 from tests.support.provider import provider
 from tests.support.upstream import Reply, Seen, Upstream, as_json, stream
 from trajectory.exchange import ExchangeOutcome

@@ -18,7 +18,7 @@ from proxy.config import GatewayConfig
 from proxy.keys import KeyRegistry
 from proxy.spool import Cursor, SpoolReader
 from tests.proxy.running import SPOOL_KEY, Running
-from tests.proxy.test_workers import free_port
+from tests.support.ports import free_port
 from tests.support.upstream import Upstream, plain
 
 

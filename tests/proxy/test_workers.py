@@ -3,7 +3,6 @@
 import json
 import resource
 import signal
-import socket
 import time
 from pathlib import Path
 
@@ -12,13 +11,8 @@ import psutil
 import pytest
 
 from tests.proxy.running import Running
+from tests.support.ports import free_port
 from tests.support.upstream import Upstream, plain
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def publish(file: Path, version: str, url: str) -> None:

@@ -24,7 +24,7 @@ from trajectory.dialects.registry import read_calls
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 SERVER = """
-import os, time
+import os, pathlib, time
 from mcp.server.fastmcp import FastMCP
 server = FastMCP("calculator", log_level="ERROR")
 
@@ -40,6 +40,7 @@ def environment() -> str:
 
 @server.tool()
 def sleep(seconds: float) -> str:
+    pathlib.Path(__file__).with_name("asleep").touch()
     time.sleep(seconds)
     return "awake"
 
@@ -214,8 +215,11 @@ def test_killed_in_the_middle_what_passed_is_kept(tapped: Tapped) -> None:
         process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         ask(2, "tools/call", name="add", arguments={"a": 1, "b": 2})
         assert b"3" in process.stdout.readline()
-        ask(3, "tools/call", name="sleep", arguments={"seconds": 1})
-        time.sleep(0.3)
+        ask(3, "tools/call", name="sleep", arguments={"seconds": 5})
+        deadline = time.monotonic() + 60
+        while not tapped.server.with_name("asleep").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
         process.kill()
         process.wait(20)
     found = {call.dispatch.name: call.exchange.outcome for call in tapped.calls() if call.dispatch}

@@ -93,10 +93,11 @@ def test_a_session_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     terminal.type("select count(*) as earlier from steps;\n")
     terminal.expect(r'\{"earlier": 0\}.*headrace> ')
     terminal.type("select sum(a.range*b.range) from range(10000000) a, range(10000000) b;\n")
+    terminal.expect(r"b;\r?\n")  # from here on Ctrl-C meets the query
     time.sleep(1.5)
-    terminal.type("\x03")  # Ctrl-C ends the question, not the prompt
+    terminal.type("\x03")  # Ctrl-C ends the query, not the prompt
     terminal.expect("interrupted.*headrace> ")
-    terminal.type("\x1b[A")  # the arrow up brings the last question back
+    terminal.type("\x1b[A")  # the arrow up brings the last query back
     terminal.expect("range")
     terminal.type("\x15")  # Ctrl-U empties the line, on which Ctrl-D then leaves
     assert terminal.leave() == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.processes.supervisor import headrace_command
+from tests.support.ports import free_port
 from tests.train.lakes import Session, lake_of
 
 pytestmark = pytest.mark.timeout(300)
@@ -21,15 +22,6 @@ def answers(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def break_log(table: Path) -> None:
@@ -47,7 +39,7 @@ def test_the_gateway_starts_when_a_killed_run_left_a_folder_and_the_lake_cannot_
     words = tmp_path / "runs" / "killed" / "evaluation" / "base.episodes"
     words.parent.mkdir(parents=True)
     words.write_text("Ida Novak")
-    port, forward, admin, sql = free_ports(4)
+    port, forward, admin, sql = (free_port() for _ in range(4))
     settings = {
         "gateway": {"port": port, "forward_port": forward, "admin_port": admin},
         "door": {"enabled": door, "port": sql},

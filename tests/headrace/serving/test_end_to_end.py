@@ -15,7 +15,7 @@ from headrace.cli import run
 from headrace.processes.supervisor import headrace_command
 from proxy.keys import KeyRegistry
 from tests.headrace.building import pipeline
-from tests.proxy.test_workers import free_port
+from tests.support.ports import free_port
 from tests.train.conftest import make_model
 from train.registry.versions import ModelRegistry
 

@@ -61,6 +61,8 @@ class Keeper:
     _held: dict[str, _Held] = field(default_factory=dict)
     _published: dict[str, Places] = field(default_factory=dict)
     _urls: dict[str, str] = field(default_factory=dict)
+    _unread: dict[str, str] = field(default_factory=dict)
+    """Why a model's pointer cannot be read now."""
 
     def start(self) -> None:
         """Publish that nothing serves yet: what an earlier process published is gone with it."""
@@ -90,7 +92,15 @@ class Keeper:
         return sorted(path.parent.name for path in self.models.glob("*/live.json"))
 
     def _wanted(self, name: str) -> Places:
-        pointer = read_pointer(self.models / name)
+        """Return what a model's pointer names; what was published where it cannot be read now."""
+        try:
+            pointer = read_pointer(self.models / name)
+        except ConfigurationError as error:
+            if self._unread.get(name) != str(error):
+                _log.error("%s; what serves of %s goes on", error, name)
+            self._unread[name] = str(error)
+            return self._published.get(name, {})
+        self._unread.pop(name, None)
         if pointer is None:
             return {}
         versions = {"live": pointer.version, **pointer.trials}

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from trajectory.canonical import canonical_json
-from trajectory.files import READABLE, append_line, read_json_lines, replace_file
+from trajectory.errors import ConfigurationError
+from trajectory.files import READABLE, append_line, read_file, read_json_lines, replace_file
 
 type Trial = Literal["canary", "shadow"]
 """Beside what serves: a canary answers a share of the sessions, a shadow gets copies of calls."""
@@ -59,17 +60,34 @@ class HistoryEntry:
 
 
 def read_pointer(home: Path) -> Pointer | None:
-    """Return the pointer of a model's folder; None when nothing serves."""
+    """Return the pointer of a model's folder; None when nothing serves.
+
+    Raises:
+        ConfigurationError: the file holds something else.
+    """
+    path = home / "live.json"
     try:
-        value = json.loads((home / "live.json").read_bytes())
+        return _read(json.loads(read_file(path)))
     except FileNotFoundError:
         return None
-    return Pointer(
-        str(value["version"]),
-        str(value.get("since", "")),
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise ConfigurationError(
+            f"{path}: cannot be read as what serves ({type(error).__name__}); restore it, or remove "
+            "it and promote a version (history.jsonl beside it names the last one)"
+        ) from None
+
+
+def _read(value: Any) -> Pointer:
+    found = Pointer(
+        value["version"],
+        value.get("since") or "",
         value.get("previous"),
         dict(value.get("trials") or {}),
     )
+    names = [found.version, found.since, found.previous or "", *found.trials.values()]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError("names are texts")
+    return found
 
 
 def write_pointer(home: Path, pointer: Pointer, entry: HistoryEntry) -> None:

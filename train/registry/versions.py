@@ -30,7 +30,7 @@ from train.substrate.selection import lost_items
 from train.substrate.source import LearningSource
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
-from trajectory.files import READABLE, locked, replace_file, sync_folder
+from trajectory.files import READABLE, locked, read_file, replace_file, sync_folder
 
 type AuditHook = Callable[[str, str, Mapping[str, Any]], None]
 """Called with an action, the model version it is about, and its details, before the action counts."""
@@ -88,11 +88,15 @@ class ModelRegistry:
         Raises:
             ConfigurationError: there is no such version; the text lists those that exist.
         """
-        folder = self._root / name / version
+        folder = self._root / _plain(name) / _plain(version)
         try:
-            manifest = json.loads((folder / "manifest.json").read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
-            known = _versions_in(self._root / name)
+            manifest = json.loads(read_file(folder / "manifest.json"))
+        except ValueError:
+            raise ConfigurationError(
+                f"{folder / 'manifest.json'} is torn; restore it, or remove that version's folder"
+            ) from None
+        except OSError:
+            known = _versions_in(self._root / name) if name in self.names() else []
             raise ConfigurationError(
                 f"no version {version!r} of model {name!r}; "
                 f"there are {', '.join(known) or 'none'} (`headrace train list`)"
@@ -287,8 +291,8 @@ class ModelRegistry:
         fresh = replace(pointer, trials={**others, trial: version})
         entry = _entry(f"try_{trial}", version, before, actor, override)
         self._change(wanted, fresh, entry)
-        if before is not None and before != version:
-            left = self.get(name, before)
+        left = None if before in (None, version) else self._found(name, str(before))
+        if left is not None:
             self._record(left, status=left.status, actor=actor)
         return self._noted(wanted, entry)
 
@@ -324,29 +328,37 @@ class ModelRegistry:
         pointer = read_pointer(self._root / name)
         if pointer is None:
             raise ConfigurationError(f"no version of {name!r} serves, so there is nothing to undo")
-        serving = self.get(name, pointer.version)
+        serving = f"{name}@{pointer.version}"
         passed_over: list[str] = []
-        for earlier in self._earlier(serving, pointer.previous):
+        for version in self._earlier(name, pointer):
+            earlier = self._found(name, version)
+            if earlier is None:
+                passed_over.append(f"{name}@{version} is not there any more")
+                continue
             stale = self._stale(earlier)
             if stale is None:
                 why = "; ".join([reason, *(f"passed over: {one}" for one in passed_over)])
                 return self._point(earlier, "rollback", actor=actor, reason=why)
             passed_over.append(stale)
         if not passed_over:
-            raise ConfigurationError(f"{serving.label} is the first that served; promote another")
+            raise ConfigurationError(f"{serving} is the first that served; promote another")
         raise StaleSubstrateError(
-            f"no earlier version of {name!r} may serve: {'; '.join(passed_over)}; {serving.label} "
+            f"no earlier version of {name!r} may serve: {'; '.join(passed_over)}; {serving} "
             "goes on serving: promote another, or train anew from what is clean"
         )
 
-    def _earlier(self, serving: ModelVersion, previous: str | None) -> Iterator[ModelVersion]:
+    def _earlier(self, name: str, pointer: Pointer) -> Iterator[str]:
         """Yield what served before, newest first."""
-        seen = {serving.version}
-        while previous is not None and previous not in seen:
-            seen.add(previous)
-            earlier = self.get(serving.name, previous)
-            yield earlier
-            previous = self._before(earlier)
+        seen, version = {pointer.version}, pointer.previous
+        while version is not None and version not in seen:
+            seen.add(version)
+            yield version
+            version = self._before(name, version)
+
+    def _found(self, name: str, version: str) -> ModelVersion | None:
+        """Return a version; None where its folder was removed."""
+        there = (self._root / name / version / "manifest.json").is_file()
+        return self.get(name, version) if there else None
 
     def look(self, name: str) -> int:
         """Return the how-manieth candidate the next is since one passed or what serves changed."""
@@ -422,13 +434,13 @@ class ModelRegistry:
         previous = None if pointer is None else pointer.version
         if previous == wanted.version:
             return wanted
-        serving = None if previous is None else self.get(wanted.name, previous)
+        serving = None if previous is None else self._found(wanted.name, previous)
         trials = {} if pointer is None else pointer.trials
         entry = _entry(action, wanted.version, previous, actor, reason)
         fresh = Pointer(
             wanted.version,
             entry.at,
-            previous if action != "rollback" else self._before(wanted),
+            previous if action != "rollback" else self._before(wanted.name, wanted.version),
             {trial: found for trial, found in trials.items() if found != wanted.version},
         )
         self._change(wanted, fresh, entry)
@@ -447,9 +459,9 @@ class ModelRegistry:
         self._record(now, status=now.status, reason=entry.reason, actor=entry.actor)
         return now
 
-    def _before(self, wanted: ModelVersion) -> str | None:
-        """Return what served before ``wanted`` did for the first time."""
-        entries = [e for e in self.history(wanted.name) if e.served and e.version == wanted.version]
+    def _before(self, name: str, version: str) -> str | None:
+        """Return what served before a version did for the first time."""
+        entries = [e for e in self.history(name) if e.served and e.version == version]
         return entries[0].previous if entries else None
 
     def _status(self, name: str, version: str, manifest: Mapping[str, Any]) -> str:
@@ -462,8 +474,12 @@ class ModelRegistry:
         return "candidate" if manifest.get("gate_passed") else "refused"
 
     def _next_version(self, home: Path) -> str:
-        numbers = [int(p.name) for p in home.iterdir() if p.is_dir() and p.name.isdecimal()]
-        return f"{max(numbers, default=0) + 1:04d}"
+        """Return a number that no version had, one that was removed neither: a pointer may name it."""
+        pointer = read_pointer(home)
+        names = [path.name for path in home.iterdir()]
+        names += [entry.version for entry in read_history(home)]
+        names += [] if pointer is None else [pointer.version, *pointer.trials.values()]
+        return f"{max((int(name) for name in names if name.isdecimal()), default=0) + 1:04d}"
 
     def _record(
         self,
@@ -504,6 +520,17 @@ def weights_hash(folder: Path) -> str:
 def _versions_in(home: Path) -> list[str]:
     """Return the versions in a model's folder, oldest first; what is still brought in is none."""
     return sorted(path.parent.name for path in home.glob("[!.]*/manifest.json"))
+
+
+def _plain(name: str) -> str:
+    """Return a name that leads to no other folder.
+
+    Raises:
+        ConfigurationError: it does.
+    """
+    if not name or Path(name).name != name:
+        raise ConfigurationError(f"{name!r} is no name of a model or a version")
+    return name
 
 
 def _entry(

@@ -142,3 +142,23 @@ def test_at_the_end_nothing_is_published_and_nothing_is_left_up(place: Place) ->
     place.keeper.close()
     assert json.loads(place.keeper.publication.read_text()) == {"models": {}}
     assert place.host.ended == ["shop@0001"]
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"version": 5}'])
+def test_a_broken_pointer_changes_nothing_and_holds_nobody_up(place: Place, content: str) -> None:
+    place.host.up.add("shop@0001")
+    assert place.published() == {"live": "shop@0001"}
+    other = place.registry.get("shop", "0002").path
+    place.registry.adopt("chair", other, actor="ann", reason="ours")
+    pointer = place.keeper.models / "shop" / "live.json"
+    sound = pointer.read_text()
+    pointer.write_text(content)
+    place.host.up.add("chair@0001")
+    place.now[0] += 1000
+    assert place.published() == {"live": "shop@0001"}
+    models = json.loads(place.keeper.publication.read_text())["models"]
+    assert models["chair"]["live"]["label"] == "chair@0001"
+    pointer.write_text(sound)
+    place.registry.promote("shop", "0002", actor="ann")
+    place.host.up.add("shop@0002")
+    assert place.published() == {"live": "shop@0002"}

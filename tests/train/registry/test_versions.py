@@ -329,3 +329,57 @@ def test_a_name_that_is_mistyped_becomes_no_model(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         registry.adopt("shpo", tmp_path / "absent", actor="ann", reason="ours")
     assert registry.names() == ["shop"]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "{}", "[]", '{"version": 1}', '{"version": "1", "trials": 5}']
+)
+def test_a_pointer_that_is_none_is_named_and_can_be_put_right(tmp_path: Path, content: str) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registered(registry, tmp_path, b"one")
+    registry.promote("shop", "0001", actor="ann")
+    pointer = tmp_path / "models" / "shop" / "live.json"
+    pointer.write_text(content)
+    for change in (
+        lambda: registry.live("shop"),
+        lambda: registry.versions("shop"),
+        lambda: registry.promote("shop", "0001", actor="ann"),
+        lambda: registry.rollback("shop", actor="ann", reason="slower"),
+    ):
+        with pytest.raises(ConfigurationError, match=r"live\.json: .*promote a version"):
+            change()
+    pointer.unlink()
+    assert registry.promote("shop", "0001", actor="ann").status == "live"
+
+
+def test_what_serves_can_be_changed_after_its_folder_was_removed(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    for weights in (b"one", b"two", b"three"):
+        version = registered(registry, tmp_path, weights)
+        registry.promote("shop", version.version, actor="ann")
+    shutil.rmtree(version.path)
+    shutil.rmtree(version.path.parent / "0002")
+    back = registry.rollback("shop", actor="ann", reason="gone")
+    assert back.version == "0001"
+    assert (
+        registry.history("shop")[-1].reason == "gone; passed over: shop@0002 is not there any more"
+    )
+
+
+def test_a_new_version_never_takes_the_place_of_a_removed_one_that_serves(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    for weights in (b"one", b"two"):
+        version = registered(registry, tmp_path, weights)
+    registry.promote("shop", "0002", actor="ann")
+    shutil.rmtree(version.path)
+    fresh = registered(registry, tmp_path, b"three", passed=False)
+    assert (fresh.version, fresh.status) == ("0003", "refused")
+    assert registry.promote("shop", "0001", actor="ann").status == "live"
+
+
+def test_no_name_leads_to_another_folder(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registered(registry, tmp_path, b"one")
+    for name, version in (("shop", "../shop/0001"), ("../models/shop", "0001"), ("shop", "")):
+        with pytest.raises(ConfigurationError, match="is no name"):
+            registry.promote(name, version, actor="ann")

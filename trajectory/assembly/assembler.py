@@ -7,7 +7,7 @@ from trajectory.assembly.call_facts import Fact, LinkFact, Said
 from trajectory.assembly.effects import SideEffect
 from trajectory.assembly.fact_maker import FactMaker
 from trajectory.assembly.fingerprint import Fingerprinter
-from trajectory.assembly.graph import DROPPED, StateIndex
+from trajectory.assembly.graph import DROPPED, HELPERS, SUBAGENT_CALL, StateIndex
 from trajectory.assembly.placer import Placer
 from trajectory.assembly.quotations import is_near
 from trajectory.assembly.result import Assembly, PlacedCall, PlacedCorrection, PlacedLink
@@ -225,6 +225,9 @@ class Assembler:
         for pending in fact.pending:
             yield pending.arguments
             yield from pending.orders
+        for link in fact.links:
+            if link.kind == SUBAGENT_CALL:
+                yield HELPERS + link.from_step_id
         for _, session in fact.sessions:
             yield session
         if fact.server is not None:

@@ -82,6 +82,8 @@ class Fact:
     """It asks for an answer whose question another call sent."""
     is_helper: bool = False
     """The client says that a sub-agent makes this call."""
+    is_handed_over: bool = False
+    """The model's last turn in its context handed the conversation over to another agent."""
     above: Sequence[str] = ()
     """Short hashes of the session that the client names as the one that started this one."""
     hint: str | None = None

@@ -25,6 +25,7 @@ from trajectory.assembly.quotations import (
 from trajectory.assembly.sessions import TOOL_SESSION, place_name, public_name, session_name
 from trajectory.call import ELSEWHERE, Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonValue
+from trajectory.dialects.agents import hand_off_target
 from trajectory.dialects.wire import header
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 from trajectory.message import Message, OpaquePart, ToolCallPart, ToolResultPart
@@ -56,6 +57,12 @@ class _Chained:
     """Loose hashes of what was said before the model's first turn."""
     is_opening: bool = field(kw_only=True)
     """The model has not spoken yet."""
+
+
+def _is_handed_over(context: Sequence[Message]) -> bool:
+    """Tell whether the model's last turn called a tool that hands over to another agent."""
+    last = next((one for one in reversed(context) if one.role == "assistant"), None)
+    return last is not None and any(hand_off_target(part) for part in last.tool_calls())
 
 
 class FactMaker:
@@ -178,6 +185,7 @@ class FactMaker:
         if call.response_id is not None:
             fact.response = make.short("response", fact.tenant, call.response_id)
         fact.told = self._told(call, scope)
+        fact.is_handed_over = _is_handed_over(context)
         if not fact.failure and call.output is not None:
             asked = call.output.tool_calls()
             fact.pending = [self._pending(part, scope) for part in asked]

@@ -14,6 +14,11 @@ from trajectory.assembly.state import OPEN_ENDS, AssemblerState
 DROPPED = "dropped "
 """Leads the names that a fact took away."""
 
+HELPERS = "helpers "
+"""Leads the name under which the sub-agents of a step are looked for."""
+SUBAGENT_CALL = "subagent_call"
+"""Kind of the link from the step that asked to the sub-agent's first."""
+
 _EFFECTS_LIMIT = 5_000
 _EFFECT_TIMES = 4
 
@@ -78,6 +83,7 @@ class StateIndex:
         self.touching = NameIndex[Fact]()
         """Facts by the trajectories that they touched."""
         self.by_step: dict[str, Fact] = {}
+        self._helpers = NameIndex[Fact]()
         self._by_dialogue = NameIndex[StepNode]()
         self._by_conversation = NameIndex[StepNode]()
         self._by_context = NameIndex[StepNode]()
@@ -227,6 +233,8 @@ class StateIndex:
             self.readers.add(name, fact)
         for trajectory_id in fact.touched:
             self.touching.add(trajectory_id, fact)
+        for asking in _asking(fact):
+            self._helpers.add(asking, fact)
 
     def touch_own(self, fact: Fact) -> None:
         """Write down that a placed fact is part of its trajectory."""
@@ -243,6 +251,8 @@ class StateIndex:
             self.readers.remove(name, fact)
         for trajectory_id in fact.touched:
             self.touching.remove(trajectory_id, fact)
+        for asking in _asking(fact):
+            self._helpers.remove(asking, fact)
         fact.reads = fact.touched = ()
 
     def drop_fact(self, fact: Fact) -> None:
@@ -253,6 +263,15 @@ class StateIndex:
         for call, _ in fact.told:
             if call in self.told and self.told[call][0] == fact.order:
                 del self.told[call]
+
+    def helpers_of(self, step_id: str) -> list[Fact]:
+        """Return the first calls of the sub-agents that a step asked for, by time."""
+        self._read([HELPERS + step_id])
+        found = sorted(self._helpers.get(step_id), key=lambda fact: fact.order)
+        for fact in found:
+            if fact.placement is not None:
+                self.touch(fact.placement.trajectory_id)
+        return found
 
     def add_trajectory(self, node: TrajectoryNode) -> None:
         """Begin a trajectory."""
@@ -417,3 +436,8 @@ class StateIndex:
         names.extend((self._by_call, call) for call in step.calls)
         names.extend((self._by_answer, name) for name in step.answer)
         return names
+
+
+def _asking(fact: Fact) -> list[str]:
+    """Return the steps that asked for the sub-agent which a fact begins."""
+    return [link.from_step_id for link in fact.links if link.kind == SUBAGENT_CALL]

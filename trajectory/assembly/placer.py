@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from trajectory.assembly.call_facts import Fact, LinkFact, Placement, Said
 from trajectory.assembly.fingerprint import Fingerprinter
-from trajectory.assembly.graph import StateIndex
+from trajectory.assembly.graph import SUBAGENT_CALL, StateIndex
 from trajectory.assembly.nodes import ChainNode, StepNode, TrajectoryNode, lengthen, shorten
 from trajectory.assembly.parents import (
     ParentQuery,
@@ -16,6 +16,8 @@ from trajectory.assembly.parents import (
 )
 from trajectory.assembly.quotations import Echo, EchoKind, find_echo
 from trajectory.assembly.sessions import Identity, identify
+
+SUBAGENT_RETURN = "subagent_return"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,11 +275,27 @@ class Placer:
         if place.echo is not None and placement.role != "discarded":
             self._link_echo(fact, place.echo)
         if place.caller is not None:
-            self._add_link(fact, "subagent_call", place.caller.step_id)
+            self._add_link(fact, SUBAGENT_CALL, place.caller.step_id)
         if place.resumed is not None:
             self._add_link(fact, "prefix", place.resumed.step_id)
+        if place.parent is not None and placement.role != "discarded":
+            if fact.is_handed_over and fact.system != place.parent.system:
+                self._add_link(fact, "handoff", place.parent.step_id)
+            self._link_returns(fact, place.parent)
         if placement.branch and placement.parent_step_id and place.duplicate is None:
             self._add_link(fact, "fork", placement.parent_step_id)
+
+    def _link_returns(self, fact: Fact, asking: StepNode) -> None:
+        """Link the last answers of the sub-agents whose results the call brings back."""
+        if not fact.told or not asking.calls:
+            return
+        index = self._index
+        for helper in index.helpers_of(asking.step_id):
+            place = helper.placement
+            node = None if place is None else index.state.trajectories.get(place.trajectory_id)
+            last = None if node is None else _last_answer(node, helper.step_id, fact.started)
+            if last is not None:
+                self._add_link(fact, SUBAGENT_RETURN, last.step_id)
 
     def _link_echo(self, fact: Fact, echo: Echo) -> None:
         """Link the quotation, and correct the role of a call that it explains."""
@@ -364,6 +382,18 @@ class Placer:
             known = self._begin(fact)
             self._index.add_session(known, source, fact.server)
         return known, source
+
+
+def _last_answer(node: TrajectoryNode, first: str, before: float) -> StepNode | None:
+    """Return the last answer without tool calls of those that go on from a step; None without one."""
+    below, found = {first}, None
+    for step in sorted(node.steps, key=lambda step: (step.index, step.started, step.step_id)):
+        if step.step_id != first and step.parent_id not in below:
+            continue
+        below.add(step.step_id)
+        if step.ended <= before and not (step.failure or step.pending or step.children):
+            found = step
+    return found
 
 
 def _role(fact: Fact, place: _Place) -> str:

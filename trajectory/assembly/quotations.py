@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from trajectory.assembly.call_facts import Fact
 from trajectory.assembly.fingerprint import Fingerprinter
-from trajectory.assembly.graph import StateIndex
+from trajectory.assembly.graph import SUBAGENT_CALL, StateIndex
 from trajectory.assembly.nodes import PendingCall, StepNode, TrajectoryNode
 from trajectory.canonical import JsonValue
 from trajectory.message import Message, TextPart
@@ -35,7 +35,7 @@ type Fits = Callable[[StepNode], bool]
 class EchoKind(StrEnum):
     """What the quotation means; the value is the link's kind."""
 
-    SUBAGENT = "subagent_call"
+    SUBAGENT = SUBAGENT_CALL
     COMPACTION = "compaction"
     HANDOFF = "handoff"
     AUXILIARY = "auxiliary"

@@ -69,17 +69,22 @@ _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
 _LABELLED = re.compile(
     r"^(\W*(?:the )?(?:(?:primary |current |additional )?working director(?:y|ies)|cwd|workspace(?: root| path)?"
     r"|project root|home(?: directory)?|(?:operating )?system|os(?: version)?|platform|shell|hostname"
-    r"|user(?:name)?|is (?:the )?(?:directory|working directory) a git repo(?:sitory)?"
+    r"|user(?:name)?|is (?:the )?(?:(?:working )?directory )?a git repo(?:sitory)?"
     r"|(?:current |main )?branch(?: \([^)]*\))?|git user|time ?zone|locale"
     r"|today(?:'s date)?|(?:current )?(?:date|time)(?: and time)?)\W*[:=])\s*\S.*$",
     re.IGNORECASE,
 )
 """A line that tells the machine, the user or the moment: its label stays."""
-_GIT = re.compile(r"\bgit ?status\b|^\W*status\W*:\W*$|\brecent commits\W*$", re.IGNORECASE)
-_CHANGED_FILE = re.compile(
-    r"^[ \t]?[MADRCUT?!]{1,2}[ \t]+\S+(?:[ \t]+->[ \t]+\S+)?$|^\(clean\)$|^\(no (?:changes|commits).*\)$"
+_GIT = re.compile(r"^\W*git[ _]?status\b\W*(?:[:>].*)?$", re.IGNORECASE)
+"""The line with which the state of a git repository begins."""
+_OF_GIT = re.compile(
+    r"^[ \t]?[MADRCUT?!]{1,2}[ \t]+\S+(?:[ \t]+->[ \t]+\S+)?$"  # a changed file
+    r"|^[ \t]*(?:\*[ \t]+)?[0-9a-f]{7,40}[ \t]+\S.*$"  # a commit
+    r"|^\((?:clean|no (?:changes|commits)[^)]*)\)$|^</git_?status>$"
+    r"|^(?:status|recent commits|git user|(?:current |main )?branch(?: \([^)]*\))?)\s*:.*$",
+    re.IGNORECASE,
 )
-_COMMIT = re.compile(r"^[ \t]*(?:\*[ \t]+)?[0-9a-f]{7,40}[ \t]+\S")
+"""What stands in it, and is left out with it: not every folder is a repository."""
 _BULLET = re.compile(r"^\W*$")
 
 _LINES = 16_384
@@ -126,20 +131,16 @@ def _prompt_lines(text: str) -> list[str]:
     for line in text.splitlines():
         if _BULLET.match(line):
             continue
-        if in_git and (_CHANGED_FILE.match(line) or _COMMIT.match(line)):
-            continue
-        normal, opens_git = _normal_line(line)
-        in_git = in_git or opens_git
-        found.append(normal)
+        in_git = in_git or _GIT.match(line) is not None
+        if not (in_git and (_OF_GIT.match(line) or _GIT.match(line))):
+            found.append(_normal_line(line))
     return found
 
 
 @lru_cache(maxsize=_LINES)
-def _normal_line(line: str) -> tuple[str, bool]:
-    """Return a line's normal form, and whether the state of a git repository begins with it."""
-    opens_git = _GIT.search(line) is not None
+def _normal_line(line: str) -> str:
     if labelled := _LABELLED.match(line):
-        return f"{' '.join(labelled[1].split())} {VALUE}", opens_git
+        return f"{' '.join(labelled[1].split())} {VALUE}"
     text = REDACTION_MARK.sub(MARK, line)
     if MARK in text:
         text = _TITLED.sub("", text)
@@ -151,7 +152,7 @@ def _normal_line(line: str) -> tuple[str, bool]:
         text = _DIGITS.sub(NUMBER, text)
     text = _WEEKDAY.sub(rf"\1\2{TIME}", text)
     text = _SEVERAL.sub(r"\1", text)
-    return " ".join(text.split()), opens_git
+    return " ".join(text.split())
 
 
 def canonical_tools(tools: JsonValue) -> tuple[str, ...]:

@@ -135,7 +135,11 @@ STEPS = (
 
 LINKS = (
     TENANT,
-    need("kind", TEXT, "prefix, retry, fork, subagent_call, subagent_return, compaction, …"),
+    need(
+        "kind",
+        TEXT,
+        "prefix, retry, fork, tool_dispatch, subagent_call, subagent_return, auxiliary, compaction, handoff or shadow",
+    ),
     need("from_step_id", TEXT, "The earlier step"),
     need("to_step_id", TEXT, "The later step"),
     TRAJECTORY,

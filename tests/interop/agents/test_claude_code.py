@@ -8,16 +8,22 @@ so sixteen run at once.
 import json
 import os
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.interop.agents.floor import Floor, compare, floor
-from tests.interop.agents.scripts import HELPERS, REPAIRS, errands, repairs
+from tests.interop.agents.scripts import HELPER_ORDERS, HELPERS, REPAIRS, errands, repairs
+from trajectory.call import CallKind
+from trajectory.canonical import content_hash
+from trajectory.harness.lineage import Lineages, Sighting, Sketch
+from trajectory.harness.normal_form import normal_form
 
 SESSIONS = 50
 USUAL = 6
@@ -123,3 +129,38 @@ def test_three_sub_agents_and_a_compaction_are_one_session(programs: Path, tmp_p
         assert kinds["subagent_call"] == 2 * HELPERS
         assert kinds["compaction"] == 1
         assert "handoff" not in kinds
+
+
+def test_each_agent_has_one_name_and_one_version(programs: Path, tmp_path: Path) -> None:
+    """Main agent, sub-agent and title maker, in other folders, some of them under git."""
+    with floor(tmp_path / "gateway", errands) as run:
+        homes = [tmp_path / "one", tmp_path / "second" / "home", tmp_path / "third-of-them"]
+        for number, home in enumerate(homes):
+            (home / "work").mkdir(parents=True)
+            if number:
+                (home / "work" / f"notes-{number}.txt").write_text("a note")
+                git = ["git", "init", "-q", "-b", f"work-{number}"]
+                subprocess.run(git, cwd=home / "work", check=True)
+            session(programs, run, home, f"Please do the errand of task {number}")
+        run.assemble()
+        agents = defaultdict(set)
+        lineages = Lineages()
+        for call in run.calls:
+            if call.kind is not CallKind.MODEL:
+                continue
+            prompts = takewhile(lambda said: said.role == "system", call.context)
+            prompt, tools = "\n\n".join(said.text() for said in prompts), json.dumps([*call.tools])
+            form = normal_form(prompt, tools)
+            one = Sighting(
+                "acme", "shop", None, content_hash(form.value), prompt, call.exchange.started_at,
+                partial(Sketch.of, form, b"k" * 32),
+            )  # fmt: skip
+            lineages.number([one])
+            version = lineages.find(one.key)
+            assert version is not None
+            asked = " ".join(said.text() for said in call.context if said.role == "user")
+            kind = "sub-agent" if HELPER_ORDERS[:15] in asked else "main" if call.tools else "title"
+            agents[kind].add((version.harness_name, version.harness_version))
+        assert set(agents) >= {"main", "sub-agent"}
+        assert {kind: len(found) for kind, found in agents.items()} == dict.fromkeys(agents, 1)
+        assert len({name for found in agents.values() for name, _ in found}) == len(agents)

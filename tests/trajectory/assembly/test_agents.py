@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.trajectory.corrected import corrected
 from tests.trajectory.world import CLIENT, World, asked, result, said, user
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.assembly.result import Assembly, PlacedCall
@@ -446,3 +447,77 @@ def test_a_header_that_counts_threads_names_no_session() -> None:
     ]
     placed = assemble(*calls).placed
     assert len({item.trajectory_id for item in placed}) == 2
+
+
+def helped(world: World, headers: dict[str, str], apart: dict[str, str]) -> list[Call]:
+    """A main agent with two sub-agents of two steps each, whose results come back at once."""
+    opening = [AGENT, user("Refactor the whole shop so that prices come from the new service.")]
+    start = spawning(0, 1)
+    calls = [world.chat(opening, start, headers=headers)]
+    for number in range(2):
+        talk = [HELPER, user(orders(number))]
+        own = {name: value.format(number) for name, value in apart.items()}
+        calls.append(world.chat(talk, asked(f"call_sub_{number}", "bash"), headers=own))
+        talk += [asked(f"call_sub_{number}", "bash"), result(f"call_sub_{number}", "x")]
+        calls.append(world.chat(talk, said(f"Found {number}."), headers=own))
+    told = [result(f"call_main_{number}", f"Found {number}.") for number in range(2)]
+    return [*calls, world.chat([*opening, start, *told], said("Done."), headers=headers)]
+
+
+@pytest.mark.parametrize(
+    ("headers", "apart"),
+    [
+        ({"x-claude-code-session-id": "s"}, {"x-claude-code-session-id": "s"}),
+        ({}, {}),
+        ({"x-session-id": "s"}, {"x-session-id": "t{}", "x-parent-session-id": "s"}),
+    ],
+    ids=["one session", "nameless", "sessions of their own"],
+)
+@pytest.mark.parametrize("late", [None, 1, 2, 4])
+def test_a_sub_agents_last_answer_returns_to_who_asked(
+    headers: dict[str, str], apart: dict[str, str], late: int | None
+) -> None:
+    calls = helped(World(), headers, apart)
+    first, _, left, _, right, done = calls
+    batches = [calls] if late is None else [calls[:late] + calls[late + 1 :], [calls[late]]]
+    assembler = Assembler(KEY)
+    found = [assembler.assemble(batch) for batch in batches]
+    links_now = {
+        (link.kind, link.from_step_id)
+        for link in corrected(found).links
+        if link.to_step_id == by_exchange(found, done)
+    }
+    assert links_now == {
+        ("subagent_return", by_exchange(found, left)),
+        ("subagent_return", by_exchange(found, right)),
+    }
+    assert by_exchange(found, first) not in {name for _, name in links_now}
+
+
+def by_exchange(found: list[Assembly], call: Call) -> str:
+    (step,) = {
+        item.step_id
+        for one in found
+        for item in one.placed
+        if item.call.exchange.exchange_id == call.exchange.exchange_id
+    }
+    return step
+
+
+REFUNDS = {"role": "system", "content": "You are the refund agent."}
+
+
+@pytest.mark.parametrize("tool", ["transfer_to_refunds", "handoff_to_refunds", "look_up"])
+@pytest.mark.parametrize("other", [REFUNDS, AGENT], ids=["another prompt", "the same prompt"])
+def test_a_hand_off_within_a_conversation_is_a_link(tool: str, other: dict[str, Any]) -> None:
+    world = World()
+    turns = [user("I want my money back, please."), asked("call_1", tool), result("call_1", "{}")]
+    calls = [
+        world.chat([AGENT, turns[0]], turns[1]),
+        world.chat([other, *turns], said("What is the number of your order?")),
+        world.chat([other, *turns, said("What is the number of your order?"), user("7")], said("Done.")),
+    ]  # fmt: skip
+    found = assemble(*calls)
+    first, second, _ = by_call(found, *calls)
+    handed = {("handoff", first.step_id, second.step_id)}
+    assert links(found) == (handed if tool != "look_up" and other is REFUNDS else set())

@@ -56,6 +56,14 @@ def test_what_is_rendered_anew_is_no_new_form(value: str) -> None:
     assert form(PROMPT.format(**FIRST)) == form(PROMPT.format(**{**FIRST, value: OTHER[value]}))
 
 
+def test_a_folder_that_is_no_repository_is_no_new_form() -> None:
+    block = PROMPT[PROMPT.index("gitStatus") : PROMPT.index("Never")]
+    bare = PROMPT.replace(block, "").replace("repo: Yes", "repo: No")
+    assert form(bare.format(**FIRST)) == form(PROMPT.format(**OTHER))
+    advice = "Run git status before you commit."
+    assert form(f"{PROMPT}\n{advice}".format(**FIRST)) != form(PROMPT.format(**FIRST))
+
+
 def test_a_whole_new_rendering_is_no_new_form() -> None:
     assert form(PROMPT.format(**FIRST)) == form(PROMPT.format(**OTHER))
 

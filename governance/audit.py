@@ -3,8 +3,9 @@
 Each entry's hash is keyed and covers the entry and the hash before it. How far the log goes stands
 beside it (``audit.head``), so that a cut at its end is noticed, and entered before anything else
 follows; so is that this file was taken away. What a full disk or a killed process left of an entry is
-cut back and entered too: nobody was told that it is there. Whoever takes the log and that file back to an earlier day is noticed by a head that was
-noted elsewhere (:meth:`AuditLog.head`, an *anchor*).
+cut back and entered too: nobody was told that it is there. Whoever deletes the log and that file, or takes
+both back to an earlier day, is noticed by a head that was noted elsewhere: by the governing process beside
+the lake's tables (a *witness*), or by hand (:meth:`AuditLog.head`, an *anchor*).
 """
 
 import fcntl
@@ -16,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from governance.records import AuditRecord
 from trajectory.canonical import JsonValue, content_hash
@@ -42,6 +44,18 @@ class AuditHead:
     entry_hash: str
 
 
+class Witness(Protocol):
+    """A place away from the log that keeps how far it goes."""
+
+    def get(self) -> bytes | None:
+        """Return what was put last; None where there is nothing."""
+        ...
+
+    def put(self, data: bytes) -> None:
+        """Keep this instead."""
+        ...
+
+
 class AuditLog:
     """Appends to one file; several processes may, one after the other.
 
@@ -49,7 +63,12 @@ class AuditLog:
     """
 
     def __init__(
-        self, path: Path, key: bytes, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        path: Path,
+        key: bytes,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        witness: Witness | None = None,
     ) -> None:
         """Use the log at ``path``, which need not exist yet.
 
@@ -57,7 +76,10 @@ class AuditLog:
             path: the file of JSON lines.
             key: keys the hashes; without it nobody can forge a chain.
             clock: the moment of an entry.
+            witness: is told of each end, and asked for the last one.
         """
+        self._witness = witness
+        self._is_compared = witness is None
         self._path = path
         self._beside = path.with_suffix(".head")
         self._key = key
@@ -87,6 +109,11 @@ class AuditLog:
         with self._alone() as file:
             torn = self._cut_back(file)
             head, noted = self._last(file), self._noted()
+            if (witnessed := self._witnessed()) is not None:
+                noted = max(filter(None, (noted, witnessed)), key=lambda one: one.sequence)
+                if not self._is_compared and noted.sequence <= head.sequence:
+                    head = self._compared(file, head, witnessed)
+            self._is_compared = True
             if noted is None:
                 if head.sequence:
                     head = _head_of(self._write(file, head, "headrace", HEADLESS, "audit.head", {}))
@@ -100,7 +127,17 @@ class AuditLog:
             record = self._write(file, head, actor, action, subject, detail or {})
             with suppress(OSError):  # the entry stands; the head may be behind
                 replace_file(self._beside, self._said(_head_of(record)))
+            if self._witness is not None:
+                with suppress(RetryableError):
+                    self._witness.put(self._said(_head_of(record)))
         return record
+
+    def _compared(self, file: int, head: AuditHead, witnessed: AuditHead) -> AuditHead:
+        """Enter that a log as long as the witness's is another one; return the end."""
+        if any(_head_of(one) == witnessed for one in self.entries()):
+            return head
+        said = f"what led to entry {witnessed.sequence}"
+        return _head_of(self._write(file, head, "headrace", CUT, said, {}))
 
     @contextmanager
     def _alone(self) -> Iterator[int]:
@@ -173,9 +210,20 @@ class AuditLog:
     def _noted(self) -> AuditHead | None:
         """Return how far the log went; None where nobody told, or somebody without the key."""
         try:
-            said = json.loads(self._beside.read_text(encoding="utf-8"))
+            return self._opened(self._beside.read_bytes())
+        except OSError:
+            return None
+
+    def _witnessed(self) -> AuditHead | None:
+        """Return how far the log went as the witness has it; None where it has nothing of ours."""
+        data = None if self._witness is None else self._witness.get()
+        return None if data is None else self._opened(data)
+
+    def _opened(self, data: bytes) -> AuditHead | None:
+        try:
+            said = json.loads(data)
             head = AuditHead(int(said["sequence"]), str(said["entry_hash"]))
-        except (OSError, ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError):
             return None
         return head if hmac.compare_digest(str(said.get("sealed")), self._seal(head)) else None
 
@@ -203,23 +251,24 @@ class AuditLog:
             head = _head_of(record)
         return head
 
-    def verify(self, anchor: AuditHead | None = None) -> AuditHead:
+    def verify(self, *anchors: AuditHead) -> AuditHead:
         """Check the whole chain and return its end.
 
         Args:
-            anchor: an end that was noted earlier; the log must still contain it.
+            anchors: ends that were noted earlier; the log must still contain each, and the witness's.
 
         Raises:
             IntegrityError: an entry was changed, removed, inserted or moved, or the log was cut
                 before the anchor; the text names the first entry that is wrong.
         """
         noted = self._noted()  # before the log is read: others may append meanwhile
+        witnessed = self._witnessed()
         head = AuditHead(0, GENESIS)
-        anchored = anchor is None or anchor == head
+        missing = {*anchors, *([] if witnessed is None else [witnessed])} - {head}
         for number, record in enumerate(self.entries(), start=1):
             self._check(record, head, number)
             head = _head_of(record)
-            anchored = anchored or head == anchor
+            missing.discard(head)
         noted = noted or self._noted()
         if noted is None and head.sequence:
             raise IntegrityError(
@@ -231,9 +280,11 @@ class AuditLog:
                 f"{self._path.name}: {_gone(head, noted)} cut off at its end. Restore the log from a "
                 "backup and compare."
             )
-        if not anchored and anchor is not None:
+        if missing:
+            first = min(missing, key=lambda one: one.sequence)
+            whose = "that the lake's note tells of" if first == witnessed else "of the anchor"
             raise IntegrityError(
-                f"{self._path.name}: entry {anchor.sequence} of the anchor is not in the log: it "
+                f"{self._path.name}: entry {first.sequence} {whose} is not in the log: it "
                 "was cut off or written anew. Restore it from a backup and compare."
             )
         return head

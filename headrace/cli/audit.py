@@ -30,21 +30,19 @@ def verify(
 ) -> None:
     """Check the hash chain of the audit log; print its head, to be noted elsewhere as an anchor."""
     from governance.audit import AuditHead
-    from headrace.services.anchoring import read_anchors
+    from headrace.services.anchoring import read_anchors, verified_log
 
     running = AppContext.of(context)
     noted = read_anchors(anchors, running.certifier.public_key) if anchors is not None else []
-    for one in noted:
-        running.audit.verify(one)
-    known = None
+    known = [*noted]
     if anchor is not None:
         sequence, _, entry_hash = anchor.partition(":")
         if not sequence.isdigit() or not entry_hash:
             raise ConfigurationError(
                 "an anchor looks like 12:b2:4f0c…, as `audit verify` prints it."
             )
-        known = AuditHead(int(sequence), entry_hash)
-    head = running.audit.verify(known)
+        known.append(AuditHead(int(sequence), entry_hash))
+    head = verified_log(running, known)
     fields: dict[str, object] = {
         "entries": head.sequence,
         "anchor": f"{head.sequence}:{head.entry_hash}",
@@ -68,12 +66,17 @@ def anchor(
     as_json: JsonOption = False,
 ) -> None:
     """Check the audit log and store its signed end elsewhere, so that a cut is detected."""
-    from headrace.services.anchoring import append_anchor, post_anchor, signed_anchor
+    from headrace.services.anchoring import (
+        append_anchor,
+        post_anchor,
+        signed_anchor,
+        verified_log,
+    )
 
     if file is None and url is None:
         raise ConfigurationError("say where to: --file FILE or --url URL.")
     running = AppContext.of(context)
-    head = running.audit.verify()
+    head = verified_log(running)
     said = signed_anchor(head, running.certifier)
     if file is not None:
         append_anchor(file, said)

@@ -29,6 +29,7 @@ from headrace.govern.policy_in_force import POLICY_IN_FORCE, POLICY_REFUSED, las
 from headrace.govern.quarantine_store import quarantine_of
 from headrace.govern.source import Source
 from headrace.pipeline import BatchReport, Pipeline
+from headrace.services.anchoring import LakeWitness
 from headrace.services.dry_run import StoredReference
 from lakehouse.lake import Lake
 from trajectory.errors import HeadraceError, RetryableError
@@ -171,7 +172,8 @@ def build_pipeline(
 ) -> Pipeline:
     """Put the pipeline of an installation together; without an engine, all runs in this process."""
     lake = Lake.open(settings.lake.path, options=settings.lake.options)
-    audit = AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit"))
+    witness = LakeWitness(lake.notes(), home.identity)
+    audit = AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit"), witness=witness)
     checkpoints = CheckpointStore(home.state, lake.notes(), name=installation_name(home.identity))
 
     def behind(batch: int, missing: int) -> None:

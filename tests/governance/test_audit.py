@@ -189,6 +189,53 @@ def test_who_takes_the_end_of_the_last_entry_away_is_noticed(tmp_path: Path) -> 
         log.verify()
 
 
+class BesideTheLake:
+    """A witness in a file of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get(self) -> bytes | None:
+        return self._path.read_bytes() if self._path.exists() else None
+
+    def put(self, data: bytes) -> None:
+        self._path.write_bytes(data)
+
+
+@pytest.mark.parametrize("regrown", [0, 2, 9])
+def test_a_log_that_was_deleted_with_its_head_is_noticed_by_the_witness(
+    tmp_path: Path, regrown: int
+) -> None:
+    path, witness = tmp_path / "audit.jsonl", BesideTheLake(tmp_path / "note")
+    log = AuditLog(path, KEY, witness=witness)
+    for number in range(4):
+        log.append(actor="me", action="policy.changed", subject=f"b2:{number}")
+    assert log.verify().sequence == 4
+    path.unlink()
+    (tmp_path / "audit.head").unlink()
+    filled(path, regrown)
+    with pytest.raises(IntegrityError, match=r"entry 4 that the lake.s note tells of"):
+        AuditLog(path, KEY, witness=witness).verify()
+    begun_again = AuditLog(path, KEY, witness=witness)
+    for number in range(2):
+        begun_again.append(actor="me", action="policy.changed", subject=f"b2:later {number}")
+    actions = [entry.action for entry in begun_again.entries()]
+    assert actions == ["policy.changed"] * regrown + ["audit.cut"] + ["policy.changed"] * 2
+    with pytest.raises(IntegrityError, match="had been cut off"):
+        AuditLog(path, KEY).verify()
+
+
+@pytest.mark.parametrize("note", [b"", b"{}", b"half", b'{"sequence": 9, "entry_hash": "b2:0"}'])
+def test_a_note_that_nobody_with_the_key_wrote_says_nothing(tmp_path: Path, note: bytes) -> None:
+    witness = BesideTheLake(tmp_path / "note")
+    log = filled(tmp_path / "audit.jsonl")
+    witness.put(note)
+    log = AuditLog(tmp_path / "audit.jsonl", KEY, witness=witness)
+    assert log.verify().sequence == 5
+    log.append(actor="me", action="policy.changed", subject="b2:later")
+    assert AuditLog(tmp_path / "audit.jsonl", KEY, witness=witness).verify().sequence == 6
+
+
 def _write(path: str) -> None:
     filled(Path(path), 20)
 

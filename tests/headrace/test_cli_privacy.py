@@ -305,6 +305,29 @@ def test_blanks_around_everybody_still_mean_everybody(
     assert entry.subject == "*"
 
 
+@pytest.mark.parametrize("also", ["", "_notes", "certificates"])
+def test_an_audit_log_that_was_deleted_is_not_intact(
+    capsys: pytest.CaptureFixture[str], home: Home, light_policy: Path, also: str
+) -> None:
+    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {light_policy}}}\n")
+    cut_off(home)
+    judge(home)
+    done(capsys, "erase", PERSON, "--tenant", "tenant", "--yes")
+    done(capsys, "audit", "verify")
+    for path in (home.audit / "audit.jsonl", home.audit / "audit.head"):
+        path.unlink()
+    if also:
+        shutil.rmtree(home.lake / "_notes")
+    if also == "certificates":
+        shutil.rmtree(home.certificates)
+    _, said = done(capsys, "audit", "verify", code=3)
+    assert "not in the log" in said or "it was deleted" in said
+    if not also:
+        cut_off(home, 1)
+        judge(home)
+        assert "had been cut off" in done(capsys, "audit", "verify", code=3)[1]
+
+
 def test_anchors_outside_show_a_cut(
     capsys: pytest.CaptureFixture[str], home: Home, tmp_path: Path
 ) -> None:

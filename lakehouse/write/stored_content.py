@@ -223,9 +223,24 @@ _STEPS = _rows_of("steps", "step_id", _IDS + ", ".join(STEP_TEXTS), by="trajecto
 _MESSAGES = _rows_of("messages", "message_id", "role, parts, name AS called")
 _HARNESSES = _rows_of("harnesses", "harness_id", ", ".join(HARNESS_TEXTS))
 _TOKENS = _rows_of("tokens", "step_id", "started_at")
-_SIGNALS = _rows_of(
-    "signals", "signal_id", "trajectory_id, " + ", ".join(SIGNAL_TEXTS), by="trajectory_id"
+_SIGNALS = f"""
+WITH places AS (
+    SELECT trajectory_id, unnest([
+        ('session', session_hint), ('group', group_id), ('response', response_id), ('step', step_id)
+    ]) AS target
+    FROM steps WHERE tenant_id = $tenant AND trajectory_id IN (SELECT unnest($names::VARCHAR[]))
+), about AS (
+    SELECT signal_id, trajectory_id FROM signals
+    WHERE tenant_id = $tenant AND trajectory_id IN (SELECT unnest($names::VARCHAR[]))
+    UNION
+    SELECT s.signal_id, p.trajectory_id FROM signals s
+    JOIN places p ON p.target = (s.target_kind, s.target_id)
+    WHERE s.tenant_id = $tenant AND s.trajectory_id IS NULL
 )
+SELECT signal_id AS name, event_date, about.trajectory_id, {", ".join(SIGNAL_TEXTS)}
+FROM signals JOIN about USING (signal_id) WHERE tenant_id = $tenant ORDER BY signal_id
+"""  # noqa: S608
+"""What was said of trajectories, of their sessions and groups, and of steps before they were known."""
 _NAMING = """
 SELECT DISTINCT name, step_id FROM (
     SELECT step_id, unnest(list_append(context_message_ids, output_message_id)) AS name

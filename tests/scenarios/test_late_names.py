@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -177,8 +178,13 @@ def test_a_crash_in_between_leaves_nothing_in_clear(
     is_sound(house)
 
 
-def say_of_first_answer(house: Planted, number: int, rationale: str) -> None:
-    """Capture feedback on the first answer."""
+def say_of_first_answer(
+    house: Planted,
+    number: int,
+    rationale: str,
+    about: tuple[str, str] = ("response", "chatcmpl-1x"),
+) -> None:
+    """Capture feedback on the first answer, or on something else."""
     client = one(1, FIRST, "").client
     body: JsonObject = {"name": "success", "value": 1.0, "rationale": rationale}
     record = records.feedback(
@@ -186,8 +192,8 @@ def say_of_first_answer(house: Planted, number: int, rationale: str) -> None:
         client,
         received_at=datetime.now(UTC).timestamp(),
         feedback_id=f"f{number}",
-        target_kind="response",
-        target_id="chatcmpl-1x",
+        target_kind=about[0],
+        target_id=about[1],
         body=body,
     )
     with SpoolWriter(house.home.spool, house.secrets.derive(b"spool")) as writer:
@@ -206,6 +212,25 @@ def test_a_name_told_later_goes_from_feedback(house: Planted) -> None:
     assert said["rationale"].startswith("the <PERSON")
     assert said["rationale"].endswith(" guest was happy")
     assert said["value"] == 1.0
+    is_sound(house)
+
+
+def test_a_name_told_later_goes_from_feedback_on_the_group(house: Planted) -> None:
+    in_group = ("x-headrace-group", "s-17")
+
+    def said(number: int, messages: Sequence[JsonObject], answer: str) -> Exchange:
+        plain = one(number, messages, answer)
+        request = replace(plain.request, headers=(*plain.request.headers, in_group))
+        return replace(plain, request=request)
+
+    house.govern(said(1, FIRST[:1], "Done."))
+    say_of_first_answer(house, 1, "the zorvaquim guest was happy", ("group", "s-17"))
+    house.govern()
+    (signal,) = rows(house, "SELECT rationale, trajectory_id FROM signals")
+    assert (signal["rationale"], signal["trajectory_id"]) == ("the zorvaquim guest was happy", None)
+    later = [*FIRST, {"role": "assistant", "content": "Done."}, SECOND[-1]]
+    assert house.govern(said(2, later, "You are welcome.")) == {"stored": 1}
+    assert house.at_rest(NAMES) == {}
     is_sound(house)
 
 

@@ -142,7 +142,7 @@ def _call(
             ),
             end_user=facts.end_user,
             error=error,
-            ext=ext,
+            ext=ext if what.event is None else {**ext, "event": what.event},
         )
     assert isinstance(what, ModelFacts)  # noqa: S101 - facts without a call were left out before
     own = _exchange(exchange, span, _said(what), ahead)

@@ -71,6 +71,12 @@ SAMPLING = {
 }
 """Attribute → name of the sampling parameter."""
 
+_EVENTS = {
+    "retrieval": "retrieval", "search_memory": "memory", "create_memory": "memory",
+    "update_memory": "memory", "upsert_memory": "memory", "delete_memory": "memory",
+    "apply_guardrail": "guardrail",
+}  # fmt: skip
+"""Operations of what an agent's program does beside its tools, and the event that each is."""
 _DETAILS = ("gen_ai.client.inference.operation.details",)
 _MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion"})
 
@@ -85,8 +91,8 @@ def read(span: Span) -> SpanFacts | None:
             attributes = {**attributes, **event.attributes}
     operation = as_text(attributes.get(OPERATION))
     what: ModelFacts | ToolFacts | None = None
-    if operation == "execute_tool":
-        what = _tool(attributes)
+    if operation == "execute_tool" or operation in _EVENTS:
+        what = _tool(attributes, span, _EVENTS.get(operation))
     elif operation in _MODEL_OPERATIONS or (operation is None and REQUEST_MODEL in attributes):
         what = _model(attributes, span)
     conversation = text_of(attributes, CONVERSATION)
@@ -165,15 +171,21 @@ def _tools(attributes: JsonObject) -> Iterable[JsonObject]:
         yield {"type": "function", "function": {**item, "parameters": parameters}}
 
 
-def _tool(attributes: JsonObject) -> ToolFacts:
-    arguments, _ = read_arguments(attributes.get("gen_ai.tool.call.arguments"))
-    result = attributes.get("gen_ai.tool.call.result")
+def _tool(attributes: JsonObject, span: Span, event: str | None) -> ToolFacts:
+    asked, told = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
+    if event == "retrieval":
+        asked, told = "gen_ai.retrieval.query.text", "gen_ai.retrieval.documents"
+    elif event is not None:
+        asked, told = INPUT_MESSAGES, OUTPUT_MESSAGES
+    arguments, _ = read_arguments(attributes.get(asked))
+    result = attributes.get(told)
     parsed = structured(result)
     return ToolFacts(
-        name=text_of(attributes, "gen_ai.tool.name") or "",
+        name=text_of(attributes, "gen_ai.tool.name") or (span.name if event else ""),
         call_id=text_of(attributes, "gen_ai.tool.call.id") or "",
         arguments=arguments,
         result=result if parsed is None else parsed,
+        event=event,
     )
 
 

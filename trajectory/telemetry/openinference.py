@@ -60,6 +60,12 @@ _ANNOTATORS = {"HUMAN": "human_explicit", "LLM": "judge", "CODE": "verifier"}
 _NOT_SAMPLING = frozenset({"model", "messages", "tools", "stream", "input", "instructions"})
 
 
+_EVENTS = {
+    "RETRIEVER": "retrieval", "RERANKER": "retrieval", "GUARDRAIL": "guardrail",
+    "EVALUATOR": "evaluator",
+}  # fmt: skip
+
+
 def read(span: Span) -> SpanFacts | None:
     """Return what a span of this convention says; None when it is of another."""
     attributes = span.attributes
@@ -69,8 +75,8 @@ def read(span: Span) -> SpanFacts | None:
     what: ModelFacts | ToolFacts | None = None
     if kind == "LLM":
         what = _model(attributes)
-    elif kind == "TOOL":
-        what = _tool(attributes, span)
+    elif kind == "TOOL" or kind in _EVENTS:
+        what = _tool(attributes, span, _EVENTS.get(kind))
     return SpanFacts(
         convention=CONVENTION,
         what=what,
@@ -171,16 +177,20 @@ def _tools(attributes: JsonObject) -> Iterable[JsonObject]:
             yield tool
 
 
-def _tool(attributes: JsonObject, span: Span) -> ToolFacts:
+def _tool(attributes: JsonObject, span: Span, event: str | None) -> ToolFacts:
     given = attributes.get("tool.parameters", attributes.get("input.value"))
     arguments, _ = read_arguments(given)
     result = attributes.get("output.value")
-    parsed = structured(result)
+    documents = nest(attributes, "retrieval.documents.") or nest(
+        attributes, "reranker.output_documents."
+    )
+    parsed = documents if event == "retrieval" and documents else structured(result)
     return ToolFacts(
         name=text_of(attributes, "tool.name") or span.name,
         call_id=text_of(attributes, "tool_call.id", "tool.id") or "",
         arguments=arguments,
         result=result if parsed is None else parsed,
+        event=event,
     )
 
 

@@ -30,12 +30,14 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class ToolFacts:
-    """One execution of a tool."""
+    """One execution of a tool, or of what an agent's program does beside its tools."""
 
     name: str
     call_id: str
     arguments: JsonValue = field(repr=False)
     result: JsonValue = field(repr=False)
+    event: str | None = None
+    """retrieval | memory | guardrail | evaluator; None for a tool that the model asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,6 +224,37 @@ def test_openinference_tools_tokens_sessions_and_judgements() -> None:
     assert judged.body["source_kind"] == "human_explicit"
 
 
+def test_what_a_program_does_beside_its_tools_is_an_event() -> None:
+    kinds = {"RETRIEVER": "retrieval", "GUARDRAIL": "guardrail", "EVALUATOR": "evaluator"}
+    spans = [
+        span(at, {"openinference.span.kind": kind, "input.value": "lamps", "output.value": '"ok"'})
+        for at, kind in enumerate(kinds, 1)
+    ]
+    found = {
+        "openinference.span.kind": "RETRIEVER", "input.value": "lamps",
+        "retrieval.documents.0.document.id": "d1", "retrieval.documents.0.document.content": "A lamp.",
+    }  # fmt: skip
+    asked = {
+        "gen_ai.operation.name": "retrieval", "gen_ai.retrieval.query.text": "lamps",
+        "gen_ai.retrieval.documents": json.dumps([{"id": "d1"}]),
+    }  # fmt: skip
+    kept = {"gen_ai.operation.name": "update_memory", "gen_ai.tool.name": "notes"}
+    calls, _ = read(*spans, span(7, found), span(8, asked), span(9, kept))
+    events = [call.ext.get("event") for call in calls]
+    assert events == [*kinds.values(), "retrieval", "retrieval", "memory"]
+    dispatches = [call.dispatch for call in calls if call.dispatch is not None]
+    assert len(dispatches) == len(calls)
+    assert [one.arguments for one in dispatches[:1]] == ["lamps"]
+    assert dispatches[3].result == [{"document": {"id": "d1", "content": "A lamp."}}]
+    assert (dispatches[4].arguments, dispatches[4].result) == ("lamps", [{"id": "d1"}])
+    assert dispatches[5].name == "notes"
+
+
+def test_a_tool_is_no_event() -> None:
+    (call,), _ = read(span(1, {"openinference.span.kind": "TOOL", "tool.name": "f"}))
+    assert "event" not in call.ext
+
+
 def test_a_call_is_made_by_the_agent_of_the_nearest_span_around_it() -> None:
     said = {**CHAT, "gen_ai.input.messages": json.dumps([text("user", "hi")])}
     around = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "planner"}

@@ -12,6 +12,7 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+from urllib.parse import quote
 
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.exchange import ClientIdentity
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 KEY_PREFIX = "hr_"
+_LONGEST_TENANT = 200
+"""Of the 255 bytes that file systems give a folder's name, as the lake writes it."""
 PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share")
 ROLES = ("gateway", "lake", "tokens")
 """What a key opens: calls through the gateway, reading the lake, reading its token ids too."""
@@ -261,6 +264,11 @@ class KeyRegistry:
                 raise ConfigurationError(
                     f"the {what} of a key must be a printable name without blanks around it"
                 )
+        if len(quote(tenant_id, safe="")) > _LONGEST_TENANT:
+            raise ConfigurationError(
+                f"the tenant's name is too long: it names folders of the lake, in which it may take "
+                f"{_LONGEST_TENANT} bytes (9 for a Chinese character). Give a shorter one"
+            )
         key_id, secret = secrets.token_hex(6), secrets.token_hex(20)
         key = ClientKey(
             key_id=key_id,

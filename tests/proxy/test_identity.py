@@ -145,3 +145,13 @@ def test_a_registry_that_is_broken_while_it_is_used_changes_nothing(
     path.write_text(json.dumps({"keys": [row]}))
     registry.revoke(created.key.key_id)
     assert registry.authenticate(created.secret) is None
+
+
+def test_a_tenant_whose_name_no_folder_of_the_lake_can_have_gets_no_key(tmp_path: Path) -> None:
+    """Such a folder cannot be made, and every later batch would wait for it."""
+    registry = KeyRegistry.load(tmp_path / "keys.json")
+    for name in ("a" * 201, "\u6f22" * 30, "\U0001f600" * 20):
+        with pytest.raises(ConfigurationError, match="too long"):
+            registry.create(tenant_id=name, app_id="b")
+    for name in ("a" * 200, "\u6f22" * 22):
+        registry.create(tenant_id=name, app_id="b")

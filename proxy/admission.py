@@ -64,8 +64,8 @@ class AdmittedRequest(NamedTuple):
     path: bytes
     origin: tuple[bytes, str, int]
     """Scheme, host and port of where it goes."""
-    shape: Shape
-    """In which its errors are answered."""
+    asked: RawFields
+    """Headers of the request as its client sent them."""
     session: bytes | None = None
     """As the URL names it."""
     served: Version | None = None
@@ -76,6 +76,11 @@ class AdmittedRequest(NamedTuple):
     """Whether its client may wish less than a full capture: false where no header says so."""
     debug: bool = False
     """Its client asks which listener served it."""
+
+    @property
+    def shape(self) -> Shape:
+        """In which its errors are answered."""
+        return shape_of(self.plan.shape, self.plan.kind, self.path, names(self.asked))
 
 
 def mode_of(client: connection.Client) -> Mode:
@@ -100,6 +105,9 @@ _REFLECTED = frozenset({b"TRACE", b"TRACK"})
 """Methods that a server answers with the request itself, the route's key in it."""
 _DEBUG = b"x-headrace-debug"
 """Header of a client that asks for x-headrace-listener."""
+_ASKS = WISHES | {_DEBUG}
+_ASK_LENGTHS = frozenset(map(len, _ASKS))
+"""Most headers have other lengths, and need not be looked at in lower case."""
 
 
 _KNOWN_PATHS = 512
@@ -116,6 +124,15 @@ class _Entry(NamedTuple):
     session: bytes | None
     climbing: bool
     """It leads up, out of what the route's upstreams begin with."""
+
+
+def _refused(
+    reason: Reason, entry: _Entry, fields: RawFields, client: ClientIdentity | None
+) -> Refused:
+    """Return the refusal of a request whose route is known."""
+    plan = entry.plan
+    shape = shape_of(plan.shape, plan.kind, entry.rest, names(fields))
+    return Refused(reason, client=client, plan=plan, shape=shape)
 
 
 class AdmissionControl:
@@ -214,14 +231,12 @@ class AdmissionControl:
         if entry is None:
             raise Refused(Reason.NO_ROUTE)
         plan, rest, session, climbing = entry
-        named = names(fields)
-        shape = shape_of(plan.shape, plan.kind, rest, named)
         presented, header = presented_key(fields)
         client = self._registry.authenticate(presented)
         if client is None:
-            raise Refused(Reason.NO_KEY, plan=plan, shape=shape)
+            raise _refused(Reason.NO_KEY, entry, fields, None)
         if climbing:
-            raise Refused(Reason.NO_ROUTE, client=client, plan=plan, shape=shape)
+            raise _refused(Reason.NO_ROUTE, entry, fields, client)
         pointing = Pointing(fields, header, rest, session)
         if len(plan.targets) != 1:
             stick = session_of(fields, session) or stick
@@ -232,9 +247,12 @@ class AdmissionControl:
             able = can_name(method, fields)
             version = plan.serving.choose(stick if able else None)
             if version is None:
-                raise Refused(Reason.NO_MODEL, client=client, plan=plan, shape=shape)
+                raise _refused(Reason.NO_MODEL, entry, fields, client)
             target, served = version.target, version if able else None
         rewritten, path = pointing.at(target)
+        asks = [
+            lower for n, _ in fields if len(n) in _ASK_LENGTHS and (lower := n.lower()) in _ASKS
+        ]
         admitted = AdmittedRequest(
             client,
             plan,
@@ -242,12 +260,12 @@ class AdmissionControl:
             rewritten,
             path,
             target.origin,
-            shape,
+            fields,
             session,
             served,
             pointing if len(plan.targets) > 1 else None,
-            not WISHES.isdisjoint(named),
-            _DEBUG in named,
+            bool(asks) and asks != [_DEBUG],
+            _DEBUG in asks,
         )
         self._limit(method, admitted)
         return admitted
@@ -367,8 +385,12 @@ def _at_its_place(
     """Admit a request that goes where its client wanted."""
     data = flow.request.data
     host = data.host if mode == "forward" else named_host(flow)
-    shape = shape_of(plan.shape, plan.kind, data.path, names(flow.request.headers.fields))
-    path = without_client_keys(data.path)
     return AdmittedRequest(
-        client, plan, mode, rewritten, path, (data.scheme, host, data.port), shape
+        client,
+        plan,
+        mode,
+        rewritten,
+        without_client_keys(data.path),
+        (data.scheme, host, data.port),
+        flow.request.headers.fields,
     )

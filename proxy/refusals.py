@@ -98,7 +98,7 @@ class Refusals:
             Rewritten((), _without_odd_keys(fields)),
             path,
             origin,
-            refusal.shape,
+            fields,
         )
         capture = recording.begin(admitted, method, Level.METADATA, "refused")
         capture.response_head(reply.status, reply.headers)

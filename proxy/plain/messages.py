@@ -6,6 +6,7 @@ goes on is framed anew: no byte of the other side's framing is passed on.
 """
 
 from http import HTTPStatus
+from typing import Any
 
 import httptools
 
@@ -83,8 +84,6 @@ class _Reader:
         self.text += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if value.endswith((b" ", b"\t")):
-            value = value.rstrip(b" \t")
         self.fields.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -99,16 +98,54 @@ class _Reader:
 
     def on_message_complete(self) -> None:
         if not self.done:
-            self.done, self.trailers = True, tuple(self.fields)
+            self.done, self.trailers = True, tuple(_trimmed(self.fields))
+
+
+def _trimmed(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return headers without the blanks behind their values, which llhttp leaves there."""
+    return [(name, value.rstrip(b" \t")) for name, value in fields]
+
+
+def _read_head(parser: Any, reader: _Reader, head: bytes) -> list[tuple[bytes, bytes]]:
+    """Read a head by llhttp; return its headers.
+
+    Raises:
+        MalformedMessageError: it is no head.
+    """
+    try:
+        parser.feed_data(head)
+    except httptools.HttpParserUpgrade:
+        pass
+    except httptools.HttpParserError as error:
+        raise MalformedMessageError(str(error)) from None
+    fields = reader.head
+    if fields is None:
+        raise MalformedMessageError("head")
+    blanks = head.find(b" \r\n") >= 0 or head.find(b"\t\r\n") >= 0
+    return _trimmed(fields) if blanks else fields
 
 
 class Body:
     """The body of one message, read by its framing."""
 
-    __slots__ = ("_between", "_left", "_parser", "_reader", "done", "excess", "trailers")
+    __slots__ = (
+        "_between",
+        "_left",
+        "_parser",
+        "_reader",
+        "chunked",
+        "done",
+        "ends_by_close",
+        "excess",
+        "trailers",
+    )
 
-    def __init__(self, framing: int, parser: object, reader: _Reader) -> None:
+    def __init__(self, framing: int, parser: Any, reader: _Reader) -> None:
         self._left = framing
+        self.chunked = framing == CHUNKED
+        """It comes in chunks."""
+        self.ends_by_close = framing == _UNTIL_CLOSE
+        """It ends with its connection."""
         self._parser = parser
         self._reader = reader
         self._between = 0
@@ -116,16 +153,6 @@ class Body:
         self.excess = b""
         """What came behind its end."""
         self.trailers: RawFields = ()
-
-    @property
-    def chunked(self) -> bool:
-        """Whether it comes in chunks."""
-        return self._left == CHUNKED
-
-    @property
-    def ends_by_close(self) -> bool:
-        """Whether it ends with its connection."""
-        return self._left == _UNTIL_CLOSE
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the pieces of the body in what has come.
@@ -142,7 +169,7 @@ class Body:
         reader = self._reader
         reader.pieces = []
         try:
-            self._parser.feed_data(data)  # type: ignore[attr-defined]
+            self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             if not reader.done:
                 pieces, reader.pieces = reader.pieces, []
@@ -243,14 +270,7 @@ class RequestHead:
         """
         reader = _Reader()
         parser = httptools.HttpRequestParser(reader)
-        try:
-            parser.feed_data(head)
-        except httptools.HttpParserUpgrade:
-            pass
-        except httptools.HttpParserError as error:
-            raise MalformedMessageError(str(error)) from None
-        if reader.head is None:
-            raise MalformedMessageError("head")
+        fields = _read_head(parser, reader, head)
         self.method: bytes = parser.get_method()
         self.version: str = parser.get_http_version()
         self.target = reader.text
@@ -259,13 +279,13 @@ class RequestHead:
             raise MalformedMessageError("first line")
         if self.target[:1] != b"/" and self.target != b"*":
             raise MalformedMessageError("target")
-        noted = _note(reader.head)
+        noted = _note(fields)
         chunked = _is_chunked(noted, self.version)
         self.length = _length(noted)
         """Of its body, where its head says it."""
         named = _tokens(noted[b"connection"]) if b"connection" in noted else _NOTHING
         self.keeps_alive = self.version == "1.1" and b"close" not in named
-        self.fields = _without(reader.head, named)
+        self.fields = _without(fields, named)
         self.expects = b"expect" in noted
         """Its client waits for ``100`` before it sends the body."""
         self.upgrade = noted.get(b"upgrade", b"")
@@ -286,22 +306,15 @@ class ResponseHead:
         """
         reader = _Reader()
         parser = httptools.HttpResponseParser(reader)
-        try:
-            parser.feed_data(head)
-        except httptools.HttpParserUpgrade:
-            pass
-        except httptools.HttpParserError as error:
-            raise MalformedMessageError(str(error)) from None
-        if reader.head is None:
-            raise MalformedMessageError("head")
+        fields = _read_head(parser, reader, head)
         self.version: str = parser.get_http_version()
         if self.version not in ("1.1", "1.0"):
             raise MalformedMessageError("version")
         self.status: int = parser.get_status_code()
         self.reason = reader.text
-        noted = _note(reader.head)
+        noted = _note(fields)
         named = _tokens(noted[b"connection"]) if b"connection" in noted else _NOTHING
-        self.fields = _without(reader.head, named)
+        self.fields = _without(fields, named)
         chunked = _is_chunked(noted, self.version)
         length = _length(noted)
         self.length = length

@@ -1,13 +1,22 @@
 """Fixtures of the gateway's tests: certificates for a TLS upstream, and a clean start for each test."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.proxy.running import started
+from tests.proxy.running import LISTENER, started
 from tests.support.tls import Tls, tls
 
 __all__ = ["Tls", "tls"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mitmproxy_listener() -> Iterator[None]:
+    """Let gateways that do not say it listen by mitmproxy; those of tests/proxy/plain do not."""
+    before = LISTENER.get()
+    LISTENER.set("mitmproxy")
+    yield
+    LISTENER.set(before)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -46,8 +46,8 @@ def _serve(path: Path, log: Path, environment: dict[str, str], sender: Connectio
     )
 
 
-LISTENER = ContextVar("listener", default="mitmproxy")
-"""What serves the base-URL port of gateways that do not say it; tests/proxy/plain sets another."""
+LISTENER = ContextVar("listener", default="plain")
+"""What serves the base-URL port of gateways that do not say it; tests/proxy sets either in turn."""
 started: "set[Running]" = set()
 """Gateways that run now."""
 

@@ -221,7 +221,8 @@ class Capture:
         parts: list[bytes] = []
         size, closing = 0, False
         if not self._sequence and not self._closed:
-            parts += (pieces.request_head(len(self.head)), self.head)
+            head = self.head
+            parts += (pieces.request_head(len(head)), head)
             self._sequence = 1
         for piece in passed:
             size += len(piece[2])

@@ -1,12 +1,11 @@
-"""One call of the plain listener: it is admitted, goes to its upstream, is captured, and comes back.
+"""One call of the plain listener: it is admitted, captured, goes to its upstream, and ends.
 
-Read it in the order of a call: the request from its client, the upstream that it goes to, the
-response on its way back, and the end of both. The gateway answers itself where it refuses a request,
-where its upstream cannot be reached, and for its own API.
+Read it in the order of a call: the request from its client, the upstream that it goes to, and the
+end of both. A :class:`ResponseRelay` brings the response back. The gateway answers itself where it
+refuses a request, where its upstream cannot be reached, and for its own API.
 """
 
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Protocol
 
 from proxy.admission import Refused
 from proxy.api.endpoints import Endpoints, is_endpoint
@@ -15,11 +14,10 @@ from proxy.exchange import InFlight, Services
 from proxy.plain import messages
 from proxy.plain.messages import (
     Body,
-    BrokenBodyError,
     MalformedMessageError,
     RequestHead,
-    ResponseHead,
 )
+from proxy.plain.relay import Receiver, RelayGround, ResponseRelay
 from proxy.plain.upstreams import UpstreamConnection, UpstreamPool
 from proxy.refusals import Refusals
 from proxy.responses import LocalReply, Reason, Shape, answer
@@ -30,11 +28,10 @@ _UNSENT_BYTES = 256 * 1024
 _DRAINED_BYTES = 64 * 1024 * 1024
 """Of a refused request's body so much is read on: who is cut off while sending may miss the answer."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_COMPLETE = ExchangeOutcome.COMPLETE
 _NOWHERE = (b"http", "-", 0)
 
 
-class CallGround(Protocol):
+class CallGround(RelayGround, Protocol):
     """State that all calls of one listener share."""
 
     services: Services
@@ -42,26 +39,13 @@ class CallGround(Protocol):
     endpoints: Endpoints
     pool: UpstreamPool
 
-    def now(self) -> float:
-        """Return the event loop's time."""
 
-    def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine beside the connections."""
-
-
-class Client(Protocol):
+class Client(Receiver, Protocol):
     """The connection that a call came on."""
 
     name: bytes
     call: "ClientCall | None"
     known: bool
-    since: float
-
-    def send(self, data: bytes) -> None:
-        """Send bytes to the client."""
-
-    def pause(self, *, paused: bool) -> None:
-        """Read no more from the client for now, or again."""
 
     def end_call(self, excess: bytes, *, keep: bool) -> None:
         """Go on after a call, with what came behind it."""
@@ -74,23 +58,20 @@ class Client(Protocol):
 
 
 class ClientCall:
-    """One request of a client, and its response; it is the caller of an upstream's connection."""
+    """One request of a client, until its response is there."""
 
     __slots__ = (
-        "_answer",
         "_body",
-        "_buffer",
         "_caller",
         "_capture",
-        "_chunks",
         "_client",
         "_drained",
         "_ground",
         "_head",
         "_live",
+        "_relay",
         "_replied",
         "_size",
-        "_tail",
         "_unsent",
         "_upstream",
         "is_read",
@@ -111,11 +92,8 @@ class ClientCall:
         self._size = 0
         self._caller: ClientIdentity | None = None
         """Who asks the gateway's own API."""
-        self._answer: ResponseHead | None = None
-        self._buffer = b""
-        self._tail: list[bytes] = []
-        """Of the response, while it is held back."""
-        self._chunks = False
+        self._relay: ResponseRelay | None = None
+        """Takes the response of the upstream that it has gone to."""
         self._replied = False
         """The gateway has answered itself; the rest of the request is read and thrown away."""
         self._drained = 0
@@ -192,9 +170,9 @@ class ClientCall:
         """End the call and the connection: the client's bytes are not a valid body."""
         client = self._client
         if self._live is not None:
-            self._drop_upstream()
-            self._end(ExchangeOutcome.CLIENT_ABORT)
-        if self._answer is None and not self._replied:
+            self.drop_upstream()
+            self.end(ExchangeOutcome.CLIENT_ABORT)
+        if not self._has_answer and not self._replied:
             client.send(messages.write_reply(answer(Reason.BAD_REQUEST, Shape.OPENAI), close=True))
         client.call = None
         client.close()
@@ -225,17 +203,17 @@ class ClientCall:
         """Refuse a request whose chunks are more than a body may be; its upstream hears no end."""
         live = self._live
         assert live is not None  # noqa: S101 - the gateway's own API takes no chunks
-        self._drop_upstream()
-        self._end(ExchangeOutcome.CLIENT_ABORT)
-        if self._answer is None:
+        self.drop_upstream()
+        self.end(ExchangeOutcome.CLIENT_ABORT)
+        if not self._has_answer:
             self._refuse(live.too_long())
         else:
-            self._cut()
+            self.cut()
 
     def _request_read(self) -> None:
         live = self._live
         if self._replied:
-            self._finish()
+            self.finish()
         elif live is None:
             body = b"".join(self._unsent or ())
             self._ground.run(self._ask_endpoint(body))
@@ -247,7 +225,7 @@ class ClientCall:
             if self._body.chunked and self._upstream is not None:
                 trailers = live.trailers(self._body.trailers)
                 self._upstream.transport.write(messages.last_chunk(trailers))
-            self._release_upstream()
+            self.release_upstream()
 
     async def _ask_endpoint(self, body: bytes) -> None:
         head, caller = self._head, self._caller
@@ -260,7 +238,7 @@ class ClientCall:
             reply = answer(Reason.FAULT, Shape.OPENAI)
         if self._client.call is self:
             self._reply(reply)
-            self._finish()
+            self.finish()
 
     # The upstream.
 
@@ -284,7 +262,7 @@ class ClientCall:
                 if live.another():
                     self._capture = live.capture
                     continue
-                self._unreachable()
+                self.unreachable()
                 return
             if self._client.call is self:
                 self._connected(upstream)
@@ -297,7 +275,9 @@ class ClientCall:
         live, body = self._live, self._body
         assert live is not None  # noqa: S101 - for the type checker
         self._upstream = upstream
-        upstream.caller = self
+        self._relay = upstream.caller = ResponseRelay(
+            self, self._ground, self._client, live, self._head
+        )
         parts, self._unsent = self._unsent or [], None
         length = messages.CHUNKED if body.chunked else self._head.length
         fields = live.fields
@@ -322,24 +302,20 @@ class ClientCall:
         upstream.transport.write(b"".join(out))
         self._client.pause(paused=False)
 
-    def _drop_upstream(self) -> None:
+    def drop_upstream(self) -> None:
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.close()
 
-    def _unreachable(self) -> None:
+    def unreachable(self) -> None:
         """Answer for an upstream that did not."""
         live = self._live
         assert live is not None  # noqa: S101 - for the type checker
-        self._drop_upstream()
-        self._end(ExchangeOutcome.UPSTREAM_ABORT)
+        self.drop_upstream()
+        self.end(ExchangeOutcome.UPSTREAM_ABORT)
         self._reply(answer(Reason.UNREACHABLE, live.admitted.shape))
         if self.is_read:
-            self._finish()
-
-    def upstream_full(self, *, full: bool) -> None:
-        """The upstream takes no more of the request now, or does again."""
-        self._client.pause(paused=full)
+            self.finish()
 
     def client_full(self, *, full: bool) -> None:
         """The client takes no more of the response now, or does again."""
@@ -349,173 +325,37 @@ class ClientCall:
 
     def client_lost(self) -> None:
         """The client is gone: so is its call."""
-        self._drop_upstream()
+        self.drop_upstream()
         if self._live is not None:
-            self._end(ExchangeOutcome.CLIENT_ABORT)
+            self.end(ExchangeOutcome.CLIENT_ABORT)
 
-    def _end(self, outcome: ExchangeOutcome) -> None:
+    def end(self, outcome: ExchangeOutcome) -> None:
         live, self._live = self._live, None
         if live is not None:
             live.end(outcome)
 
-    # The response.
+    # What the relay says of the response.
 
-    def upstream_lost(self, *, broken: bool) -> None:
-        """The upstream is gone; that is the end of a body without a length, and no other's."""
-        self._upstream = None
-        response = self._answer
-        if response is None:
-            self._unreachable()
-        elif response.body.done:
-            return
-        elif response.body.ends_by_close and not broken:
-            self._pass([], last=True)
-        else:
-            self._cut()
+    @property
+    def is_over(self) -> bool:
+        """Whether the client's connection has gone on, or is gone."""
+        return self._client.call is not self
 
-    def _cut(self) -> None:
+    def cut(self) -> None:
         """Break the response off for the client as it broke off for us."""
-        self._drop_upstream()
-        self._end(ExchangeOutcome.UPSTREAM_ABORT)
+        self.drop_upstream()
+        self.end(ExchangeOutcome.UPSTREAM_ABORT)
         self._client.call = None
         self._client.close()
 
-    def response_data(self, data: bytes) -> None:
-        """Take bytes of the response."""
-        self._client.since = self._ground.now()
-        if self._answer is None:
-            self._buffer = data = self._buffer + data if self._buffer else data
-            try:
-                found = self._read_head(data)
-            except MalformedMessageError:
-                self._unreachable()
-                return
-            if found is None:
-                return
-            data = found
-        response = self._answer
-        assert response is not None  # noqa: S101 - for the type checker
-        if response.body.done:
-            if data:  # nobody asked for it
-                self._drop_upstream()
-            return
-        try:
-            pieces = response.body.feed(data)
-        except BrokenBodyError as error:
-            if error.pieces:
-                self._pass(error.pieces, last=False)
-            self._cut()
-            return
-        if pieces or response.body.done:
-            self._pass(pieces, last=response.body.done)
-        elif self._live is not None and not self._live.holds:
-            self._send_tail()
+    @property
+    def _has_answer(self) -> bool:
+        return self._relay is not None and self._relay.response is not None
 
-    def _read_head(self, data: bytes) -> bytes | None:
-        """Read the response's head behind any informational ones; return what follows it."""
-        while True:
-            end = messages.end_of_head(data)
-            if end < 0:
-                self._buffer = data
-                return None
-            response = ResponseHead(data[:end], self._head.method)
-            data = data[end:]
-            if response.status >= 200:
-                break
-            if response.status == 101:
-                raise MalformedMessageError("nobody asked for another protocol")
-            if self._head.version == "1.1":
-                self._client.send(
-                    messages.write_response(response.status, response.reason, response.fields, None)
-                )
-        self._buffer = b""
-        self._begin_response(response)
-        if response.body.done:
-            self._pass([], last=True, excess=data)
-            return None
-        return data
-
-    def _begin_response(self, response: ResponseHead) -> None:
-        live, body = self._live, response.body
-        assert live is not None  # noqa: S101 - for the type checker
-        self._answer = response
-        response.fields = live.response_head(response.status, response.fields)
-        self._chunks = body.chunked and self._head.version == "1.1"
-        if not live.holds:
-            self._tail.append(self._head_of(response))
-
-    def _head_of(self, response: ResponseHead, length: int | None = None) -> bytes:
-        if length is None:
-            if self._chunks:
-                length = messages.CHUNKED
-            elif not response.body.chunked:
-                # Of a response without a body the length is what the upstream says of it.
-                length = response.length
-        return messages.write_response(response.status, response.reason, response.fields, length)
-
-    def _pass(self, pieces: list[bytes], *, last: bool, excess: bytes = b"") -> None:
-        """Pass pieces of the response on; the last ones with its end."""
-        live, response, out = self._live, self._answer, self._tail
-        assert live is not None  # noqa: S101 - for the type checker
-        assert response is not None  # noqa: S101 - for the type checker
-        if live.holds:
-            out += pieces
-            if not last:
-                return
-            body = live.response_whole(b"".join(out))
-            length = len(body) if pieces or body else None
-            self._tail = out = [self._head_of(response, length), body]
-        else:
-            tee = live.tee
-            for piece in pieces:
-                told = piece if tee is None else tee(piece)
-                self._add(out, told)
-            if last:
-                if tee is not None:
-                    self._add(out, tee(b""))
-                if self._chunks:
-                    out.append(messages.last_chunk(response.body.trailers))
-        if last:
-            if excess or response.body.excess or not response.keeps_alive:
-                self._drop_upstream()
-            self._release_upstream()
-            if live.waits_for_disk:
-                self._end_later(live)
-            else:
-                self._end(_COMPLETE)
-                self._send_tail()
-                self._finish()
-        else:
-            self._send_tail()
-
-    def _add(self, out: list[bytes], told: bytes | list[bytes]) -> None:
-        pieces = told if isinstance(told, list) else [told]
-        out += [messages.chunk(each) if self._chunks else each for each in pieces if each]
-
-    def _send_tail(self) -> None:
-        parts, self._tail = self._tail, []
-        if parts:
-            self._client.send(parts[0] if len(parts) == 1 else b"".join(parts))
-
-    def _end_later(self, live: InFlight) -> None:
-        """Hold the end of the response until its record is on the disk."""
-        self._end(_COMPLETE)
-
-        async def wait() -> None:
-            reply = await live.durable()
-            if self._client.call is not self:
-                return
-            if reply is not None:
-                self._tail = [messages.write_reply(reply, close=False)]
-            self._send_tail()
-            self._finish()
-
-        self._ground.run(wait())
-
-    def _release_upstream(self) -> None:
+    def release_upstream(self) -> None:
         """Give the upstream's connection back once both sides are complete."""
-        response, upstream = self._answer, self._upstream
-        if upstream is None or response is None or not response.body.done or not self.is_read:
+        upstream, relay = self._upstream, self._relay
+        if upstream is None or relay is None or not relay.is_whole or not self.is_read:
             return
         self._upstream = None
         upstream.release()
@@ -536,23 +376,20 @@ class ClientCall:
             messages.write_reply(reply, close=close, body=self._head.method != b"HEAD")
         )
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """Go on to the next request, once this one has been read and answered."""
-        client, response = self._client, self._answer
+        client, relay = self._client, self._relay
         if client.call is not self:
             return
         if not self.is_read:
             # Answered early: the rest is read and thrown away, and its upstream is left.
-            self._drop_upstream()
+            self.drop_upstream()
             self._replied = True
             client.pause(paused=False)
             return
-        self._release_upstream()
-        self._drop_upstream()
-        keep = self._head.keeps_alive and not (
-            response is not None
-            and (response.body.ends_by_close or (response.body.chunked and not self._chunks))
-        )
+        self.release_upstream()
+        self.drop_upstream()
+        keep = self._head.keeps_alive and (relay is None or not relay.ends_by_close)
         if self._body.chunked and self._body.excess:
             keep = False
             excess = b""

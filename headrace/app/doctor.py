@@ -21,7 +21,7 @@ from trajectory.errors import ConfigurationError, HeadraceError
 from trajectory.plugins import GROUPS, plugins
 
 _EXTRAS = {
-    "proxy": ("mitmproxy", "uvloop"),
+    "proxy": ("mitmproxy", "uvloop", "httptools"),
     "governance": (
         "presidio-analyzer",
         "spacy",

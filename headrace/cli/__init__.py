@@ -218,6 +218,8 @@ _ROOT = Path(__file__).parents[2]
 _EXTRAS = {
     "mitmproxy": "proxy",
     "uvloop": "proxy",
+    "httptools": "proxy",
+    "aiohappyeyeballs": "proxy",
     "brotli": "proxy",
     "opentelemetry": "proxy",
     "presidio_analyzer": "governance",

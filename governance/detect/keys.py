@@ -12,6 +12,7 @@ from governance.detect.phones import is_valid_anywhere
 from governance.detect.rules import checks
 from governance.detect.rules.accounts import person_account, told_account
 from governance.detect.rules.identity_numbers import identity_keys
+from governance.detect.rules.password_checks import stands_for_one
 
 BIOMETRIC_KEY = re.compile(
     r"(?:^|_)(?:(?:finger|thumb|palm|voice|foot|face)_?prints?|biometrics?|minutiae|face_?id|voice_?id|"
@@ -51,7 +52,8 @@ def _secret(value: str) -> bool:
         and not _TYPE_WORD.match(value)
         and "<" not in value
         and "{" not in value
-        and value.count(" ") < 4
+        and value.count(" ") < 8
+        and not stands_for_one(value)
     )
 
 

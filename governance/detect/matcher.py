@@ -11,6 +11,7 @@ from governance.detect.names import told as told_name_rules
 from governance.detect.normalized_text import TextView, view_of
 from governance.detect.rules import accounts as account_rules
 from governance.detect.rules import checks
+from governance.detect.rules import password_checks
 from governance.detect.rules import passwords as password_rules
 from governance.detect.rules.rule import Rule
 
@@ -276,7 +277,7 @@ def _label_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, b
         if text[start - 2 : start] == "= ":
             return  # a variable is set
     if not _TEST_PASSED.search(text, max(0, start - 8), start):
-        yield start, stop, password_rules.labelled(value)
+        yield start, stop, password_checks.labelled(value)
 
 
 _ENDS_CLAUSE = re.compile(
@@ -291,7 +292,7 @@ def _told_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bo
     stop = start + len(value)
     if value.isalpha() and not _ENDS_CLAUSE.match(text, stop):
         return
-    yield start, stop, password_rules.told(value)
+    yield start, stop, password_checks.told(value)
 
 
 _SHELL_GOES_ON = re.compile(r"[|;&<>)]")
@@ -306,7 +307,7 @@ def _option_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, 
         value = value[: following.start()] if following else value
         value = value.rstrip(".,:")
     if len(value) >= 3:
-        yield start, start + len(value), password_rules.option(value)
+        yield start, start + len(value), password_checks.option(value)
 
 
 _REVERSED = re.compile(r"(?:\.[0-9a-f]){0,30}\.(?:in-addr|ip6)\.arpa|\.\d+\.\d|\.\d{1,9}[\"')&]")

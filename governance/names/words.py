@@ -62,8 +62,9 @@ _NO_PEOPLE = frozenset({"America", "Dane", "Francia", "Georgian", "Gregorian", "
 
 @cache
 def first_names() -> frozenset[str]:
-    """Return given names, capitalised."""
-    return (hand_written_first_names() | _read("given_names")) - _NO_PEOPLE
+    """Return given names, capitalised; of the gathered ones no words of other languages."""
+    gathered = {name for name in _read("given_names") if name.lower() not in _read("nouns")}
+    return (hand_written_first_names() | gathered) - _NO_PEOPLE
 
 
 @cache
@@ -240,9 +241,32 @@ def office_words() -> frozenset[str]:
 
 
 @cache
+def nouns() -> frozenset[str]:
+    """Return nouns and trades of other languages, in small letters; some are family names too."""
+    return _read("nouns") | _read("gathered_words")
+
+
+_COMPOUND = re.compile(
+    r"[^\W\d_]{3,}(?:abteilung|adresse|agentur|amt|anfrage|angebot|antrag|arbeiten|artikel|auftrag|ausweis|bahn|behörde|beitrag|"
+    r"bericht|bescheid|bestand|betreuung|betrieb|büro|daten|dienst(?:e|es|en)?|dienstleister|einheit|ergebnis|fehler|formular|gebühr|gericht|gerät|"
+    r"gesellschaft|gesetz|größe|gruppe|handel|heft|hilfe|karten?|kasse|konto|kosten|kraft|lage|leistung|leitung|linie|listen?|löhne?|markt|maschine|"
+    r"maßnahme|material|minister(?:ium)?|mittel|nummern?|ordnung|pflicht|plan|platz|preis|preise|problem|programm|projekt|quote|raum|rechnung|rechte?|"
+    r"regierung|satz|schaft|schalter|schein|schule|schutz|seite|service|sicherheit|spiel|steuer|stelle|stunden?|system|tabelle|tage?|teams?|technik|teil|"
+    r"termin|verband|verein|verfahren|verkehr|vertrag|verträge|versicherung|verwaltung|wechsel|weg|werte?|wesen|wirtschaft|woche|zahlen?|zahlung|zeichen|zeit(?:en)?|"
+    r"zentrale|zentrum|ziele?|zugang|zustand|afdeling|beheer|bestuur|kantoor|kosten|lijst|raad|rekening|vergadering|verzekering)\Z"
+)
+"""Words that German and Dutch put together, by what they end with; no family name ends so."""
+
+
+def is_plain(word: str) -> bool:
+    """Whether a word in small letters is an everyday word of some language, put together or not."""
+    return word in plain_words() or (len(word) > 7 and _COMPOUND.match(word) is not None)
+
+
+@cache
 def plain_words() -> frozenset[str]:
     """Return every word in small letters that is no name by itself, of all languages."""
-    return common() | foreign() | office_words()
+    return common() | foreign() | office_words() | nouns()
 
 
 @cache

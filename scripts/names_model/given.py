@@ -1,8 +1,8 @@
-"""Writes ``given_names.txt`` and ``family_names.txt``: names of many countries, out of the package Faker.
+"""Writes the lists of names and of foreign words that come out of the package Faker.
 
-``python -m scripts.names_model.given`` in an environment that also has Faker (MIT licence). Words that
-people write in lower case and forms that look like English words are left out; so are given names
-that are places.
+``python -m scripts.names_model.given`` in an environment that also has Faker (MIT licence) writes
+``given_names.txt``, ``family_names.txt`` and ``gathered_words.txt``. Names leave out words that people
+write in lower case, forms that look like English words, and places. Words leave out what is a name.
 """
 
 import importlib
@@ -95,8 +95,38 @@ def family_names() -> list[str]:
     )
 
 
+_WORD_LOCALES = (
+    "cs_CZ", "da_DK", "de_AT", "de_DE", "es", "es_ES", "fi_FI", "fr_CH", "fr_FR", "hu_HU", "it_IT",
+    "nl_BE", "nl_NL", "pl_PL", "pt_BR", "pt_PT", "ro_RO", "sk_SK",
+)  # fmt: skip
+
+
+def foreign_words() -> list[str]:
+    """Return words of other languages: sample texts and names of trades, without people's names."""
+    found: set[str] = set()
+    for kind in ("lorem", "job"):
+        for locale in _WORD_LOCALES:
+            try:
+                module = importlib.import_module(f"faker.providers.{kind}.{locale}")
+            except ImportError:
+                continue
+            for attribute in ("word_list", "jobs"):
+                for text in getattr(module.Provider, attribute, ()):
+                    found.update(re.findall(r"[^\W\d_]{3,}", text.lower()))
+    names = words.hand_written_first_names() | words.family_names() | words.ambiguous_names()
+    known = common() | foreign() | words.office_words()
+    return sorted(word for word in found - known if word.capitalize() not in names)
+
+
 def main() -> None:
     """Write the lists beside the module that reads them."""
+    out = Path(words.__file__).parent / "gathered_words.txt"
+    out.write_text(
+        "# Words of fourteen languages from Faker (MIT licence), gathered by scripts/names_model/given.py.\n"
+        + "\n".join(foreign_words())
+        + "\n",
+        encoding="utf-8",
+    )
     for kind, names in (("Given", given_names()), ("Family", family_names())):
         out = Path(words.__file__).parent / f"{kind.lower()}_names.txt"
         out.write_text(_HEADER.format(kind) + "\n".join(names) + "\n", encoding="utf-8")

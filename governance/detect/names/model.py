@@ -25,6 +25,7 @@ from governance.names.words import (
     first_names,
     foreign,
     is_a_thing,
+    nouns,
     office_words,
     plain_words,
 )
@@ -342,7 +343,7 @@ def _is_a_foreign_word(words: list[str], text: str) -> bool:
 @cache
 def _capitalised_plain() -> frozenset[str]:
     """Return words that no name begins or ends with, of other languages and of offices."""
-    return foreign() | office_words()
+    return foreign() | office_words() | nouns()
 
 
 def _without_plain_ends(
@@ -352,9 +353,16 @@ def _without_plain_ends(
     if len(words) == 1 and words[0] in first_names():
         return words, start, stop
     first, last, plain = 0, len(words), _capitalised_plain()
-    while first < last and words[first].lower().strip(".,:'") in plain:
+    names = first_names() | family_names() if len(words) > 1 else frozenset[str]()
+    functions = foreign() | office_words()
+
+    def is_one(word: str) -> bool:
+        known = word.lower().strip(".,:'")
+        return known in functions or (known in plain and word.strip(".,:'") not in names)
+
+    while first < last and is_one(words[first]):
         first += 1
-    while last > first and words[last - 1].lower().strip(".,:'") in plain:
+    while last > first and is_one(words[last - 1]):
         last -= 1
     if last - first == len(words):
         return words, start, stop

@@ -8,7 +8,7 @@ from governance.detect.code_terms import ProgramSigns, is_plain_word, is_term
 from governance.detect.finding import Finding, Unit
 from governance.detect.named_tuples import new
 from governance.detect.names.cues import NONE, STRONG, cue
-from governance.detect.names.told import likely
+from governance.detect.names.told import is_a_team, likely
 from governance.detect.normalized_text import TextView
 from governance.detect.questions import ANSWERED_NAME, name_in_answer
 from governance.names.companies import is_a_company
@@ -541,7 +541,7 @@ class NameRules:
             found = _NAME_AT.match(text, match.end())
             if found and self._alone(text, found.end()):
                 run = self._trimmed(text, found.start(), found.end())
-                if run is not None and run[1] - run[0] > 1:
+                if run is not None and run[1] - run[0] > 1 and not is_a_team(found[0]):
                     yield *run[:2], 0.8, "signature"
         if "name" in text:
             for match in _LOWER_CASE_NAME.finditer(text):

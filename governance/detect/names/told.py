@@ -10,6 +10,7 @@ from governance.names.words import (
     ambiguous_names,
     family_names,
     first_names,
+    is_plain,
     plain_words,
     things,
     within_a_thing,
@@ -317,7 +318,7 @@ def _known(word: str) -> bool:
 
 
 def _plain(word: str) -> bool:
-    return word.lower() in plain_words() and not _known(word)
+    return is_plain(word.lower()) and not _known(word)
 
 
 def told(value: str) -> bool | None:
@@ -326,6 +327,19 @@ def told(value: str) -> bool | None:
     if len(words[0]) < 2 or _plain(words[0]) or value.lower() in things():
         return False
     return None
+
+
+def closes(value: str) -> bool | None:
+    """The same at the end or the head of a letter, where a team stands as often: words alone are one."""
+    return None if told(value) is None and not is_a_team(value) else False
+
+
+def is_a_team(value: str) -> bool:
+    """Whether all words of a run are everyday ones, and none is a given name: Le Service Client."""
+    words = value.replace("-", " ").split()
+    return all(is_plain(word.lower().strip(".,")) for word in words) and not any(
+        word.title() in first_names() for word in words
+    )
 
 
 def likely(value: str) -> bool | None:
@@ -393,11 +407,11 @@ TOLD_NAMES: tuple[Rule, ...] = (
     _name("vcard_given", rf"^N(?:;[^:\n]{{0,40}})?:[^;\n]{{0,40}};{_NAME}(?:;|$)", "n:", "n;"),
     _name("common", rf"\b(?:CN|cn)=\\?[\"']?{_NAME}(?:[,;\"'\\:]|$)", "cn=", check=likely),
     _name("mention", rf"(?:^|\s)@{_TWO}", "@", check=likely),
-    _name("bare_salutation", rf"\A(?:@)?((?:{_WORD})),[ \t]*\r?\n[ \t]*\r?\n", ",\n", ",\r", ", \n"),
+    _name("bare_salutation", rf"\A(?:@)?((?:{_WORD})),[ \t]?\r?\n[ \t]*\r?\n", ",\n", ",\r", ", \n", ", \r", ",\t"),
     _name("label", rf"{_LINE}{_LABELS}\*{{0,2}}[ ]?[:=]\*{{0,2}}[ ]{{1,2}}{_NAME}", ":", "=", check=likely),
     _name("by", rf"\b{_BY}:? {_NAME}", *_BY_NEEDS, check=likely),
-    _name("salutation", rf"(?:^|\n|[.!] ){_SALUTATIONS} (?:{_TITLES} )?{_NAME}[ ]?[,:!\n]", *_SALUTATION_NEEDS, check=told),
-    _name("closing", rf"(?:^|\n|[.!?,] ){_CLOSINGS}{_NAME}[ .\t]*(?:\r?\n|$)", "\n"),
+    _name("salutation", rf"(?:^|\n|[.!] ){_SALUTATIONS} (?:{_TITLES} )?{_NAME}[ ]?[,:!\n]", *_SALUTATION_NEEDS, check=closes),
+    _name("closing", rf"(?:^|\n|[.!?,] ){_CLOSINGS}{_NAME}[ .\t]*(?:\r?\n|$)", "\n", check=closes),
     _name("writes", rf"{_TWO}(?: <[^>\n]{{3,80}}>)? (?:wrote|a \xe9crit|schrieb|escribi\xf3|ha scritto|escreveu|schreef|napisa\xe0\xe0?a?)[ ]?:", ":", check=likely),
     _name("polite", rf"{_NAME} (?:Bey|Han\xe0m)\b", "bey", "han", check=told),
     _name("zh", rf"(?:我叫|我是|名叫|名字是|姓名是?|联系人|客户|用户|申请人|处理人|负责人|经办人|收件人|寄件人|员工|患者|病人|报告人|同事)[:：是为\s]{{0,2}}{_ZH}", wide=True, check=None),

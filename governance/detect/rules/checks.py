@@ -6,7 +6,7 @@ import math
 import re
 
 from governance.detect.rules.accounts import person_account
-from governance.detect.rules.passwords import stands_for_one
+from governance.detect.rules.password_checks import stands_for_one
 
 _NOT_DIGITS = re.compile(r"\D+")
 

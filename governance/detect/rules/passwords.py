@@ -2,136 +2,19 @@
 
 import re
 
+from governance.detect.rules.password_checks import (
+    labelled,
+    letters,
+    literal,
+    noun,
+    option,
+    phrase,
+    quoted,
+    strong,
+    tells_one,
+    told,
+)
 from governance.detect.rules.rule import Rule
-from governance.names.words import common
-
-_WORDS_THAT_STAND_FOR_ONE = (
-    r"your?s?|my|our|the|an?|this|that|some|any|new|old|current|real|actual|strong|secure|secret|secrets|"
-    r"example|sample|test|testing|dummy|fake|default|changeme|changeit|change|replaceme|replace|insert|"
-    r"enter|put|set|add|fill|me|in|it|with|here|placeholder|redacted|removed|masked|filtered|none|null|"
-    r"nil|true|false|undefined|unset|empty|blank|string|str|text|bytes|bool|boolean|int|number|value|"
-    r"optional|required|todo|tbd|hidden|password|passwords|passwd|pwd|passphrase|passcode|pass|token|"
-    r"tokens|key|keys|api|access|auth|client|db|database|hash|hashed|plain|raw|input|field|param|arg|"
-    r"passwort|kennwort|contrase\xf1a|contrasena|senha|wachtwoord|haslo|parola|ihr|dein|ton|votre|tu|su|"
-    r"sua|uw|jouw|twoje"
-)
-_PLACEHOLDER = re.compile(
-    r"(?i)(?:"
-    rf"[\W_]*(?:(?:{_WORDS_THAT_STAND_FOR_ONE})[\W_]*){{1,8}}"
-    r"|[\W_]*x{3,}[\Wx_]*|[*\u2022\u25cf#]{3,}.{0,4}|[.\u2026]{1,3}.*|<[^>]*>?|\[[^\]]*\]?"
-    r"|%[a-z_]*%?|[@:&][a-z_]+|\{[^}]*\}?"
-    r")\Z"
-)
-"""Values that stand for a password: the whole of them, for passwords begin with any word."""
-_EXPRESSION = re.compile(
-    r"\$\{|\$[A-Za-z_]+$|\$\(|%\(|\{\{|(?:env|os|process|self|this|cls|req|request|config|settings|args|ctx|"
-    r"options|params|props|state|form|data|secrets|vars|var|values|inputs|event|session|user|app)[.\[(]"
-    r"|[A-Za-z_][\w.]*[(\[]|[A-Za-z_]+(?:\.[A-Za-z_]+)+\Z|->|=>|\*\*"
-)
-_ALGORITHM = re.compile(
-    r"(?i)(?:sha-?\d{1,3}|md[45]|base-?\d\d|p?bkdf\d|bcrypt\d?|argon\di?d?|scrypt\d?|utf-?\d{1,2}|oauth\d|"
-    r"mfa\d?|\dfa|aes-?\d{1,3}\w*|rsa-?\d{1,4}|x509|http2?|ipv\d|v?\d+(?:\.\d+)+\w*|\d+[a-z]{1,6}|"
-    r"ntlmv?\d|tls\d*|kerberos\d?|pkcs\d{1,2}|python\d|win\d\d)\Z"
-)
-"""What is said of passwords and has digits: how they are kept, versions, "8chars"."""
-_SAID = """
-    hashed encrypted salted expired compromised leaked rotated masked plaintext alphanumeric invalidated
-    misspelled mistyped bcrypt argon scrypt kerberos mandatory nullable weaker stronger insecure rejected
-    accepted unchanged forgotten obsolete unreadable breached guessable reusable stale unencrypted
-    falsch ungültig abgelaufen korrekt richtig leer zu unsicher sicher gesperrt vergessen erforderlich
-    notwendig nötig schwach stark kurz lang gespeichert verschlüsselt geändert zurückgesetzt bekannt
-    nicht nur jetzt noch schon auch sehr immer eingeben ändern zurücksetzen unbekannt vorhanden
-    incorrecte incorrect invalide valide vide obligatoire requis expiré oublié faible fort trop court
-    correct modifié réinitialisé chiffré stocké nécessaire différent identique pas bien toujours
-    incorrecta incorrecto inválida inválido válida obligatoria obligatorio requerida requerido
-    caducada expirada débil fuerte corta larga muy demasiado necesaria cifrada guardada olvidada errónea
-    incorreta incorreto obrigatória fraca forte curta longa muito expirou esquecida necessária errada
-    errata errato scaduta scaduto obbligatoria obbligatorio debole sbagliata valida valido non troppo
-    onjuist ongeldig verlopen verplicht zwak sterk te vergeten gewijzigd nodig niet correct geldig
-    błędne nieprawidłowe wymagane za puste wygasło jest nie słabe poprawne
-    верный неверный не истёк устарел пустой слишком обязательное
-    """
-_SAID_OF_ONE = frozenset(_SAID.split())
-"""What passwords are, in prose."""
-_ENDS = ("ed", "d", "ing", "s", "ly", "er", "able")
-_NUMBER = re.compile(r"\d\d")
-_PARTS = re.compile(r"[^\W\d_]?[^\W\d_A-Z]+|[A-Z]+(?![a-z])")
-
-
-def stands_for_one(value: str) -> bool:
-    """Whether a value is no password but holds the place of one, or an expression of a program."""
-    return _PLACEHOLDER.match(value) is not None or _EXPRESSION.match(value) is not None
-
-
-def _is_word(word: str) -> bool:
-    plain, known = word.lower(), common()
-    if plain in known or plain in _SAID_OF_ONE:
-        return True
-    return any(plain.endswith(end) and plain.removesuffix(end) in known for end in _ENDS)
-
-
-def _letters(value: str) -> bool:
-    """Whether letters alone may be a password: no word that is said of passwords, no identifier."""
-    if not 5 <= len(value) <= 40 or len(set(value.lower())) < 4 or value.isupper():
-        return False
-    return not all(map(_is_word, _PARTS.findall(value)))
-
-
-def _mixed(value: str) -> bool:
-    """Whether there are letters and digits, and it is no version or algorithm."""
-    if _ALGORITHM.match(value):
-        return False
-    return any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and len(set(value)) >= 4
-
-
-def _marked(value: str) -> bool:
-    """Whether marks that words do not have stand between letters."""
-    marks = sum(not char.isalnum() and char not in "._-/:'\u2019()" for char in value)
-    return marks > 0 and any(map(str.isalpha, value)) and len(set(value)) >= 5
-
-
-def labelled(value: str) -> bool:
-    """Whether what stands behind "password:" is one."""
-    if stands_for_one(value):
-        return False
-    if value.isdigit():
-        return len(value) >= 4
-    return _mixed(value) or (_letters(value) if value.isalpha() else _marked(value))
-
-
-def told(value: str) -> bool:
-    """Whether what stands behind "the password is" is one."""
-    if stands_for_one(value):
-        return False
-    if value.isdigit():
-        return len(value) >= 6
-    return _mixed(value) or (_letters(value) if value.isalpha() else _marked(value))
-
-
-def quoted(value: str) -> bool:
-    """Whether what stands in quotation marks behind "password:" is one of several words."""
-    words = value.split()
-    if len(words) < 2 or stands_for_one(value):
-        return False
-    if any(len(word) >= 4 and _mixed(word) for word in words):
-        return True
-    return _NUMBER.search(value) is not None and not all(map(_is_word, _PARTS.findall(value)))
-
-
-def strong(value: str) -> bool:
-    """Whether a value has the shape of a password without any mark before it."""
-    if len(value) < 6 or stands_for_one(value) or not _mixed(value) or "/" in value or "=" in value:
-        return False
-    capitals = any(map(str.isupper, value)) and any(map(str.islower, value))
-    return capitals or _marked(value) or len(value) >= 8
-
-
-def option(value: str) -> bool:
-    """Whether what stands behind an option that takes a password is one."""
-    if value.startswith("-") or stands_for_one(value) or value.replace("_", "").isupper():
-        return False
-    return not (value.isalpha() and value.islower() and _is_word(value))
-
 
 _CUE = (
     r"(?:pass(?:word|wd|phrase|code|wort|ord)|pwd|kennwort|mots? de passe|contrase(?:\xf1|n)a|senha|"
@@ -192,6 +75,7 @@ _COMMANDS: tuple[tuple[str, str], ...] = (
     (r"(?:xfreerdp|wfreerdp)", r"/p:"),
     (r"rdesktop", r"-p[ \t]"),
     (r"openssl", r"-pass(?:in|out)?[ \t]pass:"),
+    (r"openssl", r"-k[ \t]"),
     (r"snmp(?:walk|get|set)", r"-[AX][ \t]"),
     (r"ipmitool", r"-P[ \t]"),
     (r"(?:evil-winrm|crackmapexec|nxc|kinit)", r"-p[ \t]"),
@@ -215,7 +99,91 @@ def _command(number: int, program: str, before: str) -> Rule:
     )
 
 
+_SETTING = r"(?:pass(?:word|wd|phrase|code)?|pwd|passwort|kennwort|senha|contrase(?:\xf1|n)a|wachtwoord|haslo)"
+_POSSESSIVE = r"(?:my|our|the|her|his|their|mein|meine|das|dein|mon|mi|mia|meu|minha|mijn|moje)"
+
 PASSWORDS: tuple[Rule, ...] = (
+    Rule(
+        "set_password",
+        "PASSWORD",
+        rf"(?:^|[?&;])[ \t]{{0,12}}(?:export |set |-e )?[\w.\-]{{0,40}}{_SETTING}=[\"']?([^\s\"'&;,)\]}}\\]{{4,64}})[\"']?(?:$|[&;]|[ \t]{{1,3}}(?:#|\w))",
+        0.9,
+        1,
+        needs=("pass", "pwd=", "kennwort", "senha", "contrase", "wachtwoord", "haslo"),
+        check=literal,
+    ),
+    Rule(
+        "net_user",
+        "PASSWORD",
+        r"\bnet user[ \t]{1,2}[^\s/]{1,64}[ \t]{1,2}[\"']?([^\s\"'/*]{3,64})",
+        0.9,
+        1,
+        needs=("net user",),
+        check=option,
+    ),
+    Rule(
+        "sql_password",
+        "PASSWORD",
+        r"\b(?:identified (?:with [\w\"']{1,40} )?by|(?:encrypted |unencrypted )?password)[ \t]{1,2}(?:=[ \t]?)?'([^'\n]{3,64})'",
+        0.9,
+        1,
+        needs=("identified", "password"),
+        check=literal,
+    ),
+    Rule(
+        "quoted_word",
+        "PASSWORD",
+        rf"{_CUE}\d?[\"']?[ \t]{{0,3}}(?:=|:|=>|:=)[ \t]{{0,3}}[\"']([^\s\"'\\]{{4,64}})[\"']",
+        0.9,
+        1,
+        needs=_NEEDS,
+        check=literal,
+    ),
+    Rule(
+        "phrase_quoted",
+        "PASSWORD",
+        rf"{_SETTING}\d?[\"']?[ \t]{{0,3}}(?:=|:|=>|:=)[ \t]{{0,3}}[\"']([a-z]{{2,16}}(?: [a-z]{{2,16}}){{1,7}})[\"']",
+        0.9,
+        1,
+        needs=("pass", "pwd", "kennwort", "senha", "contrase", "wachtwoord", "haslo"),
+        check=phrase,
+    ),
+    Rule(
+        "phrase_told",
+        "PASSWORD",
+        rf"{_CUE}(?:[ \t]{{1,2}}{_IS}:?|[ \t]?[:=])[ \t]{{1,2}}[\"'`]?([a-z]{{2,16}}(?:[ \-][a-z]{{2,16}}){{3,7}})[\"'`]?[ \t]*(?:[.,;!?)\n\r]|$)",
+        0.8,
+        1,
+        needs=_NEEDS,
+        check=phrase,
+    ),
+    Rule(
+        "own_password",
+        "PASSWORD",
+        r"\b(?:my|his|her|our|their|your) (?:[\w\-]{1,12} )?(?:password|passphrase|passcode|pwd) (?:is|was):? [\"'`]?([a-zA-Z]{4,32})[\"'`]?[ \t]*(?:[.,;!?)\n\r]|and\b|but\b|$)",
+        0.8,
+        1,
+        needs=("passw", "passp", "passc", "pwd"),
+        check=noun,
+    ),
+    Rule(
+        "logged_password",
+        "PASSWORD",
+        r"(?:^|[\s?&;,{\"'])(?:(?:pass|pwd?|psw|mdp)=|(?:pwd?|psw|mdp):[ ]?)[\"']?([^\s\"'&;,)\]}\\]{5,64})",
+        0.9,
+        1,
+        needs=_SHORT_NEEDS,
+        check=letters,
+    ),
+    Rule(
+        "password_of_somebody",
+        "PASSWORD",
+        rf"\b{_POSSESSIVE} (?:{_CUE}|pw)[ \t][\"'`(]?([^\s\"'`,;:.!?<>|\\()]{{5,40}})[\"'`)]?(?: (?:does ?n.?t|do not|does not|is ?n.?t|is not|is|won.?t|no longer|not|stopped|still|works?|worked|lautet|ist|geht|funktioniert|hei\xdft|est|ne|non|n\xe3o|no|werkt|nie)\b|[.,!?\n]|$)",
+        0.8,
+        1,
+        needs=(*_NEEDS, "pw"),
+        check=letters,
+    ),
     Rule(
         "labelled_password",
         "PASSWORD",
@@ -251,6 +219,7 @@ PASSWORDS: tuple[Rule, ...] = (
         1,
         needs=_NEEDS,
         check=told,
+        around=tells_one,
     ),
     Rule(
         "password_beside_cue",

@@ -211,3 +211,108 @@ def test_talk_and_code_about_passwords_stay(kept: str) -> None:
 )
 def test_keys_of_other_languages_tell_passwords(key: str) -> None:
     assert value({key: "WINTER2024"}) == {key: "<PASSWORD>"}
+
+
+TOLD_AS_WORDS = (
+    ("my pwd bluebottle doesnt work", "bluebottle"),
+    ("mein Passwort Sternschnuppe geht nicht", "Sternschnuppe"),
+    ("dass das Passwort Regenbogenforelle lautet", "Regenbogenforelle"),
+    ("passwd=hunter", "hunter"),
+    ("DB_PASSWORD=dragon", "dragon"),
+    ("export SMTP_PASS=sunshine", "sunshine"),
+    ("GET /login?user=bob&password=dragon&next=1", "dragon"),
+    ("password is correct horse battery staple", "horse"),
+    ("The passphrase is orbit-velvet-crane-noon.", "orbit-velvet"),
+    ('password: "sunshine"', "sunshine"),
+    ("password = 'dragon'", "dragon"),
+    ('SMTP_PASS="moss and heather"', "moss"),
+    ('{"password": "winter is coming soon"}', "winter"),
+    ("openssl enc -aes-256-cbc -k plumbago -in a", "plumbago"),
+    ("net user bob Zonneschijn /add", "Zonneschijn"),
+    ("mysql -u root -pdragonfly shop", "dragonfly"),
+    ("sshpass -p tangerine ssh a@b", "tangerine"),
+    ("PGPASSWORD=lorikeet psql", "lorikeet"),
+    ("curl -u admin:tamarind https://x", "tamarind"),
+    ("htpasswd -b file bob sunflower", "sunflower"),
+    ("https://bob:tamarind@host/x", "tamarind"),
+    ("DEBUG smtp AUTH user=x pass=Buchfink", "Buchfink"),
+    ("docker login -u ci -p marigold registry.example", "marigold"),
+    ("redis-cli -a cinnamon ping", "cinnamon"),
+    ("MYSQL_PWD=hyacinth mysqldump shop", "hyacinth"),
+    ("passphrase: velvet orbit crane noon", "velvet"),
+    ("identified by 'saltmarsh'", "saltmarsh"),
+    ("ALTER USER bob WITH PASSWORD 'saltmarsh';", "saltmarsh"),
+    ("Basic auth: user admin, password tangerine", "tangerine"),
+    ("the password for staging is Chrysanthemum", "Chrysanthemum"),
+    ("My password is sunshine", "sunshine"),
+    ("pw: dragonfruit", "dragonfruit"),
+    ('psql "host=db user=app password=lorikeet dbname=shop"', "lorikeet"),
+    ("Server=db;Database=shop;User Id=app;Password=lorikeet;", "lorikeet"),
+)
+
+
+@pytest.mark.parametrize(("told", "password"), TOLD_AS_WORDS)
+def test_plain_words_are_passwords_where_the_place_says_so(told: str, password: str) -> None:
+    assert password not in text(told)
+
+
+ABOUT_PASSWORDS = (
+    "The password must be at least twelve characters long",
+    "password reset",
+    "Your password is required",
+    "password: required",
+    "password: string",
+    "password=password",
+    "PASSWORD=changeme",
+    "DB_PASSWORD=${DB_PASSWORD}",
+    'password: "string"',
+    "password: <your password>",
+    "connect(user=user, password=password)",
+    "login(username, password=pw)",
+    "The password is stored in a vault",
+    "my password manager is Bitwarden",
+    "the password policy is strict",
+    "the password field is empty",
+    "my password reset link is broken",
+    "password: must be changed at next login",
+    "passwd: password updated successfully",
+    "mysql -u root -p shop",
+    "net user /help",
+    'openssl enc -k "$KEY" -in a',
+    "password_hash = bcrypt.hash(password)",
+    "if password == confirm:",
+    "commit 9f2c1e7b4d0a8c6e5f3b2a1908d7c6b5a4f3e2d1",
+    "pass=12 fail=3",
+    "tests pass=true",
+    "password: {type: string, minLength: 8}",
+    "PASSWORD_RESET_URL=/reset",
+    "secret: mysql-root-pass",
+    "the password is not correct and must be reset",
+    "Password is case sensitive",
+    'password="$1"',
+    "password: !vault",
+    "MYSQL_PASSWORD_FILE=/run/secrets/pw",
+    '"password": "Password"',
+    '"password": "Mot de passe"',
+    'password: "Enter your password"',
+    "password = getpass()",
+    'password=request.form["password"]',
+    "pw = load(path)",
+    "forgot password? click here",
+    "password authentication failed for user",
+    "PasswordAuthentication no",
+    "password: str = Field(min_length=8)",
+    "the passphrase is never written to disk",
+    "das Passwort lautet anders als der Benutzername",
+    "Das Passwort ist abgelaufen",
+    "mot de passe oublié",
+    "la contraseña es obligatoria",
+    "PASSWORD_MIN_LENGTH=12",
+    "spring.datasource.password=${PW}",
+    "password sufficient pam_unix.so",
+)
+
+
+@pytest.mark.parametrize("said", ABOUT_PASSWORDS)
+def test_what_is_said_about_passwords_stays(said: str) -> None:
+    assert text(said) == said

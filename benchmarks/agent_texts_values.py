@@ -193,16 +193,20 @@ _VERHOEFF_D = tuple(
 _VERHOEFF_P = (1, 5, 7, 6, 2, 8, 3, 0, 9, 4)
 
 
-def in_aadhaar(draw: Draw) -> str:
-    """Twelve digits by Verhoeff."""
-    body = digits(draw, 11, "23456789")
+def _verhoeff_digit(body: str) -> str:
     check = 0
     for place, char in enumerate(reversed(body), start=1):
         value = int(char)
         for _ in range(place % 8):
             value = _VERHOEFF_P[value]
         check = _VERHOEFF_D[check][value]
-    number = body + str((0, 4, 3, 2, 1, 5, 6, 7, 8, 9)[check])
+    return str((0, 4, 3, 2, 1, 5, 6, 7, 8, 9)[check])
+
+
+def in_aadhaar(draw: Draw) -> str:
+    """Twelve digits by Verhoeff."""
+    body = digits(draw, 11, "23456789")
+    number = body + _verhoeff_digit(body)
     return draw.choice((number, f"{number[:4]} {number[4:8]} {number[8:]}"))
 
 
@@ -401,6 +405,31 @@ def hu_tax_id(draw: Draw) -> str:
     return _until(one)
 
 
+def lu_matricule(draw: Draw) -> str:
+    """Return a Luxembourg number: a date, three digits, and check digits by Luhn and by Verhoeff."""
+    year, month, day = _born(draw)
+    body = f"{year}{month:02}{day:02}{digits(draw, 3)}"
+    return body + _luhn(body) + _verhoeff_digit(body)
+
+
+def is_kennitala(draw: Draw) -> str:
+    """Return an Icelandic number: a date, two digits, a check digit, the century."""
+
+    def one() -> str | None:
+        body = _ddmmyy(draw) + digits(draw, 2)
+        check = -_sum(body, (3, 2, 7, 6, 5, 4, 3, 2)) % 11
+        return None if check == 10 else f"{body[:6]}-{body[6:]}{check}9"
+
+    return _until(one)
+
+
+def co_nit(draw: Draw) -> str:
+    """Return a Colombian tax number."""
+    body = digits(draw, 9, "89")
+    rest = _sum(body, (41, 37, 29, 23, 19, 17, 13, 7, 3)) % 11
+    return f"{body[:3]}.{body[3:6]}.{body[6:]}-{rest if rest < 2 else 11 - rest}"
+
+
 def za_id(draw: Draw) -> str:
     """Birth, serial, citizenship, Luhn."""
     body = _yymmdd(draw) + digits(draw, 4) + "08"
@@ -487,6 +516,7 @@ NUMBERS: dict[str, Maker] = {
     "gr_amka": gr_amka, "ro_cnp": ro_cnp, "bg_egn": bg_egn, "hu_tax_id": hu_tax_id, "za_id": za_id,
     "mx_curp": mx_curp, "ar_cuit": ar_cuit, "cl_rut": cl_rut, "th_pin": th_pin, "il_id": il_id,
     "hr_oib": hr_oib, "ca_sin": ca_sin, "ee_ik": ee_ik,
+    "lu_matricule": lu_matricule, "is_kennitala": is_kennitala, "co_nit": co_nit,
 }  # fmt: skip
 """Makers of identity numbers, by country and kind."""
 

@@ -7,7 +7,7 @@ from string import hexdigits
 from typing import NamedTuple
 
 from governance.detect.finding import Finding, Unit
-from governance.detect.names.rules import key_words
+from governance.detect.names.key_names import key_words
 from governance.detect.phones import is_valid_anywhere
 from governance.detect.rules import checks
 from governance.detect.rules.accounts import person_account, told_account
@@ -175,7 +175,7 @@ _KEYS = (
     _key("PASSWORD", r"pass|password|passwd|pwd|passphrase|passcode|passwort|kennwort|mot_?de_?passe|mdp|contrase(?:ñ|n)a|senha|palavra_?passe|wachtwoord|hasło|haslo|lösenord|adgangskode|passord|salasana|пароль|密码|密碼|口令|パスワード|비밀번호|şifre|secret|client_?secret|secret_?key|pin_?code|otp|cvv|cvc|security_?code|pin", _secret),
     _key("API_KEY", r"api_?key|access_?key|auth_?token|access_?token|refresh_?token|id_?token|bearer|private_?key|secret_?access_?key|session_?token|authorization|credential", _secret),
     _key("API_KEY", r"token|key|cookie|session|session_?id|auth", _random_token),
-    _key("DATE_OF_BIRTH", r"dob|birth|birthday|date_?of_?birth|birth_?date|born", _birth),
+    _key("DATE_OF_BIRTH", r"dob|birth|birthday|bday|date_?of_?birth|birth_?(?:date|dt)|born(?:_?on)?|geburts_?(?:datum|tag)|geb_?datum|geboren(?:_?am)?|(?:date_?(?:de_?)?)?naissance|né_?le|(?:fecha_?(?:de_?)?)?nacimiento|nacido|(?:data_?(?:di_?)?)?nascita|(?:data_?(?:de_?)?)?nascimento|nasc|geboorte_?datum|(?:data_?)?urodzenia|doğum_?tarihi|födelse_?datum|fødsels_?dato|syntymäaika|datum_?narození|дата_?рождения|生年月日|出生日期|생년월일", _birth),
     _key("MEDICAL_RECORD", r"mrn|medical_?record(?:_?(?:number|no|id))?|patient_?(?:id|number|no)|health_?(?:id|number)", _identifier),
     _key("MEDICAL_RECORD", r"(?:chart|encounter|accession|specimen|subject|participant)_?(?:number|no|id|code)", _numbered),
     _key("HEALTH_PLAN", r"(?:health_?plan|insurance|member|subscriber|beneficiary|medicare|medicaid)_?(?:number|no|id)|(?:policy|claim)_?(?:number|no)", _numbered),
@@ -196,7 +196,7 @@ _KEYS = (
     _key("USERNAME", r"user|user_?name|login|screen_?name|handle|user_?id|account_?name|uid|logname|benutzer(?:name)?|utilisateur|usuario|utente|gebruiker(?:snaam)?", _user),
     _key("AGE", r"age|age_?years?|age_?in_?years", lambda value: value.isdigit() and 0 < int(value) < 130),
     _key("POSTCODE", r"zip|zip_?code|post_?code|postal_?code|plz", _identifier),
-    _key("STREET_ADDRESS", r"address|street|street_?address|address_?line_?\d?|addr|home_?address|billing_?address|shipping_?address", _address),
+    _key("STREET_ADDRESS", r"stra(?:ß|ss)e|str|anschrift|adresse|rue|direcci[oó]n|calle|domicilio|indirizzo|via|endere[cç]o|morada|rua|adres|ulica|straat(?:naam)?|adress|osoite|address|street|street_?address|address_?line_?\d?|addr|home_?address|billing_?address|shipping_?address", _address),
     _key("LOCATION", r"city|town|county|village|suburb|municipality|home_?town|birth_?place|place_?of_?birth", _place),
     _key("LOCATION", r"precinct(?:_?(?:number|no))?", lambda value: 0 < len(value) <= 20),
     _Key("BIOMETRIC", BIOMETRIC_KEY, _recorded, inherited=True),

@@ -7,11 +7,10 @@ from typing import Any
 
 import re2
 
-from governance.detect.names import told as told_name_rules
+from governance.detect.names.file_names import in_file_name
 from governance.detect.normalized_text import TextView, view_of
 from governance.detect.rules import accounts as account_rules
-from governance.detect.rules import checks
-from governance.detect.rules import password_checks
+from governance.detect.rules import checks, password_checks
 from governance.detect.rules import passwords as password_rules
 from governance.detect.rules.rule import Rule
 
@@ -377,7 +376,7 @@ def _told_account_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int,
 
 def _file_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
     """Take somebody's name within the name of a file."""
-    found = told_name_rules.in_file_name(gate.view.text[start:end])
+    found = in_file_name(gate.view.text[start:end])
     if found is not None:
         yield start + found[0], start + found[1], None
 

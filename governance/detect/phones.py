@@ -118,6 +118,18 @@ _SAID_IN_SCRIPT = re.compile(
     r"(?:电话|電話|手机|手機|手机号|联系方式|携帯|ケータイ|連絡先|전화|휴대폰|핸드폰|연락처|โทร|เบอร์)[^0-9\n]{0,8}\Z"
 )
 """Words of scripts without spaces that make the digits behind them a phone number."""
+_CALLED = re.compile(
+    r"(?:\b(?:call|ring|text|phone|dial|reach|whatsapp|sms|callback)(?:ed|ing|s)?(?: (?:me|us|him|her|them|back|you))*(?: (?:on|at|under|via))?:?"
+    r"|\b(?:appele[rz]|rappele[rz]|joindre|joignable|contacte[rz])(?:-moi|-nous| moi)? ?(?:au|le|sur le)?:?"
+    r"|\b(?:ll\u00e1m[ae](?:me|nos|lo|la)?|llamar|llamadme|contactar?(?:me)?)(?: al?| en el)?:?|\b(?:chiama(?:mi|temi|re|ci)?|chiami|contatta(?:mi|re)?)(?: al| il| lo)?:?"
+    r"|\b(?:lig(?:ue|a|ar)(?:-me|-nos)?|telefon(?:e|ar))(?: para(?: o)?| no| ao)?:?|\b(?:bel(?:len)?|bereikbaar)(?: me| mij| ons)?(?: op)?:?"
+    r"|\b(?:ruf(?:en|t)?(?: sie)?(?: mich| uns)?(?: an| zur\u00fcck)?|anrufen|erreich(?:en|bar)(?: sie)?(?: mich| uns)?|melde(?:n sie sich| dich))(?: bitte)?(?: unter| auf)?:?"
+    r"|\b(?:za)?dzwo(?:ni\u0107|\u0144|\u0144cie)(?: do mnie)?(?: pod| na)?(?: numer)?:?|\b(?:za)?vol(?:ejte|at|ej)(?: mi| n\u00e1m)?(?: na)?:?"
+    r"|\bring(?: mig| mej| meg| til)?(?: p\u00e5)?:?|\bsoita(?: minulle| numeroon)?:?|\b\u0437\u0432\u043e\u043d\u0438\u0442\u0435:?|\bh\u00edv(?:jon|j)(?: a)?:?|\bsuna\u021bi(?:-m\u0103)?(?: la)?:?)\s{1,2}\Z",
+    re.IGNORECASE,
+)
+"""Requests to call, in many languages: nine digits behind one are a number whatever their shape."""
+_CALL_REACH = 48
 REGIONS = ("US", "GB", "DE", "FR", "IL", "IN", "CA", "BR")
 _SCORE = 0.4
 _KINDS = (
@@ -266,7 +278,7 @@ class PhoneRunner:
                 ends.append(last)
         if not ends:
             return None
-        in_script = gate.wide and _said_in_script(text, start)
+        in_script = (gate.wide and _said_in_script(text, start)) or _called(text, start)
         may_be_said = in_script or beside is None or beside.any_near(start)
         spoken: bool | None = None
         for last in reversed(ends):
@@ -330,6 +342,13 @@ def _spoken(before: tuple[str, ...], keys: tuple[str, ...], groups: list[_Group]
 
 def _said_in_script(text: str, start: int) -> bool:
     return _SAID_IN_SCRIPT.search(text, max(0, start - 20), start) is not None
+
+
+def _called(text: str, start: int) -> bool:
+    """Whether somebody asks to be called right before a number."""
+    return text[start - 1 : start] in (" ", "\n") and bool(
+        _CALLED.search(text, max(0, start - _CALL_REACH), start)
+    )
 
 
 def _spelled(view: TextView, start: int, end: int) -> bool:

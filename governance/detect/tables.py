@@ -6,8 +6,8 @@ from itertools import chain, pairwise
 
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.keys import tells_anything
-from governance.detect.names.rules import may_name_a_person, names_a_person
-from governance.detect.names.told import may_be_family
+from governance.detect.names.file_names import may_be_family
+from governance.detect.names.key_names import may_name_a_person, names_a_person
 from governance.detect.normalized_text import view_of
 from governance.detect.phones import TELLS_PHONE
 from governance.names.words import first_names
@@ -62,6 +62,85 @@ _EITHER = frozenset(
     ["name", "nom", "nombre", "nome", "naam", "ad", "first", "last", "given", "family", "имя"]
 )
 """Heads that mean a part of a name where another column has the other part."""
+
+_GOODS = frozenset(
+    [
+        "sku",
+        "price",
+        "stock",
+        "qty",
+        "quantity",
+        "version",
+        "license",
+        "licence",
+        "isbn",
+        "brand",
+        "unit",
+        "units",
+        "cpu",
+        "memory",
+        "params",
+        "size",
+        "weight",
+        "colour",
+        "color",
+        "preis",
+        "menge",
+        "bestand",
+        "lager",
+        "prix",
+        "quantité",
+        "precio",
+        "cantidad",
+        "prezzo",
+        "quantità",
+        "preço",
+        "quantidade",
+        "prijs",
+        "aantal",
+        "cena",
+        "ilość",
+        "type",
+        "category",
+        "population",
+        "country",
+        "latency",
+        "p95",
+        "replicas",
+        "namespace",
+        "status",
+        "ready",
+        "image",
+        "port",
+        "url",
+        "repo",
+        "language",
+        "stars",
+        "downloads",
+    ]
+)
+"""Heads of tables of things: what their column of names names is no person."""
+_OF_PEOPLE = frozenset(
+    [
+        "email",
+        "mail",
+        "e-mail",
+        "phone",
+        "mobile",
+        "tel",
+        "telefon",
+        "birth",
+        "birthday",
+        "dob",
+        "geburtsdatum",
+        "salary",
+        "age",
+        "title",
+        "role",
+        "team",
+        "department",
+    ]
+)
 
 type _Cell = tuple[int, str]
 """Where a cell begins, and what is in it."""
@@ -135,6 +214,8 @@ def columns(text: str) -> Iterator[tuple[str, int, str]]:
             body += 1
         head = _heads(line, lines[body]) if line and not _RULE.match(line) else None
         told = [number for number, key in enumerate(head[1]) if key and _tells(key)] if head else []
+        if head is not None and told and _is_of_things(head[1]):
+            told = [number for number in told if head[1][number].lower() not in _EITHER]
         if head is None or not told:
             if line and (wide := _wide_columns(line)):
                 left -= 1
@@ -160,6 +241,57 @@ def columns(text: str) -> Iterator[tuple[str, int, str]]:
                 break
             at += len(line) + 1
             place += 1
+
+
+def _is_of_things(heads: Sequence[str]) -> bool:
+    """Whether a table lists things, and nobody."""
+    words = {word for head in heads for word in head.lower().replace("_", " ").split()}
+    return not words.isdisjoint(_GOODS) and words.isdisjoint(_OF_PEOPLE)
+
+
+_INSERT = re.compile(
+    r"\binsert\s+into\s+[\w.\"`\[\]]{1,120}\s*\(([^()]{1,2000})\)\s*values\s*(?=\()", re.IGNORECASE
+)
+_COPY = re.compile(
+    r"^copy\s+[\w.\"`]{1,120}\s*\(([^()\n]{1,2000})\)\s+from\s+stdin[^\n]*\n",
+    re.IGNORECASE | re.MULTILINE,
+)
+_WRITES = re.compile(r"(?i:values|from stdin)")
+_SQL_ROW = re.compile(
+    r"\s*,?\s*\(((?:[^()'\"]|'(?:[^'\\]|''|\\.)*'|\"[^\"]*\"|\([^()]{0,80}\))*)\)"
+)
+_SQL_VALUE = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"[^\"]*\"|[^,'\"]+")
+
+
+def _statements(text: str) -> Iterator[tuple[str, int, str]]:
+    """Yield key, place and value of what ``INSERT`` and ``COPY`` write under columns that say something."""
+    for found in _INSERT.finditer(text):
+        keys = [key.strip(' \t\n"`[]') for key in found[1].split(",")]
+        told = [number for number, key in enumerate(keys) if key and _tells(key)]
+        if _is_of_things(keys):
+            told = [number for number in told if keys[number].lower() not in _EITHER]
+        row = _SQL_ROW.match(text, found.end()) if told else None
+        while row is not None:
+            values = [*_SQL_VALUE.finditer(text, row.start(1), row.end(1))]
+            values = [value for value in values if value[0].strip()]
+            if len(values) == len(keys):
+                for number in told:
+                    if values[number][0].strip()[0] in "'\"":
+                        at, value = values[number].start(), values[number][0].rstrip()
+                        at += len(value) - len(value.lstrip())
+                        yield keys[number], at + 1, value.strip()[1:-1]
+            row = _SQL_ROW.match(text, row.end())
+    for found in _COPY.finditer(text):
+        keys = [key.strip(' "`') for key in found[1].split(",")]
+        at = found.end()
+        for line in text[at : at + 200_000].split("\n"):
+            cells = line.split("\t")
+            if len(cells) != len(keys):
+                break
+            for key, value in zip(keys, cells, strict=True):
+                if value and _tells(key):
+                    yield key, at, value
+                at += len(value) + 1
 
 
 def _wide_columns(line: str) -> list[tuple[int, str]] | None:
@@ -224,6 +356,8 @@ class TableCells:
         if unit.is_digits:
             return []
         cells = list(columns(text) if "\n" in text else _beside_given_names(text, 0))
+        if "(" in text and _WRITES.search(text):
+            cells += _statements(text)
         if not cells:
             return []
         asked = [Unit(view_of(value), (key,)) for key, _, value in cells]

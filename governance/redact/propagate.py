@@ -14,12 +14,14 @@ from governance.names.words import (
     common,
     everyday,
     hand_written_first_names,
+    is_plain,
     last_names,
+    things,
 )
 from governance.redact.pseudonym import OwnMarks
 from governance.redact.report import RedactionError
 
-VERSION = "propagate-5"
+VERSION = "propagate-6"
 SCORE = 0.6
 _WORD = re.compile(r"[^\W\d_][\w'\-]*")
 _SHORTEST_VALUE = 6
@@ -99,6 +101,8 @@ class Known:
             self._learn_name(value, sure=sure)
         elif len(value) >= _SHORTEST_VALUE and not value.isalpha():
             self._add(value, entity, value, as_written=entity != "EMAIL_ADDRESS")
+        elif entity == "USERNAME" and sure and _is_no_word(value):
+            self._add(value, entity, value, as_written=True)
 
     def _learn_name(self, value: str, *, sure: bool) -> None:
         words = [word for word in _WORD.findall(value) if len(word) >= _SHORTEST_PART]
@@ -249,6 +253,12 @@ def met_again(
 def _is_listed(word: str) -> bool:
     """Whether this is a given or a family name that was written down for this project."""
     return word in hand_written_first_names() or word in last_names()
+
+
+def _is_no_word(account: str) -> bool:
+    """Whether an account of letters alone is no word that may stand for itself elsewhere."""
+    plain = account.lower()
+    return len(plain) >= _SHORTEST_HANDLE and not is_plain(plain) and plain not in things()
 
 
 def _small(text: str) -> str:

@@ -15,6 +15,7 @@ from governance.detect.code_terms import ProgramSigns, is_plain_word, is_term
 from governance.detect.finding import Finding, Unit
 from governance.detect.named_tuples import new
 from governance.detect.names.embedded import reader_of
+from governance.detect.names.key_names import names_a_thing
 from governance.detect.names.readers import LIBRARIES, Labelled, Reader
 from governance.detect.normalized_text import TextView
 from governance.detect.offline_imports import load, one_thread_of_blas, without_heavy_packages
@@ -175,7 +176,10 @@ class NamesModel:
             spans = self._cache[name]
             if spans:
                 span_of, found = units[place].view.span, out[place]
+                thing = names_a_thing(units[place].keys) and len(units[place].view.text) < _SHORT
                 for entity, start, end in spans:
+                    if thing and entity == "PERSON":
+                        continue
                     span = span_of(at + start, at + end)
                     found.append(new(Finding, (entity, *span, _SCORE, self.name)))
         while len(self._cache) > _CACHE_ENTRIES:

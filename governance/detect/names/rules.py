@@ -2,15 +2,21 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 from governance.detect.code_terms import ProgramSigns, is_plain_word, is_term
 from governance.detect.finding import Finding, Unit
 from governance.detect.named_tuples import new
 from governance.detect.names.cues import NONE, STRONG, cue
+from governance.detect.names.key_names import (
+    may_be_anybody,
+    may_name_a_person,
+    names_a_person,
+    names_a_thing,
+)
 from governance.detect.names.told import is_a_team, likely
 from governance.detect.normalized_text import TextView
 from governance.detect.questions import ANSWERED_NAME, name_in_answer
+from governance.detect.rules.accounts import person_account
 from governance.names.companies import is_a_company
 from governance.names.words import (
     ambiguous_names,
@@ -18,8 +24,10 @@ from governance.names.words import (
     everyday,
     family_names,
     first_names,
+    hand_written_first_names,
     is_a_thing,
     is_listed,
+    is_plain,
     plain_words,
     programs,
     things,
@@ -44,6 +52,16 @@ _OTHER_SCRIPT = re.compile(
 )
 _LOOKALIKES = dict(zip("АВЕКМНОРСТХаеорсухіјѕԁɡ", "ABEKMHOPCTXaeopcyxijsdg", strict=True))
 _CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
+_TWO_IN_SMALL = re.compile(r"(?<![\w./@\-])([a-z]{3,14}) ([a-z]{4,20})(?![\w/@=(\-]|\.\w)")
+_GREETED_IN_SMALL = re.compile(
+    r"(?i:\b(?:it'?s|this is|i'?m|i am|my name is|here is|call me|ask|tell|from|for|with|ich bin|hier ist|soy|sono|je suis|ik ben))"
+    r" ([a-z]{4,14})(?= *(?:$|[,.!?\n]| (?:here|from|again|and|und|et|y|e|speaking)\b))"
+)
+_FAMILY_FIRST = re.compile(
+    rf"(?<![\w,.\-])(?<!, )([{_U}][^\W\d_]+(?:[-'][{_U}]?[^\W\d_]+)?), ([{_U}][^\W\d_]+)(?: [{_U}]\b\.?)?(?![\w,]|, )"
+)
+"""A family name before a given one: ``Gonzalez, Maria``."""
+_LONGEST_CHAT = 400
 _ONE_LINE_NAME = re.compile(rf"\s*[\"'(]?({_NAME}(?:, {_NAME})?)[\"')]?[.,;:]?\s*$")
 _WORD = re.compile(r"[^\W\d_][\w'\-]*\.?")
 _LONGEST_WORD = 64
@@ -104,274 +122,10 @@ _CLOSING_WORD = re.compile(
 )
 _SHORT = 60
 _BRACKETED = re.compile(rf"[\"']?({_NAME})[\"']?\s*[<(\[](?:mailto:)?[\w.+\-]{{1,64}}@")
-_PERSON_KEY = re.compile(
-    r"(?:^|_)(?:full_?name|first_?name|last_?name|sur_?name|given_?name|family_?name|middle_?name|maiden_?name|nick_?name|display_?name|"
-    r"customer_?name|client_?name|contact_?name|contact_?person|person|cardholder|card_?holder|account_?holder|employee|patient|recipient|sender|"
-    r"passenger|assignee|reviewer|author|owner_?name|signer|attendee|guest|user_?name|customer|contact|buyer|seller|manager|signed_?by|created_?by|"
-    r"vorname|nachname|familienname|prénom|prenom|nom_de_famille|nom_complet|apellidos?|cognome|sobrenome|apelido|voornaam|achternaam|imię|imie|nazwisko|soyad|"
-    r"nombre_completo|nome_completo|фамилия|имя|фио|姓名|氏名|이름|성명|requested_?by|approved_?by|reported_?by|applicant|beneficiary|caller|requester|who|to_?name|from_?name)s?(?:_?name)?$"
-)
-_MAYBE_PERSON_KEY = re.compile(
-    r"(?:^|_)(?:name|names|nom|nome|nombre|naam|ad|cn|cc|owner|reports|members?|team|attendees|participants|assigned_?to|approvers?|reporter|reported_by|"
-    r"vorname|nachname|familienname|kund(?:e|in)|ansprechpartner(?:in)?|mitarbeiter(?:in)?|melder|bearbeiter|absender|empfänger|patient(?:in)?|"
-    r"prénom|prenom|nom_(?:de_famille|complet)|client|employée?|responsable|destinataire|demandeur|nombre_completo|apellidos?|cliente|clienta|empleado|"
-    r"solicitante|cognome|nome_completo|sobrenome|apelido|voornaam|achternaam|klant|medewerker|imię|imie|nazwisko|klient|soyad|ad_soyad|müşteri|"
-    r"имя|фамилия|фио|клиент|姓名|名字|联系人|客户|氏名|名前|担当者?|이름|성명|고객|담당자|नाम|ग्राहक|الاسم|اسم|العميل|שם|לקוח|first|last|lead|chair|speaker|head)$"
-)
-"""Keys whose values are names of people as often as of other things."""
-_PERSONAL_WORDS = """
-    customer client contact person user patient employee recipient sender passenger author owner
-    member student teacher guest attendee profile buyer seller applicant candidate holder
-    cardholder signer manager caller requester subscriber beneficiary individual people participant
-    """
-_PERSONAL = frozenset(_PERSONAL_WORDS.split())
-_PARTS_OF_NAMES = frozenset(
-    [
-        "vorname",
-        "rufname",
-        "nachname",
-        "familienname",
-        "geburtsname",
-        "prénom",
-        "prenom",
-        "apellido",
-        "apellidos",
-        "cognome",
-        "sobrenome",
-        "apelido",
-        "imię",
-        "imie",
-        "nazwisko",
-        "voornaam",
-        "achternaam",
-        "soyad",
-        "soyadı",
-        "surname",
-        "forename",
-        "firstname",
-        "lastname",
-        "fullname",
-        "realname",
-        "givenname",
-        "familyname",
-        "sn",
-        "gecos",
-        "фамилия",
-        "отчество",
-        "фио",
-        "姓名",
-        "氏名",
-        "이름",
-        "성명",
-        "客户姓名",
-        "社員名",
-        "顧客名",
-        "성함",
-    ]
-)
-_NAMES_OF = frozenset(
-    ["name", "names", "nom", "nombre", "nome", "naam", "nazwa", "имя", "名", "formatted"]
-)
-_PEOPLE = frozenset(
-    [
-        "mitarbeiter",
-        "mitarbeiterin",
-        "mitarbeitername",
-        "kunde",
-        "kundin",
-        "kunden",
-        "kundenname",
-        "ansprechpartner",
-        "ansprechpartnerin",
-        "bearbeiter",
-        "bearbeiterin",
-        "melder",
-        "absender",
-        "empfänger",
-        "empfängerin",
-        "schüler",
-        "schülerin",
-        "teilnehmer",
-        "teilnehmerin",
-        "patient",
-        "patientin",
-        "inhaber",
-        "inhaberin",
-        "vertreter",
-        "vertreterin",
-        "versicherter",
-        "mieter",
-        "nutzer",
-        "antragsteller",
-        "auftraggeber",
-        "kollege",
-        "kollegin",
-        "angestellter",
-        "ansprechperson",
-        "kontakt",
-        "kontaktperson",
-        "bewerber",
-        "bewerberin",
-        "salarié",
-        "salariée",
-        "employé",
-        "employée",
-        "employés",
-        "salariés",
-        "client",
-        "cliente",
-        "clients",
-        "élève",
-        "bénéficiaire",
-        "titulaire",
-        "responsable",
-        "destinataire",
-        "demandeur",
-        "patiente",
-        "assuré",
-        "empleado",
-        "empleada",
-        "empleados",
-        "clienta",
-        "alumno",
-        "alumna",
-        "paciente",
-        "titular",
-        "solicitante",
-        "contacto",
-        "beneficiario",
-        "responsable",
-        "trabajador",
-        "dipendente",
-        "dipendenti",
-        "intestatario",
-        "richiedente",
-        "paziente",
-        "contatto",
-        "alunno",
-        "funcionário",
-        "funcionária",
-        "funcionários",
-        "aluno",
-        "contato",
-        "beneficiário",
-        "medewerker",
-        "medewerkers",
-        "klant",
-        "leerling",
-        "contactpersoon",
-        "aanvrager",
-        "pracownik",
-        "pracownicy",
-        "klient",
-        "uczeń",
-        "pacjent",
-        "zgłaszający",
-        "сотрудник",
-        "клиент",
-        "пациент",
-        "заявитель",
-        "исполнитель",
-        "контакт",
-        "çalışan",
-        "müşteri",
-        "öğrenci",
-        "hasta",
-        "员工",
-        "客户",
-        "联系人",
-        "社員",
-        "顧客",
-        "担当者",
-        "직원",
-        "고객",
-        "담당자",
-        "driver",
-        "spouse",
-        "child",
-        "children",
-        "interviewer",
-        "candidate",
-        "backup",
-        "attendee",
-        "interviewee",
-        "contributor",
-        "contributors",
-        "maintainer",
-        "maintainers",
-        "author",
-        "authors",
-        "speaker",
-        "instructor",
-        "tenant",
-        "landlord",
-        "nurse",
-        "doctor",
-        "physician",
-        "supervisor",
-        "mentor",
-        "parent",
-        "guardian",
-        "witness",
-        "payee",
-        "payer",
-        "insured",
-        "beneficiary",
-        "referee",
-    ]
-)
-_LINKS = frozenset(
-    [
-        "de",
-        "du",
-        "des",
-        "del",
-        "della",
-        "do",
-        "da",
-        "van",
-        "der",
-        "die",
-        "das",
-        "y",
-        "et",
-        "e",
-        "i",
-        "und",
-        "en",
-        "l",
-        "d",
-        "o",
-        "w",
-        "von",
-        "par",
-        "por",
-    ]
-)
 _TOLD_BY = {
     why: f"name_rules.{why}"
     for why in ("cue", "key", "list", "mailbox", "participant", "signature", "told", "verb")
 }
-_OF_SOMEBODY = frozenset(
-    [
-        "name",
-        "names",
-        "nom",
-        "nombre",
-        "nome",
-        "naam",
-        "nazwa",
-        "имя",
-        "姓名",
-        "given",
-        "family",
-        "first",
-        "last",
-        "formatted",
-    ]
-)
-"""Keys of a name where the key above says that it is somebody's."""
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 type _Run = tuple[int, int, list[str]]
@@ -380,52 +134,6 @@ type _Run = tuple[int, int, list[str]]
 _PARTICIPANT = ("participant", "name")
 """Key path of a message's ``name``: often an agent's or a role, now and then somebody's."""
 _HANDLE_WORD = re.compile(r"[^\W\d_]?[^\W\d_A-Z]+|[A-Z]+")
-
-
-@lru_cache(maxsize=1024)
-def key_words(path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the last keys of a key path as lower-case snake words, outermost first."""
-    return tuple(
-        _CAMEL.sub("_", key).lower().replace("-", "_").replace(" ", "_")
-        for key in path[-3:]
-        if not key.isdigit()
-    )
-
-
-@lru_cache(maxsize=4096)
-def names_a_person(path: tuple[str, ...]) -> bool:
-    """Whether the value at a key path is somebody's name."""
-    keys = key_words(path)
-    if not keys:
-        return False
-    words = keys[-1].strip("_0123456789").split("_")
-    if len(keys) > 1 and keys[-1] in _OF_SOMEBODY:
-        above = keys[-2].split("_")
-        if any(word.rstrip("s") in _PERSONAL or word in _PEOPLE for word in above):
-            return True
-        if keys[-1] != "name":
-            return keys[-2] == "name"
-    if any(word in _PARTS_OF_NAMES for word in words):
-        return True
-    if any(word in _NAMES_OF for word in words) and len(words) > 1:
-        rest = [word for word in words if word not in _NAMES_OF and word not in _LINKS]
-        if all(word in _PEOPLE or word.rstrip("s") in _PERSONAL for word in rest):
-            return bool(rest)
-    return _PERSON_KEY.search(keys[-1]) is not None
-
-
-@lru_cache(maxsize=4096)
-def may_name_a_person(path: tuple[str, ...]) -> bool:
-    """Whether the value at a key path is somebody's name or that of a thing."""
-    keys = key_words(path)
-    if not keys:
-        return False
-    words = keys[-1].strip("_0123456789").split("_")
-    return (
-        words[0] in _PEOPLE
-        or words[-1] in _PEOPLE
-        or _MAYBE_PERSON_KEY.search(keys[-1]) is not None
-    )
 
 
 def _is_camel(word: str) -> bool:
@@ -448,6 +156,33 @@ def _may_close(text: str) -> bool:
     if len(text) > _SHORT:
         return True
     return not text.isalnum() and _CLOSING_WORD.search(text.lower()) is not None
+
+
+def _are_words(text: str) -> bool:
+    return text.replace(" ", "").isalpha() and 1 < len(text) < 40 and text.count(" ") < 4
+
+
+def _is_nobody(text: str) -> bool:
+    """Whether what stands under a person's key is none: a company, a program, a word for nobody."""
+    words = text.replace("-", " ").split()
+    if is_a_company(text, 0, len(text), is_named=words[0].title() in first_names()):
+        return True
+    if any(word.title() in first_names() or word.title() in family_names() for word in words):
+        return False
+    plain = text.lower()
+    if plain in things() or (person_account(plain) is False and plain.isalpha()):
+        return True
+    return all(is_plain(word.lower()) for word in words)
+
+
+def _may_be_a_family(text: str) -> bool:
+    """Whether one word has the shape of a family name, and is no word, program or place."""
+    plain = text.replace("-", "").replace("'", "").replace("\u2019", "")
+    if not 4 <= len(text) <= 24 or not plain.isalpha() or _is_camel(text):
+        return False
+    if not text[0].isupper() or text.isupper() or is_listed(text, 0, len(text)):
+        return False
+    return not _is_nobody(text) and not any(map(is_plain, text.lower().split("-")))
 
 
 _DIGITS_WITHIN = re.compile(r"[A-Za-z]*[0-9][A-Za-z0-9]*[+/=]*\Z")
@@ -494,10 +229,15 @@ class NameRules:
         elif is_person:
             whole = _ONE_LINE_NAME.match(text)
             if whole and len(text) < 80:
-                spans[(whole.start(1), whole.end(1), 0.8, "key")] = None
-            elif text.replace(" ", "").isalpha() and 1 < len(text) < 40 and text.count(" ") < 4:
+                if not _is_nobody(whole[1]):
+                    spans[(whole.start(1), whole.end(1), 0.8, "key")] = None
+            elif _are_words(text) and not _is_nobody(text):
                 spans[(0, len(text), 0.8, "key")] = None
-        elif may_name_a_person(unit.keys) and 1 < len(text) < 60 and self._likely(text):
+        elif names_a_thing(unit.keys) and len(text) < _SHORT:
+            spans = {}
+        elif (may_name_a_person(unit.keys) and 1 < len(text) < 60 and self._likely(text)) or (
+            may_be_anybody(unit.keys) and _may_be_a_family(text)
+        ):
             spans[(0, len(text), 0.7, "key")] = None
         return [
             new(Finding, ("PERSON", *view.span(start, end), score, _TOLD_BY[why]))
@@ -551,6 +291,12 @@ class NameRules:
                     word in (self._everyday if told else self._common_words) for word in words
                 ):
                     yield *match.span(1), 0.7, "told"
+        if len(text) <= _LONGEST_CHAT and " " in text:
+            yield from self._in_small_letters(text)
+        if ", " in text:
+            for match in _FAMILY_FIRST.finditer(text):
+                if self._is_family_first(text, match):
+                    yield *match.span(), 0.7, "list"
         if not text.isascii():
             for match in _OTHER_SCRIPT.finditer(text):
                 if cue(view.data, match.start()) != NONE:
@@ -560,6 +306,34 @@ class NameRules:
                 run = self._trimmed(text, *match.span(1))
                 if run is not None:
                     yield *run[:2], 0.85, "mailbox"
+
+    def _in_small_letters(self, text: str) -> Iterator[tuple[int, int, float, str]]:
+        """Yield names that somebody wrote without capitals: maria gonzalez; this is maria."""
+        for match in _TWO_IN_SMALL.finditer(text):
+            first, last = match[1].capitalize(), match[2].capitalize()
+            listed = first in self._first and last in self._last and match[0] not in things()
+            if listed and not any(map(is_plain, match.groups())):
+                yield *match.span(), 0.7, "list"
+        for match in _GREETED_IN_SMALL.finditer(text):
+            word = match[1]
+            if word.capitalize() in self._first and not is_plain(word) and word not in things():
+                yield *match.span(1), 0.7, "cue"
+
+    def _is_family_first(self, text: str, match: re.Match[str]) -> bool:
+        """Whether two words with a comma between them are a family and a given name."""
+        family, given = match[1], match[2]
+        if (
+            given not in self._first
+            or is_plain(family.lower())
+            or family in hand_written_first_names()
+        ):
+            return False
+        if is_listed(text, *match.span(1)) or is_listed(text, *match.span(2)):
+            return False
+        if family in self._last and given in hand_written_first_names():
+            return True
+        before = text[max(0, match.start() - 3) : match.start()].strip(" \t\"'*>-(")
+        return before in ("", ":", "=", "|", ";") and not family.isupper()
 
     def _is_handle(self, text: str) -> bool:
         """Whether what a participant calls itself holds somebody's name (``alice_smith``)."""

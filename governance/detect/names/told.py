@@ -1,8 +1,6 @@
 """Names behind cues of many languages: titles, introductions, labels, salutations, closings, file names."""
 
 import re
-from functools import cache
-from itertools import pairwise
 
 from governance.detect.rules.rule import Rule
 from governance.names.companies import is_a_company
@@ -11,7 +9,6 @@ from governance.names.words import (
     family_names,
     first_names,
     is_plain,
-    plain_words,
     things,
     within_a_thing,
 )
@@ -27,7 +24,7 @@ _LINE = r"(?:^|[\n\r|>,;({\[*\"' ])"
 
 _TITLES = (
     r"(?:Herrn?|Frau|Fr\xe4ulein|Hr\.|Fr\.|M\.|MM\.|Mme|Mlle|Monsieur|Madame|Mademoiselle|Sr\.?|Sra\.?|Srta\.|Se\xf1ora?|"
-    r"Don|Do\xf1a|Sig\.?(?:ra|na)?\.?|Signora?|Dott\.(?:ssa)?|Avv\.|Senhora?|Dona|[Dd]hr\.?|[Mm]evr?\.|[Mm]evrouw|[Mm]eneer|[Dd]e heer|"
+    r"[Ss]e\xf1orita|[Ss]e\xf1ora?|[Dd]ott?\.?(?:ssa)?\.?|[Ii]ng\.|[Aa]vv\.|[Pp]rof\.?(?:ssa)?\.?|[Ss]ig\.?(?:ra|na)?\.?|[Ss]ignora?|[Mm]adame|[Mm]onsieur|[Ss]enhora?|Don|Do\xf1a|Sig\.?(?:ra|na)?\.?|Signora?|Dott\.(?:ssa)?|Avv\.|Senhora?|Dona|[Dd]hr\.?|[Mm]evr?\.|[Mm]evrouw|[Mm]eneer|[Dd]e heer|"
     r"Pan|Pani|Pana|Panu|Panie|Say\xe0n|Fru|Herra|Rouva|Mr|Mrs|Ms|Dr|Prof)"
 )
 _INTRODUCTIONS = (
@@ -43,7 +40,7 @@ _WEAK_INTRODUCTIONS = (
     r"[Hh]abla con|[Tt]his is|[Ii] am|[Ii]'m)"
 )
 _ROLES = (
-    r"(?:Kund(?:e|in)|Klient(?:in|ka|em)?|Anrufer(?:in)?|Melder(?:in)?|Bearbeiter(?:in)?|Zust\xe4ndig|Ansprechpartner(?:in)?|Verantwortliche?r?|"
+    r"(?:Benutzer(?:in)?|Nutzerin|Kund(?:e|in)|Klient(?:in|ka|em)?|Anrufer(?:in)?|Melder(?:in)?|Bearbeiter(?:in)?|Zust\xe4ndig|Ansprechpartner(?:in)?|Verantwortliche?r?|"
     r"Absender(?:in)?|Empf\xe4nger(?:in)?|Patient(?:in|e)?|Mitarbeiter(?:in)?|Mieter(?:in)?|Nutzer(?:in)?|Kolleg(?:e|in)|[Cc]liente?|[Cc]lienta|[Aa]ppelant|[Dd]emandeur|"
     r"[Rr]esponsable|[Dd]estinataire|[Ee]mploy\xe9e?|[Cc]oll\xe8gue|[Ss]olicitante|[Ee]mplead[oa]|[Pp]aciente|[Rr]ichiedente|[Dd]ipendente|[Cc]ollega|"
     r"[Rr]espons\xe1vel|[Ff]uncion\xe1ri[oa]|[Kk]lant|[Bb]ehandelaar|[Mm]edewerker|Zg\xe0aszaj\xe0c[ya]|Osoba odpowiedzialna|[Pp]racownik|M\xfc\xe0teri|Sorumlu|Atanan|"
@@ -94,12 +91,13 @@ _CLOSINGS = (
 
 _TITLE_NEEDS = (
     "herr ", "herrn ", "frau ", "fr\xe4ulein ", "hr. ", "fr. ", "m. ", "mme ", "mlle ", "monsieur ", "madame ", "mademoiselle ",
-    "sr ", "sr. ", "sra ", "sra. ", "srta. ", "se\xf1or ", "se\xf1ora ", "don ", "do\xf1a ", "sig", "dott", "avv. ", "senhor", "dona ",
+    "ing. ", "prof", "sr ", "sr. ", "sra ", "sra. ", "srta. ", "se\xf1or ", "se\xf1ora ", "don ", "do\xf1a ", "sig", "dott", "avv. ", "senhor", "dona ",
     "dhr", "mev", "meneer ", "heer ", "pan ", "pani ", "pana ", "panu ", "panie ", "say\xe0n ", "fru ", "herra ", "rouva ", "mr ",
     "mrs ", "ms ", "dr ", "prof ", "\xa0",
 )  # fmt: skip
 _ROLE_NEEDS = (
     "kund",
+    "nutzer",
     "klient",
     "anruf",
     "meld",
@@ -312,19 +310,21 @@ _FILE_NEEDS = (
 )
 
 
-def _known(word: str) -> bool:
+def is_known(word: str) -> bool:
+    """Whether a list has a word as a name."""
     plain = word.title() if word.isupper() else word
     return plain in first_names() or plain in family_names() or plain in ambiguous_names()
 
 
-def _plain(word: str) -> bool:
-    return is_plain(word.lower()) and not _known(word)
+def is_no_name(word: str) -> bool:
+    """Whether a word is an everyday one of some language, and no list has it as a name."""
+    return is_plain(word.lower()) and not is_known(word)
 
 
 def told(value: str) -> bool | None:
     """Whether what stands behind a cue may be a name: no everyday word of any language, no thing."""
     words = value.replace("-", " ").split()
-    if len(words[0]) < 2 or _plain(words[0]) or value.lower() in things():
+    if len(words[0]) < 2 or is_no_name(words[0]) or value.lower() in things():
         return False
     return None
 
@@ -342,12 +342,39 @@ def is_a_team(value: str) -> bool:
     )
 
 
+_NO_NAME = re.compile(
+    r"(?:ish|ese|ian|ans?|ist|ic|ch|isch|ism|ese|\u00e4r)\Z|(?:Agile|Scrum|DevOps|HR|IT|QA|VIP|CEO|CTO|CFO|PM)\Z"
+)
+"""How words for peoples, faiths and roles end, which are capitalised too."""
+
+
+def unlisted(value: str) -> bool | None:
+    """Whether a word that no list has may be a name: as ``told``, and no people, faith, language or role."""
+    words = value.replace("-", " ").split()
+    if told(value) is False or (value.isupper() and not is_known(words[0])):
+        return False
+    if any(map(is_known, words)):
+        return None
+    if (
+        len(words[0]) < 4
+        or any(map(is_no_name, words))
+        or any(w.lower() in things() for w in words)
+    ):
+        return False
+    return False if _NO_NAME.search(words[-1]) else None
+
+
+def surname_in_small(value: str) -> bool | None:
+    """Whether what follows a title in small letters is a family name, and no everyday word."""
+    return None if not is_plain(value) and value not in things() else False
+
+
 def likely(value: str) -> bool | None:
     """The same where other words stand there as often: a name that lists have, or two words at least."""
     words = value.replace("-", " ").split()
-    if told(value) is False or any(map(_plain, words)):
+    if told(value) is False or any(map(is_no_name, words)):
         return False
-    return None if any(map(_known, words)) or (len(words) > 1 and not value.isupper()) else False
+    return None if any(map(is_known, words)) or (len(words) > 1 and not value.isupper()) else False
 
 
 def _no_company(text: str, start: int, end: int) -> bool:
@@ -413,6 +440,13 @@ TOLD_NAMES: tuple[Rule, ...] = (
     _name("salutation", rf"(?:^|\n|[.!] ){_SALUTATIONS} (?:{_TITLES} )?{_NAME}[ ]?[,:!\n]", *_SALUTATION_NEEDS, check=closes),
     _name("closing", rf"(?:^|\n|[.!?,] ){_CLOSINGS}{_NAME}[ .\t]*(?:\r?\n|$)", "\n", check=closes),
     _name("writes", rf"{_TWO}(?: <[^>\n]{{3,80}}>)? (?:wrote|a \xe9crit|schrieb|escribi\xf3|ha scritto|escreveu|schreef|napisa\xe0\xe0?a?)[ ]?:", ":", check=likely),
+    _name("meeting", rf"(?i:\b(?:1:1|1-1|one-on-one|lunch|coffee|dinner|breakfast|drinks|calls?|meetings?|sync|interview|catch-?up|appointment|intro|chat|termin|treffen|jour fixe|mittagessen|gespr\xe4ch|d\xe9jeuner|r\xe9union|rendez-vous|rdv|point|entretien|cita|reuni\xf3n|comida|entrevista|pranzo|riunione|colloquio|incontro|afspraak|overleg|gesprek|reuni\xe3o|almo\xe7o|spotkanie)(?: (?:call|meeting))? (?:with|w/|mit|avec|con|com|met|z)) (?:{_TITLES} )?{_NAME}", " with", " w/", " mit", " avec", " con", " com", " met", " z ", check=likely),
+    _name("event", rf"(?i:\b(?:interview|call|birthday|geburtstag|anniversaire|cumplea\xf1os|compleanno|verjaardag|farewell|abschied|onboarding|1:1|besuch|visit))(?::| -| of| von| de| di| van)? {_TWO}", "interview", "call", "birthday", "geburtstag", "anniversaire", "cumplea", "compleanno", "verjaardag", "farewell", "abschied", "onboarding", "1:1", "besuch", "visit", check=likely),
+    _name("let", rf"(?i:\b(?:have|let|tell|ask|remind|inform|told|asked|ping|cc|copy|invite|loop in|thank|contact|meet)) {_NAME} (?:(?:to|know|look|check|take|handle|about|that|whether|if|when|for|on|and|by|in|review|do|fix|send|call)\b)", "have ", "let ", "tell ", "ask", "remind", "inform", "told ", "ping ", "cc ", "copy ", "invite ", "loop in", "thank ", "contact ", "meet ", check=unlisted),
+    _name("relative", rf"(?i:\b(?:my|his|her|our|their|mein|meine[rmn]?|unser[e]?|ma|mon|mi|mia|mio|minha|meu|mijn|m\xf3j|moja)) (?i:husband|wife|son|daughter|brother|sister|mother|father|mum|mom|dad|boss|colleague|co-?worker|manager|friend|assistant|partner|neighbou?r|client|landlord|tenant|cousin|uncle|aunt|doctor|teacher|team ?mate|chef|chefin|kollegin|kollege|freundin|freund|nachbarin|nachbar|mann|frau|sohn|tochter|bruder|schwester|mutter|vater|coll\xe8gue|ami|amie|voisin|voisine|fr\xe8re|soeur|m\xe8re|p\xe8re|mari|femme|fils|fille|patron|compa\xf1er[oa]|amig[oa]|vecin[oa]|herman[oa]|marido|espos[oa]|madre|padre|hij[oa]|jefe|jefa|colleg[ah]|amic[oa]|vicin[oa]|fratello|sorella|marito|moglie|figli[oa]|capo|colega|vizinh[oa]|irm\xe3o?|filh[oa]|collega|vriend|vriendin|buurman|buurvrouw|broer|zus|zoon|dochter|vrouw|kolega|kole\xe0anka|s\xe0siad|s\xe0siadka|brat|siostra|m\xe0\xe0|\xe0ona),? {_NAME}", "my ", "his ", "her ", "our ", "their ", "mein", "unser", "ma ", "mon ", "mi ", "mi", "minha", "meu", "mijn", "m\xf3j", "moja", check=unlisted),
+    _name("i_am", rf"(?:^|[.!?,\n] ?)(?i:i'm|i am|this is|hi,? it's|ich bin|hier ist|ik ben|soy|sono|jestem|je suis) {_NAME}(?:[.,!?\n]| (?:and|from|your|here|und|aus|et|y|e|i|en|uit|von|de|di|z)\b|$)", *_WEAK_NEEDS, "it's", check=unlisted),
+    _name("ends_with", rf"(?:h\xe4lsar|h\xe4lsningar|hilsen|hilsner|Mvh|terveisin|terveisi\xe4|pozdrawiam|pozdravem|d\xe0kuji|groetjes|groet|LG|VG|saludos|bises|bisous|baci|abra\xe7os|beijos|Gr\xfc\xdfe von),? {_NAME}[ .!]*(?:\r?\n|$)", "h\xe4lsa", "h\xe4lsning", "hils", "mvh", "terveis", "pozdr", "kuji", "groet", "lg ", "lg,", "vg ", "vg,", "saludos", "bises", "bisous", "baci", "abra\xe7os", "beijos", "gr\xfc\xdfe", check=unlisted),
+    _name("small_title", r"(?:^|[\s(,;:])(?:mr|mrs|ms|miss|dr|herr|frau|se\xf1ora?|sra?|signora?|mevrouw|meneer|madame|monsieur|pan|pani)\.? ([a-z\xdf-\xf6\xf8-\xff]{3,24})(?:[\s.,;:!?)]|$)", *_TITLE_NEEDS, "miss ", check=surname_in_small),
     _name("polite", rf"{_NAME} (?:Bey|Han\xe0m)\b", "bey", "han", check=told),
     _name("zh", rf"(?:我叫|我是|名叫|名字是|姓名是?|联系人|客户|用户|申请人|处理人|负责人|经办人|收件人|寄件人|员工|患者|病人|报告人|同事)[:：是为\s]{{0,2}}{_ZH}", wide=True, check=None),
     _name("zh_titled", rf"{_ZH}(?:先生|女士|小姐|老师|经理|同学|医生|总监|主任)", wide=True, check=None),
@@ -431,162 +465,3 @@ TOLD_NAMES: tuple[Rule, ...] = (
     _name("folder", rf"[/\\]([{_UP}][\w\xc0-\xff]+[ _.,\-]{{1,2}}[{_UP}][\w\xc0-\xff.,' \-]*)[/\\]", "/", "\\", check=None),
     _name("file", r"([\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff.,'()\[\] \-]{3,90})\.(?i:pdf|docx?|xlsx?|odt|ods|jpe?g|png|gif|txt|eml|msg|pptx?|zip|tiff?|heic|rtf|mp[34]|mov|wav|m4a|vcf|ics|pst|csv|md|html?|pages|numbers|key|p7m|cer|7z|rar)\b", *_FILE_NEEDS, check=None),
 )  # fmt: skip
-
-_TOKENS = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
-_CAMEL_PAIR = re.compile(
-    r"(?<![^\W_])([^\W\d_a-z][^\W\d_A-Z]{2,})([^\W\d_a-z][^\W\d_A-Z]{2,})(?![^\W\d_])"
-)
-_PAPERS = frozenset(
-    [
-        "cv",
-        "resume",
-        "résumé",
-        "curriculum",
-        "vitae",
-        "lebenslauf",
-        "bewerbung",
-        "arbeitsvertrag",
-        "mietvertrag",
-        "kündigung",
-        "zeugnis",
-        "krankmeldung",
-        "gehaltsabrechnung",
-        "lohnabrechnung",
-        "abmahnung",
-        "personalakte",
-        "anschreiben",
-        "vollmacht",
-        "führerschein",
-        "personalausweis",
-        "reisepass",
-        "payslip",
-        "headshot",
-        "passport",
-        "diploma",
-        "transcript",
-        "paie",
-        "salaire",
-        "rib",
-        "attestation",
-        "cni",
-        "motivation",
-        "nómina",
-        "dni",
-        "currículo",
-        "currículum",
-        "busta",
-        "paga",
-        "zaświadczenie",
-        "umowa",
-        "świadectwo",
-        "życiorys",
-        "loonstrook",
-        "arbeidscontract",
-        "rijbewijs",
-        "резюме",
-        "договор",
-        "справка",
-        "заявление",
-        "özgeçmiş",
-        "sözleşme",
-        "dilekçe",
-        "candidate",
-        "interview",
-        "offboarding",
-    ]
-)
-"""Papers that are somebody's: what else stands in the name of such a file is whose."""
-
-
-def in_file_name(name: str) -> tuple[int, int] | None:
-    """Return where somebody's name stands in a file's name.
-
-    That is a given name with a word beside it, or what stands beside the word for somebody's paper.
-    """
-    tokens = [*_TOKENS.finditer(name)]
-    capital = [match for match in tokens if match.group()[0].isupper()]
-    for place, match in enumerate(capital):
-        if _given(match.group()):
-            start, end = match.span()
-            if place + 1 < len(capital) and _beside(name, match, capital[place + 1]):
-                end = capital[place + 1].end()
-                if place and _known_beside(capital[place - 1], match):
-                    start = capital[place - 1].start()
-                return start, end
-            if place and _beside(name, capital[place - 1], match, turned=True):
-                return capital[place - 1].start(), end
-    if (camel := _CAMEL_PAIR.search(name)) and _given(camel[1]) and not _plain(camel[2]):
-        return camel.span()
-    return _in_small_letters(tokens) or _of_a_paper(tokens, capital)
-
-
-def _given(word: str) -> bool:
-    """Whether a word is a given name and no everyday word or program."""
-    plain = word.title() if word.isupper() else word
-    if plain not in first_names() and plain not in ambiguous_names():
-        return False
-    return word.lower() not in things() - _as_names()
-
-
-def may_be_family(word: str) -> bool:
-    """Whether a capitalised word is no everyday word and no thing."""
-    return word.istitle() and word.isalpha() and _may_be_family(word)
-
-
-def _may_be_family(word: str) -> bool:
-    return len(word) > 1 and not _plain(word) and word.lower() not in things() - _as_names()
-
-
-def _beside(name: str, one: re.Match[str], other: re.Match[str], *, turned: bool = False) -> bool:
-    """Whether two words are joined by a mark or a comma, and the one that is no given name may be a family's."""
-    between = name[one.end() : other.start()]
-    family = (one if turned else other).group()
-    if len(between) != 1 and between != ", ":
-        return False
-    return _may_be_family(family) and not (
-        family.isupper() and len(family) < 4 and not _known(family)
-    )
-
-
-def _known_beside(one: re.Match[str], other: re.Match[str]) -> bool:
-    return other.start() - one.end() == 1 and _given(one.group())
-
-
-def _in_small_letters(tokens: list[re.Match[str]]) -> tuple[int, int] | None:
-    """Return where a given and a family name stand in small letters: ``cv_leonie-hartwig``."""
-    for one, other in pairwise(tokens):
-        words = (one.group(), other.group())
-        if other.start() - one.end() != 1 or not all(word.islower() for word in words):
-            continue
-        if any(len(word) < 4 or word in plain_words() or word in things() for word in words):
-            continue
-        first, last = (word.capitalize() for word in words)
-        if (first in first_names() and _unlike_a_thing(last)) or (
-            last in first_names() and first in family_names()
-        ):
-            return one.start(), other.end()
-    return None
-
-
-def _unlike_a_thing(word: str) -> bool:
-    return word in family_names() or word in first_names() or len(word) > 5
-
-
-def _of_a_paper(
-    tokens: list[re.Match[str]], capital: list[re.Match[str]]
-) -> tuple[int, int] | None:
-    """Return where the words stand that say whose paper a file is."""
-    if not any(match.group().lower() in _PAPERS for match in tokens):
-        return None
-    left = [
-        match for match in capital if _may_be_family(match.group()) and not match.group().isupper()
-    ]
-    left = left or [
-        match for match in capital if len(match.group()) > 4 and _may_be_family(match.group())
-    ]
-    return (left[0].start(), left[-1].end()) if 0 < len(left) < 4 else None
-
-
-@cache
-def _as_names() -> frozenset[str]:
-    return frozenset(word.lower() for word in family_names())

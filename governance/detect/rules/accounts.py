@@ -4,7 +4,7 @@ import re
 from functools import cache
 
 from governance.detect.rules.rule import Rule
-from governance.names.words import common, first_names, last_names
+from governance.names.words import common, first_names, is_plain, last_names, things
 
 _SERVICE_WORDS = """
     root toor ubuntu admin administrator administrador sysadmin superuser www-data www wwwrun http httpd apache
@@ -109,6 +109,12 @@ def told_account(value: str) -> bool | None:
     return value.lower() not in common()
 
 
+def mentioned(value: str) -> bool:
+    """The same for what stands behind an at sign in prose: no decorator, team or package."""
+    plain = value.lower().rstrip(".-_")
+    return person_account(plain) is True and not is_plain(plain) and plain not in things()
+
+
 _NAME = r"([A-Za-z\xc0-\xff][\w.\-\xc0-\xff]{1,38})"
 _SMALL = r"([a-z][a-z0-9._\-]{1,31}\$?)"
 _MODE = r"(?:[r\-][w\-][xsStT\-]){3}"
@@ -120,7 +126,7 @@ _LABEL = (
 _COMMANDS = (
     r"(?:su(?: -l?)?|lastlog(?: -u)?|Get-(?:AD|Local|Mg)User(?: -Identity)?|sudo -i?u|sudo -H -u|chown(?: -[a-zA-Z]+)?|chage -l|useradd(?: -[a-zA-Z]+(?: \"[^\"\n]{0,60}\"| [\w,/]+)?){0,6}|adduser|userdel(?: -r)?|"
     r"usermod(?: -[a-zA-Z]+ [\w,]+)?|passwd|finger|groups|id(?: -[a-z]+)?|last|crontab -u|getent passwd|loginctl user-status|"
-    r"p(?:s|kill|grep) -u|net user|lslogins|grep)"
+    r"p(?:s|kill|grep) -u|net user|lslogins)"
 )
 
 
@@ -146,7 +152,16 @@ ACCOUNTS: tuple[Rule, ...] = (
     _account("number_of_group", rf",\d+\({_SMALL}\)", "("),
     _account("prompt", rf"^(?:\([\w.\-]+\) )?\[?{_SMALL}@[\w.\-]+(?:[: ][^\n$#%>@]{{0,80}}?)?\]? ?[$#%>❯](?:\s|$)".replace("❯", ""), "@"),
     _account("remote", rf"\b(?:ssh|scp|sftp|rsync|mosh|ssh-copy-id|sshfs)\s(?:[^\n@]{{0,120}}?[\s'\"])?{_SMALL}@[\w.\-]+", "ssh", "scp", "sftp", "rsync", "mosh"),
-    _account("command", rf"(?:^|[$#%;&|>]\s{{0,3}}| -- )(?:sudo )?(?:{_COMMANDS} |runas /user:){_SMALL}(?:[: \n/]|$)", "su", "chown", "chage", "user", "passwd", "finger", "groups", "id", "last", "crontab", "ps", "pkill", "pgrep", "dscl", "lslogins", "grep", "aduser", "localuser", "mguser"),
+    _account("command", rf"(?:^|[$#%;&|>]\s{{0,3}}| -- )(?:sudo )?(?:{_COMMANDS} |runas /user:){_SMALL}(?:[: \n/]|$)", "su", "chown", "chage", "user", "passwd", "finger", "groups", "id", "last", "crontab", "ps", "pkill", "pgrep", "dscl", "lslogins", "aduser", "localuser", "mguser"),
+    _account("searched", rf"\b(?:getent \w+|lastlog|last|who|users|w|lslogins|cat /etc/(?:passwd|group|shadow)) ?\| ?grep (?:-\w+ )?[\"']?\^?{_SMALL}", "grep"),
+    _account("looked_up", rf"\bgrep (?:-\w+ )?[\"']?\^?{_SMALL}:?[\"']? /etc/(?:passwd|group|shadow|sudoers)", "/etc/"),
+    _account("basic", rf"\b(?:curl|wget|https?|xh)\b[^\n]{{0,200}}?[ \t](?:-[a-zA-Z]{{0,4}}u|--user|-a|--auth|--proxy-user)[ \t=]?[\"']?{_SMALL}:", "curl", "wget", "http", "xh"),
+    _account("htpasswd", rf"\bhtpasswd\b[^\n]{{0,40}}?[ \t][^\s]{{0,60}}(?:/|htpasswd|passwd|users)[^\s]{{0,60}}[ \t]{_SMALL}[ \t]", "htpasswd"),
+    _account("netrc", rf"\bmachine[ \t\n]+[\w.\-]+[ \t\n]+login[ \t\n]+{_SMALL}\s", "machine"),
+    _account("told", rf"(?i:\b(?:my|his|her|their|the) (?:user ?name|user ?id|login|account|handle)(?: name)? (?:is|was):? )[\"'`@]?{_SMALL}(?:[\s.,;!?\"'`)]|$)", "user", "login", "account", "handle", check=told_account),
+    _account("beside", rf"(?i:[,;(] ?(?:user ?name|user|login)) {_SMALL}(?:[.,;!?)\n]|$)", "user", "login", check=told_account),
+    _account("pinged", rf"(?i:\b(?:cc|ping|fyi|thanks|thank you|hey|hi|hello|to|by|from|with|ask|for|and|reviewers?:?|assignees?:?))[: ,]{{1,2}}@{_SMALL}(?:[\s.,;:!?)]|$)", "@", check=mentioned),
+    _account("addressed", rf"(?:^|[\n.!?>] ?)@{_SMALL}[,:]? (?i:can|could|please|would|will|do|did|does|have|has|what|any|are|is|i|we|the|this|that|thanks|take|let|you|your|if|when|how|ok|fyi|lgtm|agreed|good|nice|kannst|k\xf6nntest|bitte|danke|peux|pouvez|merci|puedes|puede|gracias|puoi|grazie|kun|kan|mo\xe0esz|pode)\b", "@", check=mentioned),
     _account("owning_group", rf"\bchown(?: -[a-zA-Z]+)? [\w.\-]+:{_SMALL}\s", "chown"),
     _account("asked", rf"\b(?:whoami|logname|echo \$USER(?:NAME)?|id -un)[ \r]*\n(?:[\w.\-]{{1,20}}\\)?{_SMALL}\s*$", "whoami", "logname", "$user", "id -un"),
     _account("terminal", rf"^{_SMALL}\s+(?:pts/\d+|tty[\w]*|console|:\d)\s", "pts/", "tty", "console", ":"),

@@ -237,6 +237,21 @@ def _ee(number: str) -> bool:
     return _born(1, 3, 5)(number) and rest == int(number[10])
 
 
+def _lu(number: str) -> bool:
+    is_month = "01" <= number[4:6] <= "12"
+    return is_month and luhn(number[:12]) and _verhoeff(number[:11] + number[12])
+
+
+def _is(number: str) -> bool:
+    check = -_sum(number, (3, 2, 7, 6, 5, 4, 3, 2)) % 11
+    return _born(4, 2, 0)(number) and number[9] in "890" and check == int(number[8])
+
+
+def _co(number: str) -> bool:
+    rest = _sum(number[-2::-1], (3, 7, 13, 17, 19, 23, 29, 37, 41)) % 11
+    return int(number[-1]) == (rest if rest < 2 else 11 - rest)
+
+
 def _nothing(number: str) -> bool:
     return len(set(number)) > 2
 
@@ -288,5 +303,8 @@ CHECKS: dict[str, Callable[[str], bool]] = {
     "cl_rut": _cl,
     "th_pin": _th,
     "ee_code": _ee,
+    "lu_matricule": _lu,
+    "is_kennitala": _is,
+    "co_nit": _co,
 }
 """By the names that the table of identity numbers uses."""

@@ -2,7 +2,7 @@
 
 import re
 
-from governance.names.words import common, things
+from governance.names.words import common, is_plain, things
 
 _WORDS_THAT_STAND_FOR_ONE = (
     r"your?s?|my|our|the|an?|this|that|some|any|new|old|current|real|actual|strong|secure|secret|secrets|"
@@ -76,6 +76,11 @@ def letters(value: str) -> bool:
     if value.lower() in things():
         return False
     return not all(map(_is_word, _PARTS.findall(value)))
+
+
+def unusual(value: str) -> bool:
+    """Whether letters are a password where any word may follow: no everyday word of any language."""
+    return letters(value) and not is_plain(value.lower())
 
 
 _SENTENCE = """

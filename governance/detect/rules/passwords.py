@@ -13,6 +13,7 @@ from governance.detect.rules.password_checks import (
     strong,
     tells_one,
     told,
+    unusual,
 )
 from governance.detect.rules.rule import Rule
 
@@ -182,7 +183,7 @@ PASSWORDS: tuple[Rule, ...] = (
         0.8,
         1,
         needs=(*_NEEDS, "pw"),
-        check=letters,
+        check=unusual,
     ),
     Rule(
         "labelled_password",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from governance.detect.names.rules import names_a_person
+from governance.detect.names.key_names import names_a_person
 from tests.governance.redaction_support import SCOPE, redactor, text, value
 from trajectory.message import Message
 

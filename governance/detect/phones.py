@@ -119,7 +119,7 @@ _SAID_IN_SCRIPT = re.compile(
 )
 """Words of scripts without spaces that make the digits behind them a phone number."""
 _CALLED = re.compile(
-    r"(?:\b(?:call|ring|text|phone|dial|reach|whatsapp|sms|callback)(?:ed|ing|s)?(?: (?:me|us|him|her|them|back|you))*(?: (?:on|at|under|via))?:?"
+    r"(?:\b(?:call|ring|text|phone|dial|reach|whatsapp|sms|callback)(?:(?: (?:me|us|him|her|them|back|you))+(?: (?:on|at|under|via))?| (?:on|at|under|via)):?"
     r"|\b(?:appele[rz]|rappele[rz]|joindre|joignable|contacte[rz])(?:-moi|-nous| moi)? ?(?:au|le|sur le)?:?"
     r"|\b(?:ll\u00e1m[ae](?:me|nos|lo|la)?|llamar|llamadme|contactar?(?:me)?)(?: al?| en el)?:?|\b(?:chiama(?:mi|temi|re|ci)?|chiami|contatta(?:mi|re)?)(?: al| il| lo)?:?"
     r"|\b(?:lig(?:ue|a|ar)(?:-me|-nos)?|telefon(?:e|ar))(?: para(?: o)?| no| ao)?:?|\b(?:bel(?:len)?|bereikbaar)(?: me| mij| ons)?(?: op)?:?"

@@ -96,9 +96,13 @@ def family_names() -> list[str]:
 
 
 _WORD_LOCALES = (
-    "cs_CZ", "da_DK", "de_AT", "de_DE", "es", "es_ES", "fi_FI", "fr_CH", "fr_FR", "hu_HU", "it_IT",
+    "cs_CZ", "da_DK", "de_AT", "de_DE", "en_US", "es", "es_ES", "fi_FI", "fr_CH", "fr_FR", "hu_HU", "it_IT",
     "nl_BE", "nl_NL", "pl_PL", "pt_BR", "pt_PT", "ro_RO", "sk_SK",
 )  # fmt: skip
+
+
+_TRADE = re.compile(r"[^\W\d_]{2,8}(?:er|mann|metz|ier|ero|aro|ari|eri|ini)\Z")
+"""How short names of trades end, which are family names as often: Steinmetz, Kürschner."""
 
 
 def foreign_words() -> list[str]:
@@ -113,9 +117,11 @@ def foreign_words() -> list[str]:
             for attribute in ("word_list", "jobs"):
                 for text in getattr(module.Provider, attribute, ()):
                     found.update(re.findall(r"[^\W\d_]{3,}", text.lower()))
-    names = words.hand_written_first_names() | words.family_names() | words.ambiguous_names()
+    names = words.first_names() | words.family_names() | words.ambiguous_names()
     known = common() | foreign() | words.office_words()
-    return sorted(word for word in found - known if word.capitalize() not in names)
+    return sorted(
+        word for word in found - known if word.capitalize() not in names and not _TRADE.match(word)
+    )
 
 
 def main() -> None:

@@ -118,14 +118,19 @@ def _of_a_paper(
     left = left or [
         match for match in capital if len(match.group()) > 4 and _may_be_family(match.group())
     ]
-    left = left or [match for match in tokens if _may_be_in_small(match.group())]
+    left = left or _written_small(tokens)
     return (left[0].start(), left[-1].end()) if 0 < len(left) < 4 else None
 
 
+def _written_small(tokens: list[re.Match[str]]) -> list[re.Match[str]]:
+    """Return what may be a name in small letters in the name of somebody's paper; one word is long."""
+    left = [match for match in tokens if _may_be_in_small(match.group())]
+    return left if any(len(match.group()) > 4 for match in left) else []
+
+
 def _may_be_in_small(word: str) -> bool:
-    """Whether a word in small letters in the name of somebody's paper is no everyday word."""
     return (
-        len(word) > 4
+        len(word) > 2
         and word.islower()
         and word not in _PAPERS
         and not is_plain(word)

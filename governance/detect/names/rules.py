@@ -52,7 +52,7 @@ _OTHER_SCRIPT = re.compile(
 )
 _LOOKALIKES = dict(zip("АВЕКМНОРСТХаеорсухіјѕԁɡ", "ABEKMHOPCTXaeopcyxijsdg", strict=True))
 _CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
-_TWO_IN_SMALL = re.compile(r"(?<![\w./@\-])([a-z]{3,14}) ([a-z]{4,20})(?![\w/@=(\-]|\.\w)")
+_TWO_IN_SMALL = re.compile(r"(?<![\w./@\-])([a-z]{3,14})(?= ([a-z]{4,20})(?![\w/@=(\-]|\.\w))")
 _GREETED_IN_SMALL = re.compile(
     r"(?i:\b(?:it'?s|this is|i'?m|i am|my name is|here is|call me|ask|tell|from|for|with|ich bin|hier ist|soy|sono|je suis|ik ben))"
     r" ([a-z]{4,14})(?= *(?:$|[,.!?\n]| (?:here|from|again|and|und|et|y|e|speaking)\b))"
@@ -182,7 +182,16 @@ def _may_be_a_family(text: str) -> bool:
         return False
     if not text[0].isupper() or text.isupper() or is_listed(text, 0, len(text)):
         return False
+    if _OF_THINGS.search(text):
+        return False
     return not _is_nobody(text) and not any(map(is_plain, text.lower().split("-")))
+
+
+_OF_THINGS = re.compile(
+    r"(?:tory|[ts]ion|ment|ness|ity|ance|ence|ship|ware|able|ible|ism|ics|logy|graphy|ture|hood|ful|less|ly|ized|ised|ers|tor|ung|heit|keit|schaft|"
+    r"ci\u00f3n|\u00e7\u00e3o|zione|isme|ismo|DB|SQL|API|base|board|flow|hub|kit|lab|net|soft|tech|cloud|sync)\Z"
+)
+"""How nouns and names of programs end that one might take for somebody's."""
 
 
 _DIGITS_WITHIN = re.compile(r"[A-Za-z]*[0-9][A-Za-z0-9]*[+/=]*\Z")
@@ -311,9 +320,14 @@ class NameRules:
         """Yield names that somebody wrote without capitals: maria gonzalez; this is maria."""
         for match in _TWO_IN_SMALL.finditer(text):
             first, last = match[1].capitalize(), match[2].capitalize()
-            listed = first in self._first and last in self._last and match[0] not in things()
-            if listed and not any(map(is_plain, match.groups())):
-                yield *match.span(), 0.7, "list"
+            if (
+                first not in self._first
+                or last not in self._last
+                or any(map(is_plain, match.groups()))
+            ):
+                continue
+            if f"{match[1]} {match[2]}" not in things():
+                yield match.start(), match.end(2), 0.7, "list"
         for match in _GREETED_IN_SMALL.finditer(text):
             word = match[1]
             if word.capitalize() in self._first and not is_plain(word) and word not in things():

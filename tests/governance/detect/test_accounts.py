@@ -47,3 +47,32 @@ def test_programs_stay(kept: str) -> None:
 def test_keys_tell_accounts() -> None:
     assert str(value({"username": "mgonzalez"})).count("mgonzalez") == 0
     assert value({"user": "system", "login": "postgres"}) == {"user": "system", "login": "postgres"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "@{} can you take this?", "cc @{}", "curl -u {}:secret99x https://x.test", "machine x.test login {} password p4ssw0rd",
+        "htpasswd -b /etc/nginx/.htpasswd {} p4ssw0rd", "grep {} /etc/passwd", "last | grep {}", "log in as user okay, login {}",
+    ],
+)  # fmt: skip
+def test_accounts_that_are_told_or_called_go(line: str) -> None:
+    assert "mgonzalez" not in text(line.replace("{}", "mgonzalez"))
+
+
+def test_an_account_that_was_found_goes_everywhere() -> None:
+    listing = (
+        "drwxr-x--- 2 tferncliffe tferncliffe 4096 Nov  3 10:15 tferncliffe\nmv a tferncliffe/"
+    )
+    assert "tferncliffe" not in text(listing)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "ps aux | grep gunicorn", "@dataclass\nclass A: ...", "npm i @angular/core", "@media (max-width: 600px)", "@Override public void run()",
+        "cc @channel", "@param name the name", "@pytest.fixture", "curl -u $USER:$PASS https://x.test", "@here can you restart it?",
+    ],
+)  # fmt: skip
+def test_decorators_packages_and_teams_stay(kept: str) -> None:
+    assert text(kept) == kept

@@ -62,3 +62,22 @@ def test_numbers(text: str, number: str) -> None:
 )
 def test_other_numbers(text: str) -> None:
     assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "Call me on {}", "text me at {}", "Proszę dzwonić: {}", "Zavolejte mi na {}", "Llámame al {}", "appelez-moi au {}",
+        "Ruf mich an unter {}", "bel me op {}", "Chiamami al {}", "ligue para {}", "Ring mig på {}", "Soita numeroon {}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("number", ["612345678", "602 441 229"])
+def test_digits_behind_a_request_to_call_are_a_number(asked: str, number: str) -> None:
+    assert len(found(asked.replace("{}", number))) == 1
+
+
+@pytest.mark.parametrize(
+    "kept", ["call 612345678 failed", "calls: 612345678", "dial timeout 12345678"]
+)
+def test_digits_behind_other_calls_are_none(kept: str) -> None:
+    assert found(kept) == []

@@ -107,3 +107,56 @@ def test_a_name_that_no_list_has_goes_where_its_place_tells_it(said: str) -> Non
 )  # fmt: skip
 def test_companies_stay(kept: str) -> None:
     assert text(kept) == kept
+
+
+UNLISTED = ("Quillfeather", "Zdzieszyński", "Brockelbank")
+"""Family names that no list has."""
+
+
+@pytest.mark.parametrize("name", UNLISTED)
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"name": "NAME", "role": "admin"}', '{"issue": {"reporter": "NAME", "assignee": "NAME"}}', '{"owner": "NAME"}',
+        '{"surname": "NAME"}', '{"author": "NAME", "state": "open"}', '{"nom": "NAME", "ville": "Brest"}', '[{"speaker": "NAME"}]',
+        "| Owner | Service |\n|---|---|\n| NAME | gateway |", "Benutzer Persis NAME hat sich angemeldet",
+        "INSERT INTO people (id, last_name) VALUES (1, 'NAME'), (2, NULL);", "COPY people (id, surname) FROM stdin;\n1\tNAME\n\\.",
+        "Lunch with Persis NAME at noon", "Geburtstag Persis NAME", "estimada señora NAME:", "la dott.ssa NAME arriva domani",
+        "SUMMARY:1:1 with Persis NAME", "My neighbour NAME has the key.", "Mein Kollege NAME ist krank.", "I'm NAME and I need help.",
+        "Please tell NAME to call me.", "hälsar NAME", "spoke with mrs NAME today", "passport_NAME_scan.pdf",
+    ],
+)  # fmt: skip
+def test_a_name_that_no_list_has_goes_where_its_place_tells(said: str, name: str) -> None:
+    small = "mrs" in said or "passport" in said
+    written = name.lower() if small else name
+    assert written not in text(said.replace("NAME", written))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "maria gonzalez", "book a flight for maria gonzalez", "Gonzalez, Maria", "Customer: Gonzalez, Maria",
+        "hey its maria, can you help", "my name is maria gonzalez and i need help",
+    ],
+)  # fmt: skip
+def test_small_letters_and_the_family_name_first(said: str) -> None:
+    clean = text(said).lower()
+    assert "maria" not in clean
+    assert "gonzalez" not in clean
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        '{"author": "system", "customer": "unknown", "assignee": null}', '{"created_by": "migration", "owner": "root"}',
+        '{"customer": "Acme Industries GmbH"}', '{"brand": "DeLonghi", "manufacturer": "Melitta"}', '{"name": "Inventory", "count": 4}',
+        '{"product": {"name": "Espresso Machine"}}', '{"produkt": "Kaffeemaschine", "farbe": "Schwarz"}',
+        "sku,name,price\nA-101,Marble Lamp,89.00", "name,version,license\nrich,13.9.4,MIT", "| Owner | Status |\n|---|---|\n| Platform | red |",
+        "INSERT INTO products (sku, name, price) VALUES ('A-1', 'Marble Lamp', 3);", "Mit freundlichen Grüßen\nIhr Kundenservice",
+        "Cordialement,\nLe Service Client", "Un saludo,\nAtención al Cliente", "Beste klant,\n\nUw pakket komt morgen.",
+        "Szanowny Kliencie,", "Die Lieferung verzögert sich um zwei Tage.", "report_quarterly_sales.pdf", "passport_application_form.pdf",
+        "I'm Spanish and I like tea.", "Tell Slack to stop.", "Berlin, Paris, London", "sprint planning with the team",
+    ],
+)  # fmt: skip
+def test_things_and_teams_in_such_places_stay(kept: str) -> None:
+    assert text(kept) == kept

@@ -253,7 +253,7 @@ _COMPOUND = re.compile(
     r"maßnahme|material|minister(?:ium)?|nummern?|ordnung|pflicht|preis|preise|problem|programm|projekt|quote|rechnung|"
     r"regierung|schaft|schalter|schein|schule|schutz|service|sicherheit|steuer|stelle|stunden?|system|tabelle|tage?|teams?|technik|"
     r"termin|verband|verein|verfahren|verkehr|vertrag|verträge|versicherung|verwaltung|wechsel|wesen|wirtschaft|woche|zahlen?|zahlung|zeichen|zeit(?:en)?|"
-    r"zentrale|zentrum|ziele?|zugang|zustand|afdeling|beheer|bestuur|kantoor|kosten|lijst|raad|rekening|vergadering|verzekering)\Z"
+    r"zentrale|zentrum|ziele?|zugang|zustand|afdeling|beheer|bestuur|kantoor|kosten|lijst|raad|rekening|vergadering|verzekering|file)\Z"
 )
 """Words that German and Dutch put together, by what they end with; no family name ends so."""
 

@@ -49,6 +49,10 @@ def in_file_name(name: str) -> tuple[int, int] | None:
                 return start, end
             if place and _beside(name, capital[place - 1], match, turned=True):
                 return capital[place - 1].start(), end
+    if len(tokens) == len(capital) == 2 and _beside(name, *capital):
+        first, last = (match.group() for match in capital)
+        if (last in family_names() and _may_be_family(first)) or first in family_names():
+            return capital[0].start(), capital[1].end()
     if (camel := _CAMEL_PAIR.search(name)) and _given(camel[1]) and not is_no_name(camel[2]):
         return camel.span()
     return _in_small_letters(tokens) or _of_a_paper(tokens, capital)

@@ -39,7 +39,7 @@ _AROUND_ANYTHING_WORDS = """
     """
 _AROUND_ANYTHING = frozenset(_AROUND_ANYTHING_WORDS.split())
 _THING_KEYS_WORDS = """
-    brand make manufacturer hersteller fabricant fabricante produttore marke marque marca merk marka vendor
+    publisher verlag éditeur editorial editore editora label album series channel playlist song movie book game brand make manufacturer hersteller fabricant fabricante produttore marke marque marca merk marka vendor
     supplier lieferant fournisseur proveedor fornitore fornecedor leverancier company companies firm firma
     empresa azienda entreprise bedrijf unternehmen organization organisation org employer product products
     produkt produit producto prodotto produto artikel article item_name model models color colour farbe

@@ -340,8 +340,11 @@ def _is_a_foreign_word(words: list[str], text: str) -> bool:
         return False
     if len(words) == 1 and _NOUN.match(words[0]):
         return True
-    told = _foreign_only()
-    return len(words) == 1 and any(word.lower() in told for word in _TOKEN.findall(text))
+    if len(words) > 1:
+        return False
+    functions, others = _foreign_only(), nouns()
+    beside = {word.lower() for word in _TOKEN.findall(text)} - common()
+    return not beside.isdisjoint(functions) or len(beside & others) > 1
 
 
 @cache
@@ -371,7 +374,7 @@ def _without_plain_ends(
     if last - first == len(words):
         return words, start, stop
     left = words[first:last]
-    if not left:
+    if not left or (len(left) == 1 and left[0].lower() in plain and left[0] not in first_names()):
         return [], start, start
     begin = start
     for word in words[: first + 1]:

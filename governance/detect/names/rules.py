@@ -55,7 +55,7 @@ _CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A
 _TWO_IN_SMALL = re.compile(r"(?<![\w./@\-])([a-z]{3,14})(?= ([a-z]{4,20})(?![\w/@=(\-]|\.\w))")
 _GREETED_IN_SMALL = re.compile(
     r"(?i:\b(?:it'?s|this is|i'?m|i am|my name is|here is|call me|ask|tell|from|for|with|ich bin|hier ist|soy|sono|je suis|ik ben))"
-    r" ([a-z]{4,14})(?= *(?:$|[,.!?\n]| (?:here|from|again|and|und|et|y|e|speaking)\b))"
+    r" ([a-z]{4,14})(?: ([a-z]{4,20}))?(?= *(?:$|[,.!?\n]| (?:here|from|again|and|und|et|y|e|speaking)\b))"
 )
 _FAMILY_FIRST = re.compile(
     rf"(?<![\w,.\-])(?<!, )([{_U}][^\W\d_]+(?:[-'][{_U}]?[^\W\d_]+)?), ([{_U}][^\W\d_]+)(?: [{_U}]\b\.?)?(?![\w,]|, )"
@@ -331,7 +331,8 @@ class NameRules:
         for match in _GREETED_IN_SMALL.finditer(text):
             word = match[1]
             if word.capitalize() in self._first and not is_plain(word) and word not in things():
-                yield *match.span(1), 0.7, "cue"
+                goes_on = match[2] and not is_plain(match[2]) and match[2] not in things()
+                yield match.start(1), match.end(2 if goes_on else 1), 0.7, "cue"
 
     def _is_family_first(self, text: str, match: re.Match[str]) -> bool:
         """Whether two words with a comma between them are a family and a given name."""
@@ -458,7 +459,7 @@ class NameRules:
             return
         if cued:
             lone = len(words) == 1 and not known_first and not known_last
-            if lone and (words[0].lower() in self._common_words or words[0].isupper()):
+            if lone and (is_plain(words[0].lower()) or words[0].isupper()):
                 return
             strong = cued == STRONG
             named = known_first or words[0] in self._ambiguous

@@ -114,6 +114,15 @@ PASSWORDS: tuple[Rule, ...] = (
         check=literal,
     ),
     Rule(
+        "changed_password",
+        "PASSWORD",
+        rf"{_CUE}[^\n]{{0,80}}?\b(?:changed|set|reset|switched|updated|ge\xe4ndert|gesetzt|chang\xe9|cambiado|cambiata|alterado|gewijzigd)(?: (?:it|this|that|mine))? (?:to|auf|in|en|a|por|para|naar)[: ][\"'`]?{_VALUE}",
+        0.8,
+        1,
+        needs=_NEEDS,
+        check=strong,
+    ),
+    Rule(
         "net_user",
         "PASSWORD",
         r"\bnet user[ \t]{1,2}[^\s/]{1,64}[ \t]{1,2}[\"']?([^\s\"'/*]{3,64})",

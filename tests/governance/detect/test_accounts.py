@@ -54,6 +54,8 @@ def test_keys_tell_accounts() -> None:
     [
         "@{} can you take this?", "cc @{}", "curl -u {}:secret99x https://x.test", "machine x.test login {} password p4ssw0rd",
         "htpasswd -b /etc/nginx/.htpasswd {} p4ssw0rd", "grep {} /etc/passwd", "last | grep {}", "log in as user okay, login {}",
+        "{} 2211     1  0 10:11 ?        00:00:02 python app.py", "#4412 opened by {}", "ALTER USER {} WITH LOGIN;",
+        "users:\n  - name: {}\n    sudo: ALL=(ALL) ALL",
     ],
 )  # fmt: skip
 def test_accounts_that_are_told_or_called_go(line: str) -> None:
@@ -71,7 +73,7 @@ def test_an_account_that_was_found_goes_everywhere() -> None:
     "kept",
     [
         "ps aux | grep gunicorn", "@dataclass\nclass A: ...", "npm i @angular/core", "@media (max-width: 600px)", "@Override public void run()",
-        "cc @channel", "@param name the name", "@pytest.fixture", "curl -u $USER:$PASS https://x.test", "@here can you restart it?",
+        "cc @channel", "@param name the name", "@pytest.fixture", "curl -u $USER:$PASS https://x.test", "@here can you restart it?", "created by default", "opened by mistake", "DROP ROLE readonly;", "services:\n  - name: checkout\n    image: x",
     ],
 )  # fmt: skip
 def test_decorators_packages_and_teams_stay(kept: str) -> None:

@@ -160,3 +160,30 @@ def test_small_letters_and_the_family_name_first(said: str) -> None:
 )  # fmt: skip
 def test_things_and_teams_in_such_places_stay(kept: str) -> None:
     assert text(kept) == kept
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("Écris un mail à NAME pour annuler.", "Solenn Guivarch"), ("Napisz list do NAME w sprawie umowy.", "Żanety Wróblewicz"),
+        ("la hermana de NAME llamó", "Gorka Arizmendi"), ("INFO Connexion de NAME (agence)", "Solenn Guivarch"),
+        ("Kundin NAME (Tel) möchte kündigen", "Throckmorton"), ("https://crm.test/c?name=NAME&x=1", "Ifeoma+Throckmorton"),
+        ("Mother's maiden name: NAME", "Throckmorton"), ("contratti/NAME.pdf", "Bevilacqua_Fiorenza"),
+        ("its NAME here, whats my balance", "desmond wetherby"),
+    ],
+)  # fmt: skip
+def test_letters_relatives_queries_and_files_name_somebody(said: str, name: str) -> None:
+    clean = text(said.replace("NAME", name))
+    assert not any(part in clean for part in name.replace("+", " ").replace("_", " ").split())
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "Schrijf een gedicht over de herfst.", "Napisz wiersz o jesieni.", "Cari colleghi,", '{"publisher": "Prentice Hall"}',
+        "send an email to Customer Service", "a list of Public Holidays", "https://x.test/?name=Inventory", "a Fenwick tree",
+        "Kunde und Lieferant", "Customer Service is closed.", "quarterly_report.pdf", "Kunde Siemens kündigt.",
+    ],
+)  # fmt: skip
+def test_letters_about_things_stay(kept: str) -> None:
+    assert text(kept) == kept

@@ -350,7 +350,12 @@ def _is_a_foreign_word(words: list[str], text: str) -> bool:
 @cache
 def _capitalised_plain() -> frozenset[str]:
     """Return words that no name begins or ends with, of other languages and of offices."""
-    return foreign() | office_words() | nouns()
+    return _functions() | nouns()
+
+
+@cache
+def _functions() -> frozenset[str]:
+    return foreign() | office_words()
 
 
 def _without_plain_ends(
@@ -360,12 +365,14 @@ def _without_plain_ends(
     if len(words) == 1 and words[0] in first_names():
         return words, start, stop
     first, last, plain = 0, len(words), _capitalised_plain()
-    names = first_names() | family_names() if len(words) > 1 else frozenset[str]()
-    functions = foreign() | office_words()
+    several, functions = len(words) > 1, _functions()
 
     def is_one(word: str) -> bool:
         known = word.lower().strip(".,:'")
-        return known in functions or (known in plain and word.strip(".,:'") not in names)
+        if known in functions or known not in plain:
+            return known in functions
+        listed = word.strip(".,:'")
+        return not (several and (listed in first_names() or listed in family_names()))
 
     while first < last and is_one(words[first]):
         first += 1

@@ -14,7 +14,10 @@ NAME_LIMIT = 128
 _HAND_OFF = re.compile(r"(?:transfer|hand_?off)(?:_back)?_to_(?P<agent>\w+)", re.IGNORECASE)
 """Names of hand-off tools: OpenAI Agents, AutoGen, LangGraph, Google's ADK."""
 _TARGET_ARGUMENTS = ("agent_name", "agent", "target", "to")
-_A2A_AGENT = re.compile(r"/(?:agents?|a2a)/(?P<agent>[^/:?]+)")
+_A2A_AGENT = re.compile(
+    r"/(?:agents?|a2a)/(?!v\d|messages?\b|tasks?\b|extendedAgentCard\b)(?P<agent>[^/:?]+)"
+)
+"""The agent in an address; versions and the protocol's own resources are none."""
 
 
 def with_agent(call: Call) -> Call:

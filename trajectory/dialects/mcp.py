@@ -127,6 +127,8 @@ class Mcp:
                 answer = JsonRpcAnswer(elsewhere=True)
         if others:
             ext["batch"] = list(others)
+        if method == "resources/read":
+            ext["event"] = "retrieval"
         call = Call(
             exchange=exchange,
             dialect=self.name,
@@ -261,7 +263,9 @@ def _answered_by_person(call: Call, streams: _Streams) -> Call:
                     is_error=False,
                     server=clean_text(call.exchange.upstream + call.exchange.request.path),
                 )
-                step = replace(call, kind=CallKind.TOOL, dispatch=dispatch, ext={})
+                step = replace(
+                    call, kind=CallKind.TOOL, dispatch=dispatch, ext={"event": "approval"}
+                )
                 return _answered(step, read_answer(answer))
     return call
 

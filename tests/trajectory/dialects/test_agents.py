@@ -59,3 +59,10 @@ def test_the_address_of_an_a2a_agent_says_who_it_is() -> None:
     one = Call(sent, "a2a", CallKind.TOOL)
     assert with_agent(one).acts_as == "refund desk"
     assert with_agent(replace(one, dialect="mcp")).acts_as is None
+
+
+@pytest.mark.parametrize("path", ["/a2a", "/a2a/v1", "/a2a/message:send", "/a2a/tasks/7", "/rpc"])
+def test_an_address_that_names_no_agent_says_nothing(path: str) -> None:
+    sent = exchange()
+    sent = replace(sent, request=replace(sent.request, path=path))
+    assert with_agent(Call(sent, "a2a", CallKind.TOOL)).acts_as is None

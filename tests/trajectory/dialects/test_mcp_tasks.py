@@ -120,6 +120,7 @@ def test_what_a_person_answers_a_server_is_a_step(action: str) -> None:
     assert person.dispatch is not None
     assert person.kind is CallKind.TOOL
     assert (person.dispatch.name, person.dispatch.arguments) == ("elicitation/create", asked)
+    assert person.ext == {"event": "approval"}
     assert person.dispatch.result == told
     other = read(world.exchange("/mcp", {**answer, "id": 8}, b"", status=202, headers=HEADERS))
     assert [call.kind for call in other] == [CallKind.CONTROL]

@@ -280,8 +280,12 @@ def fill(
             sql = sql.replace("$words", str(words)).replace("$subject", subject)
             table = maker.sql(sql).to_arrow_table()
             day = table[spec.date_column].cast(pa.date32())
-            whole = table.append_column("event_date", day).select(spec.arrow.names)
-            append(lake.log(name), whole.cast(spec.arrow))
+            whole = table.append_column("event_date", day)
+            for field in spec.arrow:
+                if field.nullable and field.name not in whole.column_names:
+                    nothing = pa.nulls(whole.num_rows, field.type)
+                    whole = whole.append_column(field, nothing)
+            append(lake.log(name), whole.select(spec.arrow.names).cast(spec.arrow))
     return {"fill_s": round(time.perf_counter() - begun, 1)}
 
 

@@ -34,6 +34,10 @@ def script(request: Seen) -> Reply:
         head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % LARGE
         sent.clear()
         return Reply([head, *(bytes(65536) for _ in range(LARGE // 65536)), sent])
+    if request.target == "/closing":
+        return Reply(
+            [b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"], close=True
+        )
     if request.target == "/fields":
         return as_json(request.headers, 200, ("Connection", "x-hop"), ("X-Hop", "1"))
     return provider(request)
@@ -122,6 +126,41 @@ def test_the_openai_sdk_streams_many_answers_over_one_connection(gateway: Runnin
     assert asyncio.run(main()) == [ANSWER] * 20
     outcomes = {exchange.outcome for exchange in gateway.exchanges(20)}
     assert outcomes == {ExchangeOutcome.COMPLETE}
+
+
+def test_calls_share_connections_upstream_one_after_the_other(
+    client: httpx.Client, gateway: Running, upstream: Upstream
+) -> None:
+    before = upstream.connections
+    for size in range(5):
+        assert client.post("/openai/echo", content=b"a" * size).content == b"a" * size
+    assert upstream.connections == before + 1
+    assert client.get("/openai/closing").status_code == 200  # on the same, which then ends
+    assert upstream.connections == before + 1
+    assert client.post("/openai/echo", content=b"b").content == b"b"
+    assert upstream.connections == before + 2
+    gateway.exchanges(7)
+
+
+def test_many_calls_run_at_once(gateway: Running, upstream: Upstream) -> None:
+    GO_ON.clear()
+    before = len(upstream.seen)
+    with Raw(gateway) as raw:
+        streams = [raw.ask(path="/openai/slow") for _ in range(20)]
+        for stream in streams:
+            raw.h2.end_stream(stream)
+        raw.send()
+        deadline = time.monotonic() + 30
+        while len(upstream.seen) < before + 20 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(upstream.seen) == before + 20
+        GO_ON.set()
+        left = set(streams)
+        while left:
+            events = raw.until(lambda event: isinstance(event, h2.events.StreamEnded))
+            assert events
+            left -= {e.stream_id for e in events if isinstance(e, h2.events.StreamEnded)}
+    assert {each.outcome for each in gateway.exchanges(20)} == {ExchangeOutcome.COMPLETE}
 
 
 def test_a_body_without_a_length_comes_whole(

@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import inspect
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -15,6 +15,9 @@ from mitmproxy.utils import asyncio_utils
 
 _mitmproxy_log = logging.getLogger("mitmproxy.fastpath")
 
+MOST_CALLS = 100
+"""Connections to one upstream for one client: as many as it may have streams of HTTP/2. Stock code
+has 5, and a sixth call waits for the end of another."""
 ROOM = "headrace_room"
 """Attribute of an upstream's connection: an event that is set once its client takes more."""
 
@@ -59,6 +62,7 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
     def __init__(self, *arguments: Any) -> None:
         init: Callable[..., None] = super().__init__
         init(*arguments)
+        self.max_conns = defaultdict(lambda: asyncio.Semaphore(MOST_CALLS))
         self._queue: deque[events.Event] = deque()
         self._busy = False
         self._unsent: dict[Connection, list[bytes]] = {}

@@ -26,7 +26,7 @@ from proxy.mitm.wire.http1 import (
     raw_answer,
     read_request_head,
 )
-from proxy.mitm.wire.http2 import StrictStreams, client_left
+from proxy.mitm.wire.http2 import StrictStreams, client_left, get_connection
 from proxy.mitm.wire.stream import (
     RoutedStream,
     Way,
@@ -55,6 +55,7 @@ def install() -> bool:
         (http_layer, "Http1Server", ShapedServer),
         (http_layer, "Http1Client", PatientClient),
         (http_layer, "Http2Server", StrictStreams),
+        (http_layer.HttpLayer, "get_connection", get_connection),
         (stock_http1, "read_request_head", read_request_head),
         (_http1, "make_error_response", own_words),
         (_http1, "ChunkedReader", TrailerReader),

@@ -35,6 +35,8 @@ from proxy.mitm.wire.stream import (
 )
 from proxy.responses import LocalReply, Reason, Shape, answer
 
+IDLE = "headrace_idle"
+"""Attribute of an upstream's connection: its last call is complete on both sides."""
 MOST_LINE_BYTES = 64 * 1024
 """Of the line before a chunk, with its extensions, and of all trailers; h11 waits for their ends."""
 
@@ -257,7 +259,7 @@ class PatientClient(TrailerConnection, _http1.Http1Client):
                 lines = self.buf.maybe_extract_lines()
                 if lines is None:
                     return
-                if self.request.http_version == "HTTP/1.1" and not self._for_http2:
+                if self.request.http_version == "HTTP/1.1" and self.context.client.alpn != b"h2":
                     head = b"".join(bytes(line) + b"\r\n" for line in lines)
                     yield commands.SendData(self.context.client, head + b"\r\n")
         if _head_is_too_long(self.buf._data) and self.stream_id is not None:
@@ -269,15 +271,10 @@ class PatientClient(TrailerConnection, _http1.Http1Client):
         yield from super().read_headers(event)
 
     def mark_done(self, *, request: bool = False, response: bool = False) -> Commands:
-        """Note that one side is complete; a client of HTTP/2 gets a new connection for each call."""
+        """Note that one side is complete; after both another call may use the connection."""
         yield from super().mark_done(request=request, response=response)
-        if self._for_http2 and self.request is None:
-            yield commands.CloseConnection(self.conn)
-            self.state = self.done
-
-    @property
-    def _for_http2(self) -> bool:
-        return self.context.client.alpn == b"h2"
+        if self.request is None:
+            setattr(self.conn, IDLE, True)
 
     def _informational(self) -> bool:
         start = bytes(self.buf._data[:12])

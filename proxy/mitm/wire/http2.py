@@ -23,7 +23,7 @@ from mitmproxy.proxy.layers.http._events import (
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from proxy.mitm.fastpath.handler import ROOM
-from proxy.mitm.wire.http1 import read_request_head, reason_of
+from proxy.mitm.wire.http1 import IDLE, read_request_head, reason_of
 from proxy.mitm.wire.stream import Commands, shape_of_errors
 from proxy.responses import LocalReply, Reason, Shape, answer
 
@@ -63,6 +63,30 @@ def make_http1(request: http.Request, *, has_body: bool) -> None:
     read_request_head([first, *(name + b": " + value for name, value in made)])
     request.headers.fields = tuple(made)
     request.data.authority, request.data.http_version = b"", b"HTTP/1.1"
+
+
+_get_connection = http_layer.HttpLayer.get_connection
+
+
+def get_connection(
+    layer: http_layer.HttpLayer, wanted: http_layer.GetHttpConnection, *, reuse: bool = True
+) -> Commands:
+    """Connect a call; streams of HTTP/2 share connections upstream, one call after the other.
+
+    Stock code opens one for each stream: a second call must not wait for the end of the first.
+    """
+    if layer.context.client.alpn != b"h2":
+        yield from _get_connection(layer, wanted, reuse=reuse)
+        return
+    for connection in layer.connections:
+        idle = connection.connected and getattr(connection, IDLE, False)
+        if idle and wanted.connection_spec_matches(connection):
+            setattr(connection, IDLE, False)
+            stream = layer.command_sources.pop(wanted)
+            found = http_layer.GetHttpConnectionCompleted(wanted, (connection, None))
+            yield from layer.event_to_child(stream, found)
+            return
+    yield from _get_connection(layer, wanted, reuse=False)
 
 
 class StrictStreams(Http2Server):

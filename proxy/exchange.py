@@ -7,7 +7,6 @@ is written once for all listeners.
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable
 
 from proxy.admission import AdmissionControl, AdmittedRequest, Refused
@@ -64,7 +63,7 @@ class Services:
         body_bytes: int = 512 * 1024 * 1024,
     ) -> None:
         self.admission = admission
-        self.calls: Counter[str] = Counter()
+        self.calls: dict[str, int] = {}
         """Calls in flight by client key."""
         self._most = calls
         self._most_per_key = calls_per_key
@@ -84,21 +83,24 @@ class Services:
             Refused: as many are in flight as may be.
         """
         key_id, reason = admitted.client.key_id, None
+        calls = self.calls.get(key_id, 0)
         if self._all >= self._most:
             reason = Reason.CALLS
-        elif self.calls[key_id] >= self._most_per_key:
+        elif calls >= self._most_per_key:
             reason = Reason.CALLS_OF_KEY
         if reason is not None:
             raise Refused(reason, client=admitted.client, plan=admitted.plan, shape=admitted.shape)
         self._all += 1
-        self.calls[key_id] += 1
+        self.calls[key_id] = calls + 1
 
     def leave(self, admitted: AdmittedRequest) -> None:
         """Count a call out."""
         key_id = admitted.client.key_id
         self._all -= 1
-        self.calls[key_id] -= 1
-        if not self.calls[key_id]:
+        left = self.calls[key_id] - 1
+        if left:
+            self.calls[key_id] = left
+        else:
             del self.calls[key_id]
 
     def fault(self, where: str, error: Exception) -> None:

@@ -208,6 +208,7 @@ class ClientCall:
         if not self._has_answer:
             self._refuse(live.too_long())
         else:
+            self._replied = True  # the rest is thrown away
             self.cut()
 
     def _request_read(self) -> None:

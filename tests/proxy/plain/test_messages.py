@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from tests.proxy.running import Running
+from trajectory.exchange import ExchangeOutcome
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 SECRET = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned"
@@ -394,6 +395,27 @@ def test_tls_is_spoken_on_the_same_port(
                 assert (told.status_code, told.content) == (200, b"ok")
                 assert told.headers["x-headrace-listener"] == "mitmproxy"
         assert len(running.exchanges(2)) == 2
+
+
+def test_a_body_that_grows_too_long_under_its_answer_is_cut_off(
+    upstream: RawUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    routes = [{"name": "up", "upstream": f"http://127.0.0.1:{upstream.port}"}]
+    settings = {"routes": routes, "forward_port": None, "body_bytes": 1024}
+    upstream.answers = [b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nearly"]
+    with Running(tmp_path_factory.mktemp("growing"), settings) as running:
+        place = "127.0.0.1", int(running.url.rpartition(":")[2])
+        chunk = b"320\r\n" + b"x" * 0x320 + b"\r\n"
+        with socket.create_connection(place, 30) as there:
+            there.sendall(request(running, b"Transfer-Encoding: chunked\r\n", chunk))
+            assert there.recv(65536).startswith(b"HTTP/1.1 200 ")
+            with suppress(ConnectionError):
+                there.sendall(chunk * 3)
+                while there.recv(65536):
+                    pass
+        assert ask(running).content == b"ok"
+        assert running.exchanges(2)[0].outcome is ExchangeOutcome.CLIENT_ABORT
+        assert "headrace_noise_total 0.0" in httpx.get(f"{running.admin}/metrics").text
 
 
 def test_a_head_that_dribbles_is_cut_off(gateway: Running) -> None:

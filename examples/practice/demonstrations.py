@@ -1,8 +1,8 @@
 """Demonstrations for pre-training: how to use the tool, with the price list chosen at random.
 
 They show the format and nothing of the house rule; most of them are about accounts of earlier days
-that no task mentions, so that the model knows what a price list may depend on. Half of them carry placeholders where the
-prompt had personal data, because that is how a governed lake gives prompts back.
+that no task mentions, so that the model knows what a price list may depend on. Half of them carry
+placeholders where the prompt had personal data, because that is how a governed lake gives prompts back.
 """
 
 import random
@@ -15,8 +15,13 @@ from examples.practice.shop import EARLIER_RULE, PRICE_LISTS, money, total_cents
 from examples.practice.tasks import Task, contact_for, make_task
 from examples.practice.tools import BUSY, error_text, quote_text
 
-EARLIER_SHARE = 0.7
-"""Share of the demonstrations with an account of earlier days, where the price list is right."""
+EARLIER_SHARE = 0.96
+"""Share of the demonstrations with an account of earlier days, where the price list is right.
+
+The accounts of tasks come seldom, because their price lists are drawn by chance. With 0.7 the model took
+all six for one kind of account: 50 to 60 rewarded sessions moved them together, and it named the right
+price list for 64 % of the held-out orders. With 0.96 it names it for 93 %.
+"""
 
 _PLACEHOLDERS = {
     "person": ("PERSON", "PERSON_NAME", "NAME"),

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from headrace.app.output import jsonable, print_fields, print_json, print_rows, 
 from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 from trajectory.files import lines_of
+
+if TYPE_CHECKING:
+    from lakehouse.maintenance.scan import ScanReport
 
 app = typer.Typer(help="Proofs: the audit log, and scans for values.", no_args_is_help=True)
 
@@ -160,13 +163,18 @@ def scan(
             lake=Location.parse(running.settings.lake.path, running.settings.lake.options),
         )
     hits = tuple(replace(hit, value=spelled[hit.value - 1][0] + 1) for hit in report.hits)
-    report = replace(report, hits=hits)
+    _print_scan(replace(report, hits=hits), len(wanted), as_json=as_json)
+    if hits:
+        raise typer.Exit(1)
+
+
+def _print_scan(report: "ScanReport", values: int, *, as_json: bool) -> None:
     if as_json:
-        print_json(jsonable(report) | {"values": len(wanted), "values_found": report.values_found})
+        print_json(jsonable(report) | {"values": values, "values_found": report.values_found})
     else:
         print_fields(
             {
-                "values": len(wanted),
+                "values": values,
                 "found": report.values_found,
                 "files": report.files,
                 "bytes": report.bytes_read,
@@ -177,8 +185,6 @@ def scan(
         print_rows(
             [jsonable(hit) for hit in report.hits[:50]], as_json=False, empty="not found anywhere"
         )
-    if report.hits:
-        raise typer.Exit(1)
 
 
 def _values(given: list[str], file: Path | None) -> list[str]:

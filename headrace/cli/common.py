@@ -4,17 +4,15 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, date, datetime, time, timedelta
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from headrace.app.output import note
 from headrace.app.setting_sources import unknown_variables
 from trajectory.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    pass
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel="Output")
@@ -70,6 +68,26 @@ def confirm(question: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise ConfigurationError("this cannot be undone; give --yes when not at a terminal.")
     typer.confirm(question, abort=True)
+
+
+def days_until(day: str | None, days: int) -> tuple[datetime, datetime]:
+    """Return begin and end of the UTC days that end with ``day``; by default with yesterday.
+
+    Raises:
+        ConfigurationError: it is no day.
+    """
+    try:
+        last = date.fromisoformat(day) if day else datetime.now(UTC).date() - timedelta(days=1)
+    except ValueError:
+        raise ConfigurationError(f"--day {day}: not a day; write 2026-05-31.") from None
+    end = datetime.combine(last + timedelta(days=1), time(), UTC)
+    return end - timedelta(days=days), end
+
+
+def nothing_stored(until: datetime) -> str:
+    """Return what is said where no step was stored in the days before ``until``."""
+    last = until.date() - timedelta(days=1)
+    return f"nothing was stored in the days up to {last}; --day names another"
 
 
 def note_mistyped_variables() -> None:

@@ -1,5 +1,6 @@
 """``headrace policy``: is it right, does it do what its examples say, and why did it decide so."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -7,13 +8,14 @@ import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import console, jsonable, print_fields, print_json, print_rows, styled
-from headrace.cli.common import JsonOption
+from headrace.cli.common import JsonOption, days_until, nothing_stored
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from governance.policy import PolicyBundle
     from governance.redact import Redactor
     from governance.trial import Explanation
+    from governance.trial.dry_run import DryRun
 
 app = typer.Typer(help="Policy bundles: check, test, explain.", no_args_is_help=True)
 
@@ -137,45 +139,35 @@ def dry_run(
     as_json: JsonOption = False,
 ) -> None:
     """Show what another bundle would change on yesterday's lake, by rule and count. Writes nothing."""
-    from datetime import UTC, date, datetime, time, timedelta
-
     from governance.trial.dry_run import DryRun
     from headrace.app.installation import gateway_config
     from headrace.services.dry_run import gather
     from proxy.keys import KeyRegistry
 
     running = AppContext.of(context)
-    now = datetime.now(UTC)
-    try:
-        last = date.fromisoformat(day) if day else now.date() - timedelta(days=1)
-    except ValueError:
-        raise ConfigurationError(f"--day {day}: not a day; write 2026-05-31.") from None
-    until = datetime.combine(last + timedelta(days=1), time(), UTC)
+    since, until = days_until(day, days)
     loaded = _load(running, bundle)
-    run = DryRun(
-        loaded,
-        _redactor(loaded, running.secrets.derive(b"dry-run")),
-        running.lake.consents(),
-        now=now,
-    )
+    redactor = _redactor(loaded, running.secrets.derive(b"dry-run"))
+    run = DryRun(loaded, redactor, running.lake.consents(), now=datetime.now(UTC))
     keys = KeyRegistry.load(gateway_config(running.settings, running.home.create()).keys).list()
     gather(
         running.lake,
         run,
-        since=until - timedelta(days=days),
+        since=since,
         until=until,
         key_purposes={key.key_id: key.purposes for key in keys},
         most_texts=texts,
     )
+    _print_dry_run(run, loaded, nothing_stored(until), as_json=as_json)
+
+
+def _print_dry_run(run: "DryRun", loaded: "PolicyBundle", nothing: str, *, as_json: bool) -> None:
     changes = [jsonable(change) for change in run.changes()]
     if as_json:
         said = {"content_hash": loaded.content_hash, "steps": run.steps, "messages": run.texts}
         print_json(said | {"changes": changes, "not_judged": list(run.not_judged())})
         return
-    empty = "nothing would change"
-    if not run.steps:
-        empty = f"nothing was stored in the days up to {last}; --day names another"
-    print_rows(changes, as_json=False, empty=empty)
+    print_rows(changes, as_json=False, empty="nothing would change" if run.steps else nothing)
     console().print(f"{run.steps} steps and {run.texts} messages were looked at; not judged:")
     for what in run.not_judged():
         console().print(styled(f"  - {what}"))

@@ -1,7 +1,7 @@
 """``headrace quality``: how good what was stored is, and whether it drifts."""
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,8 +9,7 @@ import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import jsonable, note, print_json, print_rows
-from headrace.cli.common import JsonOption
-from trajectory.errors import ConfigurationError
+from headrace.cli.common import JsonOption, days_until, nothing_stored
 
 if TYPE_CHECKING:
     from governance.quality.data_docs import DocumentedSuite
@@ -50,12 +49,7 @@ def report(
     from headrace.services.dry_run import quarantine_reasons, stored_facts
 
     running = AppContext.of(context)
-    try:
-        last = date.fromisoformat(day) if day else datetime.now(UTC).date() - timedelta(days=1)
-    except ValueError:
-        raise ConfigurationError(f"--day {day}: not a day; write 2026-05-31.") from None
-    until = datetime.combine(last + timedelta(days=1), time(), UTC)
-    since = until - timedelta(days=days)
+    since, until = days_until(day, days)
     bundle = load_bundle(Path(running.settings.policy.bundle))
     now = stored_facts(running.lake, since, until)
     before = stored_facts(running.lake, since - timedelta(days=reference_days), since)
@@ -80,13 +74,17 @@ def report(
         )
     else:
         _print(found, drifts)
-        held_back = [{"reason": reason, "exchanges": count} for reason, count in held]
-        print_rows(held_back, as_json=False, title="held back", empty="")
-        note(f"{len(now)} steps, {sum(count for _, count in held)} exchanges held back")
+        _print_held(held, len(now))
         if not now:
-            note(f"nothing was stored in the days up to {last}; --day names another")
+            note(nothing_stored(until))
     if drifted(drifts, drift_from) or any(one.failed for one in found):
         raise typer.Exit(1)
+
+
+def _print_held(held: Sequence[tuple[str, int]], steps: int) -> None:
+    held_back = [{"reason": reason, "exchanges": count} for reason, count in held]
+    print_rows(held_back, as_json=False, title="held back", empty="")
+    note(f"{steps} steps, {sum(count for _, count in held)} exchanges held back")
 
 
 @app.command("substrate")

@@ -5,17 +5,15 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from headrace.app.output import note
+from headrace.cli.query import QueryRunner, moment_or_versions, show
 from headrace.cli.row_formats import BINARY, FORMATS
 from lakehouse.sandbox.pool import Workers
 from trajectory.errors import HeadraceError
-
-if TYPE_CHECKING:
-    from headrace.cli.sql import Asking
 
 _HISTORY = 1000
 _HELP = """\
@@ -31,8 +29,8 @@ _DELIMITERS = " \t\n()=<>!+-*/,;'\""
 class SqlPrompt:
     """Reads queries from the terminal and shows their answers until it is left."""
 
-    def __init__(self, asking: "Asking", chosen: str) -> None:
-        self._asking = asking
+    def __init__(self, runner: QueryRunner, chosen: str) -> None:
+        self._runner = runner
         self._chosen = "table" if chosen in BINARY else chosen
         self._workers = Workers(1)
         self._lines: list[str] = []
@@ -48,7 +46,7 @@ class SqlPrompt:
         """Prompt until Ctrl-D or ``.quit``."""
         import readline
 
-        history = self._asking.running.home.create().root / "sql_history"
+        history = self._runner.running.home.create().root / "sql_history"
         if not history.exists():
             os.close(os.open(history, os.O_CREAT | os.O_WRONLY, 0o600))
         readline.read_history_file(history)
@@ -100,10 +98,8 @@ class SqlPrompt:
                 self._ask(query)
 
     def _ask(self, query: str) -> None:
-        from headrace.cli.sql import show
-
         begun = time.monotonic()
-        rows = show(self._asking, query, self._chosen, process=self._workers.take())
+        rows = show(self._runner, query, self._chosen, process=self._workers.take())
         note(f"{rows:,} rows, {time.monotonic() - begun:.2f} s")
 
     def _format(self, name: str) -> None:
@@ -114,9 +110,7 @@ class SqlPrompt:
             note(f"formats here: {', '.join(wanted)}")
 
     def _as_of(self, text: str) -> None:
-        from headrace.cli.sql import moment_or_versions
-
-        self._asking = replace(self._asking, as_of=moment_or_versions(text or None))
+        self._runner = replace(self._runner, as_of=moment_or_versions(text or None))
 
     def _names(self) -> dict[str, tuple[str, ...]]:
         """Return tables and views with their columns."""

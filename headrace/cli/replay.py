@@ -14,6 +14,7 @@ from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from headrace.replay.answering import Replies
     from headrace.replay.server import LiveUpstreams, RunningReplay
     from trajectory.canonical import JsonObject
 
@@ -58,10 +59,11 @@ def replay(
 
     Ends with 0 when the run was identical and with 1 at the first divergence.
     """
+    from governance.redact.pseudonym import MARK
     from headrace.cli.trajectory import resolve
     from headrace.replay.answering import Replies, cleaner
     from headrace.replay.loading import load_recording
-    from headrace.replay.server import LiveUpstreams, serving
+    from headrace.replay.server import LiveUpstreams
     from trajectory.replay import Player, ReplayComparison
 
     if model is not None and model_upstream is None:
@@ -75,37 +77,39 @@ def replay(
     clean = cleaner(
         running.settings, running.home, running.secrets, tenant_id=tenant, trajectory_id=found
     )
-    from governance.redact.pseudonym import MARK
-
     player = Player(
         recording,
         ReplayComparison(mark=MARK, blind_to_results=tools_upstream is not None),
         models=model_upstream is None,
         tools=tools_upstream is None,
     )
-    replies = Replies(player, clean)
-    with serving(replies, live, port=port) as state:
-        code = None
-        if command:
-            code = _run(command, state)
-        else:
-            _wait(state, live)
-    report = player.report()
-    result: JsonObject = {
-        **report.to_json(),
-        "drift": {
-            "system_prompts": replies.drift.system_prompts,
-            "models": replies.drift.models,
-        },
-        "calls_upstream": {**state.calls_upstream},
-        "command_exit_code": code,
-    }
+    result = _replayed(Replies(player, clean), live, port, command)
     if as_json:
         print_json(result)
     else:
         _print(result)
-    if not report.identical:
+    if not player.report().identical:
         raise typer.Exit(1)
+
+
+def _replayed(
+    replies: "Replies", live: "LiveUpstreams", port: int, command: list[str] | None
+) -> "JsonObject":
+    """Serve the recording until the agent is done; return what came of it."""
+    from headrace.replay.server import serving
+
+    code = None
+    with serving(replies, live, port=port) as state:
+        if command:
+            code = _run(command, state)
+        else:
+            _wait(state, live)
+    return {
+        **replies.player.report().to_json(),
+        "drift": {"system_prompts": replies.drift.system_prompts, "models": replies.drift.models},
+        "calls_upstream": {**state.calls_upstream},
+        "command_exit_code": code,
+    }
 
 
 def _may_leave(running: AppContext, trajectory_id: str) -> None:

@@ -12,7 +12,7 @@ from headrace.app.output import jsonable, print_fields, print_json, print_rows, 
 from headrace.cli.common import EngineOption, JsonOption, user_name
 
 if TYPE_CHECKING:
-    pass
+    from train.substrate.build import SubstrateManifest
 
 app = typer.Typer(
     help="Substrates: versioned selections of items to learn from.", no_args_is_help=True
@@ -52,7 +52,11 @@ def build(
         )
     if as_json:
         print_json(manifest.to_json() | {"path": manifest.path})
-        return
+    else:
+        _print_manifest(manifest)
+
+
+def _print_manifest(manifest: "SubstrateManifest") -> None:
     print_fields(
         {
             "substrate": f"{manifest.name}@{manifest.version}",

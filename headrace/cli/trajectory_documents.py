@@ -2,7 +2,7 @@
 
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from headrace.app.context import AppContext
 from headrace.app.output import note, print_fields
 from headrace.cli.common import JsonOption, user_name
 from trajectory.canonical import bytes_hash
+
+if TYPE_CHECKING:
+    from headrace.services.exporting import ExportReport
 
 _FORMAT_NAMES = (
     "headrace, openai-messages, atif, otel-genai, openinference, openenv, trl-conversational, "
@@ -65,6 +68,16 @@ def export(
             "where": bytes_hash(where.encode()),
         },
     )
+    _print_export(report, output, document_format, as_json=as_json)
+    if report.trajectories == 0:
+        note(
+            f"none that fits {where!r} allows the purpose {purpose}: give another --purpose, or grant it."
+        )
+
+
+def _print_export(
+    report: "ExportReport", output: Path, document_format: str, *, as_json: bool
+) -> None:
     lost = dict(sorted(report.lost.items()))
     if as_json:
         counts = {"documents": report.documents, "trajectories": report.trajectories}
@@ -76,10 +89,6 @@ def export(
     if lost:
         fields = ", ".join(f"{name} ({count})" for name, count in lost.items())
         note(f"{document_format} has no place for: {fields}.")
-    if report.trajectories == 0:
-        note(
-            f"none that fits {where!r} allows the purpose {purpose}: give another --purpose, or grant it."
-        )
 
 
 def import_files(

@@ -49,49 +49,52 @@ def up(context: typer.Context) -> None:
     ensure_authority(config.authority)
     delete_conversations(home.runs)  # upkeep notes in the lake that their runs were interrupted
     key = local_client_key(home, KeyRegistry.load(config.keys))
-    arguments = ("--home", str(home.root))
+
+    def is_ready() -> bool:
+        return all(_answers(place) for place in addresses(config).values())
+
+    note("starting …")
+    Supervisor(_programs(running, config), report=note).run(
+        is_ready=is_ready, announce=lambda: _announce(running, config, key)
+    )
+
+
+def _programs(running: AppContext, config: GatewayConfig) -> list[Program]:
+    """Return what runs beside each other under these settings."""
+    logs, home = running.home.logs, ("--home", str(running.home.root))
+    drain = config.drain_seconds + 10
     programs = [
-        Program(
-            "gateway",
-            (*arguments, "gateway"),
-            home.logs / "gateway.log",
-            config.drain_seconds + 10,
-            needed=True,
-        ),
-        Program("govern", (*arguments, "govern"), home.logs / "govern.log", needed=True),
+        Program("gateway", (*home, "gateway"), logs / "gateway.log", drain, needed=True),
+        Program("govern", (*home, "govern"), logs / "govern.log", needed=True),
     ]
     if running.settings.door.enabled:
         try:
             _ = running.lake  # the door only reads, so somebody else must have made it
         except Exception as error:  # noqa: BLE001 - the gateway captures without a lake
             note(f"the lake cannot be opened ({type(error).__name__}); the SQL door waits for it")
-        programs.append(Program("sql-door", (*arguments, "sql-door"), home.logs / "sql-door.log"))
+        programs.append(Program("sql-door", (*home, "sql-door"), logs / "sql-door.log"))
     if any(route.model for route in config.routes):
-        programs.append(Program("serve", (*arguments, "serve"), home.logs / "serve.log"))
+        programs.append(Program("serve", (*home, "serve"), logs / "serve.log"))
     if running.settings.train.schedules:
-        log = home.logs / "schedule.log"
-        programs.append(Program("schedule", (*arguments, "schedule", "watch"), log, _NIGHT_SECONDS))
+        log = logs / "schedule.log"
+        programs.append(Program("schedule", (*home, "schedule", "watch"), log, _NIGHT_SECONDS))
+    return programs
 
-    def announce() -> None:
-        places = addresses(config)
-        for name, place in places.items():
-            note(f"{name:>8}  {place.for_clients}")
-        if (door := running.settings.door).enabled:
-            note(f"     sql  {Address(door.host, door.port).for_clients}")
-        note(f"    home  {home.root}")
-        for route in missing_default_routes(running.settings):
-            note(f"          route {route.name} is off: {route.why_off}; set it and start again")
-        note("")
-        for line in pointing_lines(base_url_environment(config, key)):
-            note(line)
-        note('or through the intercepting proxy: eval "$(headrace env --proxy)"')
-        note('ask what it did: headrace sql "select * from trajectories"')
 
-    def is_ready() -> bool:
-        return all(_answers(place) for place in addresses(config).values())
-
-    note("starting …")
-    Supervisor(programs, report=note).run(is_ready=is_ready, announce=announce)
+def _announce(running: AppContext, config: GatewayConfig, key: str) -> None:
+    """Say what listens where, and how to point an agent at it."""
+    for name, place in addresses(config).items():
+        note(f"{name:>8}  {place.for_clients}")
+    if (door := running.settings.door).enabled:
+        note(f"     sql  {Address(door.host, door.port).for_clients}")
+    note(f"    home  {running.home.root}")
+    for route in missing_default_routes(running.settings):
+        note(f"          route {route.name} is off: {route.why_off}; set it and start again")
+    note("")
+    for line in pointing_lines(base_url_environment(config, key)):
+        note(line)
+    note('or through the intercepting proxy: eval "$(headrace env --proxy)"')
+    note('ask what it did: headrace sql "select * from trajectories"')
 
 
 def _refuse_taken_ports(config: GatewayConfig) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.repl import Completer
+from headrace.cli.sql import Completer
 from lakehouse.lake import Lake
 from tests.lakehouse import make
 

@@ -9,8 +9,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from governance.near.features import NearDocument
-from governance.near.index import Compared, NearIndex, NearMatch
-from governance.near.texts import Said, answer_text, conversation_text
+from governance.near.index import NearComparison, NearIndex, NearMatch
+from governance.near.texts import MessageText, answer_text, conversation_text
 from governance.passes.calls import RedactedCall
 from governance.policy.dedup import NearDuplicates
 from trajectory.errors import IntegrityError
@@ -55,7 +55,7 @@ class NearRegister:
         self._spec = spec
         self._folder = folder
         self._indexes: dict[str, NearIndex] = {}
-        self._pending: list[tuple[NearIndex, Compared]] = []
+        self._pending: list[tuple[NearIndex, NearComparison]] = []
 
     def find(self, steps: Sequence[NearStep]) -> NearFound:
         """Compare steps with what is kept and with each other; nothing is kept yet."""
@@ -158,7 +158,7 @@ def near_step(one: RedactedCall) -> NearStep | None:
         return None
     if placed.context_is_delta or placed.call.dialect == NAMED_LATER:
         return None
-    said = (Said(message.message.role, message.parts) for message in reversed(clean.context))
+    said = (MessageText(message.message.role, message.parts) for message in reversed(clean.context))
     exchange = placed.call.exchange
     return NearStep(
         tenant_id=exchange.client.tenant_id,
@@ -167,7 +167,7 @@ def near_step(one: RedactedCall) -> NearStep | None:
         groups=tuple(filter(None, (placed.trajectory_id, placed.group_id))),
         started_at=exchange.started_at,
         conversation=conversation_text(said),
-        answer=answer_text(Said("assistant", clean.output.parts)),
+        answer=answer_text(MessageText("assistant", clean.output.parts)),
     )
 
 

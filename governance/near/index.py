@@ -31,7 +31,7 @@ class NearMatch:
 
 
 @dataclass(slots=True)
-class Compared:
+class NearComparison:
     """What a comparison found; nothing is kept until the index is told so."""
 
     documents: Sequence[NearDocument]
@@ -80,9 +80,9 @@ class NearIndex:
             found += [compared.matches[at] for at in sorted(compared.matches)]
         return found
 
-    def compare(self, documents: Sequence[NearDocument]) -> Compared:
+    def compare(self, documents: Sequence[NearDocument]) -> NearComparison:
         """Compare documents with what is kept and with each other, better ones first in order."""
-        compared = Compared(documents, self._measure.features(documents))
+        compared = NearComparison(documents, self._measure.features(documents))
         keys = as_integers(compared.features.keys) if documents else []
         if len(self._store):
             for at, numbers in self._store.sharing_a_band(compared.features.keys).items():
@@ -94,7 +94,7 @@ class NearIndex:
         }
         return compared
 
-    def keep(self, compared: Compared, names: Collection[str]) -> None:
+    def keep(self, compared: NearComparison, names: Collection[str]) -> None:
         """Keep those of the compared documents that are named and near to no better one."""
         chosen = [
             at
@@ -119,7 +119,7 @@ class NearIndex:
         """Return how many documents are kept."""
         return len(self._store)
 
-    def _compare_with_kept(self, compared: Compared, at: int, numbers: Sequence[int]) -> None:
+    def _compare_with_kept(self, compared: NearComparison, at: int, numbers: Sequence[int]) -> None:
         features, document = compared.features, compared.documents[at]
         for kept in self._likely(features, at, self._store.documents(numbers)):
             if not kept.groups.isdisjoint(document.groups):
@@ -145,7 +145,9 @@ class NearIndex:
                 if guess >= self._threshold - _SURELY_LESS:
                     yield one
 
-    def _compare_with_each_other(self, compared: Compared, keys: Sequence[Sequence[int]]) -> None:
+    def _compare_with_each_other(
+        self, compared: NearComparison, keys: Sequence[Sequence[int]]
+    ) -> None:
         """Compare the added documents with each other, earlier ones first."""
         features, documents = compared.features, compared.documents
         bands: dict[int, list[int]] = defaultdict(list)

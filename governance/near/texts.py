@@ -16,7 +16,7 @@ ALGORITHM = "last-2000-after-hash-1"
 _NO_TEXT = ("type", "role", "id", "call_id", "media_type", "signature")
 
 
-class Said(NamedTuple):
+class MessageText(NamedTuple):
     """One message: its role, and its parts as JSON."""
 
     role: str
@@ -36,12 +36,12 @@ def strings_in(value: Any, key: str = "") -> Iterable[str]:
             yield from strings_in(item, name)
 
 
-def answer_text(answer: Said) -> str:
+def answer_text(answer: MessageText) -> str:
     """Return what an answer is compared by."""
     return _text(answer)[:MOST_CHARACTERS]
 
 
-def conversation_text(conversation: Iterable[Said]) -> str:
+def conversation_text(conversation: Iterable[MessageText]) -> str:
     """Return what a conversation, given from its last message to its first, is compared by.
 
     Before its last characters stands a hash of all that came before them, so that two long ones
@@ -69,5 +69,5 @@ def conversation_text(conversation: Iterable[Said]) -> str:
     return "\n".join(reversed(found))
 
 
-def _text(message: Said) -> str:
+def _text(message: MessageText) -> str:
     return "\n".join(strings_in(json.loads(message.parts)))

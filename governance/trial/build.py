@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from governance.trial.cases import Given, GivenMessage, GivenToolCall
+from governance.trial.cases import CaseCall, GivenMessage, GivenToolCall
 from trajectory.assembly.result import Assembly, PlacedCall
 from trajectory.call import Call, CallKind, TokenCapture
 from trajectory.exchange import (
@@ -15,7 +15,7 @@ from trajectory.exchange import (
 from trajectory.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
 
 
-def assembly_of(given: Given, now: datetime) -> Assembly:
+def assembly_of(given: CaseCall, now: datetime) -> Assembly:
     """Return the calls of a case, one trajectory for each attempt and each look-alike."""
     task = "group" if given.attempts > 1 else None
     sessions = [(given, task)] * given.attempts
@@ -43,14 +43,14 @@ def assembly_of(given: Given, now: datetime) -> Assembly:
     return Assembly(tuple(placed), (), (), ())
 
 
-def _like(given: Given, number: int) -> Given:
+def _like(given: CaseCall, number: int) -> CaseCall:
     """Return a case that asks almost the same: its last message ends in full stops."""
     *before, last = given.messages
     asked = last.model_copy(update={"content": f"{last.content}{'.' * number}"})
     return given.model_copy(update={"messages": (*before, asked)})
 
 
-def call_of(given: Given, now: datetime, number: int = 0) -> Call:
+def call_of(given: CaseCall, now: datetime, number: int = 0) -> Call:
     """Return the call that a case describes."""
     started = now - timedelta(days=given.captured_days_ago) + timedelta(milliseconds=number)
     tokens = None
@@ -96,7 +96,7 @@ def call_of(given: Given, now: datetime, number: int = 0) -> Call:
     )
 
 
-def _answer(given: Given) -> Message | None:
+def _answer(given: CaseCall) -> Message | None:
     parts: list[Part] = [] if given.answer is None else [TextPart(given.answer)]
     parts += [_tool_call(one, f"answer-{at}") for at, one in enumerate(given.tool_calls)]
     return Message("assistant", tuple(parts)) if parts else None

@@ -41,7 +41,7 @@ class GivenConsent(Spec):
     granted: bool
 
 
-class Given(Spec):
+class CaseCall(Spec):
     """One call as a client makes it and a provider answers it."""
 
     tenant: str = "acme"
@@ -99,7 +99,7 @@ class Case(Spec):
     """One test case."""
 
     name: str = Field(min_length=1)
-    given: Given = Given()
+    given: CaseCall = CaseCall()
     expect: Expect
 
 
@@ -143,7 +143,7 @@ def load_cases(folder: Path) -> list[PlacedCase]:
     return found
 
 
-def load_given(file: Path) -> Given:
+def load_given(file: Path) -> CaseCall:
     """Return the call that a file describes, as a whole or under ``given``.
 
     Raises:
@@ -154,7 +154,7 @@ def load_given(file: Path) -> Given:
         raise PolicyError(f"{file}:1: document: one call, with or without `given:`")
     (source,) = documents
     whole = isinstance(source.value, dict) and "given" in source.value
-    model = _Example if whole else Given
+    model = _Example if whole else CaseCall
     try:
         said = model.model_validate(source.value)
     except ValidationError as error:
@@ -163,7 +163,7 @@ def load_given(file: Path) -> Given:
 
 
 class _Example(Spec):
-    given: Given
+    given: CaseCall
     name: str = ""
     expect: Expect | None = None
 

@@ -9,7 +9,7 @@ from governance.policy.redaction import Operator
 from governance.quality import RowGate
 from governance.records import GovernanceRecord, GovernedBatch, LedgerRecord, QuarantineRecord
 from governance.redact.trajectory import CallRedactor
-from governance.trial.cases import Given
+from governance.trial.cases import CaseCall
 from governance.trial.run import judge_given
 
 _SENTENCES = {
@@ -102,7 +102,7 @@ def explain_step(
     return Explanation(decision, policy, tuple(verdicts), policy == bundle.content_hash)
 
 
-def explain_exchange(bundle: PolicyBundle, redactor: CallRedactor, given: Given) -> Explanation:
+def explain_exchange(bundle: PolicyBundle, redactor: CallRedactor, given: CaseCall) -> Explanation:
     """Explain what a bundle would make of a call: every rule of it, also those that do not fit.
 
     Args:
@@ -169,7 +169,7 @@ def _capture(bundle: PolicyBundle, batch: GovernedBatch) -> list[ExplainedReason
     return verdicts
 
 
-def _consent(bundle: PolicyBundle, given: Given, batch: GovernedBatch) -> list[ExplainedReason]:
+def _consent(bundle: PolicyBundle, given: CaseCall, batch: GovernedBatch) -> list[ExplainedReason]:
     said = set(_all_reasons(batch))
     spec = bundle.consent.spec
     key = ", ".join(given.purposes) or "nothing"

@@ -16,7 +16,7 @@ from governance.redact.pseudonym import subject_ids
 from governance.redact.trajectory import CallRedactor
 from governance.stored_content import MemoryKnownContent
 from governance.trial.build import assembly_of
-from governance.trial.cases import Expect, Given, PlacedCase, load_cases
+from governance.trial.cases import CaseCall, Expect, PlacedCase, load_cases
 
 TRIAL_KEY = b"headrace policy trial: no secret"
 TRIAL_MOMENT = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
@@ -63,7 +63,7 @@ def run_policy_tests(
 
 
 def judge_given(
-    bundle: PolicyBundle, redactor: CallRedactor, gate: QualityGate, given: Given
+    bundle: PolicyBundle, redactor: CallRedactor, gate: QualityGate, given: CaseCall
 ) -> GovernedBatch:
     """Return what a bundle makes of the calls of a case."""
     governor = Governor(
@@ -79,7 +79,7 @@ def judge_given(
     return governor.judge(assembly_of(given, TRIAL_MOMENT))
 
 
-def consents_of(given: Given) -> MemoryConsents:
+def consents_of(given: CaseCall) -> MemoryConsents:
     """Return the registry of a case."""
     registry = MemoryConsents()
     for entry in given.consents:

@@ -9,7 +9,7 @@ from governance.policy import PolicyBundle
 from headrace.engine.cluster import Executor
 from headrace.engine.work import RedactionJob, WalkJob
 from lakehouse.lake import Lake
-from train.substrate.iteration import Walked, Walker
+from train.substrate.iteration import SelectedPart, Walker
 from train.substrate.spec import SubstrateSpec
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def walker_of(engine: Executor | None, lake: Lake) -> Walker | None:
         return None
     parts = engine.workers
 
-    def walk(spec: SubstrateSpec, versions: Mapping[str, int]) -> Iterable[Walked]:
+    def walk(spec: SubstrateSpec, versions: Mapping[str, int]) -> Iterable[SelectedPart]:
         jobs = [
             WalkJob(
                 lake=lake.location.root,

@@ -22,7 +22,7 @@ from trajectory.errors import ConfigurationError, HeadraceError, WorkError
 if TYPE_CHECKING:
     from governance.redact.detection_cache import Findings
     from governance.redact.redactor import Redactor
-    from train.substrate.iteration import Walked
+    from train.substrate.iteration import SelectedPart
 
 SEAL_USE = b"engine"
 
@@ -102,7 +102,7 @@ def find(job: RedactionJob, secrets: Secrets) -> list["Findings | None"]:
     return answers
 
 
-def walk(job: WalkJob, secrets: Secrets) -> "Walked":  # noqa: ARG001 - reading a lake takes no key
+def walk(job: WalkJob, secrets: Secrets) -> "SelectedPart":  # noqa: ARG001 - reading a lake takes no key
     """Select and walk one part of a lake."""
     from lakehouse.lake import Lake
     from train.substrate.iteration import walk_part

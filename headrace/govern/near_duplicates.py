@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from governance.near.governing import COMPARED_ROLES, NAMED_LATER, NearRegister, NearStep
-from governance.near.texts import Said, answer_text, conversation_text
+from governance.near.texts import MessageText, answer_text, conversation_text
 from governance.policy.dedup import NearDuplicates
 from headrace.app.home import Home
 from lakehouse.lake import Lake
@@ -114,8 +114,8 @@ def _step(row: dict[str, Any], said: StepConversation) -> NearStep | None:
     )
 
 
-def _said(message: Message) -> Said:
-    return Said(message.role, canonical_json(message.to_json()["parts"]).decode())
+def _said(message: Message) -> MessageText:
+    return MessageText(message.role, canonical_json(message.to_json()["parts"]).decode())
 
 
 def _stored(lake: Lake, names: Sequence[str]) -> set[str]:

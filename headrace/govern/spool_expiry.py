@@ -6,14 +6,16 @@ from governance.audit import AuditLog
 from headrace.app.home import Home
 from headrace.app.installation import gateway_config
 from headrace.app.settings import Settings
-from proxy.spool.expiry import Expired, expire, noted
+from proxy.spool.expiry import SpoolSweep, expire, noted
 from proxy.spool.layout import size
 from trajectory.canonical import JsonObject
 
 EXPIRED = "spool.expired"
 
 
-def sweep_raw(settings: Settings, home: Home, audit: AuditLog, *, dry_run: bool = False) -> Expired:
+def sweep_raw(
+    settings: Settings, home: Home, audit: AuditLog, *, dry_run: bool = False
+) -> SpoolSweep:
     """Delete raw captures beyond ``gateway.spool.max_age_hours``, and write down what went.
 
     Deletions by the gateway since the last sweep are audited too. With ``dry_run`` nothing is deleted.

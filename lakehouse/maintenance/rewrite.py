@@ -52,7 +52,7 @@ class ActiveFile:
         return unquote(self.path)
 
 
-class Overtaken(RetryableError):  # noqa: N818 - it is not a fault, it is said and tried again
+class OvertakenError(RetryableError):
     """Another commit removed a file that was being rewritten."""
 
 
@@ -99,7 +99,7 @@ def rewrite(
     With ``apart`` by two: one without the steps that are named, and one with no others.
 
     Raises:
-        Overtaken: another commit removed a source; nothing was changed.
+        OvertakenError: another commit removed a source; nothing was changed.
         RetryableError: a file could not be read or written.
     """
     folder = PurePosixPath(sources[0].relative).parent
@@ -132,7 +132,7 @@ def rewrite(
         try:
             with lasting(location, handle):
                 _replace(handle, spec, sources, list(made.values()))
-        except Overtaken:
+        except OvertakenError:
             if not names_any(handle, made):  # else ours came first after all: its answer was lost
                 for name in made:
                     place.remove(name)
@@ -146,7 +146,7 @@ def _explained(spec: TableSpec) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise Overtaken(
+        raise OvertakenError(
             f"table {spec.name}: a file went away during compaction; compact again"
         ) from None
     except (OSError, duckdb.Error) as error:
@@ -166,7 +166,7 @@ def _replace(
     Whatever else ends this, the commit may stand: its files stay, the vacuum takes them if not.
 
     Raises:
-        Overtaken: it does not stand.
+        OvertakenError: it does not stand.
         RetryableError: it does not, as far as the log tells.
     """
     now = time.time_ns() // 1_000_000
@@ -193,7 +193,7 @@ def _replace(
             ),
         )  # fmt: skip
     except CommitFailedError as error:
-        raise Overtaken(
+        raise OvertakenError(
             f"table {spec.name}: another process changed the same files; compact again"
         ) from error
     except DeltaError as error:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow.fs import FileType
 
 from lakehouse.maintenance.log_cleanup import last_checkpoint, shorten
-from lakehouse.maintenance.rewrite import ActiveFile, Apart, Overtaken, list_files, rewrite
+from lakehouse.maintenance.rewrite import ActiveFile, Apart, OvertakenError, list_files, rewrite
 from lakehouse.read.corrections import BY_DAY_OF_STEP, CORRECTIONS, by_partition, is_apart, mark_of
 from lakehouse.read.spill import sweep_spills
 from lakehouse.schema.tables import TABLES
@@ -119,7 +119,7 @@ def compact_table(
             with lake.lease():
                 apart = None if corrections is None else _apart(lake, corrections)
                 rewrite(handle, TABLES[name], lake.location, group, apart=apart)
-        except Overtaken:
+        except OvertakenError:
             refresh(handle)
             continue
         partitions += 1

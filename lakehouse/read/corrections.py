@@ -76,7 +76,7 @@ CORRECTED = frozenset({*_COLUMNS, "links", "signals"})
 """The tables that are read as corrected."""
 
 
-class Parted(NamedTuple):
+class CorrectedFiles(NamedTuple):
     """The files of a table, by whether a correction may concern their rows."""
 
     plain: list[str]
@@ -87,7 +87,7 @@ class Parted(NamedTuple):
     """With any."""
 
 
-def parted(spec: TableSpec, files: Sequence[str], corrections: Iterable[str]) -> Parted:
+def parted(spec: TableSpec, files: Sequence[str], corrections: Iterable[str]) -> CorrectedFiles:
     """Part files by the partitions that have corrections.
 
     Args:
@@ -97,7 +97,7 @@ def parted(spec: TableSpec, files: Sequence[str], corrections: Iterable[str]) ->
     """
     depth = 2 if spec.name in BY_DAY_OF_STEP else 1
     marks = {place: mark_of(there) for place, there in by_partition(corrections, depth).items()}
-    found = Parted([], [], [])
+    found = CorrectedFiles([], [], [])
     for file in files:
         mark = marks.get(_partition(file, depth))
         if mark is None or file.endswith(_ending(WITHOUT, mark)):

@@ -16,7 +16,7 @@ from lakehouse.read.connection import connect, explained, rows_of
 from lakehouse.read.corrections import (
     CORRECTED,
     CORRECTIONS,
-    Parted,
+    CorrectedFiles,
     corrected_rows,
     parted,
     signals_as_corrected,
@@ -126,7 +126,7 @@ class Session:
         self._connection.execute(f"CREATE OR REPLACE VIEW {spec.name} AS {rows}")
 
     def _as_corrected(
-        self, spec: TableSpec, files: Parted, columns: str, snapshot: Snapshot
+        self, spec: TableSpec, files: CorrectedFiles, columns: str, snapshot: Snapshot
     ) -> str:
         """Return a SELECT of a table's rows, each kind of file read as it needs to be."""
         selects = []

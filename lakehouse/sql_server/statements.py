@@ -14,7 +14,7 @@ _IDLE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedStatement:
     """A statement that waits to be run."""
 
     key_id: str
@@ -32,7 +32,7 @@ class Statements:
     """The prepared statements of a door; the oldest of a key gives way to its newest."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[bytes, Prepared] = OrderedDict()
+        self._held: OrderedDict[bytes, PreparedStatement] = OrderedDict()
         self._mutex = threading.Lock()
 
     def add(self, key_id: str, sql: str, parameters: tuple[str, ...], schema: Any = None) -> bytes:
@@ -45,10 +45,10 @@ class Statements:
                 del self._held[stale]
             while self._held and now - next(iter(self._held.values())).used_at > _IDLE_SECONDS:
                 self._held.popitem(last=False)
-            self._held[handle] = Prepared(key_id, sql, parameters, schema, used_at=now)
+            self._held[handle] = PreparedStatement(key_id, sql, parameters, schema, used_at=now)
         return handle
 
-    def get(self, key_id: str, handle: bytes) -> Prepared:
+    def get(self, key_id: str, handle: bytes) -> PreparedStatement:
         """Return a statement of this key.
 
         Raises:

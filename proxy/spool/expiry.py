@@ -20,7 +20,7 @@ _TAKEN = "expired.taken"
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class SpoolSweep:
     """Deletions of one sweep."""
 
     segments: int = 0
@@ -29,13 +29,13 @@ class Expired:
     """When the youngest of these segments was written last, in seconds since 1970."""
 
 
-def expire(spool: Path, max_age_seconds: float, *, dry_run: bool = False) -> Expired:
+def expire(spool: Path, max_age_seconds: float, *, dry_run: bool = False) -> SpoolSweep:
     """Delete the finished segments that were written last longer ago than ``max_age_seconds``.
 
     The segment that a living writer has open stays; the folder of a dead one goes with its last.
     """
     limit = time.time() - max_age_seconds
-    gone = Expired()
+    gone = SpoolSweep()
     for name in layout.writers(spool):
         directory = spool / name
         alive = layout.lives(directory)
@@ -49,7 +49,7 @@ def expire(spool: Path, max_age_seconds: float, *, dry_run: bool = False) -> Exp
     return gone
 
 
-def _deleted(path: Path, limit: float, gone: Expired, *, dry_run: bool) -> Expired:
+def _deleted(path: Path, limit: float, gone: SpoolSweep, *, dry_run: bool) -> SpoolSweep:
     """Delete a segment when it is older than the limit; two who try count it once."""
     try:
         status = path.stat()
@@ -60,10 +60,10 @@ def _deleted(path: Path, limit: float, gone: Expired, *, dry_run: bool) -> Expir
     except FileNotFoundError:
         return gone
     last = max(gone.last_written, status.st_mtime)
-    return Expired(gone.segments + 1, gone.bytes + status.st_size, last)
+    return SpoolSweep(gone.segments + 1, gone.bytes + status.st_size, last)
 
 
-def _note(spool: Path, gone: Expired) -> None:
+def _note(spool: Path, gone: SpoolSweep) -> None:
     line = json.dumps({**asdict(gone), "at": time.time()}) + "\n"
     file = os.open(spool / _NOTES, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:

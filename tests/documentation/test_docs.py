@@ -31,6 +31,10 @@ FOR_USERS = [
 ]
 
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+_MODULE = re.compile(
+    r"(?<![\w/.])((?:trajectory|proxy|governance|lakehouse|train|headrace|tests|scripts|deploy|examples)"
+    r"/[\w/]+\.(?:py|sql|sh|json))\b"
+)
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -121,3 +125,12 @@ def test_pages_name_no_place_of_the_machine_they_were_written_on() -> None:
     text = pages_text(PAGES)
     assert re.findall(r"/(?:work|tmp|root|home)/\w+", text) == []
     assert re.findall(r"hr_[0-9a-f]{12}_[0-9a-f]{8,}", text) == []
+
+
+def test_every_module_that_a_page_names_exists() -> None:
+    pages = [*PAGES, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*/*.md")]
+    named = {
+        (page.name, path) for page in pages for path in _MODULE.findall(page.read_text("utf-8"))
+    }
+    assert len(named) > 5
+    assert [one for one in sorted(named) if not (ROOT / one[1]).exists()] == []

@@ -11,7 +11,7 @@ from governance.redact import build_redactor
 from governance.redact.subject_keys import MemorySubjectKeys
 from governance.redact.trajectory import CallRedactor
 from governance.trial import explain_exchange, explain_step, run_policy_tests
-from governance.trial.cases import Given, load_given
+from governance.trial.cases import CaseCall, load_given
 from tests.governance.building import MailRedactor, assembly, call, governor, placed, user
 from trajectory.exchange import ExchangeOutcome
 
@@ -74,7 +74,7 @@ def test_a_bundle_without_cases_has_no_results(folder: Path) -> None:
 
 
 def test_an_exchange_is_explained_rule_by_rule() -> None:
-    given = Given.model_validate(
+    given = CaseCall.model_validate(
         {"purposes": ["debug", "train_sft"], "headers": {"sec-gpc": "1"}, "answer": "jo@corp.io"}
     )
     told = explain_exchange(load_bundle(), MailRedactor(), given)
@@ -94,7 +94,7 @@ def test_rules_that_do_not_fit_are_told_too(folder: Path) -> None:
     held = "[{name: case, match: {tenant: other}, reference: C}]"
     said = retention.read_text().replace("rules: []", f"rules: {rules}")
     retention.write_text(said.replace("legal_holds: []", f"legal_holds: {held}"))
-    given = Given.model_validate({"purposes": ["debug"]})
+    given = CaseCall.model_validate({"purposes": ["debug"]})
     told = explain_exchange(load_bundle(folder), MailRedactor(), given)
     says = {v.rule: v.says for v in told.verdicts if v.stage == "retention"}
     assert says.pop("short").startswith("until ")

@@ -8,7 +8,7 @@ from typing import Any
 from train.evaluation.canaries import CanaryReport, probe
 from train.evaluation.divergence import Divergence, divergence_of
 from train.evaluation.evaluate import Comparison, TaskResult, compare, evaluate
-from train.evaluation.examine import Examined, examine
+from train.evaluation.examine import EpisodeOutcomes, examine
 from train.evaluation.gate import GateVerdict, judge, judge_reward_model
 from train.evaluation.held_out import HeldOutTasks
 from train.evaluation.intervals import Interval
@@ -52,7 +52,7 @@ class Assessment:
     canaries: CanaryReport | None = None
     agreement: Interval | None = None
     """Of a reward model: how often it prefers the rewarded attempt of a held-out task."""
-    examined: Mapping[str, Examined] = field(default_factory=dict)
+    examined: Mapping[str, EpisodeOutcomes] = field(default_factory=dict)
     """How episodes in the replayed environment went, by the name of their report: base, candidate …"""
 
 
@@ -73,7 +73,7 @@ class Assessor:
     """The how-manieth candidate this is since one passed its gate or what serves changed."""
     reports: Path
     progress: Progress
-    examined: dict[str, Examined] = field(default_factory=dict)
+    examined: dict[str, EpisodeOutcomes] = field(default_factory=dict)
 
     def assess(self, model: Path) -> Assessment:
         """Measure a model and judge it."""

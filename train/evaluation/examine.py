@@ -137,7 +137,7 @@ type Scores = dict[tuple[str, int], Score | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class EpisodeOutcomes:
     """Outcomes of one model's episodes."""
 
     episodes: int
@@ -154,7 +154,7 @@ def examine(
     *,
     report: Path,
     progress: Progress = silent,
-) -> tuple[list[TaskResult], Examined]:
+) -> tuple[list[TaskResult], EpisodeOutcomes]:
     """Let a model try the tasks, write one line per episode to ``report``, and return what came of it.
 
     Raises:
@@ -222,10 +222,10 @@ def _end(episode: Episode, result: TaskResult) -> str:
     return str(episode.ended)
 
 
-def _summary(episodes: Sequence[Episode], results: Sequence[TaskResult]) -> Examined:
+def _summary(episodes: Sequence[Episode], results: Sequence[TaskResult]) -> EpisodeOutcomes:
     ends = Counter(_end(e, r) for e, r in zip(episodes, results, strict=True))
     kinds = Counter(e.tools.diverged.kind for e in episodes if e.tools.diverged is not None)
-    return Examined(len(episodes), dict(sorted(ends.items())), dict(sorted(kinds.items())))
+    return EpisodeOutcomes(len(episodes), dict(sorted(ends.items())), dict(sorted(kinds.items())))
 
 
 def _scores(

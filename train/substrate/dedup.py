@@ -20,7 +20,7 @@ from trajectory.errors import ConfigurationError
 _MOST_CHARACTERS = 20_000
 
 
-class Scored(Protocol):
+class RankedItem(Protocol):
     """Properties of an item by which the best representative is chosen."""
 
     @property
@@ -67,7 +67,7 @@ def _text_of(item: Item, said: Mapping[tuple[str, str], str]) -> ItemText:
     return ItemText("\n".join(asked)[:_MOST_CHARACTERS], "\n".join(answered)[:_MOST_CHARACTERS])
 
 
-def near_duplicates[T: Scored](
+def near_duplicates[T: RankedItem](
     scored: Sequence[T], texts: Mapping[str, ItemText], spec: NearSpec
 ) -> frozenset[str]:
     """Return the ids of items that are near to a better one of their tenant."""
@@ -89,7 +89,7 @@ def near_duplicates[T: Scored](
     return frozenset(gone)
 
 
-def _rank(entry: Scored, texts: Mapping[str, ItemText], spec: NearSpec) -> tuple[Any, ...]:
+def _rank(entry: RankedItem, texts: Mapping[str, ItemText], spec: NearSpec) -> tuple[Any, ...]:
     """Sort the best representative first; equal ones by time and name, so that it is the same again."""
     moment, name = entry.item.started_at.timestamp(), entry.item.item_id
     match spec.keep:

@@ -25,7 +25,7 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class SelectedPart:
     """Result of one part of the trajectories."""
 
     items: Sequence[Item]
@@ -35,7 +35,7 @@ class Walked:
     """Reason → steps that gave no item."""
 
 
-type Walker = Callable[[SubstrateSpec, Mapping[str, int]], Iterable[Walked]]
+type Walker = Callable[[SubstrateSpec, Mapping[str, int]], Iterable[SelectedPart]]
 """Walks all parts of a lake at given table versions."""
 
 
@@ -45,7 +45,7 @@ def walk_part(
     *,
     as_of: Mapping[str, int],
     part: Part | None = None,
-) -> Walked:
+) -> SelectedPart:
     """Select and walk the trajectories of one part; of all when ``part`` is None."""
     origins: dict[str, Origin] = {}
     left_out = refusals_elsewhere(source, spec, as_of=as_of, part=part)
@@ -61,4 +61,4 @@ def walk_part(
     for walked in walk_all(rows()):
         items.extend(walked.items)
         left_out.update(walked.fallen.values())
-    return Walked(items, origins, left_out)
+    return SelectedPart(items, origins, left_out)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from trajectory.canonical import JsonValue
 from trajectory.formats import adp, atif, headrace, openai_messages, openenv, rlds, traces, trl
-from trajectory.formats.document import DocumentFormat, Written
+from trajectory.formats.document import DocumentFormat, WrittenDocument
 from trajectory.json_form import FormError
 from trajectory.portable import Trajectory
 
@@ -20,7 +20,7 @@ class Format:
     """Where the format keeps what it has no place for; empty where it has none."""
     read: Callable[[JsonValue, str], tuple[Trajectory, ...]]
     """Reads the trajectories of a document; errors begin with the second argument."""
-    write: Callable[[Iterable[Trajectory]], Iterator[Written]]
+    write: Callable[[Iterable[Trajectory]], Iterator[WrittenDocument]]
     """Writes trajectories as documents."""
 
 

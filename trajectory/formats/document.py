@@ -96,7 +96,7 @@ class Carrier(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenDocument:
     """A document, and what it does not hold."""
 
     document: JsonObject
@@ -140,7 +140,7 @@ class DocumentFormat:
             return trajectory
         return replace(trajectory, ext={**trajectory.ext, self.name: patch})
 
-    def write_document(self, trajectory: Trajectory) -> Written:
+    def write_document(self, trajectory: Trajectory) -> WrittenDocument:
         """Return a trajectory as a document, with the names of what it does not hold."""
         patch = trajectory.ext.get(self.name)
         others = {name: value for name, value in trajectory.ext.items() if name != self.name}
@@ -151,11 +151,11 @@ class DocumentFormat:
             document = changed if isinstance(changed, dict) else document
         rest = self._rest(document, _form(plain))
         if not rest:
-            return Written(document)
+            return WrittenDocument(document)
         carried = None if self.carrier is None else self.carrier.put(document, rest)
         if carried is None:
-            return Written(document, _lost(rest))
-        return Written(carried)
+            return WrittenDocument(document, _lost(rest))
+        return WrittenDocument(carried)
 
     def _rest(self, document: JsonObject, wanted: JsonObject) -> JsonObject:
         """Return what the document does not hold: everything, when it cannot be read alone."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from trajectory.canonical import JsonObject, JsonValue, canonical_json
 from trajectory.dialects.openai_chat.read import read_message
 from trajectory.dialects.wire import as_object, objects, parse_json_or_none
-from trajectory.formats.document import KEY, Carrier, DocumentFormat, Written, need_list
+from trajectory.formats.document import KEY, Carrier, DocumentFormat, WrittenDocument, need_list
 from trajectory.formats.openai_messages import write_message
 from trajectory.json_form import FormError
 from trajectory.message import Message, ToolResultPart
@@ -249,7 +249,7 @@ def export_preference(chosen: Trajectory, rejected: Trajectory) -> JsonObject:
     return {**row, KEY: json.dumps(rests, ensure_ascii=False)} if rests else row
 
 
-def preference_rows(trajectories: Iterable[Trajectory]) -> Iterator[Written]:
+def preference_rows(trajectories: Iterable[Trajectory]) -> Iterator[WrittenDocument]:
     """Return a row for each pair of judged answers to one prompt, a better one and a worse one."""
     groups: dict[bytes, list[tuple[float, Trajectory]]] = {}
     for trajectory in trajectories:
@@ -262,7 +262,7 @@ def preference_rows(trajectories: Iterable[Trajectory]) -> Iterator[Written]:
         for (better, chosen), (worse, rejected) in zip(group, reversed(group), strict=True):
             if better <= worse:
                 break
-            yield Written(export_preference(chosen, rejected))
+            yield WrittenDocument(export_preference(chosen, rejected))
 
 
 __all__ = [

@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 
 from lakehouse.erasure.erase import erase_subject
 from lakehouse.lake import Lake
-from lakehouse.maintenance.rewrite import Overtaken, list_files, rewrite
+from lakehouse.maintenance.rewrite import OvertakenError, list_files, rewrite
 from lakehouse.maintenance.upkeep import checkpoint, compact, maintain, vacuum, vacuum_table
 from lakehouse.schema.tables import BATCH_TABLES, TABLES
 from tests.lakehouse import make
@@ -114,7 +114,7 @@ def test_a_rewrite_that_was_overtaken_changes_nothing(tmp_path: Path) -> None:
     stale = lake.fresh("steps")
     lake.table("steps").delete("trajectory_id = 't3'")
     before = sorted((tmp_path / "steps").rglob("*.parquet"))
-    with pytest.raises(Overtaken):
+    with pytest.raises(OvertakenError):
         rewrite(stale, TABLES["steps"], lake.location, list_files(stale))
     assert sorted((tmp_path / "steps").rglob("*.parquet")) == before
     assert lake.query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [15]

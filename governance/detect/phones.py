@@ -130,6 +130,11 @@ _CALLED = re.compile(
 )
 """Requests to call, in many languages: nine digits behind one are a number whatever their shape."""
 _CALL_REACH = 48
+_CALL_STEMS = (
+    "call", "ring", "text", "phone", "dial", "reach", "sms", "whats", "appel", "join", "contact", "contatt", "llam", "ll\u00e1m", "chiam",
+    "lig", "telefon", "bel", "bereik", "ruf", "erreich", "meld", "dzwo", "vol", "soita", "\u0437\u0432\u043e\u043d", "h\u00edv", "suna",
+)  # fmt: skip
+"""One of them is in each: a quick look at what stands before other digits."""
 REGIONS = ("US", "GB", "DE", "FR", "IL", "IN", "CA", "BR")
 _SCORE = 0.4
 _KINDS = (
@@ -346,9 +351,10 @@ def _said_in_script(text: str, start: int) -> bool:
 
 def _called(text: str, start: int) -> bool:
     """Whether somebody asks to be called right before a number."""
-    return text[start - 1 : start] in (" ", "\n") and bool(
-        _CALLED.search(text, max(0, start - _CALL_REACH), start)
-    )
+    if text[start - 1 : start] not in (" ", "\n"):
+        return False
+    before = text[max(0, start - _CALL_REACH) : start].lower()
+    return any(map(before.__contains__, _CALL_STEMS)) and _CALLED.search(before) is not None
 
 
 def _spelled(view: TextView, start: int, end: int) -> bool:

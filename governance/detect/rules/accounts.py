@@ -159,7 +159,7 @@ ACCOUNTS: tuple[Rule, ...] = (
     _account("of_cloud_init", rf"(?:^|\n)[ \t]*-? ?name: {_SMALL}\n[ \t]+(?:sudo|groups|shell|passwd|hashed_passwd|ssh[_\-]authorized[_\-]keys|lock_passwd|uid|homedir|gecos|primary_group):", "name:"),
     _account("searched", rf"\b(?:getent \w+|lastlog|last|who|users|w|lslogins|cat /etc/(?:passwd|group|shadow)) ?\| ?grep (?:-\w+ )?[\"']?\^?{_SMALL}", "grep"),
     _account("looked_up", rf"\bgrep (?:-\w+ )?[\"']?\^?{_SMALL}:?[\"']? /etc/(?:passwd|group|shadow|sudoers)", "/etc/"),
-    _account("basic", rf"\b(?:curl|wget|https?|xh)\b[^\n]{{0,200}}?[ \t](?:-[a-zA-Z]{{0,4}}u|--user|-a|--auth|--proxy-user)[ \t=]?[\"']?{_SMALL}:", "curl", "wget", "http", "xh"),
+    _account("basic", rf"\b(?:curl|wget)\b[^\n]{{0,200}}?[ \t](?:-[a-zA-Z]{{0,4}}u|--user|-a|--auth|--proxy-user)[ \t=]?[\"']?{_SMALL}:", "curl", "wget"),
     _account("htpasswd", rf"\bhtpasswd\b[^\n]{{0,40}}?[ \t][^\s]{{0,60}}(?:/|htpasswd|passwd|users)[^\s]{{0,60}}[ \t]{_SMALL}[ \t]", "htpasswd"),
     _account("netrc", rf"\bmachine[ \t\n]+[\w.\-]+[ \t\n]+login[ \t\n]+{_SMALL}\s", "machine"),
     _account("told", rf"(?i:\b(?:my|his|her|their|the) (?:user ?name|user ?id|login|account|handle)(?: name)? (?:is|was):? )[\"'`@]?{_SMALL}(?:[\s.,;!?\"'`)]|$)", "user", "login", "account", "handle", check=told_account),

@@ -68,7 +68,14 @@ class ChatTemplate:
                 tokenize=False,
                 add_generation_prompt=generation,
             )
-        except (TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
+        except (
+            TemplateError,
+            TypeError,
+            ValueError,
+            LookupError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             # Its text may hold content.
             raise TemplateRefusedError(type(error).__name__) from None
         return str(text)
@@ -186,23 +193,29 @@ def _control_tokens(tokenizer: Tokenizer, frame: tuple[str, str]) -> frozenset[s
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every string inside a JSON-like value, keys included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from (text for pair in value.items() for half in pair for text in _texts(half))
-    elif isinstance(value, list | tuple):
-        yield from (text for entry in value for text in _texts(entry))
+    """Every string inside a JSON-like value, keys included, however deep it is."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list | tuple):
+            waiting += one
 
 
 def _leaves(value: Any) -> Iterator[str | int]:
     """Every text and whole number inside a JSON-like value; what else there is, templates spell as they like."""
-    if isinstance(value, dict):
-        yield from (leaf for entry in value.values() for leaf in _leaves(entry))
-    elif isinstance(value, list):
-        yield from (leaf for entry in value for leaf in _leaves(entry))
-    elif isinstance(value, str | int) and not isinstance(value, bool):
-        yield value
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+        elif isinstance(one, str | int) and not isinstance(one, bool):
+            yield one
 
 
 def _forms(leaf: str | int) -> Iterator[str]:

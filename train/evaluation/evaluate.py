@@ -5,7 +5,6 @@ object per line: ``{"task_id", "attempt", "success", "reward", "slice"?, "unknow
 """
 
 import json
-import math
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,8 @@ from train.substrate.source import Progress, silent
 from trajectory.child_process import ChildProcess
 
 _TAIL = 400
+_LARGEST_REWARD = 1e100
+"""Sums of larger ones would be no numbers any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ def read_report(path: Path) -> list[TaskResult]:
         EvaluationError: naming the line and what is wrong with it.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_bytes().split(b"\n")  # a text may hold other ends of lines
     except OSError:
         raise EvaluationError(f"{path}: the evaluator wrote no report") from None
     results = [_result(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
@@ -156,15 +157,17 @@ def read_report(path: Path) -> list[TaskResult]:
     return results
 
 
-def _result(path: Path, number: int, line: str) -> TaskResult:
+def _result(path: Path, number: int, line: bytes) -> TaskResult:
     try:
         value = json.loads(line)
         success, unknown = _yes_or_no(value["success"]), _yes_or_no(value.get("unknown", False))
         if unknown and success:
             raise ValueError("what is unknown is no success")
         reward = float(value.get("reward", success))
-        if not math.isfinite(reward):
-            raise ValueError("a reward is a finite number")
+        if not abs(reward) <= _LARGEST_REWARD:
+            raise ValueError("no reward")
+        if not isinstance(value["task_id"], str | int) or value["task_id"] == "":
+            raise TypeError("no name of a task")
         return TaskResult(
             task_id=str(value["task_id"]),
             attempt=int(value.get("attempt", 0)),
@@ -173,7 +176,14 @@ def _result(path: Path, number: int, line: str) -> TaskResult:
             slice=None if value.get("slice") is None else str(value["slice"]),
             unknown=unknown,
         )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise EvaluationError(
             f"{path}:{number}: not a result ({type(error).__name__}); a line is "
             '{"task_id": "…", "attempt": 0, "success": true, "reward": 1.0, "slice": "…"}'

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
 from train.evaluation.intervals import Interval, wilson
+from train.runs.offline import LOCAL_DATA
 from train.runs.rows import Masker
 from trajectory.errors import ConfigurationError
 
@@ -39,7 +40,12 @@ def load_scoring_model(base: Path, **options: Any) -> Any:
     try:
         with LOADING:
             model = AutoModelForSequenceClassification.from_pretrained(
-                base, local_files_only=True, dtype=torch.float32, num_labels=1, **options
+                base,
+                **LOCAL_DATA,
+                use_safetensors=True,
+                dtype=torch.float32,
+                num_labels=1,
+                **options,
             )
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{base}: no model can be loaded: {error}") from error

@@ -206,7 +206,7 @@ class ModelRegistry:
         """Refuse what was trained here, or may have been: nobody could tell what it learned from.
 
         Raises:
-            ConfigurationError: naming what gives it away.
+            ConfigurationError: naming what gives it away, or it holds no weights that are data alone.
         """
         if (model / "items.parquet").exists():
             raise ConfigurationError(
@@ -218,8 +218,10 @@ class ModelRegistry:
                 f"{model} holds trainer_state.json, so it is a checkpoint of a training; finish the "
                 "run with `headrace train run --resume`, or adopt the model that it ended with"
             )
-        if not any(model.glob("*.safetensors")):
-            return
+        if model.is_dir() and not any(model.glob("*.safetensors")):
+            raise ConfigurationError(
+                f"{model} holds no *.safetensors; other weights may be programs: convert them first"
+            )
         weights = weights_hash(model)
         for one in (version for name in self.names() for version in self.versions(name)):
             trained_here = (one.path / "items.parquet").exists() or one.manifest.get("run_id")

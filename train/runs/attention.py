@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from train.recipes.settings import TrainingSettings
+from train.runs.offline import LOCAL_DATA
 from trajectory.errors import ConfigurationError
 
 FLASH = "flash_attention_2"
@@ -51,9 +52,7 @@ def _knows_flash(base: Path) -> bool:
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
 
     try:
-        model = MODEL_FOR_CAUSAL_LM_MAPPING[
-            type(AutoConfig.from_pretrained(base, local_files_only=True))
-        ]
+        model = MODEL_FOR_CAUSAL_LM_MAPPING[type(AutoConfig.from_pretrained(base, **LOCAL_DATA))]
     except (OSError, ValueError, KeyError):
         return False  # loading it says what is wrong
     return bool(getattr(model, "_supports_flash_attn", False))

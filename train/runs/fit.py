@@ -22,7 +22,7 @@ from train.runs.attention import attention_options
 from train.runs.curves import forget_after, metrics_callback, read_metrics
 from train.runs.hardware import peak_memory_mib
 from train.runs.launch import Order, launch, scratch
-from train.runs.offline import quiet_libraries
+from train.runs.offline import LOCAL_DATA, quiet_libraries
 from train.runs.reporters import reporter_variables, require_reporters
 from train.substrate.source import Progress, silent
 from trajectory.errors import ConfigurationError
@@ -70,7 +70,7 @@ def load_tokenizer(base: Path) -> Any:
     if not base.is_dir():
         raise ConfigurationError(f"{base}: no such model folder; give a folder with config.json")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(base, **LOCAL_DATA)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{base}: no tokenizer can be loaded: {error}") from error
     if not tokenizer.chat_template:
@@ -268,7 +268,7 @@ def load_model(base: Path, **options: Any) -> Any:
     try:
         with LOADING:
             return AutoModelForCausalLM.from_pretrained(
-                base, local_files_only=True, dtype=torch.float32, **options
+                base, **LOCAL_DATA, use_safetensors=True, dtype=torch.float32, **options
             )
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{base}: no model can be loaded: {error}") from error
@@ -418,7 +418,7 @@ def _stored_dtype(base: Path) -> Any:
     import torch
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(base, local_files_only=True).dtype or torch.float32
+    return AutoConfig.from_pretrained(base, **LOCAL_DATA).dtype or torch.float32
 
 
 def _peak_memory(device: str) -> float:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
+LOCAL_DATA = {"local_files_only": True, "trust_remote_code": False}
+"""How the library loads a folder: nothing is fetched, and no program in it is run or asked about."""
 _OFFLINE = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",

@@ -65,6 +65,13 @@ def test_unknown_command_is_named(tmp_path: Path) -> None:
         ('{"task_id": "a", "success": 0.5, "reward": 0.5}', ":1: not a result"),
         ('{"task_id": "a", "success": false, "unknown": "no"}', ":1: not a result"),
         ('{"task_id": "a", "success": true, "reward": NaN}', ":1: not a result"),
+        ('{"task_id": "a", "success": true, "reward": 1e308}', ":1: not a result"),
+        (f'{{"task_id": "a", "success": true, "reward": {10**400}}}', ":1: not a result"),
+        ('{"task_id": "a", "success": true, "attempt": 1e999}', ":1: not a result"),
+        ('{"task_id": null, "success": true}', ":1: not a result"),
+        ('{"task_id": ["a"], "success": true}', ":1: not a result"),
+        ("[" * 100_000, ":1: not a result"),
+        ("\udcff", ":1: not a result"),
         (
             '{"task_id": "a", "success": true}\n{"task_id": "a", "success": true}',
             "stands there twice",
@@ -73,9 +80,15 @@ def test_unknown_command_is_named(tmp_path: Path) -> None:
 )
 def test_unreadable_report_is_refused(tmp_path: Path, lines: str, message: str) -> None:
     path = tmp_path / "report.jsonl"
-    path.write_text(lines)
+    path.write_text(lines, errors="surrogateescape")
     with pytest.raises(EvaluationError, match=message):
         read_report(path)
+
+
+def test_a_task_may_be_named_in_any_characters(tmp_path: Path) -> None:
+    path = tmp_path / "report.jsonl"
+    path.write_text('{"task_id": "a\u2028b", "success": true}\r\n{"task_id": 2, "success": 0}\n')
+    assert [result.task_id for result in read_report(path)] == ["a\u2028b", "2"]
 
 
 def results(successes: list[bool], *, attempts: int = 1) -> list[TaskResult]:

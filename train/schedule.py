@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from itertools import takewhile
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from train.recipes.settings import RECIPES
 from trajectory.documents.document import NAME_PATTERN, Document, StrictModel, load_document
+
+_LONGEST_MINUTES = 366 * 24 * 60
 
 
 class Window(StrictModel):
@@ -20,6 +22,14 @@ class Window(StrictModel):
 
     opens: time
     closes: time
+
+    @model_validator(mode="after")
+    def _is_a_window(self) -> Self:
+        if self.opens.tzinfo or self.closes.tzinfo:
+            raise ValueError("give times without an offset; they are in the schedule's time_zone")
+        if self.opens == self.closes:
+            raise ValueError("opens and closes at one time, so that no night may begin")
+        return self
 
     def holds(self, moment: time) -> bool:
         """Whether a time of day lies in the window."""
@@ -37,7 +47,7 @@ class Conditions(StrictModel):
     """``free``: as many visible GPUs as a recipe takes have nine tenths of their memory free, as
     nvidia-smi tells; the run takes the freest."""
     window: Window | None = None
-    wait_minutes: float = Field(default=0, ge=0)
+    wait_minutes: float = Field(default=0, ge=0, le=_LONGEST_MINUTES)
     """How long to wait for GPU and window before the night is skipped."""
 
 
@@ -46,7 +56,7 @@ class Retries(StrictModel):
 
     attempts: int = Field(default=2, ge=1, le=10)
     """Tries of each command in all."""
-    wait_minutes: float = Field(default=5, ge=0)
+    wait_minutes: float = Field(default=5, ge=0, le=_LONGEST_MINUTES)
 
 
 class ScheduleSpec(StrictModel):
@@ -64,7 +74,7 @@ class ScheduleSpec(StrictModel):
     promote: bool = False
     """Let a candidate that passed its gate serve at once; the next recipe then starts from it."""
     conditions: Conditions = Conditions()
-    deadline_minutes: float = Field(default=480, gt=0)
+    deadline_minutes: float = Field(default=480, gt=0, le=_LONGEST_MINUTES)
     """A night that is not over by then is stopped; a run that began with the same goes on later."""
     overlap: Literal["skip", "wait"] = "skip"
     """When another night of the same model still runs."""
@@ -80,6 +90,8 @@ class ScheduleSpec(StrictModel):
 
         try:
             next(CronSim(value, datetime(2026, 1, 1, tzinfo=UTC)))
+            if len(value.split()) != 5:  # a sixth would be read as seconds before the minutes
+                raise CronSimError
         except (CronSimError, StopIteration):
             raise ValueError(
                 "is no cron expression that ever comes: five fields, such as '0 2 * * *' "

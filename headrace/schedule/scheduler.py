@@ -19,7 +19,7 @@ from headrace.schedule.runner import Done, HeldCommands, Night, run_night
 from train.recipes.settings import load_or_shipped
 from train.runs.hardware import free_gpus
 from train.schedule import Due, Schedule, Skipped, due, unmet
-from trajectory.files import append_line, locked, read_json_lines
+from trajectory.files import append_line, locked, read_json_lines, replace_file
 
 _LOOK_SECONDS = 20.0
 
@@ -55,10 +55,13 @@ class Diary:
         append_line(self.path, json.dumps(entry, sort_keys=True))
 
     def looked_after(self, now: datetime) -> datetime:
-        """Return the time of the last night that was looked after; a new schedule begins now."""
+        """Return the time of the last night that was looked after; a new schedule begins now.
+
+        Nights that are yet to come do not count: they were written while the clock was wrong.
+        """
         times = [datetime.fromisoformat(entry["due"]) for entry in self.nights()]
-        if times:
-            return max(times)
+        if past := [time for time in times if time <= now]:
+            return max(past)
         self.write({"due": now.isoformat(), "outcome": "first seen"})
         return now
 
@@ -72,9 +75,7 @@ class Diary:
         if not items:
             return
         everything = sorted(self.learned_items() | set(items))
-        waiting = self.folder / f"{self.name}.items.new"
-        waiting.write_text("\n".join(everything) + "\n")
-        waiting.replace(self.folder / f"{self.name}.items")
+        replace_file(self.folder / f"{self.name}.items", ("\n".join(everything) + "\n").encode())
 
 
 class Scheduler:

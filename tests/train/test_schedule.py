@@ -85,6 +85,12 @@ def test_a_gpu_that_is_wanted_must_be_free() -> None:
     [
         ("cron: 0 2 * *", "five fields"),
         ("cron: 0 2 31 2 *", "ever comes"),
+        ("cron: 0 2 * * * *", "five fields"),
+        ("deadline_minutes: .inf", "deadline_minutes"),
+        ("retries: {wait_minutes: .inf}", "wait_minutes"),
+        ("conditions: {wait_minutes: 1.0e+300}", "wait_minutes"),
+        ("conditions: {window: {opens: '22:00+02:00', closes: '23:00'}}", "time_zone"),
+        ("conditions: {window: {opens: '22:00', closes: '22:00'}}", "no night"),
         ("time_zone: Mars/Olympus", "time zone"),
         ("overlap: perhaps", "skip"),
         ("recipes: [sft, grpo]", "no shipped recipe"),

@@ -180,3 +180,11 @@ def test_a_schedule_waits_for_anothers_night_and_is_not_missed(tmp_path: Path) -
     scheduler.watch(until=lambda: long.now > NOON + timedelta(hours=22))
     found = [night["outcome"] for night in scheduler.diary(other).nights()]
     assert found == ["first seen", "trained"]
+
+
+def test_a_clock_that_was_wrong_once_keeps_no_later_night_from_beginning(tmp_path: Path) -> None:
+    nights = Nights(tmp_path, conditions={"minimum_new_items": 0})
+    for hours in (0, 24 * 3650, 0.1, 14, 14.1, 38, 38.1):
+        nights.now = NOON + timedelta(hours=hours)
+        nights.scheduler().look(nights.schedule)
+    assert nights.outcomes() == ["first seen", "trained", "trained", "trained"]

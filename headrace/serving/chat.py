@@ -74,11 +74,15 @@ def read_request(body: Any) -> ChatRequest:
     for name, neutral in _NEUTRAL.items():
         if body.get(name) not in neutral:
             raise BadRequestError(f"{name}: this server knows no other value than {neutral[-1]!r}")
-    stop = body.get("stop") or ()
+    stop, tools = body.get("stop") or (), body.get("tools") or []
+    if not isinstance(stop, str | list | tuple):
+        raise BadRequestError("stop: a text or a list of texts is needed")
+    if not isinstance(tools, list):
+        raise BadRequestError("tools: a list of tools is needed")
     return ChatRequest(
         body=body,
         messages=_messages(body.get("messages")),
-        tools=[] if body.get("tool_choice") == "none" else to_tools(body.get("tools") or []),
+        tools=[] if body.get("tool_choice") == "none" else to_tools(tools),
         sampling=_sampling(body),
         stop=(stop,) if isinstance(stop, str) else tuple(str(text) for text in stop if text),
     )
@@ -103,7 +107,7 @@ def _sampling(body: dict[str, Any]) -> Sampling:
             seed=None if body.get("seed") is None else int(body["seed"]),
             top_logprobs=int(body.get("top_logprobs") or 0),
         )
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadRequestError("temperature, top_p, max_tokens and seed are numbers") from None
     if most is not None and int(most) < 1:
         raise BadRequestError("max_tokens must be at least 1")

@@ -115,7 +115,23 @@ def test_without_the_key_nothing_is_said(url: str) -> None:
     assert httpx.get(f"{url}/health", trust_env=False).json() == {"status": "ok"}
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b"\xff", b'{"messages": "x"}', b"[" * 100_000])
+_ASKED = b'{"messages": [{"role": "user", "content": "hi"}], '
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"messages": "x"}',
+        b"[" * 100_000,
+        _ASKED + b'"stop": 5}',
+        _ASKED + b'"tools": 5}',
+        _ASKED + b'"temperature": %d}' % 10**400,
+        _ASKED + b'"max_tokens": 1e999}',
+    ],
+)
 def test_bodies_that_make_no_sense_are_refused(url: str, body: bytes) -> None:
     headers = {"authorization": "Bearer sk-gate"}
     answer = httpx.post(

@@ -35,8 +35,8 @@ class Options:
 
 
 def fleets(options: Options) -> tuple[Fleet, ...]:
-    """Return the agents of the day; a short demo has about half of them."""
-    scale = 0.5 if options.short else 1.0
+    """Return the agents of the day; a short demo has three quarters of them."""
+    scale = 0.75 if options.short else 1.0
 
     def some(count: int) -> int:
         return max(4, round(count * scale))

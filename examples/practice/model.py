@@ -87,6 +87,9 @@ def pretrain(
     """Train from random weights; the same seed gives the same weights on the same machine."""
     import torch
 
+    threads = torch.get_num_threads()
+    # One thread adds in the same order whatever the number of cores, so it makes the same weights.
+    torch.set_num_threads(1)
     torch.manual_seed(seed)
     model = _new_model(tokenizer)
     optimizers = _optimizers(model)
@@ -107,6 +110,7 @@ def pretrain(
             optimizer.zero_grad(set_to_none=True)
         if progress and (step + 1) % 40 == 0:
             print(f"step {step + 1} of {steps}: loss {loss.item():.3f}", file=sys.stderr)
+    torch.set_num_threads(threads)
     return model.eval()
 
 

@@ -26,7 +26,7 @@ def demo(
     seed: Annotated[
         int | None, typer.Option(help="Seed of tasks, people and weights; by default a new one.")
     ] = None,
-    short: Annotated[bool, typer.Option("--short", help="About half as many sessions.")] = False,
+    short: Annotated[bool, typer.Option("--short", help="Three quarters of the sessions.")] = False,
     provider: Annotated[
         str, typer.Option(help="Who answers the agents: practice, openai or anthropic.")
     ] = "practice",

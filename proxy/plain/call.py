@@ -346,7 +346,7 @@ class ClientCall:
         """Break the response off for the client as it broke off for us."""
         self.drop_upstream()
         self.end(ExchangeOutcome.UPSTREAM_ABORT)
-        self._client.call = None
+        self._client.call = self._relay = None
         self._client.close()
 
     @property
@@ -391,6 +391,7 @@ class ClientCall:
         self.release_upstream()
         self.drop_upstream()
         keep = self._head.keeps_alive and (relay is None or not relay.ends_by_close)
+        self._relay = None  # it knows its call: without this both were left to the collector
         if self._body.chunked and self._body.excess:
             keep = False
             excess = b""

@@ -4,19 +4,30 @@ The upstream records raw bytes: it must never see a request that the gateway did
 answer may become that of another request.
 """
 
+import asyncio
+import gc
 import re
 import socket
 import ssl
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import pytest
 
+from proxy.config import GatewayConfig
+from proxy.keys import KeyRegistry
 from tests.proxy.running import Running
 from trajectory.exchange import ExchangeOutcome
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of mitmproxy's own imports
+    from proxy.plain.call import ClientCall
+    from proxy.worker import Gateway
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 SECRET = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned"
@@ -416,6 +427,42 @@ def test_a_body_that_grows_too_long_under_its_answer_is_cut_off(
         assert ask(running).content == b"ok"
         assert running.exchanges(2)[0].outcome is ExchangeOutcome.CLIENT_ABORT
         assert "headrace_noise_total 0.0" in httpx.get(f"{running.admin}/metrics").text
+
+
+def test_no_call_is_left_to_the_collector(upstream: RawUpstream, tmp_path: Path) -> None:
+    key = KeyRegistry.load(tmp_path / "keys.json").create(tenant_id="acme", app_id="x").secret
+    config = GatewayConfig.model_validate(
+        {
+            "port": 0,
+            "forward_port": None,
+            "admin_port": None,
+            "keys": str(tmp_path / "keys.json"),
+            "limits": str(tmp_path / "limits.sqlite"),
+            "capture": False,
+            "routes": [{"name": "up", "upstream": f"http://127.0.0.1:{upstream.port}"}],
+        }
+    )
+
+    def call(port: int) -> None:
+        headers = {"authorization": f"Bearer {key}"}
+        with httpx.Client(headers=headers, timeout=30) as client:
+            for _ in range(5):
+                url = f"http://127.0.0.1:{port}/up/x"
+                assert client.post(url, content=b"hello").content == b"ok"
+
+    async def main() -> int:
+        gateway = Gateway(config, spool_key=b"s" * 32, fingerprint_key=b"f" * 32)
+        addresses = await gateway.start()
+        assert addresses.base_url is not None
+        gc.disable()
+        try:
+            await asyncio.to_thread(call, addresses.base_url[1])
+            return sum(isinstance(each, ClientCall) for each in gc.get_objects())
+        finally:
+            gc.enable()
+            await gateway.close()
+
+    assert asyncio.run(main()) == 0
 
 
 def test_a_head_that_dribbles_is_cut_off(gateway: Running) -> None:

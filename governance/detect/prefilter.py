@@ -1,12 +1,13 @@
 """Which patterns are worth trying on a text: one scan finds the literals of all of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol
 
 import ahocorasick
 
 from governance.detect.matcher import Gate, Hit
+from governance.detect.normalized_text import view_of
 from governance.detect.rules.rule import Rule
 
 
@@ -28,6 +29,7 @@ class Choice[R: PatternRunner]:
         self._runners = tuple(runners)
         self._always = self._run_of_digits = self._spaced = self._wide = 0
         announced: dict[str, int] = {}
+        announced_wide: dict[str, int] = {}
         for place, runner in enumerate(self._runners):
             rule, bit = runner.rule, 1 << place
             if rule.digits:
@@ -39,15 +41,16 @@ class Choice[R: PatternRunner]:
             if not rule.needs:
                 self._always |= bit
             for literal in rule.needs:
-                announced[literal] = announced.get(literal, 0) | bit
+                if rule.wide:
+                    read = view_of(literal).text.casefold()
+                    announced_wide[read] = announced_wide.get(read, 0) | bit
+                else:
+                    announced[literal] = announced.get(literal, 0) | bit
         rules = [runner.rule for runner in self._runners]
         self._fitting = _reached([rule.shortest for rule in rules])
         self._counting = _reached([rule.fewest_digits for rule in rules])
         self._in_a_row = _reached([rule.digits_in_a_row for rule in rules])
-        self._literals = ahocorasick.Automaton()
-        for literal, bits in announced.items():
-            self._literals.add_word(literal, bits)
-        self._literals.make_automaton()
+        self._literals, self._wide_literals = _automaton(announced), _automaton(announced_wide)
         self._chosen = lru_cache(maxsize=4096)(self._of_bits)
 
     def of(self, gate: Gate) -> tuple[R, ...]:
@@ -55,6 +58,9 @@ class Choice[R: PatternRunner]:
         bits = self._always
         if self._literals:
             for _, announced in self._literals.iter(gate.lowered):
+                bits |= announced
+        if gate.wide and self._wide_literals:
+            for _, announced in self._wide_literals.iter(gate.view.text.casefold()):
                 bits |= announced
         if not gate.digits:
             bits &= ~self._run_of_digits
@@ -73,6 +79,14 @@ class Choice[R: PatternRunner]:
 
     def _of_bits(self, bits: int) -> tuple[R, ...]:
         return tuple(one for place, one in enumerate(self._runners) if bits >> place & 1)
+
+
+def _automaton(announced: Mapping[str, int]) -> ahocorasick.Automaton:
+    automaton = ahocorasick.Automaton()
+    for literal, bits in announced.items():
+        automaton.add_word(literal, bits)
+    automaton.make_automaton()
+    return automaton
 
 
 def _reached(least: Sequence[int]) -> list[int]:

@@ -222,6 +222,8 @@ def _sent_label(label: str) -> str:
 
 
 def _name_in(value: str) -> str:
+    if value.isalpha() and "\u02bc" not in value:
+        return value  # one word, with nothing around it to take off
     name = " ".join(value.translate(_APOSTROPHES).replace("_", " ").split()).strip(_EDGES)
     while True:
         cue = _CUE.match(name)
@@ -249,6 +251,8 @@ def _name(name: str) -> str:
 
 
 def _without_accents(text: str) -> str:
+    if text.isascii():
+        return text
     return unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFKD", text)))
 
 
@@ -328,7 +332,7 @@ def _compatible(value: str) -> str:
 def _folded(value: str) -> str:
     """Return a value in small letters with plain spaces, and digits alone where it has no letter."""
     plain = " ".join(_compatible(value).split()).strip(" .,;:'\"")
-    if plain and not any(char.isalpha() for char in plain) and not plain[0].isalpha():
+    if plain and not plain[0].isalpha() and not any(map(str.isalpha, plain)):
         return _NOT_ALNUM.sub("", plain) or plain
     return plain
 

@@ -67,7 +67,7 @@ def _runner(entry: dict[str, Any], pattern: dict[str, Any]) -> IdentityRunner:
         pattern["regex"],
         score,
         context=context,
-        needs=() if alone else _literals(context),
+        needs=tuple(pattern.get("needs", ())) if alone else _literals(context),
         fewest_digits=entry.get("fewest_digits", 2),
         digits="digits_in_a_row" in entry,
         digits_in_a_row=entry.get("digits_in_a_row", 0),

@@ -34,6 +34,10 @@ _WIDE_CUE = (
     "كلمة المرور|كلمة السر|סיסמה|סיסמא|पासवर्ड|รหัสผ่าน|κωδικός πρόσβασης|κωδικός|hasło|şifre|parolă|mật khẩu|"
     "lozinka|slaptažodis|parole)"
 )
+_WIDE_NEEDS = (
+    "парол", "密码", "密碼", "口令", "パスワード", "暗証番号", "비밀번호", "패스워드", "비번", "암호", "كلمة", "סיסמ",
+    "पासवर्ड", "รหัสผ่าน", "κωδικ", "hasło", "şifre", "parol", "mật khẩu", "lozinka", "slaptažodis",
+)  # fmt: skip
 _WIDE_IS = (
     "(?:是|为|為|：|:|=|は|が|은|는|이|가|to|jest|brzmi|это|—|-|هي|הוא|היא|है|คือ|είναι|là|este)"
 )
@@ -246,6 +250,7 @@ PASSWORDS: tuple[Rule, ...] = (
         rf"{_WIDE_CUE}{_WIDE_OF}[ \t]{{0,3}}[\"'`*]{{0,2}}[ \t]{{0,2}}(?:{_WIDE_IS}|[ \t])[ \t]{{0,3}}[\"'`*「『“]{{0,2}}([!-~]{{4,}})",
         0.9,
         1,
+        needs=_WIDE_NEEDS,
         check=labelled,
         wide=True,
     ),

@@ -27,7 +27,10 @@ class Rule:
     group: int = 0
     """Which group of the pattern is the value."""
     needs: tuple[str, ...] = ()
-    """Lower-case literals of which one must be in the text, else the pattern is not tried."""
+    """Lower-case literals of which one must be in the text, else the pattern is not tried.
+
+    Where the pattern is ``wide`` they are as people write them, else as a view in Latin-1 shows them.
+    """
     digits: bool = False
     """Whether the pattern needs a run of digits."""
     fewest_digits: int = 0

@@ -26,6 +26,20 @@ GATED = [(rule.regex, rule) for rule in rules() if not rule.wide] + [
     for pattern in recognizer.patterns
 ]
 """Patterns, and what keeps texts from them."""
+WIDE = [rule for rule in rules() if rule.wide]
+_OF_A_SCRIPT = {
+    r"\[\^\\P\{Han\}[^\]]*\]": "[山川]",
+    r"\\p\{Han\}": "山川",
+    r"\\p\{Hiragana\}": "あ-ん",
+    r"\\p\{Katakana\}": "ア-ン",
+    r"\\p\{Hangul\}": "[가-힣]",
+    r"\\p\{Devanagari\}": "क-ह",
+    r"\\p\{Arabic\}": "ب-ي",
+    r"\\p\{Hebrew\}": "א-ת",
+    r"\\p\{Lu\}": "[А-Я]",
+    r"\\p\{Ll\}": "[а-я]",
+}
+"""Letters of scripts, which Python's expressions have no classes for."""
 (IPV6_IN_FULL,) = [rule.regex for rule in rules() if rule.name == "ipv6_in_full"]
 
 
@@ -42,11 +56,24 @@ def needed(rule: Rule, gate: Gate) -> bool:
     rows = [len(row) for row in re.findall("[0-9]+", gate.lowered)]
     if gate.digits and max(rows) < rule.digits_in_a_row:
         return False
+    if rule.wide:
+        text = gate.view.text.casefold()
+        return not rule.needs or any(view_of(need).text.casefold() in text for need in rule.needs)
     return not rule.needs or any(literal in gate.lowered for literal in rule.needs)
 
 
 @pytest.mark.parametrize(
-    "text", [*HOSTILE.values(), "", "x", "ACCOUNT 12 345", "my PASSport é\u0661", "пароль: x"]
+    "text",
+    [
+        *HOSTILE.values(),
+        "",
+        "x",
+        "ACCOUNT 12 345",
+        "my PASSport é\u0661",
+        "пароль: x",
+        "ПАРОЛЬ",
+        "मेरा नाम है",
+    ],
 )
 def test_the_scan_chooses_what_one_by_one_would(text: str) -> None:
     gate = Gate(view_of(text[:3000]))
@@ -81,3 +108,17 @@ def test_a_pattern_matches_nothing_that_it_is_kept_from(
     assert max(rows, default=0) >= rule.digits_in_a_row
     assert not rule.needs or any(need in text.lower() for need in rule.needs)
     assert not rule.spaced or " " in text
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.sampled_from(WIDE))
+def test_a_wide_pattern_matches_nothing_that_it_is_kept_from(
+    data: st.DataObject, rule: Rule
+) -> None:
+    regex = view_of(rule.regex).text
+    for script, letters in _OF_A_SCRIPT.items():
+        regex = re.sub(script, letters, regex)
+    flags = re.MULTILINE | (re.IGNORECASE if rule.ignore_case else re.NOFLAG)
+    text = data.draw(st.from_regex(re.compile(regex, flags), fullmatch=True))
+    held = text.casefold()
+    assert any(view_of(need).text.casefold() in held for need in rule.needs)

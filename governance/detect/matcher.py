@@ -327,6 +327,8 @@ _OF_VERSION = re.compile(
     r"| (?:released|release|is out|(?:is|was) (?:affected|available|vulnerable)|fixes|or (?:later|newer|higher)))"
 )
 """What makes four numbers a version."""
+_PORT = re.compile(r":\d{2,5}\b")
+"""What stands behind an address, and behind no version."""
 
 
 def _ip_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
@@ -337,7 +339,9 @@ def _ip_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool
         return
     if text[start - 1 : start] == "." and text[start - 2 : start - 1].isdigit():
         return
-    if _IS_VERSION.search(text, max(0, start - 40), start) or _OF_VERSION.match(text, end):
+    if not _PORT.match(text, end) and (
+        _IS_VERSION.search(text, max(0, start - 40), start) or _OF_VERSION.match(text, end)
+    ):
         return
     if gate.has_sections() and _OUTLINE.search(text, max(0, start - 60), start):
         return

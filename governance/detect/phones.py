@@ -125,6 +125,7 @@ _CALLED = re.compile(
     r"|\b(?:lig(?:ue|a|ar)(?:-me|-nos)?|telefon(?:e|ar))(?: para(?: o)?| no| ao)?:?|\b(?:bel(?:len)?|bereikbaar)(?: me| mij| ons)?(?: op)?:?"
     r"|\b(?:ruf(?:en|t)?(?: sie)?(?: mich| uns)?(?: an| zur\u00fcck)?|anrufen|erreich(?:en|bar)(?: sie)?(?: mich| uns)?|melde(?:n sie sich| dich))(?: bitte)?(?: unter| auf)?:?"
     r"|\b(?:za)?dzwo(?:ni\u0107|\u0144|\u0144cie)(?: do mnie)?(?: pod| na)?(?: numer)?:?|\b(?:za)?vol(?:ejte|at|ej)(?: mi| n\u00e1m)?(?: na)?:?"
+    r"|\bpros(?:z\u0119|imy) o (?:kontakt|telefon)(?: pod)?(?: nr| numer(?:em)?)?:?|\bcontatt(?:are|i) (?:il|al) numero:?"
     r"|\bring(?: mig| mej| meg| til)?(?: p\u00e5)?:?|\bsoita(?: minulle| numeroon)?:?|\b\u0437\u0432\u043e\u043d\u0438\u0442\u0435:?|\bh\u00edv(?:jon|j)(?: a)?:?|\bsuna\u021bi(?:-m\u0103)?(?: la)?:?)\s{1,2}\Z",
     re.IGNORECASE,
 )
@@ -132,7 +133,7 @@ _CALLED = re.compile(
 _CALL_REACH = 48
 _CALL_STEMS = (
     "call", "ring", "text", "phone", "dial", "reach", "sms", "whats", "appel", "join", "contact", "contatt", "llam", "ll\u00e1m", "chiam",
-    "lig", "telefon", "bel", "bereik", "ruf", "erreich", "meld", "dzwo", "vol", "soita", "\u0437\u0432\u043e\u043d", "h\u00edv", "suna",
+    "lig", "telefon", "bel", "bereik", "ruf", "erreich", "meld", "dzwo", "kontakt", "vol", "soita", "\u0437\u0432\u043e\u043d", "h\u00edv", "suna",
 )  # fmt: skip
 """One of them is in each: a quick look at what stands before other digits."""
 REGIONS = ("US", "GB", "DE", "FR", "IL", "IN", "CA", "BR")

@@ -56,15 +56,19 @@ def hand_written_first_names() -> frozenset[str]:
     return _read("first_names")
 
 
-_NO_PEOPLE = frozenset({"America", "Dane", "Francia", "Georgian", "Gregorian", "Oman"})
-"""Places, peoples and calendars among the given names that were gathered."""
+_NO_PEOPLE = """
+America Dane Francia Georgian Gregorian Oman
+Abril Alleen Ante Avril Beste Dalla Dann Davon Deja Della Domenica Durante Eres Esta Hasta Juli Juni Kort Leider
+Lundi Nada Nelle Nello Pero Prima Sine Tamam
+"""
+"""Places, peoples, calendars and words that begin sentences among the given names that were gathered."""
 
 
 @cache
 def first_names() -> frozenset[str]:
     """Return given names, capitalised; of the gathered ones no words of other languages."""
     gathered = {name for name in _read("given_names") if name.lower() not in _read("nouns")}
-    return (hand_written_first_names() | gathered) - _NO_PEOPLE
+    return (hand_written_first_names() | gathered).difference(_NO_PEOPLE.split())
 
 
 @cache
@@ -200,6 +204,57 @@ def is_listed(text: str, start: int, stop: int) -> bool:
     ):
         return True
     return within_a_thing(text, start, stop)
+
+
+_REGIONS = """
+piemont piedmont piemonte toskana tuscany toscana lombardei lombardia veneto venetien sizilien sicilia sardinien
+bretagne normandie provence burgund bourgogne alsace elsass lorraine lothringen savoyen champagne algarve alentejo
+minho andalusien andalucía aragón galicia asturias katalonien catalunya bayern sachsen hessen saarland thüringen
+tirol kärnten steiermark wallis tessin friesland zeeland brabant limburg drenthe mazowsze śląsk małopolska pomorze
+alba sintra lena darling murray rhein rhine donau danube dunaj elbe oder weser isar neckar mosel main inn maas
+waal schelde seine loire rhône garonne dordogne marne tiber tevere arno adige tagus tajo tejo duero douro ebro
+guadiana wisła odra bug warta volga dnieper don ural ob jenissei amur ganges indus mekong jangtse nile niger congo
+zambezi orange hudson ohio potomac yukon orinoco thames severn tweed tyne clyde shannon etna vesuv
+"""
+"""Regions and rivers; written by hand."""
+_IN_A_PLACE = re.compile(
+    r"\b(?:[Ii]n|near|across|throughout|outside|around|[Tt]he|[Ii]m|w|em)[ ]\Z"
+)
+_OF_A_PLACE = re.compile(
+    r" (?:lies|liegt|is located|is situated|office|airport|station|weather|freezes|flows|fließt)\b"
+)
+_EPITHET = re.compile(
+    r" (?:[a-z]{2,}(?:[^aeiou]us|ensis|ense|oides|ifolia|iflora|alis|aris|orum|arum)|canina|catus|abies|gallica|rugosa|sylvatica|"
+    r"alba|nigra|rubra|trutta|domestica|japonica|tricolor|odorata|sativa|perenne|robur)\b"
+)
+"""What stands behind a genus in the name of a species."""
+
+
+@cache
+def places() -> frozenset[str]:
+    """Return names of places that are one word, in small letters; some are names of people too."""
+    return _read("places").union(_REGIONS.split())
+
+
+def is_a_place(text: str, start: int, stop: int) -> bool:
+    """Whether one capitalised word is a place, a degree or a species, and does nothing that people do."""
+    value = text[start:stop]
+    epithet = _EPITHET.match(text, stop)
+    if epithet is not None and epithet[0][1:] not in plain_words():
+        return True
+    if value == "Kelvin" and text[max(0, start - 2) : start - 1].isdigit():
+        return True
+    if value.lower() not in places() or _ACTS.match(text, stop):
+        return False
+    if value not in _people():
+        return True
+    before = _IN_A_PLACE.search(text, max(0, start - 12), start)
+    return before is not None or _OF_A_PLACE.match(text, stop) is not None
+
+
+@cache
+def _people() -> frozenset[str]:
+    return first_names() | ambiguous_names() | last_names()
 
 
 @cache

@@ -25,6 +25,7 @@ from governance.names.words import (
     family_names,
     first_names,
     foreign,
+    is_a_place,
     is_a_thing,
     nouns,
     office_words,
@@ -45,7 +46,7 @@ _ENTITIES = {
     "NORP": "NRP",
 }
 _SCORE = 0.6
-_READING = "5"
+_READING = "6"
 """Changes with what is asked of a model, and what is made of its answers."""
 _CAPITALISED = re.compile(
     r"[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f](?<![^\W_].)(?<!\w_.)(?<![.@/\\#$-].)(?:[^\W\d_]|['-]){1,30}(?![^\W_]|[(\[=]|_\w)"
@@ -245,6 +246,8 @@ class NamesModel:
         if entity == "PERSON":
             words, start, stop = _without_plain_ends(words, text, start, stop)
             if not words or not _may_be_a_person(words, text, start, stop) or is_term(text, stop):
+                return None
+            if len(words) == 1 and is_a_place(text, start, stop):
                 return None
             if is_a_thing(text, start, stop) or _is_a_foreign_word(words, text):
                 return None

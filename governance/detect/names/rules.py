@@ -25,6 +25,7 @@ from governance.names.words import (
     family_names,
     first_names,
     hand_written_first_names,
+    is_a_place,
     is_a_thing,
     is_listed,
     is_plain,
@@ -33,7 +34,7 @@ from governance.names.words import (
     things,
 )
 
-_VERSION = "rules-8"
+_VERSION = "rules-9"
 
 _U = "A-Z" + "".join(
     char for char in map(chr, (*range(0xC0, 0x250), *range(0x370, 0x482), *range(0x1E00, 0x1F00))) if char.isupper()
@@ -74,7 +75,9 @@ _AFTER = re.compile(
 )
 _SPEAKS = re.compile(
     r"[ ,]{1,2}(?:shouted|said|says|asked|replied|answered|whispered|added|nodded|smiled|laughed|wrote|told|"
-    r"can I (?:please )?speak|could I (?:please )?speak|lives (?:on|at|in)|is from|was born)\b"
+    r"can I (?:please )?speak|could I (?:please )?speak|lives (?:on|at|in)|is from|was born|hat (?:angerufen|geschrieben)|"
+    r"rief an|a (?:appel\u00e9|\u00e9crit)|m'a (?:appel\u00e9|\u00e9crit)|llam\u00f3|escribi\u00f3|(?:mi |ci )?ha (?:chiamato|scritto|telefonato)|"
+    r"heeft (?:gebeld|geschreven)|zadzwoni\u0142a?|napisa\u0142a?|ligou|telefonou|escreveu)\b"
 )
 """What follows a single word that only a person can be."""
 _SPEAKER = re.compile(
@@ -475,6 +478,8 @@ class NameRules:
             if not alone and speaks:
                 yield begin, stop, 0.5, "verb"
             return
+        if len(words) == 1 and not alone and is_a_place(text, begin, stop):
+            return
         if len(words) > 1 and (known_first or known_last or words[0] in self._ambiguous):
             sure = known_first or (known_last and words[0] in self._ambiguous)
             if not sure and (words[0].lower() in self._plain or words[0].lower() in things()):
@@ -504,6 +509,8 @@ class NameRules:
         if words[0].lower() in self._common_words or words[0].isupper():
             return False
         behind = text[stop : stop + 1]
+        if words[-1].lower() in self._plain:
+            return False
         if behind in (" ", ",") and _SPEAKS.match(text, stop):
             return True
         if behind in (" ", ":") and _SPEAKER.match(text, stop):

@@ -184,6 +184,7 @@ ACCOUNTS: tuple[Rule, ...] = (
     _account("tilde", rf"(?:^|[\s=:\"'(])~{_SMALL}(?:/|\s|$)", "~"),
     _account("mention", rf"(?:\[~|\bby @){_SMALL}(?:\]| in https?://)", "[~", "by @"),
     _account("domain", r"(?:^|[\s\"'(=:])[A-Z][A-Z0-9\-]{1,14}\\{1,2}([a-z][\w.\-]{2,31})(?:[\s\"'),;:]|$)", "\\"),
+    _account("vpn", rf"(?:^|[\s\]:]){_SMALL}/\d{{1,3}}(?:\.\d{{1,3}}){{3}}:\d{{2,5}}(?:\s|$)", "/"),
     _account("revision", rf"^r\d{{1,7}} \| {_SMALL} \| \d{{4}}-", " | "),
     _account("named", r"(?i:\b(?:account|user|login|benutzer(?:konto)?|konto|compte|cuenta|utilisateur|usuario)) ([a-z]{2,20}(?:[._][a-z]{1,20}\d{0,4}|\d{1,4}))(?:[\s.,;:!?)]|$)", "account", "user", "login", "benutzer", "konto", "compte", "cuenta", "utilisateur", "usuario", check=told_account),
     _account("branch", rf"\b(?:request #\d{{1,7}} from |branch '|branch \"|origin/|branches? ){_SMALL}/[\w.\-]", "request #", "branch", "origin/", check=told_account),

@@ -316,3 +316,18 @@ ABOUT_PASSWORDS = (
 @pytest.mark.parametrize("said", ABOUT_PASSWORDS)
 def test_what_is_said_about_passwords_stays(said: str) -> None:
     assert text(said) == said
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ("wifi psk: Tr0mbone-Lake", "Tr0mbone-Lake"),
+        ("[wlan0]\nssid=home\npsk=meadow7Fox!\n", "meadow7Fox!"),
+        ('network={\n  ssid="den"\n  psk="horse garden 88"\n}', "horse garden 88"),
+        ("ike psk = 9kLm!zQ4w", "9kLm!zQ4w"),
+        ("pre-shared key: Xk29-zzPo", "Xk29-zzPo"),
+        ("wpa_passphrase den Cobalt99river", "Cobalt99river"),
+    ],
+)
+def test_keys_of_networks_go(given: str, key: str) -> None:
+    assert key not in text(given)

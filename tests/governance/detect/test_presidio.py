@@ -44,6 +44,8 @@ def found(value: str, *keys: str) -> dict[str, str]:
         ("US_PASSPORT", "912803456", "passport {}"),
         ("STREET_ADDRESS", "6750 Maple Street Apt. 4", "I live at {}"),
         ("DATE_OF_BIRTH", "12/03/1980", "DOB: {}"),
+        ("DATE_OF_BIRTH", "14/03/1971", "Nato a San Benedetto il {}"),
+        ("DATE_OF_BIRTH", "07.12.1959", "geboren in Kassel am {}"),
         ("MEDICAL_RECORD", "A-128837", "MRN: {}"),
         ("MEDICAL_RECORD", "55-91-20", "chart no. {}"),
         ("MEDICAL_RECORD", "482913", "MR# {}"),

@@ -28,6 +28,10 @@ def _with_model() -> Redactor:
         "Drucker funktioniert nicht mehr", "Betreff: Urlaubsplanung", "Die Besprechung f\u00e4llt aus.",
         "Bitte Kabel pr\u00fcfen und Ger\u00e4t neu starten.", "Le projet avance bien.", "Oggetto: ferie estive",
         "Ekran jest czarny.", "\u041f\u0440\u0438\u043d\u0442\u0435\u0440 \u043d\u0435 \u0440\u0430\u0431\u043e\u0442\u0430\u0435\u0442.", "Yaz\u0131c\u0131 \u00e7al\u0131\u015fm\u0131yor.",
+        "Alba liegt im Piemont.", "Rainfall in Chad was below the average.", "It reads 291 Kelvin at noon.",
+        "Fagus sylvatica and Felis catus", "Rosa canina needs full sun.", "The Lena freezes in October.",
+        "Heilbronn plant eine Br\u00fccke.", "Leider f\u00e4llt der Zug nach Ulm aus.", "Orlando airport is closed.",
+        "Convert Celsius to Fahrenheit.", "Ostatnio ceny w Gdyni spad\u0142y.", "ECDHE:!PSK:!aECDH", "wpa-psk: true",
     ],
 )  # fmt: skip
 def test_it_stays(kept: str) -> None:
@@ -39,6 +43,12 @@ def test_it_stays(kept: str) -> None:
     [
         ("Florence moved to another team.", "Florence"), ("Customer Madison filed a complaint.", "Madison"),
         ("My name is Jenkins.", "Jenkins"), ("Grace Hudson called.", "Hudson"),
+        ("Chad said he would fix it.", "Chad"), ("Kelvin replied at once.", "Kelvin"), ("Thanks Milan!", "Milan"),
+        ("Sofia needs a new badge.", "Sofia"), ("Rosario Santos is our tenant.", "Santos"),
+        ("Gestern rief Hannelore an.", "Hannelore"), ("Oggi Oyelaran ha scritto.", "Oyelaran"),
+        ("mhartl/178.12.4.91:1194 PUSH: Received", "178.12.4.91"), ("mhartl/178.12.4.91:1194 PUSH: Received", "mhartl"),
+        ("host=178.12.4.91:8443 refused", "178.12.4.91"),
+        ("Prosz\u0119 o kontakt: 511 204 887", "511 204 887"), ("Prosimy o kontakt: 605 330 918", "605 330 918"),
         ("Connect to 10.20.30.40 now", "10.20.30.40"), ("scp a.txt b@10.20.30.40:/tmp", "10.20.30.40"),
     ],
 )  # fmt: skip

@@ -156,8 +156,10 @@ def test_a_person_found_in_the_text_can_take_purposes_away() -> None:
 
 def test_an_end_user_is_stored_as_a_pseudonym_only() -> None:
     batch = governor().judge(assembly(placed(call(1, end_user="Jo Ann Doe"))))
-    assert batch.governance[0].subjects == (subject_id(KEY, "acme", "jo ann doe"),)
+    # Further subjects are the other ways in which this name is written, such as the family name first.
+    assert batch.governance[0].subjects[0] == subject_id(KEY, "acme", "jo ann doe")
     assert "Doe" not in text_of(batch)
+    assert "doe" not in repr(batch.governance)
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])

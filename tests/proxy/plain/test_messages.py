@@ -454,10 +454,11 @@ def test_no_call_is_left_to_the_collector(upstream: RawUpstream, tmp_path: Path)
         gateway = Gateway(config, spool_key=b"s" * 32, fingerprint_key=b"f" * 32)
         addresses = await gateway.start()
         assert addresses.base_url is not None
+        gc.collect()
         gc.disable()
         try:
             await asyncio.to_thread(call, addresses.base_url[1])
-            return sum(isinstance(each, ClientCall) for each in gc.get_objects())
+            return sum(type(each) is ClientCall for each in gc.get_objects())
         finally:
             gc.enable()
             await gateway.close()

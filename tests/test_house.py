@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("trajectory", "proxy", "governance", "lakehouse", "train", "headrace")
+ROOMS = ("trajectory", "proxy", "governance", "lakehouse", "train", "evolve", "headrace")
 REGISTRIES = {
     "headrace.cli": "a file for each noun of the command line",
     "trajectory.dialects.registry": "a file for each wire format",

@@ -6,7 +6,16 @@ from pathlib import Path
 
 from trajectory.errors import ConfigurationError
 
-PACKAGES = ("headrace", "trajectory", "proxy", "governance", "lakehouse", "train", "policies")
+PACKAGES = (
+    "headrace",
+    "trajectory",
+    "proxy",
+    "governance",
+    "lakehouse",
+    "train",
+    "evolve",
+    "policies",
+)
 
 
 def headrace_version() -> str:

@@ -10,6 +10,7 @@ from trajectory.canonical import JsonValue
 
 MOST_HOSTS = 1000
 OTHERS = "others"
+_MOST_NAMES = 200
 _HOST = re.compile(r"[a-z0-9._:-]{1,253}")
 
 
@@ -94,7 +95,7 @@ class Counters:
     """Hosts that clients reached through tunnels that were not opened."""
     tls_failures: Counter[str] = field(default_factory=Counter)
     """Handshakes with clients that failed, by the name that the client wanted to reach; usually a
-    client that does not trust the authority."""
+    client that does not trust the authority, or the base-URL port's own certificate."""
     faults: int = 0
     """Errors of the gateway's own code; each is a bug, and none reaches a client's bytes."""
     noise: int = 0
@@ -112,6 +113,11 @@ class Counters:
         """Count a connection that is passed on unread, and enter its host into the inventory."""
         self.tunnels += 1
         self.inventory.enter(host, port)
+
+    def tls_failed(self, name: str | None) -> None:
+        """Count a failed handshake by the name that its client called."""
+        failures, host = self.tls_failures, sound_host(name)
+        failures[host if host in failures or len(failures) < _MOST_NAMES else OTHERS] += 1
 
     def observe(self, seconds: float) -> None:
         """Count one exchange's duration."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 
+from proxy.certificate import OwnCertificate
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.probe import probe
@@ -20,7 +21,7 @@ _SWEEP_SECONDS = 60.0
 
 
 class Housekeeping:
-    """Follows rotated secrets, shares the counts of limits, minds the spool's alarm and its age."""
+    """Follows rotated secrets and a renewed certificate, shares the counts of limits, minds the spool's alarm and its age."""
 
     def __init__(
         self,
@@ -29,6 +30,7 @@ class Housekeeping:
         router: Router,
         ledger: SharedCounters,
         keys: KeyRing,
+        certificate: OwnCertificate | None,
         spool: SpoolWriter | None,
         counters: Counters,
     ) -> None:
@@ -36,11 +38,12 @@ class Housekeeping:
         self._router = router
         self._ledger = ledger
         self._keys = keys
+        self._certificate = certificate
         self._spool = spool
         self._counters = counters
         self._alarmed = False
         self._sweep_at = 0.0
-        self._key_problem = ""
+        self._key_problem = self._certificate_problem = ""
 
     async def run(self) -> None:
         """Look after everything until cancelled; nothing that goes wrong here ends it."""
@@ -87,6 +90,8 @@ class Housekeeping:
         self._counters.serving = self._router.publication.versions()
         if self._ledger.dirty:
             self._ledger.flush()
+        if self._certificate is not None:
+            self._follow(self._certificate)
         try:
             changed = self._keys.reload()
         except ConfigurationError as error:
@@ -96,6 +101,18 @@ class Housekeeping:
             return False
         self._key_problem = ""
         return changed
+
+    def _follow(self, certificate: OwnCertificate) -> None:
+        """Serve a renewed certificate; the one in use stays where that cannot be used."""
+        problem = ""
+        try:
+            if certificate.reload():
+                _log.info("serving the certificate that expires on %s", certificate.expires_at)
+        except ConfigurationError as error:
+            problem = str(error)
+            if problem != self._certificate_problem:
+                _log.error("%s; the one in use stays", problem)
+        self._certificate_problem = problem
 
     def _watch(self, spool: SpoolWriter) -> None:
         alarm = spool.alarm

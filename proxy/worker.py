@@ -9,6 +9,7 @@ from proxy.addon import GatewayAddon
 from proxy.admin import Admin, can_record, spool_gauges
 from proxy.admission import AdmissionControl
 from proxy.api.endpoints import Endpoints
+from proxy.certificate import OwnCertificate
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints
@@ -66,6 +67,7 @@ class Gateway:
         self._embedded: Embedded | None = None
         self._gate: GatewayAddon | None = None
         self._plain: PlainListener | None = None
+        self._certificate: OwnCertificate | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._admin = Admin(
             self.counters,
@@ -85,12 +87,18 @@ class Gateway:
         registry = KeyRegistry.load(config.keys)
         opens = config.forward_port is not None or config.transparent_port is not None
         authority = ensure_authority(config.authority) if opens else None
+        corrected = wire.install()
+        http2 = corrected and config.fastpath
+        if config.certificate is not None and config.certificate_key is not None:
+            self._certificate = OwnCertificate(
+                config.certificate, config.certificate_key, self.counters, http2=http2
+            )
+        secure = self._certificate.context if self._certificate else None
         addresses = self._bind()
         if config.capture:
             self._spool = open_spool(config.spool, self._keys.newest)
             self._recorder = Recorder(self._spool, self.counters, block=self._fingerprints.block)
         logs.muffle(self.counters)
-        corrected = wire.install()
         reachability = Reachability(self._router)
         self._gate = self._make_gate(registry)
         if config.listener == "plain":
@@ -101,13 +109,14 @@ class Gateway:
             addresses,
             before=[Tunnels(self._router, self.counters)],
             after=[
-                Interception(authority, self.counters, http2=corrected and config.fastpath),
+                Interception(authority, self.counters, http2=http2),
                 ConnectTimes(self._router, embedded.handlers, reachability),
                 self._gate,
                 Strangers(embedded.handlers),
             ],
             listeners=self._listeners,
             recorder=self._recorder,
+            secure=secure,
         )
         if config.listener == "plain" and addresses.base_url is not None:
             # Not at import: a gateway without it needs no llhttp.
@@ -123,6 +132,7 @@ class Gateway:
                 pool=pool,
                 idle_seconds=config.idle_seconds,
                 handler=self._listeners.handler,
+                secure=secure,
             )
             await self._plain.start(self._listeners.of("base_url"))
         if addresses.admin is not None:
@@ -149,6 +159,7 @@ class Gateway:
             router=self._router,
             ledger=self._budgets.ledger,
             keys=self._keys,
+            certificate=self._certificate,
             spool=self._spool,
             counters=self.counters,
         )
@@ -212,6 +223,9 @@ class Gateway:
         }
         if self._spool is not None:
             gauges |= spool_gauges(self._spool, self._config.spool.directory)
+        if self._certificate is not None:
+            until = self._certificate.expires_at.timestamp() - time.time()
+            gauges["certificate_seconds_left"] = round(until)
         return gauges
 
     async def drain(self) -> None:

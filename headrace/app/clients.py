@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from headrace.app.home import Home
-from headrace.app.installation import Address, addresses
+from headrace.app.installation import Address, addresses, base_url
 from proxy.config import GatewayConfig, Upstream
 from proxy.keys import PURPOSES, KeyRegistry
 from proxy.mitm.authority import TRUST_STORE_PASSWORD
@@ -51,12 +51,12 @@ def base_url_environment(config: GatewayConfig, key: str) -> dict[str, str]:
 
     ``HEADRACE_KEY`` holds the key for all others: trace exporters, taps, clients of own routes.
     """
-    listen = addresses(config).get("listen")
-    if listen is None:
+    gateway = base_url(config)
+    if gateway is None:
         return {}
     variables: dict[str, str] = {}
     for route in config.routes:
-        url = f"http://{listen.for_clients}{route.prefix}"
+        url = gateway + route.prefix
         if route.name in _BASE_URLS:
             *addresses_, key_variable = _BASE_URLS[route.name]
             variables |= {found[0]: url + found[1] for found in addresses_ if found is not None}

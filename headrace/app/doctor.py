@@ -33,6 +33,8 @@ _EXTRAS = {
 }
 MITMPROXY_VERSION = "12.2.3"
 _AUTHORITY_WARNING = timedelta(days=30)
+_CERTIFICATE_WARNING = timedelta(days=14)
+"""Programs that renew certificates begin a third of their life before the end, mostly 30 days."""
 _LOWEST_FREE_BYTES = 2 * 2**30
 
 
@@ -62,6 +64,7 @@ def examine(settings: Settings, home: Home) -> list[CheckResult]:
         _disk,
         _secrets,
         _authority,
+        _certificate,
         _ports,
         _credentials,
         _policy,
@@ -188,6 +191,22 @@ def _authority(_settings: Settings, home: Home) -> Iterator[CheckResult]:
         )
     else:
         yield CheckResult("authority", "ok", f"valid until {expires:%Y-%m-%d}")
+
+
+def _certificate(settings: Settings, _home: Home) -> Iterator[CheckResult]:
+    from proxy.certificate import check_certificate
+
+    gateway = settings.gateway
+    if gateway.certificate is None or gateway.certificate_key is None:
+        return
+    until = check_certificate(gateway.certificate, gateway.certificate_key).not_valid_after_utc
+    soon = until < datetime.now(UTC) + _CERTIFICATE_WARNING
+    yield CheckResult(
+        "certificate",
+        "warning" if soon else "ok",
+        f"{gateway.certificate} is valid until {until:%Y-%m-%d}",
+        "Renew it in place; a running gateway follows within a second." if soon else "",
+    )
 
 
 def _ports(settings: Settings, home: Home) -> Iterator[CheckResult]:

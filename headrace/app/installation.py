@@ -10,6 +10,7 @@ import yaml
 from headrace.app.home import Home
 from headrace.app.master_key import Secrets, serving_key
 from headrace.app.settings import Settings
+from proxy.certificate import certified_names, read_certificate
 from proxy.config import CredentialSource, GatewayConfig, Route, Upstream
 from proxy.keys import KEY_PREFIX
 from proxy.spool import SpoolReader
@@ -128,6 +129,23 @@ def addresses(config: GatewayConfig) -> dict[str, Address]:
         "admin": (config.admin_host, config.admin_port),
     }
     return {name: Address(host, port) for name, (host, port) in places.items() if port is not None}
+
+
+def base_url(config: GatewayConfig) -> str | None:
+    """Return the base URL's scheme, host and port for clients of this machine; None where it is off.
+
+    A client compares the host with the certificate, so it is a name that stands in there.
+    """
+    listen = addresses(config).get("listen")
+    if listen is None:
+        return None
+    if config.certificate is None:
+        return f"http://{listen.for_clients}"
+    host, _, port = listen.for_clients.rpartition(":")
+    names = certified_names(read_certificate(config.certificate))
+    if names and host.strip("[]") not in names:
+        host = f"[{names[0]}]" if ":" in names[0] else names[0]
+    return f"https://{host}:{port}"
 
 
 def _inside(default: Path, chosen: Path, untouched: Path) -> Path:

@@ -1,13 +1,21 @@
 """Queries the gateway on this machine through its admin port."""
 
 import json
+import ssl
 import time
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from headrace.app.installation import Address, addresses, default_routes
 from headrace.app.settings import Settings
+from proxy.certificate import read_certificate
 from proxy.config import GatewayConfig
 from trajectory.errors import ConfigurationError, WorkError
+
+if TYPE_CHECKING:
+    import httpx
 
 _KEYS_ARE_READ_SECONDS = 1.0
 """A gateway takes a new key within half a second."""
@@ -53,28 +61,54 @@ def routes_that_run(config: GatewayConfig) -> frozenset[str] | None:
 
 def knows_key(config: GatewayConfig, key: str) -> bool:
     """Tell whether the running gateway takes ``key``; True when none answers, since it may one day."""
-    listen = addresses(config).get("listen")
-    if listen is None or not _is_refused(listen, key):
+    if not _is_refused(config, key):
         return True
     time.sleep(_KEYS_ARE_READ_SECONDS)
-    return not _is_refused(listen, key)
+    return not _is_refused(config, key)
 
 
-def _is_refused(listen: Address, key: str) -> bool:
+def _is_refused(config: GatewayConfig, key: str) -> bool:
     import httpx
 
     try:
         # Feedback of no items is refused with 400, but a wrong key before that with 401.
-        answer = httpx.post(
-            f"http://{listen.for_clients}/headrace/v1/feedback",
-            content=b"[]",
-            headers={"authorization": f"Bearer {key}"},
-            timeout=5,
-            trust_env=False,
-        )
-    except httpx.HTTPError:
+        answer = post_feedback(config, key, [])
+    except (httpx.HTTPError, ConfigurationError):
         return False
     return answer.status_code == 401
+
+
+def post_feedback(config: GatewayConfig, key: str, items: list[dict[str, Any]]) -> "httpx.Response":
+    """Send feedback to the gateway on this machine.
+
+    Raises:
+        ConfigurationError: its base-URL port is off, or its certificate cannot be read.
+        httpx.TransportError: nobody answers there, or somebody with another certificate.
+    """
+    import httpx
+
+    listen = addresses(config).get("listen")
+    if listen is None:
+        raise ConfigurationError("the gateway's base-URL port is off (gateway.port).")
+    scheme = "http" if config.certificate is None else "https"
+    return httpx.post(
+        f"{scheme}://{listen.for_clients}/headrace/v1/feedback",
+        json=items,
+        headers={"authorization": f"Bearer {key}"},
+        timeout=5,
+        trust_env=False,
+        verify=True if config.certificate is None else _exactly(config.certificate),
+    )
+
+
+def _exactly(certificate: Path) -> ssl.SSLContext:
+    """Return a client's TLS that trusts this certificate alone, by whatever name it is reached."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    pem = read_certificate(certificate).public_bytes(Encoding.PEM)
+    context.load_verify_locations(cadata=pem.decode("ascii"))
+    return context
 
 
 def as_it_runs(settings: Settings, config: GatewayConfig) -> GatewayConfig:

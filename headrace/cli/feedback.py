@@ -8,8 +8,9 @@ import typer
 
 from headrace.app.clients import local_client_key
 from headrace.app.context import AppContext
-from headrace.app.installation import addresses, gateway_config
+from headrace.app.installation import base_url, gateway_config
 from headrace.app.output import note, print_fields
+from headrace.app.running_gateway import post_feedback
 from headrace.cli.common import JsonOption
 from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError
@@ -106,27 +107,17 @@ def _send(running: AppContext, items: list[dict[str, Any]], key: str | None) -> 
     import httpx
 
     config = gateway_config(running.settings, running.home)
-    listen = addresses(config).get("listen")
-    if listen is None:
-        raise ConfigurationError("the gateway's base-URL port is off (gateway.port).")
     client_key = key or local_client_key(running.home, KeyRegistry.load(config.keys))
     try:
-        answer = httpx.post(
-            f"http://{listen.for_clients}/headrace/v1/feedback",
-            json=items,
-            headers={"authorization": f"Bearer {client_key}"},
-            trust_env=False,
-        )
+        answer = post_feedback(config, client_key, items)
     except httpx.TransportError as error:
         raise WorkError(
-            f"no gateway answers at {listen.for_clients} ({type(error).__name__}). Start `headrace up`."
+            f"no gateway answers at {base_url(config)} ({type(error).__name__}). Start `headrace up`."
         ) from None
     try:
         body = answer.json()
     except ValueError:
-        raise WorkError(
-            f"what answers at {listen.for_clients} is no gateway of Headrace."
-        ) from None
+        raise WorkError(f"what answers at {base_url(config)} is no gateway of Headrace.") from None
     if answer.status_code != 202:
         raise WorkError(f"the gateway refused the feedback: {body}")
     return {str(name): value for name, value in body.items()}

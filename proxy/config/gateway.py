@@ -97,9 +97,15 @@ class GatewayConfig(ConfigModel):
     """Address of the base-URL gateway."""
     port: Port | None = 8484
     """Its port; 0 takes a free one, None switches it off."""
+    certificate: Path | None = None
+    """A PEM file with a certificate of your own, its chain behind it: the base-URL port then speaks
+    TLS alone, 1.2 or newer. A renewed file counts within a second."""
+    certificate_key: Path | None = None
+    """Its private key, which only the gateway's user and group may read."""
     listener: Literal["plain", "mitmproxy"] = "plain"
     """What serves the base-URL port: ``plain`` takes a quarter of the CPU and is stricter about
-    HTTP/1. It hands connections with TLS or WebSocket on to mitmproxy."""
+    HTTP/1. It hands connections with HTTP/2 or WebSocket on to mitmproxy, and with TLS too unless
+    there is a ``certificate``."""
     forward_host: str = "127.0.0.1"
     """Address of the forward proxy."""
     forward_port: Port | None = 8485
@@ -187,6 +193,12 @@ class GatewayConfig(ConfigModel):
                 "forward_key would let everybody in who reaches forward_host "
                 f"{self.forward_host!r}; it must be one of {', '.join(_THIS_MACHINE)}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _certificate(self) -> Self:
+        if (self.certificate is None) != (self.certificate_key is None):
+            raise ValueError("certificate and certificate_key belong together; give both or none")
         return self
 
     @property

@@ -8,7 +8,7 @@ from mitmproxy.proxy import layer, layers
 from mitmproxy.proxy.layers.http import HttpStream
 from mitmproxy.proxy.mode_specs import RegularMode, ReverseMode, TransparentMode
 
-from proxy.counters import OTHERS, Counters, sound_host
+from proxy.counters import Counters
 from proxy.mitm.authority import Authority
 from proxy.routing import Router
 from trajectory.errors import ConfigurationError
@@ -63,9 +63,6 @@ def install(port: int) -> None:
     setattr(platform, "original_addr", destination)  # noqa: B010 - of mitmproxy's
 
 
-_MOST_NAMES = 200
-
-
 class Interception(TlsConfig):
     """TLS on both sides; the authority is given, nothing is read from or written to the disk."""
 
@@ -107,9 +104,7 @@ class Interception(TlsConfig):
 
     def tls_failed_client(self, data: tls.TlsData) -> None:
         """Count a handshake that failed."""
-        failures = self._counters.tls_failures
-        name = sound_host(data.context.client.sni)
-        failures[name if name in failures or len(failures) < _MOST_NAMES else OTHERS] += 1
+        self._counters.tls_failed(data.context.client.sni)
 
 
 class Tunnels:

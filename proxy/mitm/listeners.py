@@ -3,10 +3,12 @@
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+from proxy.certificate import tls_arguments
 from trajectory.errors import ConfigurationError
 
 _BACKLOG = 2048
@@ -80,15 +82,24 @@ class Listeners:
         """Leave the base-URL port to the plain listener; mitmproxy takes what that hands over."""
         self._plain = True
 
-    def listen(self) -> Callable[[Any, str, int], Awaitable[list[Any]]]:
-        """Return what mitmproxy's servers call to listen: they serve on the sockets bound before."""
+    def listen(
+        self, secure: ssl.SSLContext | None = None
+    ) -> Callable[[Any, str, int], Awaitable[list[Any]]]:
+        """Return what mitmproxy's servers call to listen: they serve on the sockets bound before.
+
+        Args:
+            secure: TLS of the base-URL port, where that has a certificate of its own.
+        """
 
         async def listen(instance: Any, _host: str, _port: int) -> list[Any]:
             if self._plain and instance.mode.type_name == "reverse":
                 self.handler = instance.handle_stream
                 return [_NoServer()]
+            own = secure if instance.mode.type_name == "reverse" else None
             return [
-                await asyncio.start_server(instance.handle_stream, sock=bound, backlog=_BACKLOG)
+                await asyncio.start_server(
+                    instance.handle_stream, sock=bound, backlog=_BACKLOG, **tls_arguments(own)
+                )
                 for bound in self.of(_DOORS[instance.mode.type_name])
             ]
 

@@ -52,6 +52,7 @@ class Embedded:
         after: Sequence[object],
         listeners: Listeners,
         recorder: Recorder | None,
+        secure: ssl.SSLContext | None = None,
     ) -> None:
         """Serve on bound sockets.
 
@@ -62,6 +63,7 @@ class Embedded:
             after: addons that come later, the gate and what looks at its word last.
             listeners: the sockets.
             recorder: what captures; where the fast path says when bytes go out, it is patient.
+            secure: TLS of the base-URL port, where that has a certificate of its own.
 
         Raises:
             ConfigurationError: mitmproxy could not listen, or a file of certificates is none.
@@ -72,7 +74,7 @@ class Embedded:
         fast = fastpath.apply(self.master, enabled=config.fastpath, pending=recorder)
         if recorder is not None:
             recorder.patient = fast
-        setattr(mode_servers.AsyncioServerInstance, "listen", listeners.listen())  # noqa: B010 - of mitmproxy's
+        setattr(mode_servers.AsyncioServerInstance, "listen", listeners.listen(secure))  # noqa: B010 - of mitmproxy's
         if not await self.servers.setup_servers():
             raise ConfigurationError("the gateway could not listen on its ports; see the log")
         await self.master.running()

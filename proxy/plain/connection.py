@@ -5,6 +5,7 @@ are held until the spool knows what they belong to, as the mitmproxy listener ho
 """
 
 import asyncio
+import ssl
 from typing import Any, Protocol
 
 from proxy.plain import messages
@@ -31,6 +32,7 @@ class Ground(CallGround, Protocol):
     recorder: Recorder | None
     connections: "set[ClientConnection]"
     draining: bool
+    secure: ssl.SSLContext | None
 
     def hand_over(self, connection: "ClientConnection", data: bytes) -> None:
         """Let the mitmproxy listener go on with a connection."""
@@ -75,6 +77,9 @@ class ClientConnection(asyncio.Protocol):
         self.transport = transport
         set_limits(transport)
         self.ground.connections.add(self)
+        opened = transport.get_extra_info("ssl_object") if self.ground.secure else None
+        if opened is not None and opened.selected_alpn_protocol() == "h2":
+            self._hand_over(b"")
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """The client is gone."""
@@ -122,7 +127,7 @@ class ClientConnection(asyncio.Protocol):
         """Begin the next request, once its head is whole."""
         while self.call is None and self._buffer and not self._closing:
             data = self._buffer
-            if data.startswith(_TLS_GREETING):
+            if data.startswith(_TLS_GREETING) and self.ground.secure is None:
                 self._hand_over(data)
                 return
             if data.startswith((b"\r", b"\n")):  # empty lines before a request

@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from proxy.api.endpoints import Endpoints
+from proxy.certificate import tls_arguments
 from proxy.exchange import Services
 from proxy.plain.connection import ClientConnection
 from proxy.plain.upstreams import UpstreamPool
@@ -31,8 +33,20 @@ class PlainListener:
         pool: UpstreamPool,
         idle_seconds: float,
         handler: Handler,
+        secure: ssl.SSLContext | None = None,
     ) -> None:
-        """Prepare; ``handler`` is mitmproxy's, for connections that become WebSockets."""
+        """Prepare.
+
+        Args:
+            services: what all exchanges share.
+            refusals: answers what is not admitted.
+            endpoints: the gateway's own API.
+            recorder: what captures.
+            pool: connections to upstreams.
+            idle_seconds: how long a connection may stay silent.
+            handler: mitmproxy's, for connections of HTTP/2 and those that become WebSockets.
+            secure: TLS of the port, where that has a certificate of its own.
+        """
         self.services = services
         self.refusals = refusals
         self.endpoints = endpoints
@@ -42,6 +56,7 @@ class PlainListener:
         self.draining = False
         self._idle_seconds = idle_seconds
         self._handler = handler
+        self.secure = secure
         self._loop = asyncio.get_running_loop()
         self.now: Callable[[], float] = self._loop.time
         self._servers: list[asyncio.Server] = []
@@ -52,7 +67,10 @@ class PlainListener:
         for bound in listeners:
             self._servers.append(
                 await self._loop.create_server(
-                    lambda: ClientConnection(self), sock=bound, backlog=_BACKLOG
+                    lambda: ClientConnection(self),
+                    sock=bound,
+                    backlog=_BACKLOG,
+                    **tls_arguments(self.secure),
                 )
             )
         self.run(self._sweep())
@@ -72,7 +90,8 @@ class PlainListener:
         """Let mitmproxy go on with a connection, from the request that it does not take."""
         reader = asyncio.StreamReader(loop=self._loop)
         protocol = asyncio.StreamReaderProtocol(reader, self._handler, loop=self._loop)
-        reader.feed_data(data)
+        if data:
+            reader.feed_data(data)
         connection.transport.set_protocol(protocol)
         protocol.connection_made(connection.transport)
 

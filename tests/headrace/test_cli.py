@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.practice.certificate import make_certificate
 from headrace.app.home import Home
 from headrace.app.lock import only_one
 from headrace.cli import missing_extra, run, unexpected
@@ -400,6 +401,20 @@ def test_doctor_finds_a_master_key_that_others_can_read(
     findings = json.loads(printed(capsys, "doctor", "--json", code=1))
     failed = [finding for finding in findings if finding["status"] == "failure"]
     assert any("chmod 600" in finding["detail"] for finding in failed)
+
+
+def test_doctor_tells_how_long_the_gateways_own_certificate_is_valid(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    files = make_certificate(tmp_path / "files", days=7)
+    monkeypatch.setenv("HEADRACE_GATEWAY_CERTIFICATE", str(files.cert))
+    monkeypatch.setenv("HEADRACE_GATEWAY_CERTIFICATE_KEY", str(files.key))
+    for days, status in ((7, "warning"), (60, "ok"), (0, "failure")):
+        make_certificate(tmp_path / "files", days=days)
+        findings = json.loads(printed(capsys, "doctor", "--json", code=int(status == "failure")))
+        (found,) = [each for each in findings if each["check"] == "certificate"]
+        assert found["status"] == status
+        assert str(files.cert) in found["detail"]
 
 
 def test_sql_of_an_earlier_state(capsys: pytest.CaptureFixture[str], home: Path) -> None:

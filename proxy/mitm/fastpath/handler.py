@@ -62,6 +62,10 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
     def __init__(self, *arguments: Any) -> None:
         init: Callable[..., None] = super().__init__
         init(*arguments)
+        writer = self.transports[self.client].writer
+        secure = writer.get_extra_info("ssl_object", None) if writer is not None else None
+        if secure is not None:  # the listener has a certificate of its own and opened the TLS
+            self.client.alpn = (secure.selected_alpn_protocol() or "").encode() or None
         self.max_conns = defaultdict(lambda: asyncio.Semaphore(MOST_CALLS))
         self._queue: deque[events.Event] = deque()
         self._busy = False

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
+from examples.practice.certificate import make_certificate
 from headrace.app.clients import base_url_environment, proxy_environment
 from proxy.config import GatewayConfig
 from proxy.mitm.authority import TRUST_STORE_PASSWORD, create_authority
@@ -83,6 +84,24 @@ def test_base_urls_of_the_known_clients() -> None:
     assert found["GOOGLE_GEMINI_BASE_URL"] == f"{base}/gemini"
     assert found["OWN_BASE_URL"] == f"{base}/own"
     assert found["GEMINI_API_KEY"] == "hr_a_b"
+
+
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [("127.0.0.1", "127.0.0.1"), ("localhost", "localhost"), ("::1", "localhost")],
+)
+def test_base_urls_name_a_host_that_the_certificate_holds_for(
+    tmp_path: Path, host: str, named: str
+) -> None:
+    files = make_certificate(tmp_path)
+    settings = {
+        "host": host,
+        "certificate": str(files.cert),
+        "certificate_key": str(files.key),
+        "routes": [{"name": "openai", "upstream": "https://x"}],
+    }
+    found = base_url_environment(GatewayConfig.model_validate(settings), "hr_a_b")
+    assert found["OPENAI_BASE_URL"] == f"https://{named}:8484/openai/v1"
 
 
 def test_the_trust_store_for_java_holds_the_bundle(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from proxy.credentials import Fingerprints, RawFields, holds_client_key, present
 from proxy.heads import WISHES, capture_wish, host_of, names
 from proxy.keys import KeyLimits, KeyRegistry
 from proxy.limits import Budgets, session_of
-from proxy.model_versions import Version, can_name
+from proxy.model_versions import ServedModel, Version, can_name
 from proxy.paths import climbs
+from proxy.pins import trajectory_name
 from proxy.responses import Reason, Shape, shape_of
 from proxy.rewriting import (
     Pointing,
@@ -248,6 +249,8 @@ class AdmissionControl:
             version = plan.serving.choose(stick if able else None)
             if version is None:
                 raise _refused(Reason.NO_MODEL, entry, fields, client)
+            if able and plan.serving.pins:
+                version = self._pinned(plan.serving, version, client, fields, session)
             target, served = version.target, version if able else None
         rewritten, path = pointing.at(target)
         asks = [
@@ -269,6 +272,21 @@ class AdmissionControl:
         )
         self._limit(method, admitted)
         return admitted
+
+    def _pinned(
+        self,
+        serving: ServedModel,
+        drawn: Version,
+        client: ClientIdentity,
+        fields: RawFields,
+        session: bytes | None,
+    ) -> Version:
+        """Return the version that the request's trajectory keeps; the one drawn where none is named."""
+        name = trajectory_name(fields, session)
+        if name is None:
+            return drawn
+        scope = b"\0".join((serving.model.encode(), client.tenant_id.encode(), name))
+        return serving.keep(self._fingerprints.of(scope), drawn)
 
     def _entry(self, path: bytes) -> _Entry | None:
         """Read a path; None where no route has it, or a client key stands in it."""

@@ -65,12 +65,15 @@ class Housekeeping:
         if self._spool is not None:
             self._watch(self._spool)
             self._spool.rest()
-            if time.monotonic() >= self._sweep_at:
-                self._sweep_at = time.monotonic() + _SWEEP_SECONDS
-                await asyncio.to_thread(self._sweep)
+        if time.monotonic() >= self._sweep_at:
+            self._sweep_at = time.monotonic() + _SWEEP_SECONDS
+            await asyncio.to_thread(self._sweep)
 
     def _sweep(self) -> None:
-        """Delete raw captures that nobody governed for too long."""
+        """Delete pins that are over, and raw captures that nobody governed for too long."""
+        self._router.pins.sweep()
+        if self._spool is None:
+            return
         settings = self._config.spool
         gone = expire(settings.directory, settings.max_age_hours * 3600)
         if gone.segments:

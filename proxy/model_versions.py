@@ -8,13 +8,14 @@ import json
 import logging
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from proxy.config import CredentialSource, Route, UpstreamChoice
+from proxy.pins import Pins
 from proxy.target import Target
 from proxy.tokens import plain_json
 from trajectory.files import read_file
@@ -23,6 +24,7 @@ type ServingRole = Literal["live", "canary", "shadow"]
 """What a version does for a model: answer, answer some sessions, or answer nobody."""
 
 SERVING_ROLES: tuple[ServingRole, ...] = ("live", "canary", "shadow")
+_ANSWERING: tuple[ServingRole, ...] = ("live", "canary")
 
 _log = logging.getLogger(__name__)
 _draw = random.Random()  # noqa: S311 - which calls are copied, not a secret
@@ -47,23 +49,73 @@ class Version:
 class ServedModel:
     """The versions that answer on one route that names a model."""
 
-    __slots__ = ("_canary", "_credential", "_shadow", "_versions", "model")
+    __slots__ = (
+        "_canary",
+        "_credential",
+        "_former",
+        "_pin_seconds",
+        "_pins",
+        "_shadow",
+        "_versions",
+        "model",
+    )
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: Route, pins: Pins | None = None) -> None:
         """Begin with nothing that answers; :meth:`use` says what does."""
         self.model = route.model or ""
+        self._pins = pins if route.pin == "trajectory" else None
+        self._pin_seconds = route.pin_hours * 3600
+        self._former: dict[str, Version] = {}
         self._canary = route.canary
         self._shadow = route.shadow
         self._credential = route.credential
         self._versions: dict[ServingRole, Version] = {}
 
-    def use(self, published: dict[ServingRole, Published]) -> None:
-        """Answer by these versions from now on; what is on its way ends where it began."""
-        before = {version.label: version for version in self._versions.values()}
+    def use(
+        self, published: dict[ServingRole, Published], former: Sequence[Published] = ()
+    ) -> None:
+        """Answer by these versions from now on; what is on its way ends where it began.
+
+        Args:
+            published: the versions that have a role.
+            former: versions without one that still answer the trajectories pinned to them.
+        """
+        before = {
+            version.label: version for version in (*self._versions.values(), *self._former.values())
+        }
+        self._former = {
+            found.label: _prepared(found, before.get(found.label), self._credential)
+            for found in former
+        }
         self._versions = {
             role: _prepared(found, before.get(found.label), self._credential)
             for role, found in published.items()
         }
+
+    @property
+    def pins(self) -> bool:
+        """Whether a trajectory keeps its version."""
+        return self._pins is not None
+
+    def keep(self, name: bytes, drawn: Version) -> Version:
+        """Return the version that a trajectory is pinned to; it is pinned now where it was not.
+
+        A version that is gone or cannot be reached loses the trajectory to the one that was drawn.
+
+        Args:
+            name: a fingerprint of the trajectory's name.
+            drawn: what :meth:`choose` says.
+        """
+        if self._pins is None:
+            return drawn
+        now = time.monotonic()
+        answering = (
+            *self._former.values(),
+            *(self._versions[r] for r in _ANSWERING if r in self._versions),
+        )
+        able = {each.label: each for each in answering if each.target.shunned_until <= now}
+        able[drawn.label] = drawn
+        return able[self._pins.keep(name, drawn.label, able, self._pin_seconds)]
 
     def choose(self, stick: bytes | None) -> Version | None:
         """Return the version for a session or a connection; the same as long as nothing changes.
@@ -96,7 +148,7 @@ class ServedModel:
 
     def targets(self) -> Iterable[Target]:
         """Return where all its versions are."""
-        return [version.target for version in self._versions.values()]
+        return [each.target for each in (*self._versions.values(), *self._former.values())]
 
 
 def _prepared(
@@ -136,7 +188,7 @@ class Publication:
                 return
             models = _read(json.loads(read_file(self._path)))
             for serving in self._servings:
-                serving.use(models.get(serving.model, {}))
+                serving.use(*models.get(serving.model, ({}, ())))
         except FileNotFoundError:
             return
         except (OSError, ValueError, RecursionError) as error:
@@ -160,8 +212,12 @@ class Publication:
         self._problem = problem
 
 
-def _read(value: object) -> dict[str, dict[ServingRole, Published]]:
-    """Return model → role → version.
+type _Versions = tuple[dict[ServingRole, Published], list[Published]]
+"""Versions of a model by role, and those without a role that still answer."""
+
+
+def _read(value: object) -> dict[str, _Versions]:
+    """Return the versions of each model.
 
     Raises:
         ValueError: it is not what the app publishes.
@@ -169,11 +225,17 @@ def _read(value: object) -> dict[str, dict[ServingRole, Published]]:
     try:
         models = value["models"]  # type: ignore[index]
         return {
-            str(name): {
-                role: Published(str(versions[role]["label"]), str(versions[role]["url"]))
-                for role in SERVING_ROLES
-                if versions.get(role) is not None
-            }
+            str(name): (
+                {
+                    role: Published(str(versions[role]["label"]), str(versions[role]["url"]))
+                    for role in SERVING_ROLES
+                    if versions.get(role) is not None
+                },
+                [
+                    Published(str(each["label"]), str(each["url"]))
+                    for each in versions.get("former", ())
+                ],
+            )
             for name, versions in models.items()
         }
     except (TypeError, KeyError, AttributeError) as error:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from proxy.config import Route, Upstream
 from proxy.model_versions import ServedModel
+from proxy.pins import Pins
 from proxy.spool import records
 from proxy.target import Target
 from trajectory.errors import ConfigurationError
@@ -81,8 +82,12 @@ class PreparedRoute:
     )
 
     @classmethod
-    def of(cls, route: Route) -> "PreparedRoute":
+    def of(cls, route: Route, pins: Pins | None = None) -> "PreparedRoute":
         """Prepare a route; its credentials are read now.
+
+        Args:
+            route: its settings.
+            pins: where it keeps which version answers a trajectory.
 
         Raises:
             ConfigurationError: a credential's source is missing or empty.
@@ -105,7 +110,7 @@ class PreparedRoute:
             below=bool(route.model)
             or any(Upstream.parse(choice.url).path for choice in route.choices),
             keyed=any(source is not None for source in sources),
-            serving=ServedModel(route) if route.model else None,
+            serving=ServedModel(route, pins) if route.model else None,
         )
 
     @property

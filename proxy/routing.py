@@ -6,6 +6,7 @@ import time
 from proxy.config import GatewayConfig
 from proxy.model_versions import Publication
 from proxy.paths import lies_below
+from proxy.pins import FILE_NAME, Pins
 from proxy.route import PreparedRoute
 from proxy.target import Target
 from trajectory.errors import ConfigurationError
@@ -22,7 +23,8 @@ class Router:
     """Finds the plan of a request."""
 
     def __init__(self, config: GatewayConfig) -> None:
-        plans = [PreparedRoute.of(route) for route in config.routes]
+        self.pins = Pins(config.serving.with_name(FILE_NAME))
+        plans = [PreparedRoute.of(route, self.pins) for route in config.routes]
         self.plans = sorted(plans, key=lambda plan: -len(plan.prefix))
         self._hosts: dict[Address, list[tuple[PreparedRoute, Target]]] = {}
         for plan in plans:

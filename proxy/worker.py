@@ -264,6 +264,7 @@ class Gateway:
         if self._spool is not None:
             self._spool.close()
         self._budgets.ledger.close()
+        self._router.pins.close()
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.close)
         self._listeners.close()

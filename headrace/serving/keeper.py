@@ -1,7 +1,8 @@
 """The keeper: what the registry names is brought up, published once it is ready, and served until told to stop.
 
 A version takes over only when it answers; until then, and when it cannot be loaded, the one that
-served before goes on. What nobody is sent to any more is put away a while later.
+served before goes on. What nobody is sent to any more is put away a while later; a version that a pinned
+trajectory still needs stays up, unless a rollback took it out.
 """
 
 import json
@@ -9,7 +10,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from headrace.app.master_key import serving_key
 from headrace.serving.hosts import Host, OwnProcess, OwnServers, VllmServers, has_vllm
-from train.registry.pointer import TRIALS, read_pointer
+from proxy.pins import FILE_NAME, pinned_labels
+from train.registry.pointer import TRIALS, read_history, read_pointer, rolled_back
 from train.runs.offline import quiet_libraries
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError, HeadraceError
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _AGAIN_SECONDS = 30.0
+
+_MOST_FORMER = 2
+"""Of a model, versions that stay up for pinned trajectories: each takes memory as the live one does."""
 
 type Places = dict[str, str]
 """Version label by place: live, canary, shadow."""
@@ -60,28 +65,34 @@ class Keeper:
     clock: Callable[[], float] = time.monotonic
     _held: dict[str, _Held] = field(default_factory=dict)
     _published: dict[str, Places] = field(default_factory=dict)
-    _urls: dict[str, str] = field(default_factory=dict)
+    _former: dict[str, list[str]] = field(default_factory=dict)
+    """By model, versions without a place that answer what is pinned to them."""
+    _used: dict[str, dict[str, str]] = field(default_factory=dict)
     _unread: dict[str, str] = field(default_factory=dict)
-    """Why a model's pointer cannot be read now."""
+    """Why a model's pointer cannot be read now; without a name, why the pins cannot."""
 
     def start(self) -> None:
         """Publish that nothing serves yet: what an earlier process published is gone with it."""
-        self._publish({}, {})
+        self._publish({}, {}, {})
 
     def look(self) -> None:
         """Compare the pointers with what is up, begin and end versions, publish what changed."""
         wanted = {name: self._wanted(name) for name in self._served_names()}
+        pinned = self._pinned(wanted)
         for name, places in wanted.items():
-            for label in places.values():
+            for label in (*places.values(), *pinned[name]):
                 self._begin(name, label)
         urls = {label: url for label in self._held if (url := self.host.ready(label)) is not None}
         self._tell(urls)
-        self._publish({name: self._places(name, wanted[name], urls) for name in wanted}, urls)
-        self._put_away(wanted)
+        published = {name: self._places(name, wanted[name], urls) for name in wanted}
+        self._publish(
+            published, {name: self._draining(name, published, urls) for name in wanted}, urls
+        )
+        self._put_away(wanted, pinned)
 
     def close(self) -> None:
         """Publish that nothing serves any more, and put everything away."""
-        self._publish({}, {})
+        self._publish({}, {}, {})
         for label in list(self._held):
             self.host.end(label)
         self._held.clear()
@@ -107,6 +118,46 @@ class Keeper:
         return {
             place: f"{name}@{versions[place]}" for place in ("live", *TRIALS) if place in versions
         }
+
+    def _pinned(self, wanted: Mapping[str, Places]) -> dict[str, list[str]]:
+        """Return by model the newest versions without a place that trajectories are pinned to."""
+        try:
+            labels = pinned_labels(self.publication.with_name(FILE_NAME))
+        except OSError as error:  # what is up stays up; only a version that is down is not begun
+            if self._unread.get("") != str(error):
+                _log.error("what is pinned cannot be read (%s); what serves goes on", error)
+            self._unread[""] = str(error)
+            labels = set(self._held)
+        found: dict[str, list[str]] = {}
+        for name, places in wanted.items():
+            former = [
+                label
+                for label in sorted(labels - set(places.values()), reverse=True)
+                if label.rpartition("@")[0] == name and self._may_go_on(name, label)
+            ]
+            found[name] = former[:_MOST_FORMER]
+        return found
+
+    def _may_go_on(self, name: str, label: str) -> bool:
+        """Tell whether a version may answer what is pinned to it: it is there, and was not taken out."""
+        version = label.rpartition("@")[2]
+        home = self.models / name
+        there = (home / version / "manifest.json").is_file()
+        return there and version not in rolled_back(read_history(home))
+
+    def _draining(
+        self, name: str, published: Mapping[str, Places], urls: Mapping[str, str]
+    ) -> list[str]:
+        """Return the versions without a place that are still up: a pin may have been made just now."""
+        placed = set(published[name].values())
+        return [
+            label
+            for label in self._held
+            if label in urls
+            and label not in placed
+            and label.rpartition("@")[0] == name
+            and self._may_go_on(name, label)
+        ]
 
     def _begin(self, name: str, label: str) -> None:
         held, now = self._held.get(label), self.clock()
@@ -135,25 +186,30 @@ class Keeper:
             places["live"] = before
         return places
 
-    def _publish(self, models: dict[str, Places], urls: dict[str, str]) -> None:
-        used = {label: urls[label] for places in models.values() for label in places.values()}
-        if self._published == models and self._urls == used and self.publication.exists():
+    def _publish(
+        self, models: dict[str, Places], former: dict[str, list[str]], urls: dict[str, str]
+    ) -> None:
+        named = [label for places in models.values() for label in places.values()]
+        named += [label for labels in former.values() for label in labels]
+        used = {label: {"label": label, "url": urls[label]} for label in named}
+        changed = (self._published, self._former, self._used) != (models, former, used)
+        if not changed and self.publication.exists():
             return
         value = {
             "models": {
-                name: {
-                    place: {"label": label, "url": used[label]} for place, label in places.items()
-                }
+                name: {place: used[label] for place, label in places.items()}
+                | ({"former": [used[label] for label in former[name]]} if former[name] else {})
                 for name, places in models.items()
             }
         }
         replace_file(self.publication, canonical_json(value))
-        self._published, self._urls = models, used
+        self._published, self._former, self._used = models, former, used
         for name, places in models.items():
             _log.info("%s: %s", name, json.dumps(places, sort_keys=True))
 
-    def _put_away(self, wanted: dict[str, Places]) -> None:
+    def _put_away(self, wanted: Mapping[str, Places], pinned: Mapping[str, list[str]]) -> None:
         needed = {label for places in wanted.values() for label in places.values()}
+        needed |= {label for labels in pinned.values() for label in labels}
         needed |= {label for places in self._published.values() for label in places.values()}
         now = self.clock()
         for label, held in list(self._held.items()):

@@ -177,6 +177,10 @@ class Route(ConfigModel):
     """Share of the sessions that the version on trial as canary answers (``headrace train try``)."""
     shadow: float = Field(default=0.0, ge=0, le=1)
     """Share of the calls that are copied to the version on trial as shadow; nobody gets its answers."""
+    pin: Literal["none", "trajectory"] = "none"
+    """``trajectory``: the version that began a trajectory answers it to its end, whatever is promoted."""
+    pin_hours: float = Field(default=24.0, gt=0, le=720)
+    """Silence after which a pinned trajectory counts as over."""
     credential: CredentialSource | None = None
     """The provider's key; without one the client's own credential goes upstream (forward mode)."""
     connect_seconds: float | None = Field(default=None, gt=0)
@@ -240,6 +244,8 @@ class Route(ConfigModel):
             raise ValueError("a route leads to exactly one of: upstream, model")
         if not self.model and (self.canary or self.shadow):
             raise ValueError("canary and shadow belong to a route with a model")
+        if not self.model and self.pin != "none":
+            raise ValueError("pin belongs to a route with a model")
         if self.model and self.kind != "model":
             raise ValueError("a route with a model has kind: model")
         return self

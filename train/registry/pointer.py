@@ -5,7 +5,7 @@
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -104,3 +104,14 @@ def read_history(home: Path) -> list[HistoryEntry]:
         with suppress(TypeError):
             found.append(HistoryEntry(**entry))
     return found
+
+
+def rolled_back(history: Iterable[HistoryEntry]) -> set[str]:
+    """Return the versions that a rollback took out, and that nothing has put to use since."""
+    out: set[str] = set()
+    for entry in history:
+        if entry.action == "rollback" and entry.previous is not None:
+            out.add(entry.previous)
+        if entry.served or entry.action.startswith("try_"):
+            out.discard(entry.version)
+    return out

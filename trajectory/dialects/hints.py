@@ -34,7 +34,23 @@ _CLIENT_AGENTS = ("x-claude-code-agent-id", "x-openai-subagent")
 
 def common_hints(exchange: Exchange) -> tuple[SessionHint, ...]:
     """Return the hints that headers and URL give, strongest first."""
-    headers = tuple(one for one in exchange.request.headers if _tells(one[0]))
+    return _head_hints(exchange.request.headers)
+
+
+def session_name(headers: Headers, in_url: str | None) -> str | None:
+    """Return the strongest name of its session that a request's head holds.
+
+    Args:
+        headers: with lower-case names.
+        in_url: the session in the path, which is no header yet.
+    """
+    if in_url is not None:
+        headers = (*headers, (_URL_SESSION, in_url))
+    return next((hint.value for hint in _head_hints(headers) if hint.kind == "session"), None)
+
+
+def _head_hints(said: Headers) -> tuple[SessionHint, ...]:
+    headers = tuple(one for one in said if _tells(one[0]))
     if not headers:
         return ()
     return (

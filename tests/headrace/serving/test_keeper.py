@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.serving.keeper import Keeper
+from proxy.pins import FILE_NAME, Pins
 from train.registry.versions import ModelRegistry
 
 
@@ -44,7 +45,8 @@ class Place:
     def published(self) -> dict[str, str]:
         self.keeper.look()
         models = json.loads(self.keeper.publication.read_text())["models"]
-        return {place: found["label"] for place, found in models.get("shop", {}).items()}
+        places = models.get("shop", {})
+        return {place: found["label"] for place, found in places.items() if place != "former"}
 
 
 @pytest.fixture
@@ -162,3 +164,73 @@ def test_a_broken_pointer_changes_nothing_and_holds_nobody_up(place: Place, cont
     place.registry.promote("shop", "0002", actor="ann")
     place.host.up.add("shop@0002")
     assert place.published() == {"live": "shop@0002"}
+
+
+def former(place: Place) -> list[str]:
+    models = json.loads(place.keeper.publication.read_text())["models"]
+    return [found["label"] for found in models["shop"].get("former", [])]
+
+
+def pin(place: Place, label: str) -> None:
+    pins = Pins(place.keeper.publication.with_name(FILE_NAME))
+    pins.keep(label.encode(), label, {label: 1}, 3600)
+    pins.close()
+
+
+def test_a_version_that_trajectories_are_pinned_to_stays_up_after_a_promotion(place: Place) -> None:
+    place.host.up |= {"shop@0001", "shop@0002", "shop@0003"}
+    place.published()
+    pin(place, "shop@0001")
+    place.registry.promote("shop", "0002", actor="ann")
+    assert (place.published(), former(place)) == ({"live": "shop@0002"}, ["shop@0001"])
+    place.now[0] = 1000.0
+    assert (place.published(), former(place)) == ({"live": "shop@0002"}, ["shop@0001"])
+    assert place.host.ended == []
+    place.registry.promote("shop", "0003", actor="ann")
+    place.published()
+    place.now[0] = 2000.0
+    place.published()
+    assert (place.published(), former(place)) == ({"live": "shop@0003"}, ["shop@0001"])
+    assert place.host.ended == ["shop@0002"]
+
+
+def test_a_pinned_version_comes_up_again_with_the_keeper(place: Place) -> None:
+    place.host.up |= {"shop@0001", "shop@0002"}
+    pin(place, "shop@0001")
+    place.registry.promote("shop", "0002", actor="ann")
+    place.keeper.close()
+    place.host.up |= {"shop@0001", "shop@0002"}
+    assert (place.published(), former(place)) == ({"live": "shop@0002"}, ["shop@0001"])
+
+
+def test_a_version_that_a_rollback_took_out_answers_nobody_any_more(place: Place) -> None:
+    place.host.up |= {"shop@0001", "shop@0002"}
+    place.registry.promote("shop", "0002", actor="ann")
+    place.published()
+    pin(place, "shop@0002")
+    place.registry.rollback("shop", actor="ann", reason="harm")
+    assert (place.published(), former(place)) == ({"live": "shop@0001"}, [])
+    place.now[0] = 1000.0
+    place.published()
+    assert place.host.ended == ["shop@0002"]
+
+
+def test_at_most_two_former_versions_take_memory(place: Place, tmp_path: Path) -> None:
+    for name in ("four", "five"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(name.encode())
+        place.registry.register("shop", folder, {"origin": "adopted"}, passed=True)
+    labels = [f"shop@000{number}" for number in range(1, 6)]
+    place.host.up |= set(labels)
+    for label in labels:
+        pin(place, label)
+    place.registry.promote("shop", "0005", actor="ann")
+    place.published()
+    assert sorted(former(place)) == ["shop@0003", "shop@0004"]
+
+
+def test_a_pins_file_that_cannot_be_read_changes_nothing(place: Place) -> None:
+    place.host.up.add("shop@0001")
+    place.keeper.publication.with_name(FILE_NAME).write_bytes(b"no database" * 500)
+    assert place.published() == {"live": "shop@0001"}

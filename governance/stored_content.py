@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from governance.consent import withheld_in
 from governance.records import GovernanceRecord, GovernedBatch
-from governance.redact.report import Told, told_in
+from governance.redact.report import NamePart, name_parts_in
 from trajectory.canonical import JsonObject
 from trajectory.message import Message, OpaquePart
 from trajectory.step import Step
@@ -87,7 +87,9 @@ class KnownContent(Protocol):
         """Return whom messages name that were rewritten when a name was told, by message."""
         ...
 
-    def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:
+    def name_parts(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> dict[str, tuple[NamePart, ...]]:
         """Return the parts of names that were found in trajectories, by those that have some."""
         ...
 
@@ -178,22 +180,24 @@ class MemoryKnownContent:
         del tenant_id, message_ids
         return {}
 
-    def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:
+    def name_parts(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> dict[str, tuple[NamePart, ...]]:
         """See :class:`KnownContent`."""
-        return told_by(
+        return name_parts_of_reports(
             (row.trajectory_id, row.redaction_report)
             for row in self._decisions.values()
             if row.tenant_id == tenant_id and row.trajectory_id in trajectory_ids
         )
 
 
-def told_by(reports: Iterable[tuple[str, str]]) -> dict[str, tuple[Told, ...]]:
+def name_parts_of_reports(reports: Iterable[tuple[str, str]]) -> dict[str, tuple[NamePart, ...]]:
     """Return the parts of names in reports, by trajectory."""
-    found: dict[str, dict[Told, None]] = {}
+    found: dict[str, dict[NamePart, None]] = {}
     for trajectory_id, report in reports:
-        for one in told_in(report):
+        for one in name_parts_in(report):
             found.setdefault(trajectory_id, {})[one] = None
-    return {name: tuple(told) for name, told in found.items()}
+    return {name: tuple(parts) for name, parts in found.items()}
 
 
 STEP_TEXTS = ("tool_calls", "tool_results", "error", "ext", "sampling")

@@ -24,6 +24,7 @@ ALONE: dict[str, str] = {
     "governance.detect.rules.hooks": "checks that rules in YAML name",
     "governance.redact.generalise": "one operator",
     "governance.redact.surrogates": "one operator",
+    "governance.redact.splice": "one algorithm: findings that overlap, tested alone",
     "governance.redact.json_text": "one kind of text",
     "governance.trial.build": "what a trial needs; governance.trial.run runs it",
     "lakehouse.maintenance.compaction_io": "files of a compaction, tested alone against a full disk",

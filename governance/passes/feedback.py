@@ -17,10 +17,10 @@ from governance.policy.capture import CaptureField, CaptureLevel
 from governance.policy.documents import PolicyBundle
 from governance.policy.selector import Facts
 from governance.records import Decision, GovernanceRecord
-from governance.redact.report import RedactionReport, RedactionScope, Told
+from governance.redact.report import NamePart, RedactionReport, RedactionScope
 from governance.redact.trajectory import CallRedactor, public_id
 from governance.retention import judge_retention
-from governance.stored_content import KnownContent, told_by
+from governance.stored_content import KnownContent, name_parts_of_reports
 from governance.vocabulary import SOURCE_KINDS
 from trajectory.assembly.result import PlacedFeedback
 from trajectory.canonical import JsonValue
@@ -47,7 +47,7 @@ def signal_of(
     redactor: CallRedactor,
     namer: Namer,
     follow: Callable[[str], str],
-    told: tuple[Told, ...],
+    name_parts: tuple[NamePart, ...],
     keep_rationale: bool,
 ) -> RedactedSignal:
     """Return the stored form of one piece of feedback.
@@ -58,7 +58,7 @@ def signal_of(
     """
     feedback = placed.feedback
     tenant, body = feedback.client.tenant_id, feedback.body
-    scope = RedactionScope(tenant, placed.trajectory_id or "", linked=False, told=told)
+    scope = RedactionScope(tenant, placed.trajectory_id or "", linked=False, name_parts=name_parts)
     reports: list[RedactionReport] = []
     step_id = follow(placed.step_id) if placed.step_id else None
 
@@ -162,14 +162,14 @@ class FeedbackJudge:
         """Return the signals of a batch, with the decisions on what is kept and what is left out."""
         stored = self._stored_targets(feedback, rows)
         trajectories = self._stored_trajectories(feedback, rows, corrections)
-        told = self._told(feedback, rows)
+        name_parts = self._name_parts(feedback, rows)
         signals: list[Signal] = []
         decisions: list[GovernanceRecord] = []
         for placed in feedback:
             try:
                 reason, consent = self._refusal(placed, rows, stored, trajectories)
                 if reason is None:
-                    signal, report = self._signal(placed, rows, told)
+                    signal, report = self._signal(placed, rows, name_parts)
                     signals.append(signal)
                     # Without a trajectory that takes it along, its end is decided here.
                     if report.changed or signal.trajectory_id is None:
@@ -237,22 +237,22 @@ class FeedbackJudge:
             return "signal:trajectory-not-stored", consent
         return None, consent
 
-    def _told(
+    def _name_parts(
         self, feedback: Sequence[PlacedFeedback], rows: BatchRows
-    ) -> dict[tuple[str, str], tuple[Told, ...]]:
+    ) -> dict[tuple[str, str], tuple[NamePart, ...]]:
         """Return parts of names that were found in the trajectories, before or in this batch."""
         asked: dict[str, set[str]] = defaultdict(set)
         for placed in feedback:
             if placed.trajectory_id is not None:
                 asked[placed.feedback.client.tenant_id].add(placed.trajectory_id)
-        found: dict[tuple[str, str], tuple[Told, ...]] = {}
+        found: dict[tuple[str, str], tuple[NamePart, ...]] = {}
         for tenant, names in asked.items():
-            here = told_by(
+            here = name_parts_of_reports(
                 (row.trajectory_id, row.redaction_report)
                 for row in rows.governance
                 if row.tenant_id == tenant and row.trajectory_id in names
             )
-            before = self._known.told(tenant, names)
+            before = self._known.name_parts(tenant, names)
             for name in names:
                 found[tenant, name] = (*before.get(name, ()), *here.get(name, ()))
         return found
@@ -261,7 +261,7 @@ class FeedbackJudge:
         self,
         placed: PlacedFeedback,
         rows: BatchRows,
-        told: Mapping[tuple[str, str], tuple[Told, ...]],
+        name_parts: Mapping[tuple[str, str], tuple[NamePart, ...]],
     ) -> RedactedSignal:
         capture = self._bundle.capture.spec
         without = {*capture.without}
@@ -272,7 +272,9 @@ class FeedbackJudge:
             redactor=self._redactor,
             namer=self._namer,
             follow=rows.follow,
-            told=told.get((placed.feedback.client.tenant_id, placed.trajectory_id or ""), ()),
+            name_parts=name_parts.get(
+                (placed.feedback.client.tenant_id, placed.trajectory_id or ""), ()
+            ),
             keep_rationale=CaptureField.RATIONALE not in without,
         )
 

@@ -17,14 +17,14 @@ from governance.executor import InPlace, RedactionRequest, Spread
 from governance.identifiers import Namer
 from governance.passes.calls import AdmittedCall, EndedCall, RedactedCall, found_in, held
 from governance.records import Decision, GovernanceRecord, Rewrite
-from governance.redact.report import Redacted, RedactionScope, Told
+from governance.redact.report import NamePart, Redacted, RedactionScope
 from governance.redact.trajectory import CallRedactor, TrajectoryRedaction
 from governance.stored_content import KnownContent, StoredText, StoredTrajectory
 from trajectory.canonical import JsonObject
 from trajectory.errors import ConfigurationError, RetryableError
 from trajectory.message import Message, OpaquePart, stored_message
 
-type _Told = Mapping[tuple[str, str], tuple[Told, ...]]
+type _NameParts = Mapping[tuple[str, str], tuple[NamePart, ...]]
 """Parts of names by tenant and trajectory."""
 
 
@@ -36,7 +36,7 @@ class RedactedBatch(NamedTuple):
     ended: list[EndedCall]
     """Calls that could not be redacted."""
     rewrites: list[Rewrite]
-    """What becomes of stored rows that hold what was told now."""
+    """What becomes of stored rows that hold what was found now to be a name."""
     late_decisions: list[GovernanceRecord]
     """Decisions that say whom those rows name."""
 
@@ -65,14 +65,14 @@ class RedactionPass:
         groups: dict[RedactionScope, list[AdmittedCall]] = defaultdict(list)
         for one in admitted:
             groups[RedactionScope(one.tenant_id, one.placed.trajectory_id)].append(one)
-        told = self._told_before(admitted)
-        together = self._redact_together(groups, told)
+        name_parts = self._name_parts(admitted)
+        together = self._redact_together(groups, name_parts)
         clean: dict[str, RedactedCall] = {}
         ended: list[EndedCall] = []
         for scope, group in groups.items():
             for one in group:
                 try:
-                    redaction = together.get(scope) or self._redact_alone(scope, one, told)
+                    redaction = together.get(scope) or self._redact_alone(scope, one, name_parts)
                     clean[one.step_id] = _redacted(one, redaction)
                 except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
                     ended.append(held(one, "redact", [_failure(error)]))
@@ -81,13 +81,13 @@ class RedactionPass:
         return RedactedBatch(calls, ended, rewrites, decisions)
 
     def _redact_together(
-        self, groups: Mapping[RedactionScope, Sequence[AdmittedCall]], told: _Told
+        self, groups: Mapping[RedactionScope, Sequence[AdmittedCall]], name_parts: _NameParts
     ) -> dict[RedactionScope, TrajectoryRedaction]:
         """Redact each trajectory at once; where that fails, each of its calls is tried on its own."""
         started: dict[RedactionScope, TrajectoryRedaction] = {}
         requests: list[RedactionRequest] = []
         for scope, group in groups.items():
-            redaction = self._redaction(scope, told)
+            redaction = self._redaction(scope, name_parts)
             try:
                 said = redaction.gather(one.placed.call for one in group)
             except Exception:  # noqa: BLE001, S112 (fail closed: tried, and held, call by call)
@@ -106,17 +106,17 @@ class RedactionPass:
         return done
 
     def _redact_alone(
-        self, scope: RedactionScope, one: AdmittedCall, told: _Told
+        self, scope: RedactionScope, one: AdmittedCall, name_parts: _NameParts
     ) -> TrajectoryRedaction:
-        redaction = self._redaction(scope, told)
+        redaction = self._redaction(scope, name_parts)
         redaction.prepare([one.placed.call])
         return redaction
 
-    def _redaction(self, scope: RedactionScope, told: _Told) -> TrajectoryRedaction:
-        before = told.get((scope.tenant_id, scope.trajectory_id), ())
+    def _redaction(self, scope: RedactionScope, name_parts: _NameParts) -> TrajectoryRedaction:
+        before = name_parts.get((scope.tenant_id, scope.trajectory_id), ())
         return TrajectoryRedaction(self._redactor, self._namer, scope, before)
 
-    def _told_before(self, admitted: Sequence[AdmittedCall]) -> _Told:
+    def _name_parts(self, admitted: Sequence[AdmittedCall]) -> _NameParts:
         """Return parts of names that earlier batches found, for calls that may say no more than them."""
         asked: dict[str, set[str]] = defaultdict(set)
         for one in admitted:
@@ -125,9 +125,9 @@ class RedactionPass:
             if is_alone or (placed.step_index > 0 and placed.context_keep == 0):
                 asked[one.tenant_id].add(placed.trajectory_id)
         return {
-            (tenant, name): told
+            (tenant, name): parts
             for tenant, names in asked.items()
-            for name, told in self._known.told(tenant, names).items()
+            for name, parts in self._known.name_parts(tenant, names).items()
         }
 
     def _rewrite_stored(

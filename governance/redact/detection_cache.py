@@ -1,4 +1,4 @@
-"""Asking the detectors what is in texts; what was asked lately is remembered by a hash, not by its text."""
+"""Asks the detectors what is in texts; remembers the latest answers by a hash, not by the text."""
 
 import re
 import time
@@ -41,8 +41,8 @@ def by_hash(found: Mapping[Item, tuple[Finding, ...]]) -> Findings:
     return {_name(item): one for item, one in found.items()}
 
 
-class Looking:
-    """Asks detectors, and keeps what policy wants to know. Not for several threads at once."""
+class DetectionCache:
+    """Asks detectors and keeps what policy asks for. Not for several threads at once."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Looking:
         """Take over what was found elsewhere by the same policy."""
         self._cache.update(found)
 
-    def found(self, items: Iterable[Item]) -> dict[Item, tuple[Finding, ...]]:
+    def find(self, items: Iterable[Item]) -> dict[Item, tuple[Finding, ...]]:
         """Return what is in texts: at once where they are in memory, a batch at a time where not.
 
         Raises:
@@ -103,14 +103,14 @@ class Looking:
                 )
             batch = left[at : at + _BATCH]
             units = [new(Unit, (view_of(text), keys, digits)) for _, (keys, text, digits) in batch]
-            for (name, item), found in zip(batch, self.asked(units), strict=True):
+            for (name, item), found in zip(batch, self.detect(units), strict=True):
                 counted = self._counted(item[1], found) if found else ()
                 out[item] = self._cache[name] = counted
         while len(self._cache) > _CACHE_ENTRIES:
             self._cache.popitem(last=False)
         return out
 
-    def asked(self, units: Sequence[Unit]) -> list[list[Finding]]:
+    def detect(self, units: Sequence[Unit]) -> list[list[Finding]]:
         """Ask all detectors; the failure of one is the failure of all.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What was found once is found everywhere in the same trajectory: names by their parts too."""
+"""Finds known values again everywhere in a trajectory; names also by their parts and spellings."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,19 +40,19 @@ _OTHER_LANGUAGES = """
 _WORDS_TOO = frozenset(_OTHER_LANGUAGES.split())
 """Names that are words of other languages in small letters."""
 
-type Again = tuple[str, int, int, str]
-"""Entity, start and end of a value that is met again, and what it stands for."""
+type Recurrence = tuple[str, int, int, str]
+"""Entity, start and end of a known value in a text, and the value that it stands for."""
 
 
 @dataclass(slots=True)
-class Known:
-    """Values found in one trajectory, and whose they are. Lives as long as one call.
+class KnownValues:
+    """Values found in one trajectory, and the spellings by which they are found again.
 
-    Names are met in any case, unless they are words too: those as they were written.
+    Names count in any case, unless they are words too: those count as they were written.
     """
 
     joints: tuple[str, ...] = _JOINTS
-    """Those of them that can be met at all."""
+    """Those of the joints that some text holds."""
     _values: dict[str, tuple[str, str]] = field(default_factory=dict, repr=False)
     """Spelling in small letters to (entity, value that it stands for)."""
     _as_written: dict[str, set[str]] = field(default_factory=dict, repr=False)
@@ -63,7 +63,7 @@ class Known:
     _automaton: Any = field(default=None, repr=False)
 
     @classmethod
-    def within(cls, texts: Iterable[str]) -> "Known":
+    def within(cls, texts: Iterable[str]) -> "KnownValues":
         """Return what learns for these texts: no spelling with a joint that none of them holds."""
         held = "\n".join(texts)
         return cls(joints=tuple([joint for joint in _JOINTS if joint in held]))
@@ -165,7 +165,7 @@ class Known:
                 self._automaton.add_word(spelling, spelling)
             self._automaton.make_automaton()
 
-    def find(self, text: str) -> list[Again]:
+    def find(self, text: str) -> list[Recurrence]:
         """Return what is met again, whole words alone and the longest at each place.
 
         What is of one type and overlaps comes as one.
@@ -205,7 +205,7 @@ class Known:
                 longest[start] = (end, spelling)
         return longest
 
-    def _apart(self, longest: dict[int, tuple[int, str]]) -> Iterator[Again]:
+    def _apart(self, longest: dict[int, tuple[int, str]]) -> Iterator[Recurrence]:
         begin = behind = 0
         held: tuple[str, str] | None = None
         for start in sorted(longest):
@@ -223,8 +223,8 @@ class Known:
             yield held[0], begin, behind, held[1]
 
 
-def met_again(
-    again: Iterable[Again], spans: Iterable[Finding], marks: OwnMarks | None
+def outside_findings(
+    again: Iterable[Recurrence], spans: Iterable[Finding], marks: OwnMarks | None
 ) -> tuple[dict[int, str], list[Finding]]:
     """Map each known value to its replacement; also return those outside any span of the same type.
 

@@ -17,7 +17,7 @@ class RedactionError(WorkError):
     """A detector failed or ran out of time; what it should have looked at must be held back."""
 
 
-class Told(NamedTuple):
+class NamePart(NamedTuple):
     """A part of a name that was found in a trajectory, and what stands for it there."""
 
     word: str
@@ -36,7 +36,7 @@ class RedactionScope:
     """Ids of end users that clients gave: redacted as ``USERNAME``, whatever they look like."""
     linked: bool = True
     """False: only its type stands for a value, nothing by which a person is found again."""
-    told: tuple[Told, ...] = field(default=(), repr=False)
+    name_parts: tuple[NamePart, ...] = field(default=(), repr=False)
     """Parts of names that what is redacted may not say in full."""
 
 
@@ -60,7 +60,7 @@ class RedactionReport:
     places: tuple[RedactedPlace, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of the detectors that found something."""
-    names: tuple[Told, ...] = ()
+    names: tuple[NamePart, ...] = ()
     """Parts of names that were found, for calls that say no more than a part."""
 
     @property
@@ -92,12 +92,12 @@ class RedactionReport:
         return RedactionReport(counts, tuple(places), versions, tuple(names))
 
 
-def told_in(report: str) -> tuple[Told, ...]:
+def name_parts_in(report: str) -> tuple[NamePart, ...]:
     """Return the parts of names of a report's JSON text."""
     if '"names"' not in report:
         return ()
     listed = json.loads(report).get("names", [])
-    return tuple(Told(word, mark, tuple(who)) for word, mark, who in listed)
+    return tuple(NamePart(word, mark, tuple(who)) for word, mark, who in listed)
 
 
 class ReportBuilder:
@@ -119,7 +119,7 @@ class ReportBuilder:
             counts[entity] = counts.get(entity, 0) + 1
             places.append(new(RedactedPlace, (entity, where, start, end, detector)))
 
-    def done(self, names: tuple[Told, ...] = ()) -> RedactionReport:
+    def done(self, names: tuple[NamePart, ...] = ()) -> RedactionReport:
         """Return the report."""
         used = {place.detector.partition(".")[0] for place in self._places}
         versions = {name: self._versions.get(name, self._versions["presidio"]) for name in used}

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 from governance.identifiers import Namer
 from governance.policy.capture import CaptureField
 from governance.redact.report import (
+    NamePart,
     Redacted,
     RedactedText,
     RedactionError,
     RedactionReport,
     RedactionScope,
-    Told,
 )
 from governance.redact.segments import BESIDE_MESSAGES
 from governance.vocabulary import looks_like_an_id
@@ -103,12 +103,16 @@ class TrajectoryRedaction:
     """
 
     def __init__(
-        self, redactor: CallRedactor, namer: Namer, scope: RedactionScope, told: Sequence[Told] = ()
+        self,
+        redactor: CallRedactor,
+        namer: Namer,
+        scope: RedactionScope,
+        name_parts: Sequence[NamePart] = (),
     ) -> None:
-        """Work on one trajectory; parts of names were ``told`` in it before."""
+        """Work on one trajectory; ``name_parts`` were found in it before."""
         self._redactor = redactor
         self._namer = namer
-        self._scope = replace(scope, told=tuple(told))
+        self._scope = replace(scope, name_parts=tuple(name_parts))
         self._keys: dict[str, list[bytes]] = {}
         """Exchange → the keys of what its call says, its fields last."""
         self._asked: dict[bytes, Message] = {}

@@ -96,7 +96,7 @@ def find(job: RedactionJob, secrets: Secrets) -> list["Findings | None"]:
     answers: list[Findings | None] = []
     for request in job.requests:
         try:
-            answers.append(redactor.find(request.messages, scope=request.scope))
+            answers.append(redactor.find(request.messages))
         except Exception:  # noqa: BLE001 (fail closed: the governor tries, and holds, call by call)
             answers.append(None)
     return answers

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from governance.consent import CONVERSATION
 from governance.policy.consent import Purpose
 from governance.records import GovernanceRecord
-from governance.redact.report import Told
+from governance.redact.report import NamePart
 from governance.stored_content import (
     HARNESS_TEXTS,
     SIGNAL_TEXTS,
@@ -24,7 +24,7 @@ from governance.stored_content import (
     StoredText,
     StoredTrajectory,
     as_message,
-    told_by,
+    name_parts_of_reports,
 )
 from lakehouse.erasure.removal import together
 from lakehouse.read.conversations import contexts_of
@@ -188,7 +188,9 @@ class LakeKnownContent:
             found[name] = tuple(common or every)
         return found
 
-    def told(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, tuple[Told, ...]]:
+    def name_parts(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> dict[str, tuple[NamePart, ...]]:
         """Return the parts of names that were found in trajectories, by those that have some."""
         found = self._lake.query(
             "SELECT trajectory_id, redaction_report FROM governance WHERE tenant_id = ? "
@@ -196,7 +198,9 @@ class LakeKnownContent:
             "AND contains(redaction_report, '\"names\"') ORDER BY decided_at",
             parameters=[tenant_id, sorted(trajectory_ids)],
         )
-        return told_by(zip(*(column.to_pylist() for column in found.columns), strict=True))
+        return name_parts_of_reports(
+            zip(*(column.to_pylist() for column in found.columns), strict=True)
+        )
 
     def _by_name(
         self, sql: str, tenant_id: str, names: Collection[str]

@@ -3,18 +3,18 @@
 import pytest
 
 from governance.redact import RedactionError
-from governance.redact.propagate import Known
+from governance.redact.propagate import KnownValues
 
 
-def known(*values: tuple[str, str]) -> Known:
-    out = Known()
+def known(*values: tuple[str, str]) -> KnownValues:
+    out = KnownValues()
     for entity, value in values:
         out.learn(entity, value)
     out.close()
     return out
 
 
-def hits(memory: Known, text: str) -> list[tuple[str, str]]:
+def hits(memory: KnownValues, text: str) -> list[tuple[str, str]]:
     return [(text[start:end], value) for _, start, end, value in memory.find(text)]
 
 
@@ -50,14 +50,14 @@ def test_everyday_parts_are_not_looked_for() -> None:
 
 
 def test_unsure_single_words_are_not_looked_for() -> None:
-    memory = Known()
+    memory = KnownValues()
     memory.learn("PERSON", "Subnormal", sure=False)
     memory.close()
     assert hits(memory, "a Subnormal number") == []
 
 
 def test_unsure_names_that_stand_alone_need_their_capital() -> None:
-    memory = Known()
+    memory = KnownValues()
     memory.learn("PERSON", "Jenkins", sure=False)
     memory.close()
     assert hits(memory, "edit jenkins.yaml, ask Jenkins") == [("Jenkins", "Jenkins")]

@@ -181,7 +181,10 @@ def response_object(answer: Answer) -> dict[str, Any]:
     for number, call in enumerate(answer.calls):
         name = f"fc_{answer.items}" + (f"_{number}" if number else "")
         item = {"type": "function_call", "id": name, "call_id": call.call_id}
-        item |= {"name": call.name, "arguments": json.dumps(call.arguments), "status": "completed"}
+        namespace, _, function = call.name.rpartition(".")
+        if namespace:
+            item["namespace"] = namespace
+        item |= {"name": function, "arguments": json.dumps(call.arguments), "status": "completed"}
         output.append(item)
     given, made = answer.usage or (9, 5)
     usage: dict[str, Any] = {"input_tokens": given, "output_tokens": made}

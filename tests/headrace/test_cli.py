@@ -56,6 +56,23 @@ def test_the_start_is_cheap() -> None:
     assert found.stdout.strip() == "[]"
 
 
+def test_a_crash_leaves_no_image_of_memory() -> None:
+    """What a process holds is content before governance, and the master key."""
+    code = (
+        "import resource, sys\n"
+        "from headrace.__main__ import main\n"
+        "hard = resource.getrlimit(resource.RLIMIT_CORE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))\n"
+        "sys.argv = ['headrace', '--version']\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit:\n"
+        "    print(resource.getrlimit(resource.RLIMIT_CORE)[0])\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split()[-1] == "0"
+
+
 def test_a_terminal_without_our_characters_and_a_reader_who_leaves() -> None:
     """One process each: JSON stays JSON, a table is readable, and `| head` is no failure."""
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from train.errors import EvaluationError
 from train.evaluation.intervals import (
@@ -25,8 +25,11 @@ from train.evaluation.intervals import (
 from train.recipes.settings import EvaluationSettings
 from train.substrate.source import Progress, silent
 from trajectory.child_process import ChildProcess
+from trajectory.files import replace_file
 
-_TAIL = 400
+WORDS = ".words"
+"""How files end that hold the last words of a program that failed."""
+_TAIL = 4096
 _LARGEST_REWARD = 1e100
 """Sums of larger ones would be no numbers any more."""
 
@@ -105,9 +108,12 @@ def run_program(command: Sequence[str], *, setting: str, seconds: float, folder:
     """Run a program of the user's own to its end; what it started ends with it.
 
     Raises:
-        EvaluationError: it cannot be started, took too long, or failed; the text has its last words.
+        EvaluationError: it cannot be started, took too long, or failed; the text says where its last
+            words stand.
     """
-    # Its words may hold content: they go to a file that is deleted, not to our log.
+    words = folder / f"{setting}{WORDS}"
+    words.unlink(missing_ok=True)
+    # Its words may hold content: they stay in the run's folder, out of our log and the table of runs.
     with tempfile.TemporaryFile(dir=folder) as errors:
         try:
             with ChildProcess([_program(command[0]), *command[1:]], stderr=errors) as process:
@@ -124,18 +130,20 @@ def run_program(command: Sequence[str], *, setting: str, seconds: float, folder:
         if code != 0:
             raise EvaluationError(
                 f"{setting}: the evaluator ended with code {code}; "
-                f"its last words: {_last_words(errors)}"
+                f"its last words stand in {keep_words(errors, words)}"
             )
+
+
+def keep_words(said: IO[bytes], path: Path) -> Path:
+    """Keep the end of what a program said in a file for its owner alone; return the file."""
+    said.seek(0)
+    replace_file(path, said.read()[-_TAIL:])
+    return path
 
 
 def _program(name: str) -> str:
     """``python`` means the interpreter that runs us, so that a recipe works in any environment."""
     return sys.executable if name == "python" else name
-
-
-def _last_words(errors: Any) -> str:
-    errors.seek(0)
-    return str(errors.read().decode("utf-8", "replace").strip()[-_TAIL:])
 
 
 def read_report(path: Path) -> list[TaskResult]:

@@ -18,8 +18,8 @@ from trajectory.files import locked
 _LOCK = "lock"
 _WORDS = ("scratch", "evaluation/scratch", "evaluation/*.episodes", "evaluation/*.verdict")
 """Where conversations stand while a run works."""
-_LEARNED = ("checkpoints", "model")
-"""What a run that ended early has learned so far."""
+_LEARNED = ("checkpoints", "model", "*.words", "evaluation/*.words")
+"""What a run that ended early has learned so far, and what programs said that failed in it."""
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import TrainingError
+from train.evaluation.evaluate import WORDS, keep_words
 from train.recipes.base import Rows
 from train.recipes.settings import LaunchSettings, RecipeSpec
 from train.runs.hardware import choose_gpus
@@ -27,7 +28,6 @@ _ORDER, _OUTCOME = "order.pickle", "outcome.json"
 _ERRORS: dict[str, type[HeadraceError]] = {
     error.__name__: error for error in (TrainingError, ConfigurationError)
 }
-_TAIL = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def launch(order: Order) -> dict[str, Any]:
     """Train in several processes and return what the first one measured.
 
     Raises:
-        TrainingError: a process failed; the text is its own, or its last words.
+        TrainingError: a process failed; the text is its own, or says where its last words stand.
         ConfigurationError: the recipe's settings do not fit this machine or model.
     """
     settings = order.spec.launch
@@ -138,16 +138,17 @@ def _start(settings: LaunchSettings, out: Path, *, rank: int) -> None:
         "train.runs.worker",
     ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())}
-    # What libraries say may hold content: it goes to a file that is deleted, not to our log.
+    # What libraries say may hold content: it stays in the run's folder, out of our log and the table of runs.
     with tempfile.TemporaryFile(dir=scratch(out)) as words:
         with ChildProcess(
             [*command, str(out)], stdout=words, stderr=words, environment=environment
         ) as process:
             code = process.wait()
         if code != 0 and not (scratch(out) / _OUTCOME).is_file():
-            words.seek(0)
-            last = words.read().decode("utf-8", "replace").strip()[-_TAIL:]
-            raise TrainingError(f"a training process ended with code {code}: {last}")
+            kept = keep_words(words, out / f"training{WORDS}")
+            raise TrainingError(
+                f"a training process ended with code {code}; its last words stand in {kept}"
+            )
 
 
 def _import_path() -> list[str]:

@@ -36,10 +36,18 @@ def test_command_gets_model_report_tasks_and_seed(tmp_path: Path) -> None:
     assert results[0] == TaskResult("7-0", 0, True, 0.5, "x")
 
 
-def test_failure_tells_the_last_words(tmp_path: Path) -> None:
-    failing = settings("import sys; sys.exit('no such model')", tmp_path)
-    with pytest.raises(EvaluationError, match="code 1; its last words: no such model"):
+def test_failure_tells_where_the_last_words_stand(tmp_path: Path) -> None:
+    """An evaluator may quote a conversation: not in our log, nor in the table of runs."""
+    failing = settings("import sys; sys.exit('Ida Novak said no')", tmp_path)
+    with pytest.raises(EvaluationError, match="code 1; its last words stand in") as raised:
         evaluate(failing, Path("m"), report=tmp_path / "r.jsonl")
+    assert "Novak" not in str(raised.value)
+    words = tmp_path / "evaluation.command.words"
+    assert str(words) in str(raised.value)
+    assert words.read_text().strip() == "Ida Novak said no"
+    assert words.stat().st_mode & 0o777 == 0o600
+    evaluate(settings(WRITER, tmp_path), Path("/m/x"), report=tmp_path / "r.jsonl")
+    assert not words.exists()
 
 
 def test_slow_evaluator_is_ended(tmp_path: Path) -> None:

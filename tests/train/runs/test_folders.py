@@ -13,6 +13,7 @@ from train.substrate.build import SubstrateManifest, mark_stale
 from trajectory.errors import ConfigurationError
 
 NOW = datetime(2026, 11, 2, tzinfo=UTC)
+LEFT = {"checkpoints", "model", "training.words", "lock"}
 
 
 def begun(lake: Lake, folder: Path, substrate: SubstrateManifest, status: str) -> None:
@@ -35,6 +36,7 @@ def begun(lake: Lake, folder: Path, substrate: SubstrateManifest, status: str) -
     for name in ("checkpoints/checkpoint-1", "model", "scratch"):
         (folder / name).mkdir(parents=True)
         (folder / name / "weights").write_text("learned")
+    (folder / "training.words").write_text("the last words of a program that failed")
 
 
 def names(folder: Path) -> set[str]:
@@ -52,12 +54,12 @@ def test_weights_of_a_stale_substrate_go_and_a_run_at_work_is_left_alone(tmp_pat
         with pytest.raises(ConfigurationError, match="working is under way"):
             held(runs / "working").__enter__()
         sweep(lake, runs)
-        assert names(runs / "failed") == {"checkpoints", "model", "lock"}
-        assert names(runs / "working") == {"checkpoints", "model", "scratch", "lock"}
+        assert names(runs / "failed") == LEFT
+        assert names(runs / "working") == {*LEFT, "scratch"}
         withdraw(lake, "b2:subject-1")
         assert mark_stale(lake, substrate)
         sweep(lake, runs)
-        assert names(runs / "working") == {"checkpoints", "model", "scratch", "lock"}
+        assert names(runs / "working") == {*LEFT, "scratch"}
     assert names(runs / "failed") == names(runs / "killed") == {"lock"}
     states = lake.query("SELECT run_id, status FROM runs_latest ORDER BY run_id").to_pylist()
     assert [row["status"] for row in states] == ["failed", "interrupted", "running"]

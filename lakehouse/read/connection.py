@@ -26,6 +26,10 @@ class QueryError(ConfigurationError):
     """The SQL is wrong; the text is DuckDB's own, with the place marked."""
 
 
+class PastGoneError(ConfigurationError):
+    """An earlier state cannot be read any more."""
+
+
 @contextmanager
 def explained(*, past: bool = False) -> Iterator[None]:
     """Turn DuckDB's errors into ours; files of the past do not come back."""
@@ -38,7 +42,7 @@ def explained(*, past: bool = False) -> Iterator[None]:
         ) from error
     except duckdb.IOException as error:
         if past and any(words in str(error) for words in _GONE):
-            raise QueryError(
+            raise PastGoneError(
                 "files of that earlier state were removed since; `headrace lake status` shows how "
                 "far back --as-of reaches"
             ) from error

@@ -11,12 +11,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from lakehouse.maintenance.log_cleanup import version_at
+from lakehouse.read.connection import PastGoneError
 from lakehouse.read.corrections import CORRECTIONS
 from lakehouse.read.session import Snapshot
 from lakehouse.schema.migrations import added_columns
 from lakehouse.schema.tables import TABLES
 from lakehouse.storage.tables import Tables
-from trajectory.errors import ConfigurationError, IntegrityError, RetryableError
+from trajectory.errors import IntegrityError, RetryableError
 
 type AsOf = datetime | Mapping[str, int]
 """A moment, or table versions as :meth:`lakehouse.lake.Lake.versions` returned them."""
@@ -59,7 +60,7 @@ class Files:
         """Return the files that the tables named, or all, had in an earlier state.
 
         Raises:
-            ConfigurationError: a version does not exist (any more).
+            PastGoneError: a version does not exist (any more).
         """
         wanted = [name for name in TABLES if names is None or name in names]
         files = {name: self._files_at(name, as_of) for name in wanted}
@@ -127,7 +128,7 @@ class Files:
                     raise ValueError("it is older than the log")
                 handle.load_as_version(version)
         except (DeltaError, ValueError, OSError) as error:
-            raise ConfigurationError(
+            raise PastGoneError(
                 f"table {name} has no version for {as_of}: {error}. Its log keeps 30 days, and not more than lake.log_commits commits; "
                 "`headrace lake status` shows how far back it goes"
             ) from error

@@ -4,12 +4,13 @@ import threading
 from pathlib import Path
 
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 
 from lakehouse.schema.tables import TABLES
 from lakehouse.storage.location import Location
 from lakehouse.write.table_log import (
     TableLog,
+    read_log,
     refresh,
     remove_torn_checkpoint,
     remove_torn_commit,
@@ -46,7 +47,7 @@ class Tables:
         try:
             if self.exists(name):
                 self.handle(name)
-        except DeltaError:
+        except RetryableError:
             remove_torn_checkpoint(Path(self.location.table(name)))
 
     def make(self, name: str) -> None:
@@ -80,8 +81,13 @@ class Tables:
             sync_folder(log.parent.parent.parent)
 
     def fresh(self, name: str) -> DeltaTable:
-        """Return a handle of its own, at the latest version."""
-        return DeltaTable(self.location.table(name), storage_options=self._options)
+        """Return a handle of its own, at the latest version.
+
+        Raises:
+            RetryableError: the table's log cannot be read.
+        """
+        address = self.location.table(name)
+        return read_log(address, lambda: DeltaTable(address, storage_options=self._options))
 
     def handle(self, name: str) -> DeltaTable:
         """Return the handle that is kept, as it was left.

@@ -8,7 +8,7 @@ A checkpoint that lacks some of its bytes is taken away too, by :func:`remove_to
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,7 @@ from lakehouse.write.data_files import FreshFile
 from trajectory.errors import RetryableError
 from trajectory.files import sync_files, sync_folder
 
+_READS = 3
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """Checkpoints are made here, since they have to last through a power cut."""
 
@@ -244,12 +245,28 @@ def _log_of(handle: DeltaTable) -> Path:
 
 def refresh(handle: DeltaTable) -> None:
     """Bring a handle to the table's latest version."""
-    try:
+
+    def update() -> None:
         if not _is_latest(handle):
             handle.update_incremental()
+
+    read_log(handle.table_uri, update)
+
+
+def read_log[T](address: str, read: Callable[[], T]) -> T:
+    """Read a table's log; again where a removal that cleans it took a file from under us.
+
+    Raises:
+        RetryableError: it cannot be read.
+    """
+    for _ in range(_READS - 1):
+        with suppress(DeltaError, OSError):
+            return read()
+    try:
+        return read()
     except (DeltaError, OSError) as error:
         raise RetryableError(
-            f"{handle.table_uri}: the table's log cannot be read ({error}); check that the lake "
+            f"{address}: the table's log cannot be read ({error}); check that the lake "
             "is mounted and readable, then run the same again"
         ) from error
 

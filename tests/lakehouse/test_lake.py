@@ -196,3 +196,13 @@ def test_an_erasure_waits_for_writers_whatever_is_deleted_beside_the_tables(tmp_
         assert not alone.wait(0.3)
     eraser.join()
     assert alone.is_set()
+
+
+def test_a_log_that_cannot_be_read_is_worth_another_try(tmp_path: Path) -> None:
+    """A removal that cleans the log may take a file from under whoever opens the table."""
+    lake = Lake.open(str(tmp_path))
+    (tmp_path / "steps" / "_delta_log" / "00000000000000000000.json").write_text("{")
+    with pytest.raises(RetryableError, match="log cannot be read"):
+        lake.fresh("steps")
+    with pytest.raises(RetryableError, match="log cannot be read"):
+        Lake.read(str(tmp_path))

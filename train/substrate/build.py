@@ -10,6 +10,7 @@ run needs it, so erasing a person in the lake erases them here too.
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -20,6 +21,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakehouse.read.connection import PastGoneError
 from lakehouse.rewards import Reward
 from train.errors import StaleSubstrateError
 from train.registry.model_card import dataset_card, dataset_croissant
@@ -31,8 +33,10 @@ from train.substrate.source import LearningSource, Progress, frame_of, silent
 from train.substrate.spec import Substrate, SubstrateSpec
 from train.types import Item, ScoredItem
 from trajectory.canonical import bytes_hash, canonical_json, content_hash
-from trajectory.errors import ConfigurationError, IntegrityError
+from trajectory.errors import ConfigurationError, IntegrityError, RetryableError
 
+_BUILDS = 3
+"""How often a build begins when files of the lake go away under it."""
 _READ_TABLES = (
     "steps",
     "tokens",
@@ -137,7 +141,9 @@ def build_substrate(
     """Build a substrate into ``out/<name>/<version>/`` and register it in the lake.
 
     The same lake content and document give the same bytes and the same version; building it
-    again changes nothing. A substrate may be empty: its manifest says why.
+    again changes nothing. A substrate may be empty: its manifest says why. An erasure waits until
+    it is built, and then marks it. Where a name that was told later takes files of the lake away, it
+    begins again with the lake as it is then.
 
     Args:
         source: the lake.
@@ -150,7 +156,25 @@ def build_substrate(
 
     Raises:
         SubstrateRefusedError: the gate does not let it pass; nothing was written.
+        PastGoneError: files of the lake went away again and again.
+        RetryableError: they could not be read again and again.
     """
+    with source.lease():
+        for _ in range(_BUILDS - 1):
+            with suppress(PastGoneError, RetryableError):
+                return _build(source, substrate, out, progress, walker, base, gate)
+        return _build(source, substrate, out, progress, walker, base, gate)
+
+
+def _build(
+    source: LearningSource,
+    substrate: Substrate,
+    out: Path,
+    progress: Progress,
+    walker: Walker | None,
+    base: Path | None,
+    gate: SubstrateGate | None,
+) -> SubstrateManifest:
     spec = substrate.spec
     examined = EvaluationTexts(spec.evaluation, base or Path()) if spec.evaluation else None
     versions = source.versions()

@@ -1,6 +1,7 @@
 """The few queries that training needs of a lake, as a protocol."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import polars as pl
@@ -33,6 +34,10 @@ class LearningSource(Protocol):
 
     def versions(self) -> Mapping[str, int]:
         """Return the current version of each table."""
+        ...
+
+    def lease(self) -> AbstractContextManager[None]:
+        """Hold off erasure and the retention sweep for as long as the block lasts."""
         ...
 
 

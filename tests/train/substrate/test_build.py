@@ -1,13 +1,19 @@
 """A substrate is what its document says, to the byte, and says why the rest is not in it."""
 
 import json
-from datetime import UTC, datetime
+import threading
+from collections.abc import Callable
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from governance.records import Rewrite
+from lakehouse.erasure.erase import erase_subject
+from lakehouse.erasure.late_names import rewrite_rows
 from lakehouse.lake import Lake
 from tests.train.lakes import Session, batch, lake_of, variant
 from train.errors import StaleSubstrateError
@@ -218,3 +224,65 @@ def test_substrate_holds_no_content(tmp_path: Path) -> None:
     written = b"".join(path.read_bytes() for path in manifest.path.iterdir())
     assert b"lamps" not in written
     assert b"You help" not in written
+
+
+class Disturbed:
+    """A lake to which something happens before one of the queries that are made of it."""
+
+    def __init__(self, lake: Lake, before: int, disturb: Callable[[], None]) -> None:
+        self.lake = lake
+        self.count = 0
+        self._before = before
+        self._disturb = disturb
+
+    def query(self, sql: str, **options: Any) -> pa.Table:
+        self.count += 1
+        if self.count == self._before:
+            self._disturb()
+        return self.lake.query(sql, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.lake, name)
+
+
+def test_an_erasure_waits_for_a_build_and_then_marks_it(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *(Session(n, subject=f"b2:s{n}") for n in range(6)))
+    other = Lake.open(str(tmp_path / "lake"))
+    reached: list[tuple[str, ...]] = []
+
+    def erase() -> None:
+        reached.append(erase_subject(other, "acme", ["b2:s3"]).reach.substrates)
+
+    erasing = threading.Thread(target=erase)
+
+    def disturb() -> None:
+        erasing.start()
+        erasing.join(3)  # it would have ended long ago
+
+    manifest = build_substrate(Disturbed(lake, 2, disturb), document(), out=tmp_path / "out")
+    erasing.join(60)
+    assert reached == [(f"shop@{manifest.version}",)]
+    assert len(manifest.item_ids) == 6
+    with pytest.raises(StaleSubstrateError, match="1 of 6 items"):
+        require_fresh(lake, manifest)
+
+
+def test_a_build_begins_again_when_files_of_the_lake_go_away(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *(Session(n) for n in range(6)))
+    quiet = Disturbed(lake, 0, lambda: None)
+    expected = build_substrate(quiet, document(), out=tmp_path / "quiet")
+    (day,) = {path.parent.name.removeprefix("event_date=") for path in _files(lake, "steps")}
+
+    def rewrite() -> None:
+        values = {"app_id": "app"}
+        row = Rewrite("acme", "steps", "t00003-0", date.fromisoformat(day), values)
+        rewrite_rows(lake, [row])
+
+    for before in range(1, quiet.count + 1):
+        source = Disturbed(lake, before, rewrite)
+        found = build_substrate(source, document(), out=tmp_path / f"{before}")
+        assert found.item_ids == expected.item_ids
+
+
+def _files(lake: Lake, table: str) -> list[Path]:
+    return [*(lake.location.folder / table).glob("*/*/*.parquet")]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from mitmproxy import connection, http, tcp, websocket
 
 from proxy.admission import Refused, mode_of, named_host
-from proxy.api.endpoints import Endpoints, is_endpoint
+from proxy.api.endpoints import Endpoints
 from proxy.exchange import InFlight, Services
 from proxy.heads import content_length
 from proxy.mitm.replies import answer_at_head, response_of
@@ -114,7 +114,7 @@ class GatewayAddon:
     def _admit(self, flow: http.HTTPFlow) -> None:
         request, data = flow.request, flow.request.data
         mode, fields = mode_of(flow.client_conn), flow.request.headers.fields
-        if mode == "base_url" and is_endpoint(data.path):
+        if mode == "base_url" and self.endpoints.takes(data.path):
             reply = self.endpoints.at_head(data.method, data.path, fields)
             if isinstance(reply, LocalReply):
                 answer_at_head(flow, response_of(reply))

@@ -28,6 +28,7 @@ from proxy.rewriting import (
 )
 from proxy.route import Level, PreparedRoute
 from proxy.routing import Router
+from proxy.session_keys import ClientSession, SessionKeys
 from proxy.spool.states import SpoolState
 from proxy.spool.writer import SpoolWriter
 from trajectory.exchange import ClientIdentity
@@ -148,6 +149,7 @@ class AdmissionControl:
         budgets: Budgets,
         counters: Counters,
         fingerprints: Fingerprints,
+        sessions: SessionKeys,
         spool: SpoolWriter | None,
     ) -> None:
         self._router = router
@@ -156,6 +158,7 @@ class AdmissionControl:
         self._counters = counters
         self._fingerprints = fingerprints
         self._spool = spool
+        self.sessions = sessions
         self.callers = Callers(config, registry)
         self._known_entry = lru_cache(_KNOWN_PATHS)(self._entry)
 
@@ -234,11 +237,16 @@ class AdmissionControl:
         plan, rest, session, climbing = entry
         presented, header = presented_key(fields)
         client = self._registry.authenticate(presented)
+        begun = self._begun(plan, client, presented, session) if plan.session_calls else None
+        if begun is not None:
+            client, session = begun.client, begun.name
+            if method == b"POST":
+                self.sessions.note_call(begun)
         if client is None:
             raise _refused(Reason.NO_KEY, entry, fields, None)
         if climbing:
             raise _refused(Reason.NO_ROUTE, entry, fields, client)
-        pointing = Pointing(fields, header, rest, session)
+        pointing = Pointing(fields, header, rest, session, begun.task if begun else None)
         if len(plan.targets) != 1:
             stick = session_of(fields, session) or stick
         served = None
@@ -272,6 +280,26 @@ class AdmissionControl:
         )
         self._limit(method, admitted)
         return admitted
+
+    def _begun(
+        self,
+        plan: PreparedRoute,
+        client: ClientIdentity | None,
+        presented: str | None,
+        session: bytes | None,
+    ) -> ClientSession | None:
+        """Return the session that a call belongs to, by its key or by its path.
+
+        Raises:
+            Refused: the session was ended.
+        """
+        if client is None:
+            begun = self.sessions.read(presented, plan.name)
+        else:
+            begun = self.sessions.named(client, session) if session is not None else None
+        if begun is not None and self.sessions.ended(begun):
+            raise Refused(Reason.NO_KEY, client=begun.client, plan=plan)
+        return begun
 
     def _pinned(
         self,

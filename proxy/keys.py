@@ -233,6 +233,14 @@ class KeyRegistry:
         key = self._keys.get(key_id)
         return key is not None and key.revoked_at is None
 
+    def identity(self, key_id: str) -> ClientIdentity | None:
+        """Return whose key of the gateway this is; None when there is none, or it is revoked."""
+        self._refresh()
+        key = self._keys.get(key_id)
+        if key is None or key.revoked_at is not None or "gateway" not in key.roles:
+            return None
+        return self._identities.get(key_id) or key.identity
+
     def list(self) -> tuple[ClientKey, ...]:
         """Return all keys, revoked ones too, oldest first."""
         self._read()

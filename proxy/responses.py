@@ -47,6 +47,13 @@ class LocalReply:
     body: bytes
 
 
+def json_reply(status: int, value: JsonValue) -> LocalReply:
+    """Return an answer of the gateway's own API."""
+    body = json.dumps(value).encode()
+    headers = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
+    return LocalReply(status, headers, body)
+
+
 _QUOTA = "insufficient_quota"
 """What OpenAI calls a budget that is used up, as type and as code."""
 _TEXTS = {

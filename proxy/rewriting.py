@@ -10,6 +10,7 @@ from proxy.target import Target
 OWN_HEADERS = b"x-headrace-"
 """Beginning of the names of Headrace's own headers."""
 URL_SESSION = b"x-headrace-url-session"
+_TASK = b"x-headrace-task"
 """The gateway alone writes it, for the capture: the session in the request's path."""
 _HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"http2-settings"})
 _EXTENSIONS = b"sec-websocket-extensions"
@@ -165,28 +166,34 @@ def _other_subprotocols(value: bytes) -> bytes:
 class Pointing:
     """A request as its client sent it, to be pointed at one upstream after the other."""
 
-    __slots__ = ("_fields", "_key_header", "_rest", "_session", "tried")
+    __slots__ = ("_fields", "_key_header", "_noted", "_rest", "tried")
 
     def __init__(
-        self, fields: RawFields, key_header: bytes | None, rest: bytes, session: bytes | None
+        self,
+        fields: RawFields,
+        key_header: bytes | None,
+        rest: bytes,
+        session: bytes | None,
+        task: bytes | None = None,
     ) -> None:
         self._fields = fields
         self._key_header = key_header
         self._rest = rest
-        self._session = session
+        noted = (URL_SESSION, session), (_TASK, task)
+        self._noted = tuple((name, value) for name, value in noted if value is not None)
+        """For the capture only."""
         self.tried: list[Target] = []
         """The upstreams that it was pointed at."""
 
     def at(self, target: Target) -> tuple[Rewritten, bytes]:
         """Point the request at an upstream; return its headers and its path there."""
         self.tried.append(target)
-        session = self._session
         rewritten = rewrite_headers(
             self._fields,
             host=target.authority,
             key_header=self._key_header,
             credential=target.credential,
-            added=((URL_SESSION, session),) if session is not None else (),
+            added=self._noted,
         )
         return rewritten, target.base + self._rest
 

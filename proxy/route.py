@@ -68,6 +68,8 @@ class PreparedRoute:
     mandatory: bool = False
     """Calls that cannot be captured are refused."""
     step_header: bool = False
+    session_calls: bool = False
+    """AReaL's clients start and end sessions below its prefix."""
     below: bool = False
     """Its upstreams begin below their root, and clients must stay there."""
     keyed: bool = False
@@ -107,6 +109,7 @@ class PreparedRoute:
             durability=route.durability,
             mandatory=route.without_capture == "refuse",
             step_header=route.step_header,
+            session_calls=route.session_calls,
             below=bool(route.model)
             or any(Upstream.parse(choice.url).path for choice in route.choices),
             keyed=any(source is not None for source in sources),

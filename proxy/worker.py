@@ -9,6 +9,7 @@ from proxy.addon import GatewayAddon
 from proxy.admin import Admin, can_record, spool_gauges
 from proxy.admission import AdmissionControl
 from proxy.api.endpoints import Endpoints
+from proxy.api.sessions import SessionCalls
 from proxy.certificate import OwnCertificate
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
@@ -27,6 +28,7 @@ from proxy.recorder import Recorder
 from proxy.recording import Recording
 from proxy.refusals import Refusals
 from proxy.routing import Reachability, Router
+from proxy.session_keys import SessionKeys
 from proxy.shadow import Shadows
 from proxy.shared_counters import SharedCounters
 from proxy.spool import SpoolWriter
@@ -62,6 +64,7 @@ class Gateway:
                 if choice.credential is not None
             ),
         )
+        self._session_secret = fingerprint_key
         self._shadows: Shadows | None = None
         self._draining = False
         self._embedded: Embedded | None = None
@@ -168,6 +171,7 @@ class Gateway:
             self._tasks.append(asyncio.create_task(upkeep.probe()))
 
     def _make_gate(self, registry: KeyRegistry) -> GatewayAddon:
+        sessions = SessionKeys(self._session_secret, registry, self._budgets.ledger)
         admission = AdmissionControl(
             self._config,
             router=self._router,
@@ -175,6 +179,7 @@ class Gateway:
             budgets=self._budgets,
             counters=self.counters,
             fingerprints=self._fingerprints,
+            sessions=sessions,
             spool=self._spool,
         )
         recorder = self._recorder
@@ -195,7 +200,13 @@ class Gateway:
         return GatewayAddon(
             services,
             refusals=Refusals(self._router, self.counters, recording),
-            endpoints=Endpoints(registry, recorder, self.counters, self._fingerprints),
+            endpoints=Endpoints(
+                registry,
+                recorder,
+                self.counters,
+                self._fingerprints,
+                SessionCalls(self._router, registry, sessions),
+            ),
         )
 
     def _ready(self) -> bool:

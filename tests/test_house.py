@@ -18,7 +18,6 @@ SMALL = 350
 ALONE: dict[str, str] = {
     "proxy.metrics": "what is measured; proxy.admin is where it is asked",
     "proxy.plain.connection": "one connection; the listener opens ports and accepts",
-    "proxy.api.feedback": "one endpoint",
     "proxy.api.traces": "one endpoint",
     "governance.detect.names.network": "tuned by hand, with its plain reference in the tests",
     "governance.detect.rules.hooks": "checks that rules in YAML name",

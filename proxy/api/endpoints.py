@@ -1,9 +1,10 @@
 """The gateway's own API on the base-URL port: feedback, trace exports and health."""
 
-import json
 import time
+from collections.abc import Sequence
 
 from proxy.api.feedback import FeedbackError, FeedbackItem, read_feedback_items
+from proxy.api.sessions import SessionCalls
 from proxy.api.traces import Traces
 from proxy.capture import new_exchange_id
 from proxy.config import ENDPOINT_PREFIX
@@ -12,7 +13,7 @@ from proxy.credentials import Fingerprints, RawFields, presented_key
 from proxy.heads import content_length, names, value_of
 from proxy.keys import KeyRegistry
 from proxy.recorder import Recorder
-from proxy.responses import LocalReply, Reason, Shape, answer
+from proxy.responses import LocalReply, Reason, Shape, answer, json_reply
 from proxy.spool import RecordKind, SpoolUnavailableError, records
 from trajectory.canonical import JsonValue
 from trajectory.dialects.encoding import decode_body
@@ -27,22 +28,11 @@ _PREFIX = ENDPOINT_PREFIX.encode()
 _TRACES = TRACES_PATH.encode()
 
 
-def _json(status: int, value: JsonValue) -> LocalReply:
-    body = json.dumps(value).encode()
-    headers = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
-    return LocalReply(status, headers, body)
-
-
 def _problem(status: int, text: str) -> LocalReply:
-    return _json(status, {"error": {"message": text, "type": "invalid_request_error"}})
+    return json_reply(status, {"error": {"message": text, "type": "invalid_request_error"}})
 
 
 _TOO_LARGE = _problem(413, f"a request may have {MAX_BODY_BYTES} bytes at most")
-
-
-def is_endpoint(path: bytes) -> bool:
-    """Tell whether the gateway answers this path itself."""
-    return path.startswith(_PREFIX) or path.partition(b"?")[0] == _TRACES
 
 
 class Endpoints:
@@ -54,11 +44,18 @@ class Endpoints:
         recorder: Recorder | None,
         counters: Counters,
         fingerprints: Fingerprints,
+        sessions: SessionCalls,
     ) -> None:
         self._traces = Traces(recorder, counters, fingerprints)
         self._registry = registry
         self._recorder = recorder
         self._counters = counters
+        self._sessions = sessions
+
+    def takes(self, path: bytes) -> bool:
+        """Tell whether the gateway answers this path itself."""
+        own = path.startswith(_PREFIX) or path.partition(b"?")[0] == _TRACES
+        return own or self._sessions.takes(path)
 
     def at_head(
         self, method: bytes, target: bytes, fields: RawFields
@@ -66,12 +63,20 @@ class Endpoints:
         """Answer a request whose body is not needed; return who asks where it is."""
         path = _path_of(target)
         if path == HEALTH_PATH:
-            return _json(200, {"status": "ok"})
-        if path not in (FEEDBACK_PATH, TRACES_PATH):
+            return json_reply(200, {"status": "ok"})
+        of_session = self._sessions.takes(target)
+        if not of_session and path not in (FEEDBACK_PATH, TRACES_PATH):
             return answer(Reason.NO_ROUTE, Shape.OPENAI)
         if method != b"POST":
             return _problem(405, f"{path} takes POST")
-        client = self._registry.authenticate(presented_key(fields)[0])
+        if of_session:
+            found = self._sessions.at_head(target, fields)
+            if isinstance(found, LocalReply):
+                self._counters.refusals[Reason.NO_KEY] += 1
+                return found
+            client: ClientIdentity | None = found
+        else:
+            client = self._registry.authenticate(presented_key(fields)[0])
         if client is None:
             self._counters.refusals[Reason.NO_KEY] += 1
             return answer(Reason.NO_KEY, Shape.OPENAI)
@@ -92,6 +97,9 @@ class Endpoints:
         """Answer a request whose body has been read."""
         if _path_of(target) == TRACES_PATH:
             return await self._traces.take(client, fields, body)
+        if self._sessions.takes(target):
+            reply, reward = self._sessions.answer(target, fields, body)
+            return await self._keep(client, [reward], reply) if reward is not None else reply
         return await self._take_feedback(client, fields, body)
 
     async def _take_feedback(
@@ -106,21 +114,29 @@ class Endpoints:
             return _TOO_LARGE
         if decoded.problem is not None or decoded.truncated:
             return _problem(400, "the body's content-encoding cannot be decoded")
+        try:
+            items = read_feedback_items(decoded.data, tenant_id=client.tenant_id)
+        except FeedbackError as error:
+            return _problem(400, str(error))
+        accepted: list[JsonValue] = [item.feedback_id for item in items]
+        said = json_reply(202, {"accepted": len(items), "feedback_ids": accepted})
+        return await self._keep(client, items, said)
+
+    async def _keep(
+        self, client: ClientIdentity, items: Sequence[FeedbackItem], reply: LocalReply
+    ) -> LocalReply:
+        """Return the answer once the feedback is on the disk, or why it is not."""
         if self._recorder is None:
             return _problem(503, "this gateway captures nothing, feedback neither")
         try:
-            items = read_feedback_items(decoded.data, tenant_id=client.tenant_id)
             for item in items:
                 self._recorder.spool.append(*_record(item, client))
             await self._recorder.spool.synced()
-        except FeedbackError as error:
-            return _problem(400, str(error))
         except SpoolUnavailableError:
             self._counters.uncaptured["feedback"] += 1
             return answer(Reason.SPOOL_FULL, Shape.OPENAI)
         self._counters.feedback += len(items)
-        accepted: list[JsonValue] = [item.feedback_id for item in items]
-        return _json(202, {"accepted": len(items), "feedback_ids": accepted})
+        return reply
 
 
 def _path_of(target: bytes) -> str:

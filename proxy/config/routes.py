@@ -201,6 +201,8 @@ class Route(ConfigModel):
     """What a plain HTTP tool can do; a call of one becomes a tool step."""
     openapi: Path | None = None
     """OpenAPI document (JSON or YAML) whose operations are added."""
+    session_calls: bool = False
+    """Answer ``rl/start_session``, ``rl/set_reward`` and ``rl/end_session`` of AReaL's clients here."""
     step_header: bool = False
     """Add ``x-headrace-step`` to responses; feedback can name it as ``step_id``."""
 

@@ -8,7 +8,7 @@ refuses a request, where its upstream cannot be reached, and for its own API.
 from typing import Protocol
 
 from proxy.admission import Refused
-from proxy.api.endpoints import Endpoints, is_endpoint
+from proxy.api.endpoints import Endpoints
 from proxy.capture import Capture
 from proxy.exchange import InFlight, Services
 from proxy.plain import messages
@@ -105,7 +105,7 @@ class ClientCall:
         head, ground = self._head, self._ground
         if head.method == b"CONNECT" or (head.target == b"*" and head.method != b"OPTIONS"):
             self._reply(answer(Reason.BAD_REQUEST, Shape.OPENAI))
-        elif is_endpoint(head.target):
+        elif ground.endpoints.takes(head.target):
             told = ground.endpoints.at_head(head.method, head.target, head.fields)
             if isinstance(told, LocalReply):
                 self._reply(told)

@@ -11,7 +11,7 @@ from proxy.callers import Callers
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints, RawFields, holds_client_key, presented_key
-from proxy.heads import WISHES, capture_wish, host_of, names
+from proxy.heads import WISHES, HeadTemplate, capture_wish, host_of, names, place_of, with_value
 from proxy.keys import KeyLimits, KeyRegistry
 from proxy.limits import Budgets, session_of
 from proxy.model_versions import ServedModel, Version, can_name
@@ -31,6 +31,7 @@ from proxy.routing import Router
 from proxy.session_keys import ClientSession, SessionKeys
 from proxy.spool.states import SpoolState
 from proxy.spool.writer import SpoolWriter
+from proxy.target import Target
 from trajectory.exchange import ClientIdentity
 
 type Mode = Literal["base_url", "forward", "transparent"]
@@ -78,11 +79,34 @@ class AdmittedRequest(NamedTuple):
     """Whether its client may wish less than a full capture: false where no header says so."""
     debug: bool = False
     """Its client asks which listener served it."""
+    standing: "Standing | None" = None
+    """The admission that it repeats."""
+    digits: bytes = b""
+    """Its body's length, where it repeats one."""
 
     @property
     def shape(self) -> Shape:
         """In which its errors are answered."""
         return shape_of(self.plan.shape, self.plan.kind, self.path, names(self.asked))
+
+
+class Standing:
+    """An admission that counts again for the same head, while what it rests on is the same."""
+
+    __slots__ = ("admitted", "credential", "generation", "kept_at", "recorded", "sent_at", "target")
+
+    def __init__(self, admitted: AdmittedRequest, generation: int, target: Target) -> None:
+        """Begin; ``generation`` is that of the client keys."""
+        self.admitted = admitted
+        self.generation = generation
+        self.target = target
+        self.credential = target.credential
+        """Of the route, at that time."""
+        self.sent_at = place_of(admitted.rewritten.sent, _LENGTH)
+        self.kept_at = place_of(admitted.rewritten.kept, _LENGTH)
+        """Where the body's length stands among the headers."""
+        self.recorded: HeadTemplate | None = None
+        """The record of its head, once one was made."""
 
 
 def mode_of(client: connection.Client) -> Mode:
@@ -105,6 +129,7 @@ _log = logging.getLogger(__name__)
 _EVERYTHING = Level.FULL, ""
 _REFLECTED = frozenset({b"TRACE", b"TRACK"})
 """Methods that a server answers with the request itself, the route's key in it."""
+_LENGTH = b"content-length"
 _DEBUG = b"x-headrace-debug"
 """Header of a client that asks for x-headrace-listener."""
 _ASKS = WISHES | {_DEBUG}
@@ -315,6 +340,59 @@ class AdmissionControl:
             return drawn
         scope = b"\0".join((serving.model.encode(), client.tenant_id.encode(), name))
         return serving.keep(self._fingerprints.of(scope), drawn)
+
+    def standing(self, admitted: AdmittedRequest) -> Standing | None:
+        """Return an admission that counts for the same head again.
+
+        None where each call is decided anew: of several upstreams or versions, or with a secret
+        that is about to end.
+        """
+        plan = admitted.plan
+        generation = self._registry.generation_of(admitted.client.key_id)
+        if generation is None or plan.serving is not None or len(plan.targets) != 1:
+            return None
+        standing = Standing(admitted, generation, plan.targets[0])
+        if standing.credential not in (None, *admitted.rewritten.sent):
+            return None  # it was renewed meanwhile
+        return standing
+
+    def again(
+        self, standing: Standing, method: bytes, fields: RawFields, digits: bytes
+    ) -> AdmittedRequest | None:
+        """Admit a request whose head says what was admitted before, but for its body's length.
+
+        Args:
+            standing: the admission before.
+            method: of the request.
+            fields: its headers.
+            digits: its body's length, as they say it.
+
+        Returns:
+            None where it must be decided anew.
+
+        Raises:
+            Refused: nothing is left of a limit.
+        """
+        if (
+            self._registry.generation() != standing.generation
+            or standing.target.credential != standing.credential
+        ):
+            return None
+        before = standing.admitted
+        if fields is before.asked and before.standing is not None:
+            admitted = before
+        else:
+            sent, kept = before.rewritten
+            rewritten = Rewritten(
+                with_value(sent, standing.sent_at, digits),
+                with_value(kept, standing.kept_at, digits),
+            )
+            standing.admitted = admitted = before._replace(
+                asked=fields, rewritten=rewritten, standing=standing, digits=digits
+            )
+        if admitted.client.key_id in self._registry.limits:
+            self._limit(method, admitted)
+        return admitted
 
     def _entry(self, path: bytes) -> _Entry | None:
         """Read a path; None where no route has it, or a client key stands in it."""

@@ -23,6 +23,40 @@ _LENGTHS = frozenset(map(len, _WISHES))
 _CONTENT_LENGTH, _TRANSFER_ENCODING = len(b"content-length"), len(b"transfer-encoding")
 
 
+LENGTH_MARK = b"\0length\0"
+"""Stands for a body's length in a head; no header can hold these bytes."""
+
+
+class HeadTemplate:
+    """A head in which nothing but the length of the body changes."""
+
+    __slots__ = ("_after", "_before", "_numbered")
+
+    def __init__(self, head: bytes) -> None:
+        """Keep a head with LENGTH_MARK where the length goes, if it has one."""
+        self._before, mark, self._after = head.partition(LENGTH_MARK)
+        self._numbered = bool(mark)
+
+    def of_length(self, digits: bytes) -> bytes:
+        """Return the head for a body of this length."""
+        return self._before + digits + self._after if self._numbered else self._before
+
+
+def place_of(fields: RawFields, name: bytes) -> int:
+    """Return where a header stands first, whose name is in lower case; -1 where there is none."""
+    for place, (other, _) in enumerate(fields):
+        if len(other) == len(name) and other.lower() == name:
+            return place
+    return -1
+
+
+def with_value(fields: RawFields, place: int, value: bytes) -> RawFields:
+    """Return headers with another value at a place; as they are where that is -1."""
+    if place < 0:
+        return fields
+    return (*fields[:place], (fields[place][0], value), *fields[place + 1 :])
+
+
 def names(fields: RawFields) -> frozenset[bytes]:
     """Return the names of headers in lower case."""
     return frozenset([name.lower() for name, _ in fields])

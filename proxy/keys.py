@@ -161,6 +161,7 @@ class KeyRegistry:
         self.limits: dict[str, KeyLimits] = {}
         """Limits by key id, of the keys that have any."""
         self._stamp: tuple[int, int] | None = None
+        self._generation = 0
         self._looked = 0.0
 
     @classmethod
@@ -175,6 +176,7 @@ class KeyRegistry:
         return registry
 
     def _read(self) -> None:
+        self._generation += 1
         try:
             info = self._path.stat()
             content = read_file(self._path)
@@ -226,6 +228,16 @@ class KeyRegistry:
         if not matches or role not in key.roles:
             return None
         return self._identities.get(key_id) or key.identity
+
+    def generation(self) -> int:
+        """Return a number that grows whenever any key may have changed."""
+        self._refresh()
+        return self._generation
+
+    def generation_of(self, key_id: str) -> int | None:
+        """Return that number; None for a key with an earlier secret, which ends by itself."""
+        key = self._keys.get(key_id)
+        return None if key is None or key.previous_hash is not None else self._generation
 
     def valid(self, key_id: str) -> bool:
         """Tell whether a key that was accepted before still is one."""

@@ -5,7 +5,9 @@ from functools import partial
 from proxy.admission import AdmittedRequest
 from proxy.capture import Capture
 from proxy.credentials import Fingerprints
+from proxy.heads import LENGTH_MARK, HeadTemplate, with_value
 from proxy.recorder import Recorder
+from proxy.rewriting import Rewritten
 from proxy.route import Level
 from proxy.spool import records
 
@@ -27,6 +29,20 @@ class Recording:
         return capture
 
     def _head(
+        self, admitted: AdmittedRequest, method: bytes, exchange: bytes, started_at: float
+    ) -> bytes:
+        """Return the record of a request's head; one that repeats another differs in its length alone."""
+        standing = admitted.standing
+        if standing is None:
+            return self._whole_head(admitted, method, exchange, started_at)
+        if standing.recorded is None:
+            kept = with_value(admitted.rewritten.kept, standing.kept_at, LENGTH_MARK)
+            marked = admitted._replace(rewritten=Rewritten((), kept))
+            standing.recorded = HeadTemplate(self._whole_head(marked, method, exchange, 0.0))
+        record = standing.recorded.of_length(admitted.digits)
+        return records.renewed_head(record, exchange, started_at)
+
+    def _whole_head(
         self, admitted: AdmittedRequest, method: bytes, exchange: bytes, started_at: float
     ) -> bytes:
         """Return the record of a request's head, credentials replaced."""

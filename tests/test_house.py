@@ -17,7 +17,6 @@ SMALL = 350
 """Lines that one module may have after a merge."""
 ALONE: dict[str, str] = {
     "proxy.metrics": "what is measured; proxy.admin is where it is asked",
-    "proxy.plain.connection": "one connection; the listener opens ports and accepts",
     "proxy.api.traces": "one endpoint",
     "governance.detect.names.network": "tuned by hand, with its plain reference in the tests",
     "governance.detect.rules.hooks": "checks that rules in YAML name",

@@ -12,6 +12,7 @@ from proxy.api.endpoints import Endpoints
 from proxy.capture import Capture
 from proxy.exchange import InFlight, Services
 from proxy.plain import messages
+from proxy.plain.known import KnownHead
 from proxy.plain.messages import (
     Body,
     MalformedMessageError,
@@ -68,6 +69,8 @@ class ClientCall:
         "_drained",
         "_ground",
         "_head",
+        "_keeps_alive",
+        "_known",
         "_live",
         "_relay",
         "_replied",
@@ -77,11 +80,16 @@ class ClientCall:
         "is_read",
     )
 
-    def __init__(self, ground: CallGround, client: Client, head: RequestHead) -> None:
+    def __init__(
+        self, ground: CallGround, client: Client, head: RequestHead, known: KnownHead | None = None
+    ) -> None:
+        """Begin; ``known`` is what is remembered of the head."""
         self._ground = ground
         self._client = client
         self._head = head
-        self._body: Body = head.body
+        self._known = known
+        self._keeps_alive = head.keeps_alive
+        self._body: Body = head.body()
         self.is_read = False
         """The request has been read to its end."""
         self._live: InFlight | None = None
@@ -127,11 +135,16 @@ class ClientCall:
             self._connect()
 
     def _admit(self) -> None:
-        head, services = self._head, self._ground.services
-        admitted = services.admission.admit_base_url(
-            head.method, head.target, head.fields, stick=self._client.name
-        )
-        level, note = services.admission.level(admitted, head.fields)
+        head, services, known = self._head, self._ground.services, self._known
+        admission = services.admission
+        admitted = known.admit(admission, head) if known is not None else None
+        if admitted is None:
+            admitted = admission.admit_base_url(
+                head.method, head.target, head.fields, stick=self._client.name
+            )
+            if known is not None:
+                known.admitted(admission.standing(admitted))
+        level, note = admission.level(admitted, head.fields)
         live = InFlight(services, admitted, head.method, listener="plain")
         live.begin(level, note, head.length or 0)
         self._live, self._capture = live, live.capture
@@ -293,7 +306,11 @@ class ClientCall:
             live.connected()
             if self.is_read:
                 live.request_read()
-        out = [messages.write_request(live.method, live.path, fields, length)]
+        known = self._known if live.admitted.standing is not None else None
+        if known is not None and fields is live.admitted.rewritten.sent:
+            out = [known.write(live, length)]
+        else:
+            out = [messages.write_request(live.method, live.path, fields, length)]
         if body.chunked and not live.reads_whole:
             out += map(messages.chunk, parts)
             if self.is_read:
@@ -372,7 +389,7 @@ class ClientCall:
         too_long = (self._head.length or 0) > _DRAINED_BYTES
         close = not self._body.done and (endless or too_long)
         if close:
-            self._head.keeps_alive = False
+            self._keeps_alive = False
         self._client.send(
             messages.write_reply(reply, close=close, body=self._head.method != b"HEAD")
         )
@@ -390,7 +407,7 @@ class ClientCall:
             return
         self.release_upstream()
         self.drop_upstream()
-        keep = self._head.keeps_alive and (relay is None or not relay.ends_by_close)
+        keep = self._keeps_alive and (relay is None or not relay.ends_by_close)
         self._relay = None  # it knows its call: without this both were left to the collector
         if self._body.chunked and self._body.excess:
             keep = False

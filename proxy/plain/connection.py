@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from proxy.plain import messages
 from proxy.plain.call import CallGround, ClientCall
+from proxy.plain.known import KnownHead
 from proxy.plain.messages import HeadTooLongError, MalformedMessageError, RequestHead
 from proxy.plain.upstreams import set_limits
 from proxy.recorder import Recorder
@@ -45,6 +46,7 @@ class ClientConnection(asyncio.Protocol):
         "_buffer",
         "_closing",
         "_held",
+        "_known",
         "_paused",
         "born",
         "call",
@@ -67,6 +69,8 @@ class ClientConnection(asyncio.Protocol):
         self._buffer = b""
         self._held: list[bytes] = []
         """For the client, until the spool knows of what they belong to."""
+        self._known: KnownHead | None = None
+        """What is remembered of the last head."""
         self._closing = False
         self._paused = False
 
@@ -126,7 +130,10 @@ class ClientConnection(asyncio.Protocol):
     def _next(self) -> None:
         """Begin the next request, once its head is whole."""
         while self.call is None and self._buffer and not self._closing:
-            data = self._buffer
+            data, known = self._buffer, self._known
+            if known is not None and (again := known.again(data)) is not None:
+                self._begin(again[0], known, data[again[1] :])
+                continue
             if data.startswith(_TLS_GREETING) and self.ground.secure is None:
                 self._hand_over(data)
                 return
@@ -146,9 +153,14 @@ class ClientConnection(asyncio.Protocol):
             if head.upgrade and b"websocket" in head.upgrade:
                 self._hand_over(data)
                 return
-            self._buffer = b""
-            self.call = call = ClientCall(self.ground, self, head)
-            call.begin(data[end:])
+            self._known = KnownHead.of(data[:end], head)
+            self._begin(head, self._known, data[end:])
+
+    def _begin(self, head: RequestHead, known: KnownHead | None, rest: bytes) -> None:
+        """Begin a request with what has come behind its head."""
+        self._buffer = b""
+        self.call = call = ClientCall(self.ground, self, head, known)
+        call.begin(rest)
 
     def _hand_over(self, data: bytes) -> None:
         """Let the mitmproxy listener go on."""

@@ -11,7 +11,7 @@ from typing import Any
 import httptools
 
 from proxy.credentials import KEY_HEADERS, RawFields
-from proxy.heads import MOST_HEAD_BYTES
+from proxy.heads import MOST_HEAD_BYTES, with_value
 from proxy.responses import LocalReply
 from proxy.rewriting import OWN_HEADERS
 
@@ -140,7 +140,7 @@ class Body:
         "trailers",
     )
 
-    def __init__(self, framing: int, parser: Any, reader: _Reader) -> None:
+    def __init__(self, framing: int, parser: Any, reader: _Reader | None) -> None:
         self._left = framing
         self.chunked = framing == CHUNKED
         """It comes in chunks."""
@@ -167,6 +167,7 @@ class Body:
         if not data:
             return []
         reader = self._reader
+        assert reader is not None  # noqa: S101 - chunks alone come here
         reader.pieces = []
         try:
             self._parser.feed_data(data)
@@ -248,10 +249,12 @@ def _length(noted: dict[bytes, bytes]) -> int | None:
 
 
 class RequestHead:
-    """The head of a request, and what its body is read with."""
+    """The head of a request; it stays as it is, because one may be that of several requests."""
 
     __slots__ = (
-        "body",
+        "_parser",
+        "_reader",
+        "chunked",
         "expects",
         "fields",
         "keeps_alive",
@@ -280,7 +283,8 @@ class RequestHead:
         if self.target[:1] != b"/" and self.target != b"*":
             raise MalformedMessageError("target")
         noted = _note(fields)
-        chunked = _is_chunked(noted, self.version)
+        self.chunked = _is_chunked(noted, self.version)
+        """Its body comes in chunks."""
         self.length = _length(noted)
         """Of its body, where its head says it."""
         named = _tokens(noted[b"connection"]) if b"connection" in noted else _NOTHING
@@ -290,7 +294,22 @@ class RequestHead:
         """Its client waits for ``100`` before it sends the body."""
         self.upgrade = noted.get(b"upgrade", b"")
         """What the connection is to become, in lower case."""
-        self.body = Body(CHUNKED if chunked else self.length or 0, parser, reader)
+        self._parser: Any = parser if self.chunked else None
+        self._reader = reader if self.chunked else None
+
+    def body(self) -> "Body":
+        """Return what reads the body that follows; chunks are read once."""
+        return Body(CHUNKED if self.chunked else self.length or 0, self._parser, self._reader)
+
+    def with_length(self, place: int, digits: bytes) -> "RequestHead":
+        """Return the same head for a body of another length, which the header at ``place`` says."""
+        other = object.__new__(RequestHead)
+        other.method, other.target, other.version = self.method, self.target, self.version
+        other.chunked, other.length = False, int(digits)
+        other.keeps_alive, other.expects = self.keeps_alive, self.expects
+        other.upgrade, other._parser, other._reader = self.upgrade, None, None
+        other.fields = with_value(self.fields, place, digits)
+        return other
 
 
 class ResponseHead:

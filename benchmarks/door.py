@@ -23,9 +23,9 @@ import pyarrow as pa
 from lakehouse.lake import Lake
 from lakehouse.sandbox.client import query_untrusted
 from lakehouse.sandbox.request import Limits
-from lakehouse.sql_server.flight import FlightDoor
+from lakehouse.sql_server.flight import FlightServer
 from lakehouse.sql_server.http import ARROW, http_server
-from lakehouse.sql_server.service import DoorLimits, Reader, SqlDoor
+from lakehouse.sql_server.service import Reader, SqlLimits, SqlService
 from tests.lakehouse import make
 
 WIDE = "SELECT * FROM steps"
@@ -67,15 +67,15 @@ def milliseconds(times: int, work: Callable[[], object], pause: float = 0.0) -> 
 def measured(lake: Lake, times: int) -> dict[str, Any]:
     """Return the figures of one lake."""
     reader = Reader("bench", "acme")
-    limits = DoorLimits(Limits(seconds=120, memory_mib=1024, rows=1 << 40, result_mib=1 << 20))
-    door = SqlDoor(
+    limits = SqlLimits(Limits(seconds=120, memory_mib=1024, rows=1 << 40, result_mib=1 << 20))
+    door = SqlService(
         lake,
         authenticate=lambda _: reader,
         record=lambda **_: None,
         hash_key=b"bench",
         limits=limits,
     )
-    flight = FlightDoor(door, host="127.0.0.1", port=0, version="bench")
+    flight = FlightServer(door, host="127.0.0.1", port=0, version="bench")
     http = http_server(door, host="127.0.0.1", port=0)
     threading.Thread(target=flight.serve, daemon=True).start()
     header = {"adbc.flight.sql.authorization_header": "Bearer bench"}

@@ -12,7 +12,7 @@ from governance.governor import Governor
 from governance.policy import load_bundle
 from governance.quality import RowGate
 from governance.records import GovernedBatch
-from governance.redact.report import Redacted, RedactedText, RedactionReport, RedactionScope
+from governance.redact.report import RedactedMessage, RedactedText, RedactionReport, RedactionScope
 from headrace.govern.checkpoint import CheckpointStore
 from headrace.govern.quarantine_store import QuarantineStore
 from headrace.govern.source import Source
@@ -159,9 +159,9 @@ class NothingRedacted:
         messages: Sequence[Message],
         *,
         scope: RedactionScope,  # noqa: ARG002
-    ) -> list[Redacted]:
+    ) -> list[RedactedMessage]:
         """Return the messages as they are."""
-        return [Redacted(message, RedactionReport(), ()) for message in messages]
+        return [RedactedMessage(message, RedactionReport(), ()) for message in messages]
 
     def redact_text(
         self,

@@ -17,7 +17,7 @@ from tests.train.lakes import Session, lake_of
 from train.errors import GateRefusedError
 from train.recipes.settings import Recipe, shipped_recipe
 from train.registry.versions import ModelRegistry
-from train.runs.run import RunPlaces, run_training
+from train.runs.run import RunFolders, run_training
 from train.substrate.build import SubstrateManifest, build_substrate, load_manifest
 from train.substrate.spec import Substrate
 from trajectory.documents.document import merge
@@ -123,7 +123,7 @@ class SmallWorld:
                 substrate=self._substrate,
                 base=base,
                 name=name,
-                places=RunPlaces(self.home / "runs", self._registry),
+                places=RunFolders(self.home / "runs", self._registry),
             )
         return {
             "folder": str(result.folder),

@@ -48,7 +48,7 @@ class ConsentLookup(Protocol):
 
 
 @runtime_checkable
-class AsksEndUsers(Protocol):
+class EndUserLookup(Protocol):
     """A registry that has to be told of an end user before it can answer."""
 
     def ask(self, tenant_id: str, end_user: str, subject: str) -> None:

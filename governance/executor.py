@@ -8,7 +8,7 @@ has an order (assembly, repetitions, the lake) stays where it is, and the rows c
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from governance.redact.report import Redacted, RedactionScope
+from governance.redact.report import RedactedMessage, RedactionScope
 from governance.redact.trajectory import CallRedactor
 from trajectory.message import Message
 
@@ -20,11 +20,11 @@ class RedactionRequest(NamedTuple):
     messages: tuple[Message, ...]
 
 
-type RedactionAnswer = Sequence[Redacted] | None
+type RedactionAnswer = Sequence[RedactedMessage] | None
 """The messages redacted, in their order; None when redaction refused or failed."""
 
 
-class Spread(Protocol):
+class RedactionExecutor(Protocol):
     """Redacts the trajectories of a batch, in any order and anywhere."""
 
     def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
@@ -36,7 +36,7 @@ class Spread(Protocol):
         ...
 
 
-class InPlace:
+class InlineRedaction:
     """Redacts one trajectory after the other in this process."""
 
     def __init__(self, redactor: CallRedactor) -> None:
@@ -44,7 +44,7 @@ class InPlace:
         self._redactor = redactor
 
     def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
-        """See :class:`Spread`."""
+        """See :class:`RedactionExecutor`."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: RedactionRequest) -> RedactionAnswer:

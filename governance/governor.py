@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from governance.consent import ConsentLookup
-from governance.executor import InPlace, Spread
+from governance.executor import InlineRedaction, RedactionExecutor
 from governance.identifiers import Namer
 from governance.near.governing import NearRegister
 from governance.passes.admit import Admissions
@@ -51,7 +51,7 @@ class Governor:
         consents: ConsentLookup,
         clock: Callable[[], datetime] = _now,
         gate: QualityGate | None = None,
-        spread: Spread | None = None,
+        spread: RedactionExecutor | None = None,
         near: NearRegister | None = None,
         lineages: LineageRegister | None = None,
     ) -> None:
@@ -81,7 +81,9 @@ class Governor:
         wanted = bundle.dedup.spec.near_duplicates
         self._near = None if wanted is None else near or NearRegister(wanted)
         quality = bundle.quality.spec
-        self._redaction = RedactionPass(redactor, spread or InPlace(redactor), self._namer, known)
+        self._redaction = RedactionPass(
+            redactor, spread or InlineRedaction(redactor), self._namer, known
+        )
         self._selection = SelectionPass(
             dedup=bundle.dedup.spec,
             near=self._near,

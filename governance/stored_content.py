@@ -12,7 +12,7 @@ from trajectory.message import Message, OpaquePart
 from trajectory.step import Step
 
 
-class SaidOnce(NamedTuple):
+class StepContent(NamedTuple):
     """What a step says, so that another one that says it again can be told."""
 
     trajectory_id: str
@@ -69,7 +69,7 @@ class KnownContent(Protocol):
         """Return the purposes that headers took away from these trajectories, by trajectory."""
         ...
 
-    def said_already(self, tenant_id: str, said: Collection[SaidOnce]) -> dict[SaidOnce, str]:
+    def said_already(self, tenant_id: str, said: Collection[StepContent]) -> dict[StepContent, str]:
         """Return the first stored step that says each of these, where there is one."""
         ...
 
@@ -106,7 +106,7 @@ class MemoryKnownContent:
         self._decisions: dict[tuple[str, str], GovernanceRecord] = {}
         self._withheld: dict[tuple[str, str], set[str]] = {}
         self._conversations: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._said: dict[tuple[str, SaidOnce], str] = {}
+        self._said: dict[tuple[str, StepContent], str] = {}
 
     def add(self, batch: GovernedBatch) -> None:
         """Remember what ``batch`` stores."""
@@ -148,7 +148,7 @@ class MemoryKnownContent:
         found = {name: self._withheld.get((tenant_id, name)) for name in trajectory_ids}
         return {name: {*purposes} for name, purposes in found.items() if purposes}
 
-    def said_already(self, tenant_id: str, said: Collection[SaidOnce]) -> dict[SaidOnce, str]:
+    def said_already(self, tenant_id: str, said: Collection[StepContent]) -> dict[StepContent, str]:
         """See :class:`KnownContent`."""
         found = {one: self._said.get((tenant_id, one)) for one in said}
         return {one: step for one, step in found.items() if step is not None}
@@ -160,7 +160,7 @@ class MemoryKnownContent:
         whole = context if answer is None else (*context, answer)
         self._conversations[step.tenant_id, step.step_id] = whole
         if answer is not None and step.role_in_graph != "discarded":
-            said = SaidOnce(step.trajectory_id, answer, context)
+            said = StepContent(step.trajectory_id, answer, context)
             self._said.setdefault((step.tenant_id, said), step.step_id)
 
     def trajectories(

@@ -10,10 +10,9 @@ trajectory the reward was earned: the step rewards of ``lakehouse.credit`` add u
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-import pyarrow as pa
-
+from lakehouse.read.conversations import RunSql
 from lakehouse.read.views.catalog import part_of
 from trajectory.canonical import content_hash
 
@@ -71,13 +70,9 @@ class Reward:
     """Signal name → combined value, by name."""
 
 
-class Ask(Protocol):
-    """Runs SQL with positional parameters."""
-
-    def __call__(self, sql: str, parameters: list[Any]) -> pa.Table: ...
-
-
-def rewards_of(ask: Ask, units: Sequence[RewardUnit], weights: RewardWeights) -> dict[str, Reward]:
+def rewards_of(
+    ask: RunSql, units: Sequence[RewardUnit], weights: RewardWeights
+) -> dict[str, Reward]:
     """Return unit → reward by the weights, of signals about the units' own steps or above them."""
     select, values = weights.relation()
     table = ask(

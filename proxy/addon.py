@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 
 from mitmproxy import connection, http, tcp, websocket
 
-from proxy.admission import Refused, mode_of, named_host
+from proxy.admission import RequestRefusal, mode_of, named_host
 from proxy.api.endpoints import Endpoints
 from proxy.exchange import InFlight, Services
 from proxy.heads import content_length
@@ -32,7 +32,7 @@ _NO_WORD = 1006
 """Close code of a WebSocket connection that broke off."""
 
 
-class _Way:
+class _FlowDestination:
     """The way of one request, for mitmproxy's HTTP layer: what it asks before it sends."""
 
     def __init__(self, gate: "GatewayAddon", flow: http.HTTPFlow, live: InFlight) -> None:
@@ -105,11 +105,11 @@ class GatewayAddon:
             return
         try:
             self._admit(flow)
-        except Refused as refusal:
+        except RequestRefusal as refusal:
             self._refuse(flow, refusal)
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must not pass
             self.services.fault("admission", error)
-            self._refuse(flow, Refused(Reason.FAULT, shape=shape_of_errors(flow.request)))
+            self._refuse(flow, RequestRefusal(Reason.FAULT, shape=shape_of_errors(flow.request)))
 
     def _admit(self, flow: http.HTTPFlow) -> None:
         request, data = flow.request, flow.request.data
@@ -129,10 +129,10 @@ class GatewayAddon:
         live = InFlight(self.services, admitted, data.method, listener="mitmproxy")
         live.begin(level, note, content_length(fields))
         self.live[flow.id] = live
-        mark_way(request, _Way(self, flow, live))
+        mark_way(request, _FlowDestination(self, flow, live))
         _apply(request, live)
 
-    def _refuse(self, flow: http.HTTPFlow, refusal: Refused) -> None:
+    def _refuse(self, flow: http.HTTPFlow, refusal: RequestRefusal) -> None:
         self.live.pop(flow.id, None)
         data, mode = flow.request.data, mode_of(flow.client_conn)
         host = named_host(flow) if mode == "transparent" else data.host

@@ -19,8 +19,8 @@ from proxy.paths import climbs
 from proxy.pins import trajectory_name
 from proxy.responses import Reason, Shape, shape_of
 from proxy.rewriting import (
-    Pointing,
-    Rewritten,
+    RewrittenHeaders,
+    UpstreamRequest,
     at_its_host,
     key_giver,
     take_session,
@@ -37,7 +37,7 @@ from trajectory.exchange import ClientIdentity
 type Mode = Literal["base_url", "forward", "transparent"]
 
 
-class Refused(Exception):  # noqa: N818 - not an error of ours: the client's request is refused
+class RequestRefusal(Exception):  # noqa: N818 - not an error of ours: the client's request is refused
     """The request is answered by the gateway itself."""
 
     def __init__(
@@ -63,7 +63,7 @@ class AdmittedRequest(NamedTuple):
     client: ClientIdentity
     plan: PreparedRoute
     mode: Mode
-    rewritten: Rewritten
+    rewritten: RewrittenHeaders
     path: bytes
     origin: tuple[bytes, str, int]
     """Scheme, host and port of where it goes."""
@@ -73,7 +73,7 @@ class AdmittedRequest(NamedTuple):
     """As the URL names it."""
     served: Version | None = None
     """The registered version that is named in the request's body."""
-    pointing: Pointing | None = None
+    pointing: UpstreamRequest | None = None
     """How it is pointed at one of several upstreams."""
     wishes: bool = True
     """Whether its client may wish less than a full capture: false where no header says so."""
@@ -155,11 +155,11 @@ class _Entry(NamedTuple):
 
 def _refused(
     reason: Reason, entry: _Entry, fields: RawFields, client: ClientIdentity | None
-) -> Refused:
+) -> RequestRefusal:
     """Return the refusal of a request whose route is known."""
     plan = entry.plan
     shape = shape_of(plan.shape, plan.kind, entry.rest, names(fields))
-    return Refused(reason, client=client, plan=plan, shape=shape)
+    return RequestRefusal(reason, client=client, plan=plan, shape=shape)
 
 
 class AdmissionControl:
@@ -191,7 +191,7 @@ class AdmissionControl:
         """Find client and route of a request that mitmproxy has read.
 
         Raises:
-            Refused: there is no key, no route, or nothing left of a limit; or a client key stands in
+            RequestRefusal: there is no key, no route, or nothing left of a limit; or a client key stands in
                 the path, which would be kept and go upstream; or the method asks for a reflection.
         """
         data, fields = flow.request.data, flow.request.headers.fields
@@ -201,7 +201,7 @@ class AdmissionControl:
                 data.method, data.path, fields, stick=flow.client_conn.id.encode()
             )
         if _stays_here(data.method, data.path):
-            raise Refused(Reason.NO_ROUTE)
+            raise RequestRefusal(Reason.NO_ROUTE)
         if mode == "forward":
             admitted = self._forward(flow, fields)
         else:
@@ -228,7 +228,7 @@ class AdmissionControl:
             step=step,
         )
         if denial is not None:
-            raise Refused(
+            raise RequestRefusal(
                 denial.reason,
                 client=admitted.client,
                 plan=admitted.plan,
@@ -248,17 +248,17 @@ class AdmissionControl:
             stick: names the client's connection, which keeps its upstream where no session is named.
 
         Raises:
-            Refused: there is no key, no route, or nothing left of a limit; or a client key stands in
+            RequestRefusal: there is no key, no route, or nothing left of a limit; or a client key stands in
                 the path, which would be kept and go upstream; or the method asks for a reflection.
         """
         if method.upper() in _REFLECTED:
-            raise Refused(Reason.NO_ROUTE)
+            raise RequestRefusal(Reason.NO_ROUTE)
         if len(path) > _KNOWN_PATH_BYTES or path.find(b"?") >= 0 or path.startswith(b"/s/"):
             entry = self._entry(path)  # what a client says once, keys of providers among it
         else:
             entry = self._known_entry(path)
         if entry is None:
-            raise Refused(Reason.NO_ROUTE)
+            raise RequestRefusal(Reason.NO_ROUTE)
         plan, rest, session, climbing = entry
         presented, header = presented_key(fields)
         client = self._registry.authenticate(presented)
@@ -271,7 +271,7 @@ class AdmissionControl:
             raise _refused(Reason.NO_KEY, entry, fields, None)
         if climbing:
             raise _refused(Reason.NO_ROUTE, entry, fields, client)
-        pointing = Pointing(fields, header, rest, session, begun.task if begun else None)
+        pointing = UpstreamRequest(fields, header, rest, session, begun.task if begun else None)
         if len(plan.targets) != 1:
             stick = session_of(fields, session) or stick
         served = None
@@ -316,14 +316,14 @@ class AdmissionControl:
         """Return the session that a call belongs to, by its key or by its path.
 
         Raises:
-            Refused: the session was ended.
+            RequestRefusal: the session was ended.
         """
         if client is None:
             begun = self.sessions.read(presented, plan.name)
         else:
             begun = self.sessions.named(client, session) if session is not None else None
         if begun is not None and self.sessions.ended(begun):
-            raise Refused(Reason.NO_KEY, client=begun.client, plan=plan)
+            raise RequestRefusal(Reason.NO_KEY, client=begun.client, plan=plan)
         return begun
 
     def _pinned(
@@ -371,7 +371,7 @@ class AdmissionControl:
             None where it must be decided anew.
 
         Raises:
-            Refused: nothing is left of a limit.
+            RequestRefusal: nothing is left of a limit.
         """
         if (
             self._registry.generation() != standing.generation
@@ -383,7 +383,7 @@ class AdmissionControl:
             admitted = before
         else:
             sent, kept = before.rewritten
-            rewritten = Rewritten(
+            rewritten = RewrittenHeaders(
                 with_value(sent, standing.sent_at, digits),
                 with_value(kept, standing.kept_at, digits),
             )
@@ -430,7 +430,7 @@ class AdmissionControl:
         request = flow.request
         client = self.callers.of_forward(flow.client_conn, fields)
         if client is None:
-            raise Refused(Reason.NO_KEY)
+            raise RequestRefusal(Reason.NO_KEY)
         plan, target = self._router.by_host(request.data.host, request.data.port, request.data.path)
         https = request.data.scheme == b"https"
         given = None
@@ -449,7 +449,7 @@ class AdmissionControl:
         presented, header = presented_key(fields)
         client = self.callers.of_redirected(presented)
         if client is None:
-            raise Refused(Reason.NO_KEY)
+            raise RequestRefusal(Reason.NO_KEY)
         plan, target = self._router.by_host(named_host(flow), request.data.port, request.data.path)
         https = request.data.scheme == b"https"
         given = None
@@ -469,7 +469,7 @@ class AdmissionControl:
             place: the host and port that a proxied request is for; None where a route's path leads.
 
         Raises:
-            Refused: capture is mandatory and cannot happen.
+            RequestRefusal: capture is mandatory and cannot happen.
         """
         spool = self._spool
         if spool is None:
@@ -487,7 +487,7 @@ class AdmissionControl:
         if state is SpoolState.OPEN or (plan.mandatory and state is SpoolState.SHEDDING):
             return _EVERYTHING
         if plan.mandatory:
-            raise Refused(
+            raise RequestRefusal(
                 Reason.SPOOL_FULL, client=admitted.client, plan=plan, shape=admitted.shape
             )
         self._counters.uncaptured[f"spool-{state.value}"] += 1
@@ -504,7 +504,7 @@ def _at_its_place(
     client: ClientIdentity,
     plan: PreparedRoute,
     mode: Mode,
-    rewritten: Rewritten,
+    rewritten: RewrittenHeaders,
 ) -> AdmittedRequest:
     """Admit a request that goes where its client wanted."""
     data = flow.request.data

@@ -9,20 +9,20 @@ import logging
 import time
 from collections.abc import Callable
 
-from proxy.admission import AdmissionControl, AdmittedRequest, Refused
+from proxy.admission import AdmissionControl, AdmittedRequest, RequestRefusal
 from proxy.capture import Capture
 from proxy.counters import Counters
 from proxy.credentials import RawFields
 from proxy.heads import content_length, value_of, with_header
 from proxy.limits import Budgets
 from proxy.model_versions import with_model
-from proxy.recording import Recording
+from proxy.recording import CaptureFactory
 from proxy.responses import LocalReply, Reason, answer
 from proxy.rewriting import rewrite_trailers
 from proxy.route import Level
-from proxy.shadow import Copied, Shadows
+from proxy.shadow import ShadowedCall, Shadows
 from proxy.spool import SpoolUnavailableError
-from proxy.telemetry import Tracing
+from proxy.telemetry import SpanExporter
 from proxy.tokens import (
     AddedFields,
     StreamStripper,
@@ -55,8 +55,8 @@ class Services:
         *,
         budgets: Budgets,
         counters: Counters,
-        recording: Recording | None,
-        tracing: Tracing | None = None,
+        recording: CaptureFactory | None,
+        tracing: SpanExporter | None = None,
         shadows: Shadows | None = None,
         calls: int = 4096,
         calls_per_key: int = 1024,
@@ -89,7 +89,9 @@ class Services:
         elif calls >= self._most_per_key:
             reason = Reason.CALLS_OF_KEY
         if reason is not None:
-            raise Refused(reason, client=admitted.client, plan=admitted.plan, shape=admitted.shape)
+            raise RequestRefusal(
+                reason, client=admitted.client, plan=admitted.plan, shape=admitted.shape
+            )
         self._all += 1
         self.calls[key_id] = calls + 1
 
@@ -204,10 +206,10 @@ class InFlight:
             self._services.leave(self.admitted)
             raise
 
-    def too_long(self) -> Refused:
+    def too_long(self) -> RequestRefusal:
         """Return the refusal of a request whose body is longer than it may be."""
         admitted = self.admitted
-        return Refused(
+        return RequestRefusal(
             Reason.BODY_TOO_LARGE,
             client=admitted.client,
             plan=admitted.plan,
@@ -242,7 +244,7 @@ class InFlight:
         self._set[name] = value
         self.fields = with_header(self.fields, name, value)
 
-    def _record(self, recording: Recording, level: Level, note: str) -> None:
+    def _record(self, recording: CaptureFactory, level: Level, note: str) -> None:
         self.capture = None
         try:
             capture = recording.begin(self.admitted, self.method, level, note)
@@ -314,7 +316,7 @@ class InFlight:
         if version is None:
             return
         shadows.send(
-            Copied(
+            ShadowedCall(
                 capture.exchange,
                 admitted.client,
                 admitted.plan.name,
@@ -365,7 +367,7 @@ class InFlight:
         return fields
 
     def _tee(
-        self, status: int, fields: RawFields, capture: Capture, recording: Recording
+        self, status: int, fields: RawFields, capture: Capture, recording: CaptureFactory
     ) -> RawFields:
         """Record the response as it passes; durable ones of known length are held back whole."""
         durable, length = self.plan.durability == "durable", -1
@@ -453,7 +455,7 @@ class InFlight:
             except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
                 capture.abandon(error)
 
-    def _trace(self, tracing: Tracing, outcome: ExchangeOutcome) -> None:
+    def _trace(self, tracing: SpanExporter, outcome: ExchangeOutcome) -> None:
         level = "none" if self.capture is None else self.capture.level.name.lower()
         try:
             tracing.exchange(

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _draw = random.Random()  # noqa: S311 - which calls are copied, not a secret
 
 
-class Published(NamedTuple):
+class PublishedVersion(NamedTuple):
     """One version as the app published it."""
 
     label: str
@@ -72,7 +72,9 @@ class ServedModel:
         self._versions: dict[ServingRole, Version] = {}
 
     def use(
-        self, published: dict[ServingRole, Published], former: Sequence[Published] = ()
+        self,
+        published: dict[ServingRole, PublishedVersion],
+        former: Sequence[PublishedVersion] = (),
     ) -> None:
         """Answer by these versions from now on; what is on its way ends where it began.
 
@@ -152,7 +154,7 @@ class ServedModel:
 
 
 def _prepared(
-    found: Published, before: Version | None, credential: CredentialSource | None
+    found: PublishedVersion, before: Version | None, credential: CredentialSource | None
 ) -> Version:
     if before is not None and before.target.url == found.url:
         return before
@@ -212,7 +214,7 @@ class Publication:
         self._problem = problem
 
 
-type _Versions = tuple[dict[ServingRole, Published], list[Published]]
+type _Versions = tuple[dict[ServingRole, PublishedVersion], list[PublishedVersion]]
 """Versions of a model by role, and those without a role that still answer."""
 
 
@@ -227,12 +229,12 @@ def _read(value: object) -> dict[str, _Versions]:
         return {
             str(name): (
                 {
-                    role: Published(str(versions[role]["label"]), str(versions[role]["url"]))
+                    role: PublishedVersion(str(versions[role]["label"]), str(versions[role]["url"]))
                     for role in SERVING_ROLES
                     if versions.get(role) is not None
                 },
                 [
-                    Published(str(each["label"]), str(each["url"]))
+                    PublishedVersion(str(each["label"]), str(each["url"]))
                     for each in versions.get("former", ())
                 ],
             )

@@ -7,12 +7,12 @@ from proxy.capture import Capture
 from proxy.credentials import Fingerprints
 from proxy.heads import LENGTH_MARK, HeadTemplate, with_value
 from proxy.recorder import Recorder
-from proxy.rewriting import Rewritten
+from proxy.rewriting import RewrittenHeaders
 from proxy.route import Level
 from proxy.spool import records
 
 
-class Recording:
+class CaptureFactory:
     """Begins captures; there is one where the gateway captures at all."""
 
     def __init__(self, recorder: Recorder, fingerprints: Fingerprints) -> None:
@@ -37,7 +37,7 @@ class Recording:
             return self._whole_head(admitted, method, exchange, started_at)
         if standing.recorded is None:
             kept = with_value(admitted.rewritten.kept, standing.kept_at, LENGTH_MARK)
-            marked = admitted._replace(rewritten=Rewritten((), kept))
+            marked = admitted._replace(rewritten=RewrittenHeaders((), kept))
             standing.recorded = HeadTemplate(self._whole_head(marked, method, exchange, 0.0))
         record = standing.recorded.of_length(admitted.digits)
         return records.renewed_head(record, exchange, started_at)

@@ -2,13 +2,13 @@
 
 import time
 
-from proxy.admission import AdmittedRequest, Mode, Refused
+from proxy.admission import AdmittedRequest, Mode, RequestRefusal
 from proxy.counters import Counters
 from proxy.credentials import CREDENTIAL_HEADERS, RawFields, holds_client_key
 from proxy.keys import UNKNOWN_CLIENT
-from proxy.recording import Recording
+from proxy.recording import CaptureFactory
 from proxy.responses import LocalReply, Reason, answer
-from proxy.rewriting import Rewritten, take_session
+from proxy.rewriting import RewrittenHeaders, take_session
 from proxy.route import Level
 from proxy.routing import Router
 from trajectory.exchange import ExchangeOutcome
@@ -44,7 +44,9 @@ PROXY_REFUSAL = LocalReply(
 class Refusals:
     """Answers refused requests at their heads: whatever their bodies are, they are not kept."""
 
-    def __init__(self, router: Router, counters: Counters, recording: Recording | None) -> None:
+    def __init__(
+        self, router: Router, counters: Counters, recording: CaptureFactory | None
+    ) -> None:
         self._router = router
         self._counters = counters
         self._recording = recording
@@ -52,7 +54,7 @@ class Refusals:
 
     def refuse(
         self,
-        refusal: Refused,
+        refusal: RequestRefusal,
         mode: Mode,
         method: bytes,
         target: bytes,
@@ -72,8 +74,8 @@ class Refusals:
 
     def _keep(
         self,
-        recording: Recording,
-        refusal: Refused,
+        recording: CaptureFactory,
+        refusal: RequestRefusal,
         reply: LocalReply,
         mode: Mode,
         method: bytes,
@@ -95,7 +97,7 @@ class Refusals:
             refusal.client or UNKNOWN_CLIENT,
             plan or self._router.other,
             mode,
-            Rewritten((), _without_odd_keys(fields)),
+            RewrittenHeaders((), _without_odd_keys(fields)),
             path,
             origin,
             fields,

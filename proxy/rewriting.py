@@ -68,7 +68,7 @@ def rewrite_trailers(fields: RawFields, *, keyed: bool) -> RawFields:
     return tuple(kept)
 
 
-class Rewritten(NamedTuple):
+class RewrittenHeaders(NamedTuple):
     """A request's headers, once as they go upstream and once as they are kept."""
 
     sent: RawFields
@@ -100,7 +100,7 @@ def rewrite_headers(
     key_header: bytes | None,
     credential: tuple[bytes, bytes] | None,
     added: Iterable[tuple[bytes, bytes]] = (),
-) -> Rewritten:
+) -> RewrittenHeaders:
     """Rewrite a request's headers: order and case stay, Headrace's own and its keys go no further.
 
     Args:
@@ -155,7 +155,7 @@ def rewrite_headers(
         sent.insert(0, (b"Host", host))
     if not placed and credential is not None:
         sent.append(credential)
-    return Rewritten(tuple(sent), (*sent, *own, *added))
+    return RewrittenHeaders(tuple(sent), (*sent, *own, *added))
 
 
 def _other_subprotocols(value: bytes) -> bytes:
@@ -163,7 +163,7 @@ def _other_subprotocols(value: bytes) -> bytes:
     return b", ".join([each.strip() for each in value.split(b",") if not holds_client_key(each)])
 
 
-class Pointing:
+class UpstreamRequest:
     """A request as its client sent it, to be pointed at one upstream after the other."""
 
     __slots__ = ("_fields", "_key_header", "_noted", "_rest", "tried")
@@ -185,7 +185,7 @@ class Pointing:
         self.tried: list[Target] = []
         """The upstreams that it was pointed at."""
 
-    def at(self, target: Target) -> tuple[Rewritten, bytes]:
+    def at(self, target: Target) -> tuple[RewrittenHeaders, bytes]:
         """Point the request at an upstream; return its headers and its path there."""
         self.tried.append(target)
         rewritten = rewrite_headers(
@@ -208,7 +208,9 @@ def key_giver(target: Target, proved: str) -> Target | None:
     return target if target.credential is not None and named else None
 
 
-def at_its_host(fields: RawFields, key_header: bytes | None, given: Target | None) -> Rewritten:
+def at_its_host(
+    fields: RawFields, key_header: bytes | None, given: Target | None
+) -> RewrittenHeaders:
     """Rewrite a request that goes where its client wanted; beside a key no other host is named."""
     return rewrite_headers(
         fields,

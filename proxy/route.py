@@ -38,14 +38,14 @@ class Terms(Protocol):
         """``journal``, ``durable``, or ``batch``: records may wait in memory for others."""
 
 
-class OwnTerms(NamedTuple):
+class UnroutedTerms(NamedTuple):
     """Terms of captures that belong to no route."""
 
     mandatory: bool = False
     durability: str = "journal"
 
 
-JOURNAL = OwnTerms()
+JOURNAL = UnroutedTerms()
 
 
 _log = logging.getLogger(__name__)

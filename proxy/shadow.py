@@ -31,7 +31,7 @@ _MADE_ANEW = frozenset({b"content-length", b"connection", b"expect", b"te", b"tr
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class ShadowedCall:
     """A call whose request is copied."""
 
     exchange: bytes
@@ -59,7 +59,7 @@ class Shadows:
         self._tasks: set[asyncio.Task[None]] = set()
         self._client: httpx.AsyncClient | None = None
 
-    def send(self, call: Copied, version: Version) -> None:
+    def send(self, call: ShadowedCall, version: Version) -> None:
         """Begin to send a copy to a version; never blocks, never raises."""
         if len(self._tasks) >= MOST or self._recorder.spool.shedding:
             self._counters.shadows["skipped"] += 1
@@ -76,7 +76,7 @@ class Shadows:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _ask(self, call: Copied, version: Version) -> None:
+    async def _ask(self, call: ShadowedCall, version: Version) -> None:
         outcome, capture = ExchangeOutcome.CLIENT_ABORT, None
         try:
             capture = self._begin(call, version)
@@ -91,7 +91,7 @@ class Shadows:
             if capture is not None:
                 capture.end(outcome)
 
-    def _begin(self, call: Copied, version: Version) -> Capture:
+    def _begin(self, call: ShadowedCall, version: Version) -> Capture:
         target = version.target
         path, _, query = (target.upstream.path.encode() + call.path).partition(b"?")
         head = partial(
@@ -113,7 +113,9 @@ class Shadows:
         capture.on_request(call.body)
         return capture
 
-    async def _carry(self, call: Copied, version: Version, capture: Capture) -> ExchangeOutcome:
+    async def _carry(
+        self, call: ShadowedCall, version: Version, capture: Capture
+    ) -> ExchangeOutcome:
         import httpx
 
         target = version.target

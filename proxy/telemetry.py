@@ -8,7 +8,7 @@ _PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class Tracing:
+class SpanExporter:
     """Makes spans and hands them to a thread that sends them in batches.
 
     The exporter's own environment variables count too (``OTEL_EXPORTER_OTLP_HEADERS`` …).

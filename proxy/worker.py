@@ -20,12 +20,12 @@ from proxy.keys import KeyRegistry
 from proxy.limits import Budgets
 from proxy.mitm import fastpath, logs, wire
 from proxy.mitm.authority import ensure_authority
-from proxy.mitm.connections import ConnectTimes, Strangers
+from proxy.mitm.connections import AdmissionTimeout, ConnectTimes
 from proxy.mitm.interception import Interception, Tunnels
 from proxy.mitm.listeners import Listeners
-from proxy.mitm.master import Addresses, Embedded
+from proxy.mitm.master import Addresses, EmbeddedMaster
 from proxy.recorder import Recorder
-from proxy.recording import Recording
+from proxy.recording import CaptureFactory
 from proxy.refusals import Refusals
 from proxy.routing import Reachability, Router
 from proxy.session_keys import SessionKeys
@@ -34,7 +34,7 @@ from proxy.shared_counters import SharedCounters
 from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
 from proxy.spooling import open_spool
-from proxy.telemetry import Tracing
+from proxy.telemetry import SpanExporter
 
 if TYPE_CHECKING:
     from proxy.plain.listener import PlainListener
@@ -54,7 +54,7 @@ class Gateway:
         self._spool: SpoolWriter | None = None
         self._recorder: Recorder | None = None
         self._keys = KeyRing(spool_key, file=config.spool.key_file)
-        self._tracing = Tracing(config.traces) if config.traces else None
+        self._tracing = SpanExporter(config.traces) if config.traces else None
         self._fingerprints = Fingerprints(
             fingerprint_key,
             also=(
@@ -67,7 +67,7 @@ class Gateway:
         self._session_secret = fingerprint_key
         self._shadows: Shadows | None = None
         self._draining = False
-        self._embedded: Embedded | None = None
+        self._embedded: EmbeddedMaster | None = None
         self._gate: GatewayAddon | None = None
         self._plain: PlainListener | None = None
         self._certificate: OwnCertificate | None = None
@@ -106,7 +106,7 @@ class Gateway:
         self._gate = self._make_gate(registry)
         if config.listener == "plain":
             self._listeners.keep_for_plain()
-        embedded = self._embedded = Embedded()
+        embedded = self._embedded = EmbeddedMaster()
         await embedded.start(
             config,
             addresses,
@@ -115,7 +115,7 @@ class Gateway:
                 Interception(authority, self.counters, http2=http2),
                 ConnectTimes(self._router, embedded.handlers, reachability),
                 self._gate,
-                Strangers(embedded.handlers),
+                AdmissionTimeout(embedded.handlers),
             ],
             listeners=self._listeners,
             recorder=self._recorder,
@@ -185,7 +185,7 @@ class Gateway:
         recorder = self._recorder
         if recorder is not None:
             self._shadows = Shadows(recorder, self.counters, self._fingerprints)
-        recording = Recording(recorder, self._fingerprints) if recorder else None
+        recording = CaptureFactory(recorder, self._fingerprints) if recorder else None
         services = Services(
             admission,
             budgets=self._budgets,

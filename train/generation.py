@@ -77,12 +77,14 @@ class LanguageModel:
         self.ends = end_tokens(net, self.tokenizer)
         self.context_tokens = int(getattr(net.config, "max_position_embeddings", 0) or 1 << 30)
 
-    def begin(self, prompt: Sequence[int]) -> "tuple[_Cached, Tensor]":
+    def begin(self, prompt: Sequence[int]) -> "tuple[_CachedSequence, Tensor]":
         """See :class:`Network`."""
-        sequence = _Cached()
+        sequence = _CachedSequence()
         return sequence, self._feed(sequence, prompt)
 
-    def step(self, sequences: "Sequence[_Cached]", tokens: Sequence[int]) -> "list[Tensor | None]":
+    def step(
+        self, sequences: "Sequence[_CachedSequence]", tokens: Sequence[int]
+    ) -> "list[Tensor | None]":
         """See :class:`Network`; one sequence after another, as any kind of cache allows it."""
         found: list[Tensor | None] = []
         for sequence, token in zip(sequences, tokens, strict=True):
@@ -93,11 +95,11 @@ class LanguageModel:
                 found.append(None)
         return found
 
-    def end(self, sequence: "_Cached") -> None:
+    def end(self, sequence: "_CachedSequence") -> None:
         """See :class:`Network`."""
         sequence.cache = None
 
-    def _feed(self, sequence: "_Cached", tokens: Sequence[int]) -> "Tensor":
+    def _feed(self, sequence: "_CachedSequence", tokens: Sequence[int]) -> "Tensor":
         import torch
 
         ids = torch.tensor([list(tokens)], device=self.net.device)
@@ -110,7 +112,7 @@ class LanguageModel:
 
 
 @dataclass(slots=True)
-class _Cached:
+class _CachedSequence:
     """A sequence as the transformers library keeps it."""
 
     cache: Any = field(default=None, repr=False)

@@ -155,7 +155,7 @@ LATE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueNight:
     """A night that should begin now."""
 
     at: datetime
@@ -166,7 +166,7 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedNights:
     """Nights that passed unlooked-after and are not made up for."""
 
     last: datetime
@@ -190,7 +190,7 @@ def due(
     looked_after: datetime,
     now: datetime,
     up_since: datetime | None = None,
-) -> Due | Skipped | None:
+) -> DueNight | SkippedNights | None:
     """Return what is due.
 
     Args:
@@ -201,7 +201,7 @@ def due(
             behind another schedule's, and was not missed.
 
     Returns:
-        The latest night whose time has come; ``Skipped`` when it was missed and the schedule does
+        The latest night whose time has come; ``SkippedNights`` when it was missed and the schedule does
         not catch up; None when nothing is due.
     """
     passed = list(takewhile(lambda moment: moment <= now, occurrences(spec, looked_after)))
@@ -210,8 +210,8 @@ def due(
     waited = up_since is not None and passed[-1] >= up_since
     late = now - passed[-1] > LATE and not waited
     if late and not spec.catch_up:
-        return Skipped(passed[-1], len(passed))
-    return Due(at=passed[-1], missed=len(passed) - 1 + late, late=late)
+        return SkippedNights(passed[-1], len(passed))
+    return DueNight(at=passed[-1], missed=len(passed) - 1 + late, late=late)
 
 
 def unmet(spec: ScheduleSpec, *, now: datetime, gpu_free: bool) -> tuple[str, ...]:

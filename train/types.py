@@ -3,7 +3,7 @@
 Shapes: ``P`` tokens of a prompt, ``C`` of a completion, ``S`` steps, ``M`` messages. What is named in
 the plural holds one entry for each. A reward is ``lakehouse.rewards.Reward``, a number per item; an
 attempt at a held-out task in tools that answer is ``train.evaluation.examine.Episode`` (a rollout);
-rows for a trainer are ``train.runs.rows.Masked``, with ``P + C`` tokens and as many labels.
+rows for a trainer are ``train.runs.rows.TrainingRow``, with ``P + C`` tokens and as many labels.
 """
 
 from collections.abc import Sequence

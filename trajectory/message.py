@@ -115,7 +115,7 @@ def _around_parts(role: str, name: str | None) -> tuple[int, int]:
     return before, len(around) - before - 2
 
 
-class Derived:
+class DerivedValues:
     """Room on a value that never changes for what is worked out from it, once."""
 
     __slots__ = ("_derived",)
@@ -132,7 +132,7 @@ class Derived:
 
 
 @dataclass(frozen=True, slots=True)
-class Message(Derived):
+class Message(DerivedValues):
     """One message of a conversation.
 
     Equality is by content: two messages with equal ``to_json`` are the same message. Call ids

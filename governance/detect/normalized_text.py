@@ -34,7 +34,7 @@ _MOST_REMEMBERED = 8192
 _LISTED = 4096
 
 
-class _ReadAs(dict[str, str]):
+class _CharacterMap(dict[str, str]):
     """What characters are read as, worked out once for those that are met."""
 
     def __init__(self, read: Callable[[str], str]) -> None:
@@ -76,7 +76,7 @@ def _folded(char: str) -> str:
     return plain if plain != char and plain.isascii() else char
 
 
-_FOLDED, _LATIN_1 = _ReadAs(_folded), _ReadAs(_in_latin_1)
+_FOLDED, _LATIN_1 = _CharacterMap(_folded), _CharacterMap(_in_latin_1)
 
 
 def _bytes_of(text: str) -> bytes:

@@ -165,7 +165,7 @@ class _Group(NamedTuple):
     end: int
 
 
-class _Beside:
+class _PhoneContext:
     """Where words stand that may say of digits near them that they are a phone number."""
 
     _words = ahocorasick.Automaton()
@@ -236,7 +236,7 @@ class PhoneRunner:
     def run(self, gate: Gate, keys: tuple[str, ...]) -> Iterator[Hit]:
         """Yield numbers; those without the shape of a phone number need context."""
         text = gate.view.text
-        beside, is_told = _Beside(gate), not _TOLD.isdisjoint(keys)
+        beside, is_told = _PhoneContext(gate), not _TOLD.isdisjoint(keys)
         for run in _runs(text):
             if run[-1].end - run[0].start < _FEWEST:
                 continue
@@ -263,7 +263,7 @@ class PhoneRunner:
         run: list[_Group],
         at: int,
         keys: tuple[str, ...],
-        beside: _Beside | None,
+        beside: _PhoneContext | None,
     ) -> tuple[int, float] | None:
         """Return the last group and the score of the longest number that begins at a group.
 

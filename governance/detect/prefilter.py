@@ -22,7 +22,7 @@ class PatternRunner(Protocol):
         """Yield what it finds; not asked where what it needs is missing."""
 
 
-class Choice[R: PatternRunner]:
+class Prefilter[R: PatternRunner]:
     """Chooses the runners that may find something in a view, in their order."""
 
     def __init__(self, runners: Sequence[R]) -> None:

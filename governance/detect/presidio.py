@@ -16,7 +16,7 @@ from governance.detect.names.key_names import key_words
 from governance.detect.normalized_text import TextView, view_of
 from governance.detect.offline_imports import load
 from governance.detect.phones import PhoneRunner
-from governance.detect.prefilter import Choice, PatternRunner
+from governance.detect.prefilter import PatternRunner, Prefilter
 from governance.detect.rules.catalog import has_checks, rules, rules_of
 from governance.detect.rules.identity_numbers import identity_runners
 from governance.detect.rules.rule import MONTHS, VERSION, Rule
@@ -53,7 +53,7 @@ _NEEDS_CONTEXT = {"NhsRecognizer": 0.1, "MedicalLicenseRecognizer": 0.3}
 """Their checksum holds for one number in ten: with these scores they need context."""
 
 
-class Least(NamedTuple):
+class MinimumLength(NamedTuple):
     """What every match of a recogniser has at least."""
 
     characters: int = 1
@@ -62,13 +62,13 @@ class Least(NamedTuple):
 
 
 LEAST = {
-    "CryptoRecognizer": Least(26),
-    "UsItinRecognizer": Least(9, 9, 4),
-    "UsPassportRecognizer": Least(9, 8, 8),
-    "UsBankRecognizer": Least(8, 8, 8),
-    "NhsRecognizer": Least(10, 10, 3),
-    "MedicalLicenseRecognizer": Least(9, 7, 7),
-    "DateRecognizer": Least(4),
+    "CryptoRecognizer": MinimumLength(26),
+    "UsItinRecognizer": MinimumLength(9, 9, 4),
+    "UsPassportRecognizer": MinimumLength(9, 8, 8),
+    "UsBankRecognizer": MinimumLength(8, 8, 8),
+    "NhsRecognizer": MinimumLength(10, 10, 3),
+    "MedicalLicenseRecognizer": MinimumLength(9, 7, 7),
+    "DateRecognizer": MinimumLength(4),
 }
 """What there is to know of patterns whose text is not ours."""
 
@@ -127,7 +127,7 @@ class RunnerRecognizer(_presidio.LocalRecognizer):  # type: ignore[misc, name-de
 
     def __init__(self, runner: PatternRunner) -> None:
         self.runner = runner
-        self._choice = Choice([runner])
+        self._choice = Prefilter([runner])
         super().__init__(
             supported_entities=[runner.rule.entity],
             name=f"headrace.{runner.rule.name}",
@@ -209,7 +209,7 @@ class StockRunner:
         kind = type(recognizer).__name__
         score = _NEEDS_CONTEXT.get(kind)
         self._checksum_decides = score is None
-        least = LEAST.get(kind, Least())
+        least = LEAST.get(kind, MinimumLength())
         needs: tuple[str, ...] = ()
         fewest_digits = least.digits
         if kind == "DateRecognizer":
@@ -291,7 +291,7 @@ class PresidioDetector:
             entity for r in built.recognizers for entity in r.supported_entities
         )
         self.version = f"{VERSION}+{_presidio_version()}"
-        self._choice = Choice(runners)
+        self._choice = Prefilter(runners)
 
     def find(
         self,

@@ -38,7 +38,7 @@ class NearStep:
 
 
 @dataclass(frozen=True, slots=True)
-class NearFound:
+class NearMatches:
     """What a batch's steps are near to."""
 
     left_out: Mapping[str, NearMatch]
@@ -57,7 +57,7 @@ class NearRegister:
         self._indexes: dict[str, NearIndex] = {}
         self._pending: list[tuple[NearIndex, NearComparison]] = []
 
-    def find(self, steps: Sequence[NearStep]) -> NearFound:
+    def find(self, steps: Sequence[NearStep]) -> NearMatches:
         """Compare steps with what is kept and with each other; nothing is kept yet."""
         left_out: dict[str, NearMatch] = {}
         beaten: dict[str, NearMatch] = {}
@@ -68,7 +68,7 @@ class NearRegister:
             self._pending.append((index, compared))
             left_out |= {match.document_id: match for match in compared.matches.values()}
             beaten |= compared.beaten
-        return NearFound(left_out, beaten)
+        return NearMatches(left_out, beaten)
 
     def keep(self, step_ids: Collection[str], decided_at: datetime) -> None:
         """Keep those steps of the last comparison that are stored now.

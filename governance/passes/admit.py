@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from governance.consent import AsksEndUsers, BatchConsent, ConsentLookup, ConsentRequest
+from governance.consent import BatchConsent, ConsentLookup, ConsentRequest, EndUserLookup
 from governance.data_classes import data_classes
 from governance.passes.calls import (
     Admission,
@@ -34,7 +34,7 @@ from trajectory.call import Call, CallKind
 from trajectory.exchange import ExchangeOutcome, Headers
 
 
-class Admitted[T: AdmittedCall](NamedTuple):
+class AdmittedBatch[T: AdmittedCall](NamedTuple):
     """What a pass lets through, and what ended there."""
 
     calls: list[T]
@@ -72,12 +72,12 @@ class Admissions:
         """End the calls that belong to no trajectory: refused, without content, or not readable."""
         return [self._unplaced(call) for call in calls]
 
-    def admit(self, placed: Sequence[PlacedCall]) -> Admitted[AdmittedCall]:
+    def admit(self, placed: Sequence[PlacedCall]) -> AdmittedBatch[AdmittedCall]:
         """Admit calls before anybody looks at their content.
 
         What a header takes away from a conversation stays away from its later calls.
         """
-        result = Admitted[AdmittedCall]([], [])
+        result = AdmittedBatch[AdmittedCall]([], [])
         withheld = self._withheld_before(placed)
         for one in placed:
             conversation = (one.call.exchange.client.tenant_id, one.trajectory_id)
@@ -87,9 +87,9 @@ class Admissions:
             _sort(result, answer)
         return result
 
-    def admit_again(self, calls: Sequence[RedactedCall]) -> Admitted[RedactedCall]:
+    def admit_again(self, calls: Sequence[RedactedCall]) -> AdmittedBatch[RedactedCall]:
         """Ask again with the people and classes of data that redaction found in the calls."""
-        result = Admitted[RedactedCall]([], [])
+        result = AdmittedBatch[RedactedCall]([], [])
         for one in calls:
             _sort(result, self._admit_again(one))
         return result
@@ -215,7 +215,7 @@ class Admissions:
             return None
         tenant = call.exchange.client.tenant_id
         subject = subject_id(self._pseudonym_key, tenant, call.end_user)
-        if isinstance(self._consents, AsksEndUsers):
+        if isinstance(self._consents, EndUserLookup):
             self._consents.ask(tenant, call.end_user, subject)
         return subject
 
@@ -231,7 +231,7 @@ class Admissions:
         return tuple(one for one in dict.fromkeys(named) if one != end_user)
 
 
-def _sort[T: AdmittedCall](result: Admitted[T], answer: T | EndedCall) -> None:
+def _sort[T: AdmittedCall](result: AdmittedBatch[T], answer: T | EndedCall) -> None:
     if isinstance(answer, EndedCall):
         result.ended.append(answer)
     else:

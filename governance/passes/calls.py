@@ -149,14 +149,16 @@ def follow(repeats: Mapping[str, str], step_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RedactionSummary:
     """What redaction found: a report without values, and the people concerned."""
 
     report: RedactionReport
     subjects: tuple[str, ...]
 
 
-def found_in(clean: CleanCall, context: Sequence[CleanMessage], *, first: int = 0) -> Found:
+def found_in(
+    clean: CleanCall, context: Sequence[CleanMessage], *, first: int = 0
+) -> RedactionSummary:
     """Return what was found in part of a call's context, in its output and its fields.
 
     Args:
@@ -171,7 +173,7 @@ def found_in(clean: CleanCall, context: Sequence[CleanMessage], *, first: int = 
     ]
     people = [*(subject for one in context for subject in one.subjects), *clean.fields.subjects]
     people += clean.output.subjects if clean.output else ()
-    return Found(RedactionReport().joined(*reports), tuple(dict.fromkeys(people)))
+    return RedactionSummary(RedactionReport().joined(*reports), tuple(dict.fromkeys(people)))
 
 
 def _under(prefix: str, report: RedactionReport) -> RedactionReport:

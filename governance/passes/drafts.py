@@ -47,7 +47,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class DeltaBase:
     """What a step's conversation is stored against."""
 
     parent_step_id: str | None
@@ -65,7 +65,7 @@ def base_on(
     parent: Draft | None,
     *,
     stored: bool,
-) -> Base:
+) -> DeltaBase:
     """Return how much of the parent's conversation a step leans on.
 
     A parent in the same batch is compared message by message; one in the lake is trusted as
@@ -76,25 +76,25 @@ def base_on(
     known = parent.conversation if parent is not None else None
     if placed.context_is_delta:
         if parent is None or known is None:
-            return Base(parent_step_id, placed.context_keep, None, before_changed=True)
+            return DeltaBase(parent_step_id, placed.context_keep, None, before_changed=True)
         keep = min(placed.context_keep, len(known))
-        return Base(parent_step_id, keep, known[:keep], _conversation_changed(parent))
+        return DeltaBase(parent_step_id, keep, known[:keep], _conversation_changed(parent))
     if parent is not None and known is not None:
         keep = 0
         for mine, theirs in zip(clean.context, known, strict=False):
             if mine.message_id != theirs:
                 break
             keep += 1
-        return Base(parent_step_id, keep)
+        return DeltaBase(parent_step_id, keep)
     if parent is not None or (parent_step_id is not None and stored):
-        return Base(parent_step_id, trusted)
-    return Base(parent_step_id, 0)
+        return DeltaBase(parent_step_id, trusted)
+    return DeltaBase(parent_step_id, 0)
 
 
 def draft(
     placed: PlacedCall,
     clean: CleanCall,
-    base: Base,
+    base: DeltaBase,
     *,
     without: frozenset[CaptureField],
     namer: Namer,
@@ -168,7 +168,7 @@ def _stored(tenant: str, clean: CleanMessage, seen_at: datetime) -> StoredMessag
 def _step(
     placed: PlacedCall,
     clean: CleanCall,
-    base: Base,
+    base: DeltaBase,
     new: Sequence[CleanMessage],
     tokens: Tokens | None,
     harness: Harness | None,

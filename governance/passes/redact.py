@@ -13,11 +13,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
-from governance.executor import InPlace, RedactionRequest, Spread
+from governance.executor import InlineRedaction, RedactionExecutor, RedactionRequest
 from governance.identifiers import Namer
 from governance.passes.calls import AdmittedCall, EndedCall, RedactedCall, found_in, held
 from governance.records import Decision, GovernanceRecord, Rewrite
-from governance.redact.report import NamePart, Redacted, RedactionScope
+from governance.redact.report import NamePart, RedactedMessage, RedactionScope
 from governance.redact.trajectory import CallRedactor, TrajectoryRedaction
 from governance.stored_content import KnownContent, StoredText, StoredTrajectory
 from trajectory.canonical import JsonObject
@@ -45,7 +45,7 @@ class RedactionPass:
     """Redacts the calls of a batch, one trajectory at once."""
 
     def __init__(
-        self, redactor: CallRedactor, executor: Spread, namer: Namer, known: KnownContent
+        self, redactor: CallRedactor, executor: RedactionExecutor, namer: Namer, known: KnownContent
     ) -> None:
         """Redact trajectories by ``executor``.
 
@@ -97,7 +97,7 @@ class RedactionPass:
         try:
             answers = self._executor.redact_all(requests)
         except ConfigurationError:  # a worker that has another policy, or none, by now
-            answers = InPlace(self._redactor).redact_all(requests)
+            answers = InlineRedaction(self._redactor).redact_all(requests)
         done: dict[RedactionScope, TrajectoryRedaction] = {}
         for (scope, redaction), answer in zip(started.items(), answers, strict=True):
             if answer is not None:
@@ -221,8 +221,8 @@ class LateNames:
         return [*rewrites, *self._tokens(stored)], self._decisions(changed, now)
 
     def _with_all_who_name(
-        self, changed: Sequence[tuple[StoredText, Redacted]], stored: StoredTrajectory
-    ) -> list[tuple[StoredText, Redacted]]:
+        self, changed: Sequence[tuple[StoredText, RedactedMessage]], stored: StoredTrajectory
+    ) -> list[tuple[StoredText, RedactedMessage]]:
         """Return what changed, each message with the steps of every trajectory that share it.
 
         A prompt that other trajectories share is left out: what it says comes from the operator, and
@@ -261,7 +261,7 @@ class LateNames:
             yield Rewrite(self._tenant, "steps", step_id, day, {"capture_level": "text"})
 
     def _decisions(
-        self, changed: Sequence[tuple[StoredText, Redacted]], now: datetime
+        self, changed: Sequence[tuple[StoredText, RedactedMessage]], now: datetime
     ) -> list[GovernanceRecord]:
         """Return the decisions on the steps that hold what was changed, with whom it names."""
         people: dict[str, dict[str, None]] = {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from governance.identifiers import Namer
-from governance.near.governing import NearFound, NearRegister, near_step
+from governance.near.governing import NearMatches, NearRegister, near_step
 from governance.passes.calls import EndedCall, RedactedCall, duplicate, failed, follow, held
 from governance.passes.drafts import Draft, base_on, draft
 from governance.policy.dedup import DedupSpec, Repetition
@@ -18,7 +18,7 @@ from governance.quality import QualityGate, RowGate, StepFacts
 from governance.quality.facts import step_facts
 from governance.quality.leftovers import LeftoverCheck
 from governance.records import GovernanceRecord
-from governance.stored_content import KnownContent, SaidOnce
+from governance.stored_content import KnownContent, StepContent
 from trajectory.errors import RetryableError
 from trajectory.step import Harness, StoredMessage
 
@@ -169,10 +169,10 @@ class SelectionPass:
             for step in self._known.known_steps(tenant, steps)
         }
 
-    def _near_duplicates(self, calls: Sequence[RedactedCall]) -> NearFound:
+    def _near_duplicates(self, calls: Sequence[RedactedCall]) -> NearMatches:
         """Return which calls say almost the same as a better one that is stored or in this batch."""
         if self._near is None:
-            return NearFound({}, {})
+            return NearMatches({}, {})
         steps = [step for one in calls if (step := near_step(one)) is not None]
         found = self._near.find(steps)
         tenants = {step.step_id: step.tenant_id for step in steps}
@@ -187,7 +187,7 @@ class SelectionPass:
         return replace(found, left_out=left_out)
 
     def _beaten(
-        self, near: NearFound, kept: Sequence[SelectedCall]
+        self, near: NearMatches, kept: Sequence[SelectedCall]
     ) -> tuple[tuple[GovernanceRecord, str], ...]:
         """Return the decisions on stored steps that a step of this batch is better than."""
         tenants = {one.call.step_id: one.call.tenant_id for one in kept}
@@ -315,7 +315,7 @@ class _GatedDrafts:
         return follow(self._repeats, parent) if parent is not None else None
 
 
-class Repeated(NamedTuple):
+class RepeatedCall(NamedTuple):
     """A call that repeats a stored one."""
 
     call: RedactedCall
@@ -326,7 +326,7 @@ class Repeated(NamedTuple):
 
 def find_repetitions(
     spec: DedupSpec, calls: Sequence[RedactedCall], known: KnownContent
-) -> list[Repeated]:
+) -> list[RepeatedCall]:
     """Return the calls that policy leaves out as repetitions.
 
     An identical retry (as assembly recognised it) counts when its original is stored. A repeated
@@ -336,7 +336,7 @@ def find_repetitions(
     """
     here = {one.step_id for one in calls}
     stored = _stored_originals(calls, known)
-    found: list[Repeated] = []
+    found: list[RepeatedCall] = []
     first = _said_before(calls, known) if spec.repeated_steps is Repetition.LEAVE_OUT else {}
     for one in calls:
         original = one.placed.duplicate_of
@@ -345,22 +345,22 @@ def find_repetitions(
             and original is not None
             and (original in here or original in stored)
         ):
-            found.append(Repeated(one, original, "dedup:identical-retry"))
+            found.append(RepeatedCall(one, original, "dedup:identical-retry"))
             continue
         said = _said(one)
         if spec.repeated_steps is Repetition.KEEP or said is None:
             continue
         earlier = first.setdefault((one.tenant_id, said), one.step_id)
         if earlier != one.step_id:
-            found.append(Repeated(one, earlier, "dedup:repeated-step"))
+            found.append(RepeatedCall(one, earlier, "dedup:repeated-step"))
     return found
 
 
 def _said_before(
     calls: Iterable[RedactedCall], known: KnownContent
-) -> dict[tuple[str, SaidOnce], str]:
+) -> dict[tuple[str, StepContent], str]:
     """Return what these calls say and a stored step said before them, with that step."""
-    asked: dict[str, set[SaidOnce]] = defaultdict(set)
+    asked: dict[str, set[StepContent]] = defaultdict(set)
     for one in calls:
         if (said := _said(one)) is not None:
             asked[one.tenant_id].add(said)
@@ -371,7 +371,7 @@ def _said_before(
     }
 
 
-def _said(one: RedactedCall) -> SaidOnce | None:
+def _said(one: RedactedCall) -> StepContent | None:
     """Return what identifies a step's content; None for what is neither original nor repetition.
 
     A tool may be asked the same twice, an attempt that was given up stands for nothing, and a call
@@ -383,7 +383,7 @@ def _said(one: RedactedCall) -> SaidOnce | None:
     if placed.context_is_delta:
         return None
     context = tuple(message.message_id for message in clean.context)
-    return SaidOnce(placed.trajectory_id, clean.output.message_id, context)
+    return StepContent(placed.trajectory_id, clean.output.message_id, context)
 
 
 def _stored_originals(calls: Iterable[RedactedCall], known: KnownContent) -> set[str]:

@@ -4,8 +4,8 @@ from governance.redact.build import build_redactor, redactor_of, settle
 from governance.redact.pseudonym import subject_id, subject_ids
 from governance.redact.redactor import Redactor
 from governance.redact.report import (
-    Redacted,
     RedactedJson,
+    RedactedMessage,
     RedactedPlace,
     RedactedText,
     RedactionError,
@@ -14,8 +14,8 @@ from governance.redact.report import (
 )
 
 __all__ = [
-    "Redacted",
     "RedactedJson",
+    "RedactedMessage",
     "RedactedPlace",
     "RedactedText",
     "RedactionError",

@@ -58,7 +58,7 @@ type _Line = tuple[int, int]
 """Start and end of a span of the text that holds nothing but digits of a blob."""
 
 
-class Encoded(NamedTuple):
+class EncodedRun(NamedTuple):
     """A run of digits within a text, or lines of them."""
 
     start: int
@@ -67,7 +67,7 @@ class Encoded(NamedTuple):
     """What the digits say; None when they are no text."""
     is_opaque: bool
     """Whether they are bytes that nobody can look into."""
-    parts: tuple["Encoded", ...] = ()
+    parts: tuple["EncodedRun", ...] = ()
     """Its lines, each of which may be a blob of its own; the last may be a word that looks like one."""
 
     def __repr__(self) -> str:
@@ -75,9 +75,9 @@ class Encoded(NamedTuple):
         return f"Encoded({self.start}, {self.end})"
 
 
-def encoded_in(text: str) -> list[Encoded]:
+def encoded_in(text: str) -> list[EncodedRun]:
     """Return the base64 and hexadecimal digits in a text, in order."""
-    found: list[Encoded] = []
+    found: list[EncodedRun] = []
     behind = 0
     for match in _RUN.finditer(text):
         start, end = match.span()
@@ -92,7 +92,7 @@ def encoded_in(text: str) -> list[Encoded]:
     return found
 
 
-def is_nothing_but_digits(text: str, found: Sequence[Encoded]) -> bool:
+def is_nothing_but_digits(text: str, found: Sequence[EncodedRun]) -> bool:
     """Whether a text is the digits of something, which cannot be a name as well.
 
     Args:
@@ -139,14 +139,14 @@ def _following(text: str, start: int, at: int) -> list[_Line]:
     return lines
 
 
-def _opened(text: str, lines: Sequence[_Line], *, is_data: bool) -> Encoded:
+def _opened(text: str, lines: Sequence[_Line], *, is_data: bool) -> EncodedRun:
     written = "".join([text[start:end] for start, end in lines])
     said, is_opaque = decoded(written, is_data=is_data)
-    parts: tuple[Encoded, ...] = ()
+    parts: tuple[EncodedRun, ...] = ()
     if len(lines) > 1 and not is_opaque:
         pieces = [lines[:-1], lines[-1:]] if said is None else [[line] for line in lines]
         parts = tuple(_opened(text, piece, is_data=is_data) for piece in pieces)
-    return new(Encoded, (lines[0][0], lines[-1][1], said, is_opaque, parts))
+    return new(EncodedRun, (lines[0][0], lines[-1][1], said, is_opaque, parts))
 
 
 def decoded(written: str, *, is_data: bool) -> tuple[str | None, bool]:

@@ -7,7 +7,7 @@ from governance.detect.finding import Finding
 from governance.detect.keys import tells_biometric
 from governance.detect.rules.identity_numbers import IDENTITY_WORDS
 from governance.policy.redaction import Operator
-from governance.redact.pseudonym import Pseudonymizer, Whose
+from governance.redact.pseudonym import Pseudonymizer, PseudonymScope
 from governance.redact.segments import Path, keys_of
 
 IDENTITY = "USERNAME"
@@ -68,7 +68,7 @@ class BareNumbers:
                 return one.entity
         return None
 
-    def replacement(self, entity: str, written: str, whose: Whose) -> int | None:
+    def replacement(self, entity: str, written: str, whose: PseudonymScope) -> int | None:
         """Return what replaces a number: the lower end of its wider form, 0 for all others."""
         operator = self._operators[entity]
         if operator is Operator.KEEP:

@@ -94,7 +94,7 @@ def _named(hashed: blake2b, tenant_id: str, form: str) -> str:
     return "subject_" + _digits(hashed, "subject", tenant_id, form)
 
 
-class Whose(NamedTuple):
+class PseudonymScope(NamedTuple):
     """Whom a value belongs to, and how far its stand-in agrees."""
 
     tenant_id: str
@@ -181,7 +181,7 @@ class Pseudonymizer:
         said = f"{tenant_id}\x1f{name}".encode("utf-8", "surrogatepass")
         return "hmac:" + hmac.digest(self._media_key, said, "sha256").hex()
 
-    def replacement(self, entity: str, value: str, whose: Whose) -> str | None:
+    def replacement(self, entity: str, value: str, whose: PseudonymScope) -> str | None:
         """Return what replaces a value as the view shows it; None when policy keeps it."""
         operator = self._operators.get(entity, Operator.DROP)
         if operator is Operator.KEEP:
@@ -211,7 +211,7 @@ class Pseudonymizer:
         realistic = surrogate(entity, word) if self._spec.pseudonyms == "realistic" else None
         return realistic or f"<{entity}_{_no_number(word[: self._spec.pseudonym_digits])}>"
 
-    def standing(self, entity: str, value: str, whose: Whose) -> str | None:
+    def standing(self, entity: str, value: str, whose: PseudonymScope) -> str | None:
         """Return the pseudonym that may stand for a value somewhere; None when none can."""
         if self._operators.get(entity) is not Operator.PSEUDONYM or not whose.linked:
             return None

@@ -19,8 +19,8 @@ from governance.redact.numbers import IDENTITY, BareNumbers
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
 from governance.redact.pseudonym import ENCODED_DATA, Pseudonymizer, own_marks
 from governance.redact.report import (
-    Redacted,
     RedactedJson,
+    RedactedMessage,
     RedactedText,
     RedactionError,
     RedactionScope,
@@ -125,7 +125,7 @@ class Redactor:
 
     def redact_messages(
         self, messages: Sequence[Message], *, scope: RedactionScope
-    ) -> list[Redacted]:
+    ) -> list[RedactedMessage]:
         """Redact messages of one trajectory; what is found in one is redacted in all.
 
         Raises:
@@ -135,7 +135,7 @@ class Redactor:
 
     def redact_stored(
         self, said: Sequence[Message], stored: Sequence[Message], *, scope: RedactionScope
-    ) -> list[Redacted]:
+    ) -> list[RedactedMessage]:
         """Redact stored messages of a trajectory again, with what was said in it since.
 
         What stood for a part of a name alone becomes what stands for the name.
@@ -191,11 +191,11 @@ class Redactor:
 
     def _redact_messages(
         self, messages: Sequence[Message], scope: RedactionScope
-    ) -> tuple[list[Redacted], Substitution]:
+    ) -> tuple[list[RedactedMessage], Substitution]:
         done, substitution = self._redact(messages, scope, _message_walk(messages))
         redacted = [
             # an equal message is the one object that stands for this content
-            Redacted(
+            RedactedMessage(
                 old if new == old else new,
                 report.done(substitution.name_parts(report.names)),
                 tuple(report.subjects),
@@ -313,7 +313,9 @@ def _message_walk(messages: Sequence[Message]) -> Walk[Message]:
     return lambda one, visitor: rewritten_message(one, visitor, asked.get(id(one)))
 
 
-def _renamed(redacted: Redacted, marks: Mapping[str, tuple[str, tuple[str, ...]]]) -> Redacted:
+def _renamed(
+    redacted: RedactedMessage, marks: Mapping[str, tuple[str, tuple[str, ...]]]
+) -> RedactedMessage:
     """Return a message with other marks for some of those in it."""
     text = redacted.message.canonical().decode("utf-8", "surrogatepass")
     held = {old: one for old, one in marks.items() if old in text}

@@ -127,7 +127,7 @@ class ReportBuilder:
 
 
 @dataclass(frozen=True, slots=True)
-class Redacted:
+class RedactedMessage:
     """A message after redaction."""
 
     message: Message

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from governance.detect.finding import Finding
 from governance.detect.questions import LONGEST_ANSWER, key_of_answer
-from governance.redact.embedded import Encoded, encoded_in, is_nothing_but_digits
+from governance.redact.embedded import EncodedRun, encoded_in, is_nothing_but_digits
 from governance.redact.json_text import Literal, encoded, is_json, literals
 from governance.redact.places import AnswerKey, as_step
 from governance.redact.pseudonym import ENCODED_DATA
@@ -66,7 +66,7 @@ class Visitor:
 class _Digits(NamedTuple):
     """The digits in a text, opened."""
 
-    found: Sequence[Encoded]
+    found: Sequence[EncodedRun]
     are_all: bool
     """Whether the text is nothing else, and no name."""
 
@@ -237,7 +237,7 @@ def _rewritten_json(
     return "".join((*pieces, text[at:])) if pieces else text
 
 
-def _must_go(blob: Encoded, path: Path, visitor: Visitor, nesting: int) -> list[Finding]:
+def _must_go(blob: EncodedRun, path: Path, visitor: Visitor, nesting: int) -> list[Finding]:
     """Return the digits of a blob that must go, for what they say or since nobody can tell."""
     if blob.is_opaque:
         what = "OPAQUE_DATA" if visitor.drops_opaque else None

@@ -17,7 +17,7 @@ from governance.redact.canonical import meant
 from governance.redact.detection_cache import Item
 from governance.redact.numbers import IDENTITY
 from governance.redact.propagate import KnownValues, Recurrence, means_itself, outside_findings
-from governance.redact.pseudonym import ENCODED_DATA, OwnMarks, Pseudonymizer, Whose
+from governance.redact.pseudonym import ENCODED_DATA, OwnMarks, Pseudonymizer, PseudonymScope
 from governance.redact.report import NamePart, RedactionScope
 from governance.redact.splice import resolved, spliced
 
@@ -66,7 +66,7 @@ class Substitution:
         reach = scope.tenant_id
         if spec.scope == "trajectory":
             reach += "\x1f" + scope.trajectory_id
-        self.whose = Whose(scope.tenant_id, reach, scope.linked)
+        self.whose = PseudonymScope(scope.tenant_id, reach, scope.linked)
         self._known = KnownValues()
         self._meanings: dict[tuple[str, str], str] = {}
         self._stand_ins: dict[tuple[str, str], StandIn] = {}

@@ -11,7 +11,7 @@ from governance.identifiers import Namer
 from governance.policy.capture import CaptureField
 from governance.redact.report import (
     NamePart,
-    Redacted,
+    RedactedMessage,
     RedactedText,
     RedactionError,
     RedactionReport,
@@ -30,13 +30,13 @@ class CallRedactor(Protocol):
 
     def redact_messages(
         self, messages: Sequence[Message], *, scope: RedactionScope
-    ) -> list[Redacted]:
+    ) -> list[RedactedMessage]:
         """Redact messages of one trajectory; a name found in one of them goes from all."""
         ...
 
     def redact_stored(
         self, said: Sequence[Message], stored: Sequence[Message], *, scope: RedactionScope
-    ) -> list[Redacted]:
+    ) -> list[RedactedMessage]:
         """Redact stored messages again, by what was said in their trajectory since."""
         ...
 
@@ -116,7 +116,7 @@ class TrajectoryRedaction:
         self._keys: dict[str, list[bytes]] = {}
         """Exchange → the keys of what its call says, its fields last."""
         self._asked: dict[bytes, Message] = {}
-        self._clean: dict[bytes, Redacted] = {}
+        self._clean: dict[bytes, RedactedMessage] = {}
         self._named_already: dict[tuple[bytes, bool], CleanMessage] = {}
 
     @property
@@ -136,7 +136,7 @@ class TrajectoryRedaction:
         self._scope = replace(self._scope, people=tuple(people))
         return tuple(self._asked.values())
 
-    def fill(self, redacted: Sequence[Redacted]) -> None:
+    def fill(self, redacted: Sequence[RedactedMessage]) -> None:
         """Take what redaction made of the gathered messages."""
         self._clean = dict(zip(self._asked, redacted, strict=True))
         self._asked = {}
@@ -146,7 +146,7 @@ class TrajectoryRedaction:
         said = self.gather(calls)
         self.fill(self._redactor.redact_messages(said, scope=self._scope))
 
-    def once_more(self, calls: Iterable[Call], stored: Sequence[Message]) -> list[Redacted]:
+    def once_more(self, calls: Iterable[Call], stored: Sequence[Message]) -> list[RedactedMessage]:
         """Redact stored messages together with what these calls say; return the stored ones."""
         said = {
             message.canonical(): message
@@ -174,7 +174,7 @@ class TrajectoryRedaction:
             self._named_already[key, without_reasoning] = found
         return found
 
-    def _name(self, redacted: Redacted, without_reasoning: bool) -> CleanMessage:
+    def _name(self, redacted: RedactedMessage, without_reasoning: bool) -> CleanMessage:
         derived = redacted.message.derived
         kept = ("named", self._namer, self._scope.tenant_id, without_reasoning)
         if kept not in derived:  # else said before: most of a history that is resent
@@ -203,7 +203,7 @@ class TrajectoryRedaction:
         return self._namer.canonical_id(tenant, message.canonical())
 
     def _fields(
-        self, call: Call, redacted: Redacted, without: frozenset[CaptureField]
+        self, call: Call, redacted: RedactedMessage, without: frozenset[CaptureField]
     ) -> CleanFields:
         part = redacted.message.parts[0]
         if not isinstance(part, OpaquePart) or not isinstance(part.value, dict):

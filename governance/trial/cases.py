@@ -75,7 +75,7 @@ class CaseCall(Spec):
     )
 
 
-class Expect(Spec):
+class ExpectedOutcome(Spec):
     """What must come of it; only what is written down is checked."""
 
     disposition: Disposition | None = Field(default=None, description="Of the last call made.")
@@ -100,7 +100,7 @@ class Case(Spec):
 
     name: str = Field(min_length=1)
     given: CaseCall = CaseCall()
-    expect: Expect
+    expect: ExpectedOutcome
 
 
 class CaseDocument(Spec):
@@ -165,7 +165,7 @@ def load_given(file: Path) -> CaseCall:
 class _Example(Spec):
     given: CaseCall
     name: str = ""
-    expect: Expect | None = None
+    expect: ExpectedOutcome | None = None
 
 
 def _placed(document: CaseDocument, source: SourceDocument) -> list[PlacedCase]:

@@ -16,7 +16,7 @@ from governance.redact.pseudonym import subject_ids
 from governance.redact.trajectory import CallRedactor
 from governance.stored_content import MemoryKnownContent
 from governance.trial.build import assembly_of
-from governance.trial.cases import CaseCall, Expect, PlacedCase, load_cases
+from governance.trial.cases import CaseCall, ExpectedOutcome, PlacedCase, load_cases
 
 TRIAL_KEY = b"headrace policy trial: no secret"
 TRIAL_MOMENT = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
@@ -107,7 +107,7 @@ _NAMES = re.compile(r"\bb2:[0-9a-f]{40}\b|\bsubject_[0-9a-f]{32}\b|\b[0-9a-f]{32
 """Names made of digits by chance: no text of a case is looked for in them."""
 
 
-def _problems(expect: Expect, batch: GovernedBatch) -> Iterable[str]:
+def _problems(expect: ExpectedOutcome, batch: GovernedBatch) -> Iterable[str]:
     """Yield what is not as expected; says what was decided, never what was written."""
     for name, wanted, got in _compared(expect, batch):
         if wanted is not None and wanted != got:
@@ -127,7 +127,9 @@ def _problems(expect: Expect, batch: GovernedBatch) -> Iterable[str]:
             yield f"present: text {number + 1} is not stored"
 
 
-def _compared(expect: Expect, batch: GovernedBatch) -> Iterable[tuple[str, object, object]]:
+def _compared(
+    expect: ExpectedOutcome, batch: GovernedBatch
+) -> Iterable[tuple[str, object, object]]:
     """Yield name, expected and actual value of all single facts."""
     line = batch.exchanges[-1]
     decided = batch.governance[-1] if batch.governance else None

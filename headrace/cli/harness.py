@@ -46,7 +46,7 @@ ORDER BY h.harness_id <> $id, h.first_seen_at LIMIT 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _HarnessText:
     """A version that was asked for, with the text of a harness that had it."""
 
     fields: dict[str, Any]
@@ -136,7 +136,7 @@ def _rows(
     return list(lake.query(_LISTED, parameters=asked).to_pylist())
 
 
-def _find(lake: Lake, asked: str, tenant: str | None, app_id: str | None) -> _Found:
+def _find(lake: Lake, asked: str, tenant: str | None, app_id: str | None) -> _HarnessText:
     name, at, number = asked.rpartition("@")
     if not at or not number.isdigit():
         name, number = asked, ""
@@ -162,4 +162,4 @@ def _find(lake: Lake, asked: str, tenant: str | None, app_id: str | None) -> _Fo
         raise ConfigurationError(
             f"the text of {asked!r} is gone: the steps that had it were erased or have expired"
         )
-    return _Found(fields, text[0]["system_prompt"], text[0]["tools"])
+    return _HarnessText(fields, text[0]["system_prompt"], text[0]["tools"])

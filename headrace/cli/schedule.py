@@ -124,9 +124,9 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Show the history of a schedule, night by night, the latest last."""
-    from headrace.schedule.scheduler import Diary
+    from headrace.schedule.scheduler import NightHistory
 
-    nights = Diary(AppContext.of(context).home.state / "schedules", name).nights()
+    nights = NightHistory(AppContext.of(context).home.state / "schedules", name).nights()
     rows = [
         {
             "due": night["due"],

@@ -65,7 +65,7 @@ def tap(
         f"tap-{secrets.token_hex(12)}",
         trace_parent=environment.get("TRACEPARENT"),
     )
-    tapping = Tapping(config, registry, about, running.secrets.derive(b"spool"))
+    tapping = TapSession(config, registry, about, running.secrets.derive(b"spool"))
     code = run_tapped(command, environment, tapping.listen, tapping.counters)
     if code < 0:
         # End as the server ended, so that whoever waits for us is told the same.
@@ -74,7 +74,7 @@ def tap(
     raise typer.Exit(code)
 
 
-class Tapping:
+class TapSession:
     """The spool of one run, opened once the server runs; without one, everything still passes."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Tapping:
         self._messages: MessageRecorder | None = None
         self.counters = Counters()
 
-    def listen(self) -> "Tapping | None":
+    def listen(self) -> "TapSession | None":
         """Open the spool; None where that cannot be done or capture is off."""
         if not self._config.capture:
             return None

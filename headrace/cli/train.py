@@ -85,7 +85,7 @@ def run(
     """
     from headrace.services.substrates import find_manifest
     from train.recipes.settings import load_or_shipped
-    from train.runs.run import LAST, RunOrder, RunPlaces, run_training
+    from train.runs.run import LAST, RunFolders, RunOrder, run_training
 
     running = AppContext.of(context)
     home = running.home.create()
@@ -104,7 +104,7 @@ def run(
             base=start,
             base_label=label,
             name=name,
-            places=RunPlaces(home.runs, models),
+            places=RunFolders(home.runs, models),
             resume=resume,
             progress=lambda _stage, done, total: advance(done, total),
         )

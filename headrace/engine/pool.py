@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from governance.executor import InPlace, RedactionAnswer, RedactionRequest
+from governance.executor import InlineRedaction, RedactionAnswer, RedactionRequest
 from governance.policy import PolicyBundle
 from headrace.app.home import Home
 from headrace.engine import work
@@ -73,7 +73,7 @@ def _start_worker(parent: int) -> None:
 class PooledRedaction:
     """Redacts small batches in this process, a backlog here and in a pool.
 
-    See ``governance.executor.Spread``. Where subjects have keys of their own, the pool only finds:
+    See ``governance.executor.RedactionExecutor``. Where subjects have keys of their own, the pool only finds:
     keys stay in this process.
     """
 
@@ -83,7 +83,7 @@ class PooledRedaction:
         """Redact by ``bundle``, with ``redactor`` here and with others like it in the pool."""
         self._pool = pool
         self._redactor = redactor
-        self._here = InPlace(redactor)
+        self._here = InlineRedaction(redactor)
         self._bundle = BundleName.of(str(bundle_name), bundle)
         self._finds = bundle.redaction.spec.keys == "subject"
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from governance.executor import InPlace, RedactionAnswer, RedactionRequest
+from governance.executor import InlineRedaction, RedactionAnswer, RedactionRequest
 from governance.policy import PolicyBundle
 from headrace.engine.cluster import Executor
-from headrace.engine.work import RedactionJob, WalkJob
+from headrace.engine.work import ExtractionJob, RedactionJob
 from lakehouse.lake import Lake
 from train.substrate.iteration import SelectedPart, Walker
 from train.substrate.spec import SubstrateSpec
@@ -22,7 +22,7 @@ _SMALLEST_PIECE = 16
 """Messages below which sending costs more than it spares."""
 
 
-class EngineFinding:
+class EngineDetection:
     """Looks into trajectories by an engine, and replaces here what was found.
 
     For policies that say ``keys: subject``: those keys never leave this machine. Finding is nearly
@@ -38,7 +38,7 @@ class EngineFinding:
         self._redactor = redactor
 
     def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
-        """See ``governance.executor.Spread``."""
+        """See ``governance.executor.RedactionExecutor``."""
         jobs = self._bundle.jobs(requests, self._engine.workers)
         found = [one for piece in self._engine.map("find", jobs) for one in piece]
         return [replaced(self._redactor, *pair) for pair in zip(requests, found, strict=True)]
@@ -51,11 +51,11 @@ def replaced(
     if found is None:
         return None
     redactor.learn(found)
-    return InPlace(redactor).redact_all([request])[0]
+    return InlineRedaction(redactor).redact_all([request])[0]
 
 
-class EngineSpread:
-    """Redacts trajectories by an engine (see ``governance.executor.Spread``)."""
+class EngineRedaction:
+    """Redacts trajectories by an engine (see ``governance.executor.RedactionExecutor``)."""
 
     def __init__(self, engine: Executor, bundle_name: str, bundle: PolicyBundle) -> None:
         """Redact by ``bundle``, which every node must have under ``bundle_name``."""
@@ -63,7 +63,7 @@ class EngineSpread:
         self._bundle = BundleName.of(bundle_name, bundle)
 
     def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
-        """See ``governance.executor.Spread``."""
+        """See ``governance.executor.RedactionExecutor``."""
         jobs = self._bundle.jobs(requests, self._engine.workers)
         return [answer for piece in self._engine.map("redact", jobs) for answer in piece]
 
@@ -110,7 +110,7 @@ def walker_of(engine: Executor | None, lake: Lake) -> Walker | None:
 
     def walk(spec: SubstrateSpec, versions: Mapping[str, int]) -> Iterable[SelectedPart]:
         jobs = [
-            WalkJob(
+            ExtractionJob(
                 lake=lake.location.root,
                 options=dict(lake.location.options),
                 spec=spec.model_dump(mode="json"),

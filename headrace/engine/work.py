@@ -37,7 +37,7 @@ class RedactionJob(NamedTuple):
     requests: tuple[RedactionRequest, ...]
 
 
-class WalkJob(NamedTuple):
+class ExtractionJob(NamedTuple):
     """One part of the trajectories that a substrate is selected from."""
 
     lake: str
@@ -81,10 +81,10 @@ def do(home: str, name: str, job: Any) -> Any:
 
 def redact(job: RedactionJob, secrets: Secrets) -> list[RedactionAnswer]:
     """Redact trajectories as the governing process would."""
-    from governance.executor import InPlace
+    from governance.executor import InlineRedaction
 
     redactor = _redactor(job.bundle, job.content_hash, secrets)
-    return InPlace(redactor).redact_all(job.requests)
+    return InlineRedaction(redactor).redact_all(job.requests)
 
 
 def find(job: RedactionJob, secrets: Secrets) -> list["Findings | None"]:
@@ -102,7 +102,7 @@ def find(job: RedactionJob, secrets: Secrets) -> list["Findings | None"]:
     return answers
 
 
-def walk(job: WalkJob, secrets: Secrets) -> "SelectedPart":  # noqa: ARG001 - reading a lake takes no key
+def walk(job: ExtractionJob, secrets: Secrets) -> "SelectedPart":  # noqa: ARG001 - reading a lake takes no key
     """Select and walk one part of a lake."""
     from lakehouse.lake import Lake
     from train.substrate.iteration import walk_part

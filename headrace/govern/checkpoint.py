@@ -77,7 +77,7 @@ class Checkpoint:
         return self.batch + (self.announced is not None), self.batch
 
 
-class Copies(Protocol):
+class CheckpointCopies(Protocol):
     """Store of checkpoint copies; ``lakehouse.storage.notes.Notes`` implements it."""
 
     def put(self, name: str, data: bytes) -> None:
@@ -89,7 +89,7 @@ class Copies(Protocol):
         ...
 
 
-class _Saved(NamedTuple):
+class _CheckpointFile(NamedTuple):
     """A checkpoint with what assembly remembered at the beginning of its trail, packed."""
 
     checkpoint: Checkpoint
@@ -99,7 +99,9 @@ class _Saved(NamedTuple):
 class CheckpointStore:
     """Reads and writes the file and its copy; one governor writes, others may read."""
 
-    def __init__(self, folder: Path, copies: Copies | None = None, *, name: str = "") -> None:
+    def __init__(
+        self, folder: Path, copies: CheckpointCopies | None = None, *, name: str = ""
+    ) -> None:
         """Keep the file in ``folder``, and a copy under ``name``."""
         self.path = folder / "checkpoint.sqlite"
         self._copies = copies
@@ -195,7 +197,7 @@ class CheckpointStore:
             self._is_copied = False
             self._copy_file()
 
-    def _own(self) -> _Saved | None:
+    def _own(self) -> _CheckpointFile | None:
         if not self.path.exists():
             return None
         try:
@@ -208,7 +210,7 @@ class CheckpointStore:
                 raise _unwritten(self.path, error) from error
             raise _damaged(self.path) from None
 
-    def _earlier(self) -> _Saved | None:
+    def _earlier(self) -> _CheckpointFile | None:
         """Return what the files of version 1 hold; None where there are none."""
         paths = [self.path.with_name(f"{name}.json") for name in _EARLIER]
         try:
@@ -216,7 +218,7 @@ class CheckpointStore:
         except (ValueError, KeyError, TypeError):
             raise _damaged(paths[0]) from None
 
-    def _copy(self) -> _Saved | None:
+    def _copy(self) -> _CheckpointFile | None:
         """Return the copy in the lake; None when there is none that can be read."""
         if self._copies is None:
             return None
@@ -261,7 +263,7 @@ class CheckpointStore:
         self._copies.put(f"{self._name}-state", data[:18] + b"\x01\x01" + data[20:])
         self._is_copied = True
 
-    def _create(self, saved: _Saved) -> None:
+    def _create(self, saved: _CheckpointFile) -> None:
         """Replace any existing file by one with this checkpoint."""
         checkpoint = saved.checkpoint
         start = checkpoint.batch - max(0, len(checkpoint.trail) - 1)
@@ -329,17 +331,19 @@ def installation_name(path: Path) -> str:
     return name
 
 
-def _begun_anew(lake: Lake) -> _Saved:
+def _begun_anew(lake: Lake) -> _CheckpointFile:
     """Return a checkpoint that reads the spool from its beginning and asks the ledger, if there is one."""
     has_ledger = bool(lake.query("SELECT 1 FROM exchanges LIMIT 1").num_rows)
-    return _Saved(Checkpoint(f"govern-{uuid.uuid4().hex}", 0, {}, again=has_ledger), NO_MEMORY)
+    return _CheckpointFile(
+        Checkpoint(f"govern-{uuid.uuid4().hex}", 0, {}, again=has_ledger), NO_MEMORY
+    )
 
 
 def _committed(checkpoint: Checkpoint, lake: Lake) -> int:
     return max(0, lake.committed_version(checkpoint.application))
 
 
-def _saved_in(file: sqlite3.Connection) -> _Saved:
+def _saved_in(file: sqlite3.Connection) -> _CheckpointFile:
     """Read a whole file.
 
     Raises:
@@ -347,7 +351,7 @@ def _saved_in(file: sqlite3.Connection) -> _Saved:
     """
     if file.execute("PRAGMA user_version").fetchone() != (_VERSION,):
         raise sqlite3.DatabaseError("another version")
-    return _Saved(_checkpoint_of(file), _remembered_of(file))
+    return _CheckpointFile(_checkpoint_of(file), _remembered_of(file))
 
 
 def _checkpoint_of(file: sqlite3.Connection) -> Checkpoint:
@@ -373,7 +377,7 @@ def _remembered_of(file: sqlite3.Connection) -> bytes:
 
 def _of_version_1(
     whole: dict[str, Any] | None, progress: dict[str, Any] | None, pending: dict[str, Any] | None
-) -> _Saved | None:
+) -> _CheckpointFile | None:
     """Return what the JSON files of version 1 say; None without the first of them."""
     if whole is None:
         return None
@@ -393,7 +397,7 @@ def _of_version_1(
         trail=trail,
         announced=pending["cursor"] if pending is not None and begun else None,
     )
-    return _Saved(checkpoint, packed_json(whole["assembler"]))
+    return _CheckpointFile(checkpoint, packed_json(whole["assembler"]))
 
 
 def _read_object(path: Path) -> dict[str, Any] | None:

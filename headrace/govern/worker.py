@@ -10,7 +10,7 @@ from types import FrameType
 
 from governance.audit import AuditLog
 from governance.consent import ConsentLookup
-from governance.executor import Spread
+from governance.executor import RedactionExecutor
 from governance.governor import Governor
 from governance.policy import PolicyBundle, load_bundle
 from governance.quality import gate_of
@@ -129,14 +129,14 @@ class GovernorSource:
         leave_near(self._home, bundle.dedup.spec.near_duplicates)
         return governor
 
-    def _spread(self, bundle: PolicyBundle, redactor: Redactor) -> Spread | None:
+    def _spread(self, bundle: PolicyBundle, redactor: Redactor) -> RedactionExecutor | None:
         if self._engine is None:
             return PooledRedaction(self._pool, self._path, bundle, redactor)
-        from headrace.engine.spread import EngineFinding, EngineSpread
+        from headrace.engine.spread import EngineDetection, EngineRedaction
 
         if bundle.redaction.spec.keys == "subject":
-            return EngineFinding(self._engine, str(self._path), bundle, redactor)
-        return EngineSpread(self._engine, str(self._path), bundle)
+            return EngineDetection(self._engine, str(self._path), bundle, redactor)
+        return EngineRedaction(self._engine, str(self._path), bundle)
 
     def _note_change(self, bundle: PolicyBundle) -> None:
         """Write into the audit log that another policy is in force than the one last noted there."""

@@ -20,7 +20,7 @@ _REFUSED, _BAD_INPUT = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandOutcome:
     """Outcome of a command."""
 
     code: int
@@ -41,13 +41,15 @@ class Commands(Protocol):
         DeadlinePassedError: it did not end within so many seconds and was stopped.
     """
 
-    def __call__(self, arguments: Sequence[str], seconds: float) -> Done: ...
+    def __call__(self, arguments: Sequence[str], seconds: float) -> CommandOutcome: ...
 
 
-class HeldCommands(Protocol):
+class InheritingCommands(Protocol):
     """Runs commands as :class:`Commands` does; descriptors in ``keep`` stay open while they run."""
 
-    def __call__(self, arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done: ...
+    def __call__(
+        self, arguments: Sequence[str], seconds: float, keep: Sequence[int]
+    ) -> CommandOutcome: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class _NightRun:
             return f"{recipe_name(recipe)}: made {line['made']} of this version already"
         return None
 
-    def _train(self, recipe: str, substrate: str) -> Done:
+    def _train(self, recipe: str, substrate: str) -> CommandOutcome:
         model = ["--model", self._spec.model]
         resume = ["--resume", "last"]
         return self._try(["train", "run", recipe, "--substrate", substrate, *model, *resume])
@@ -183,7 +185,7 @@ class _NightRun:
                 self._progress.failed = True
                 self._progress.reasons.append(f"promote: {done.error}")
 
-    def _try(self, arguments: list[str]) -> Done:
+    def _try(self, arguments: list[str]) -> CommandOutcome:
         """Run a command; try again when its work failed, not when it refused its input."""
         retries = self._spec.retries
         for attempt in range(1, retries.attempts + 1):
@@ -231,10 +233,10 @@ def recipe_name(recipe: str) -> str:
     return Path(recipe).stem if recipe.endswith((".yaml", ".yml")) else recipe
 
 
-def headrace_commands(home: Path, log: Path) -> HeldCommands:
+def headrace_commands(home: Path, log: Path) -> InheritingCommands:
     """Return what runs commands as processes of this installation; their words go to a log."""
 
-    def run(arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done:
+    def run(arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> CommandOutcome:
         command = headrace_command(["--home", str(home), *arguments])
         if arguments[:2] != ["train", "promote"]:
             command.append("--json")
@@ -250,7 +252,7 @@ def headrace_commands(home: Path, log: Path) -> HeldCommands:
                 raise DeadlinePassedError from None
             errors.seek(begin)
             words = errors.read().decode("utf-8", "replace").strip().splitlines()
-        return Done(process.returncode, _json(output), words[-1] if words else "")
+        return CommandOutcome(process.returncode, _json(output), words[-1] if words else "")
 
     return run
 

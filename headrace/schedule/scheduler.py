@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from headrace.app.home import Home
-from headrace.schedule.runner import Done, HeldCommands, Night, run_night
+from headrace.schedule.runner import CommandOutcome, InheritingCommands, Night, run_night
 from train.recipes.settings import load_or_shipped
 from train.runs.hardware import free_gpus
-from train.schedule import Due, Schedule, Skipped, due, unmet
+from train.schedule import DueNight, Schedule, SkippedNights, due, unmet
 from trajectory.files import append_line, locked, read_json_lines, replace_file
 
 _LOOK_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Diary:
+class NightHistory:
     """History of a schedule: one JSON object per night, appended."""
 
     folder: Path
@@ -85,7 +85,7 @@ class Scheduler:
         self,
         schedules: Sequence[Schedule],
         home: Home,
-        run: HeldCommands,
+        run: InheritingCommands,
         *,
         report: Callable[[str], None],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -117,11 +117,11 @@ class Scheduler:
             now=now,
             up_since=self._up_since,
         )
-        if isinstance(found, Skipped):
+        if isinstance(found, SkippedNights):
             entry = {"due": found.last.isoformat(), "outcome": "missed", "missed": found.nights}
             diary.write(entry)
             self._report(f"{schedule.metadata.name}: {found.nights} missed, not made up for")
-        if isinstance(found, Due):
+        if isinstance(found, DueNight):
             return self.run(schedule, found)
         if found is None and (broken := diary.broken_off()) is not None:
             return self._make_up(schedule, broken)
@@ -142,7 +142,7 @@ class Scheduler:
                 return None
             return self._keep(schedule, broken["due"], {"made_up_for": "1"}, lock)
 
-    def run(self, schedule: Schedule, night: Due | None = None) -> Night:
+    def run(self, schedule: Schedule, night: DueNight | None = None) -> Night:
         """Run a night now, whether or not one is due, under the schedule's conditions."""
         due = (night.at if night else self._now()).isoformat()
         more = {"made_up_for": str(night.missed)} if night is not None and night.late else {}
@@ -173,16 +173,16 @@ class Scheduler:
         self._report(f"{schedule.metadata.name}: {result.outcome}{': ' if words else ''}{words}")
         return result
 
-    def diary(self, schedule: Schedule) -> Diary:
+    def diary(self, schedule: Schedule) -> NightHistory:
         """Return what a schedule did."""
-        return Diary(self._folder, schedule.metadata.name)
+        return NightHistory(self._folder, schedule.metadata.name)
 
-    def _under_conditions(self, schedule: Schedule, diary: Diary, lock: int) -> Night:
+    def _under_conditions(self, schedule: Schedule, diary: NightHistory, lock: int) -> Night:
         missing = self._wait_for_conditions(schedule)
         if missing:
             return Night("skipped", missing)
 
-        def run(arguments: Sequence[str], seconds: float) -> Done:
+        def run(arguments: Sequence[str], seconds: float) -> CommandOutcome:
             # What it starts holds the lock too: no night begins beside it when this process dies.
             return self._run(arguments, seconds, keep=(lock,))
 

@@ -11,7 +11,7 @@ from headrace.govern.near_duplicates import sweep_near
 from headrace.govern.spool_expiry import sealed_captures
 from headrace.services.consent import pseudonyms_of
 from headrace.services.holds import holds_of
-from headrace.services.quarantine import DroppedHeld, drop_held
+from headrace.services.quarantine import QuarantineErasure, drop_held
 from lakehouse.erasure.erase import RemovalReport, erase_subject, erasures_of
 from train.runs.folders import sweep as sweep_runs
 from trajectory.canonical import JsonValue
@@ -39,7 +39,7 @@ class Erasure:
 
     report: RemovalReport
     keys_destroyed: int
-    quarantine: DroppedHeld
+    quarantine: QuarantineErasure
     certificate: Path
 
 

@@ -88,7 +88,7 @@ def drop(app: AppContext, found: Sequence[Case], actor: str, *, why: str | None 
     _close(app, found, "dropped", actor, why=why)
 
 
-class DroppedHeld(NamedTuple):
+class QuarantineErasure(NamedTuple):
     """Effect of an erasure on a tenant's quarantine."""
 
     dropped: int
@@ -96,7 +96,7 @@ class DroppedHeld(NamedTuple):
     """Exchanges under a legal hold: they stay."""
 
 
-def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> DroppedHeld:
+def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> QuarantineErasure:
     """Drop what is held of a tenant and under no legal hold.
 
     Nobody can search sealed content for a person who is to be erased.
@@ -110,7 +110,7 @@ def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> DroppedHeld
         if not holds_exchange(holds, content.opened(row["exchange_id"]), tenant)
     ]
     drop(app, go, actor, why=why)
-    return DroppedHeld(len(go), len(found) - len(go))
+    return QuarantineErasure(len(go), len(found) - len(go))
 
 
 def _close(

@@ -16,13 +16,13 @@ from headrace.app.master_key import Secrets
 from headrace.app.settings import DoorSettings, Settings
 from headrace.app.version import headrace_version
 from lakehouse.sandbox.request import Limits
-from lakehouse.sql_server.service import DoorLimits, Reader, SqlDoor
+from lakehouse.sql_server.service import Reader, SqlLimits, SqlService
 from proxy.keys import ALL_TENANTS, KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
-    from lakehouse.sql_server.flight import FlightDoor, Tls
+    from lakehouse.sql_server.flight import FlightServer, Tls
     from trajectory.http_server import HttpServer
 
 
@@ -36,11 +36,11 @@ def reader_of(registry: KeyRegistry, secret: str) -> Reader | None:
     return Reader(identity.key_id, tenant, tokens)
 
 
-def sql_door(settings: Settings, home: Home, secrets: Secrets, lake: "Lake") -> SqlDoor:
+def sql_door(settings: Settings, home: Home, secrets: Secrets, lake: "Lake") -> SqlService:
     """Return the door of an installation, which listens nowhere yet."""
     registry = KeyRegistry.load(gateway_config(settings, home).keys)
     audit = AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit"))
-    return SqlDoor(
+    return SqlService(
         lake,
         authenticate=lambda secret: reader_of(registry, secret),
         record=audit.append,
@@ -49,7 +49,7 @@ def sql_door(settings: Settings, home: Home, secrets: Secrets, lake: "Lake") -> 
     )
 
 
-def limits_of(settings: DoorSettings) -> DoorLimits:
+def limits_of(settings: DoorSettings) -> SqlLimits:
     """Return what queries may use."""
     query = Limits(
         seconds=settings.seconds,
@@ -57,7 +57,7 @@ def limits_of(settings: DoorSettings) -> DoorLimits:
         rows=settings.rows,
         result_mib=settings.result_mib,
     )
-    return DoorLimits(query, settings.queries, settings.queries_per_key)
+    return SqlLimits(query, settings.queries, settings.queries_per_key)
 
 
 def tls_of(settings: DoorSettings) -> "Tls | None":
@@ -84,7 +84,7 @@ def tls_of(settings: DoorSettings) -> "Tls | None":
     return None
 
 
-def serve(door: SqlDoor, settings: DoorSettings, *, announce: Callable[[str], None]) -> None:
+def serve(door: SqlService, settings: DoorSettings, *, announce: Callable[[str], None]) -> None:
     """Listen until SIGTERM or SIGINT; queries that run then are ended.
 
     Raises:
@@ -113,13 +113,13 @@ def serve(door: SqlDoor, settings: DoorSettings, *, announce: Callable[[str], No
     flight.shutdown()
 
 
-def _listening(door: SqlDoor, settings: DoorSettings, tls: "Tls | None") -> "FlightDoor":
+def _listening(door: SqlService, settings: DoorSettings, tls: "Tls | None") -> "FlightServer":
     import pyarrow as pa
 
-    from lakehouse.sql_server.flight import FlightDoor
+    from lakehouse.sql_server.flight import FlightServer
 
     try:
-        return FlightDoor(
+        return FlightServer(
             door, host=settings.host, port=settings.port, version=headrace_version(), tls=tls
         )
     except (OSError, pa.ArrowException) as error:
@@ -130,7 +130,7 @@ def _listening(door: SqlDoor, settings: DoorSettings, tls: "Tls | None") -> "Fli
         ) from error
 
 
-def _http(door: SqlDoor, settings: DoorSettings, tls: "Tls | None") -> "HttpServer | None":
+def _http(door: SqlService, settings: DoorSettings, tls: "Tls | None") -> "HttpServer | None":
     from lakehouse.sql_server.http import http_server
 
     if settings.http_port is None:

@@ -45,7 +45,7 @@ class Host(Protocol):
         """Put a version away; what is under way ends first, as far as the host knows of it."""
 
 
-class OwnProcess:
+class TransformersHost:
     """Serves versions with the transformers library behind one port of this process."""
 
     def __init__(self, url: str, engines: dict[str, Engine[LanguageModel]]) -> None:
@@ -56,7 +56,9 @@ class OwnProcess:
 
     @classmethod
     @contextmanager
-    def open(cls, host: str, port: int, key: str, *, address: str = "") -> "Iterator[OwnProcess]":
+    def open(
+        cls, host: str, port: int, key: str, *, address: str = ""
+    ) -> "Iterator[TransformersHost]":
         """Listen until the context ends; ``address`` is published instead of host and port.
 
         Raises:
@@ -170,7 +172,7 @@ class VllmServers:
 
 
 @dataclass(slots=True)
-class OwnServers:
+class ExternalServers:
     """Versions on servers that somebody else runs: asked whether they list a version."""
 
     url: str

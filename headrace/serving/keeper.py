@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.app.master_key import serving_key
-from headrace.serving.hosts import Host, OwnProcess, OwnServers, VllmServers, has_vllm
+from headrace.serving.hosts import ExternalServers, Host, TransformersHost, VllmServers, has_vllm
 from proxy.pins import FILE_NAME, pinned_labels
 from train.registry.pointer import TRIALS, read_history, read_pointer, rolled_back
 from train.runs.offline import quiet_libraries
@@ -41,7 +41,7 @@ type Places = dict[str, str]
 
 
 @dataclass(slots=True)
-class _Held:
+class _HostedVersion:
     """A version that was begun."""
 
     folder: Path
@@ -52,7 +52,7 @@ class _Held:
 
 
 @dataclass(slots=True)
-class Keeper:
+class VersionReconciler:
     """Keeps what is published true to the registry; :meth:`look` is called again and again."""
 
     models: Path
@@ -63,7 +63,7 @@ class Keeper:
     publication: Path
     drain_seconds: float = 30.0
     clock: Callable[[], float] = time.monotonic
-    _held: dict[str, _Held] = field(default_factory=dict)
+    _held: dict[str, _HostedVersion] = field(default_factory=dict)
     _published: dict[str, Places] = field(default_factory=dict)
     _former: dict[str, list[str]] = field(default_factory=dict)
     """By model, versions without a place that answer what is pinned to them."""
@@ -167,7 +167,7 @@ class Keeper:
                 return
             self.host.end(label)
         folder = self.models / name / label.rpartition("@")[2]
-        self._held[label] = _Held(folder, now)
+        self._held[label] = _HostedVersion(folder, now)
         self.host.begin(label, folder)
         _log.info("%s is being loaded", label)
 
@@ -242,7 +242,7 @@ def serve_models(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with quiet_libraries(home.state / "serving"), _host(settings, home) as host:
-        keeper = Keeper(
+        keeper = VersionReconciler(
             home.models, names, host, home.serving, drain_seconds=settings.drain_seconds
         )
         keeper.start()
@@ -254,7 +254,7 @@ def serve_models(
             keeper.close()
 
 
-def _look(keeper: Keeper) -> None:
+def _look(keeper: VersionReconciler) -> None:
     """Look once; a registry that cannot be read now may be readable the next time."""
     try:
         keeper.look()
@@ -266,7 +266,7 @@ def _look(keeper: Keeper) -> None:
 def _host(settings: "ServeSettings", home: "Home") -> "Iterator[Host]":
     key = serving_key(home).read_text(encoding="ascii").strip()
     if settings.url:
-        yield OwnServers(settings.url.rstrip("/"), key)
+        yield ExternalServers(settings.url.rstrip("/"), key)
     elif settings.engine == "vllm" or (settings.engine == "auto" and has_vllm()):
         if not has_vllm():
             raise ConfigurationError(
@@ -280,5 +280,5 @@ def _host(settings: "ServeSettings", home: "Home") -> "Iterator[Host]":
             servers.close()
     else:
         place = settings.host, settings.port
-        with OwnProcess.open(*place, key, address=settings.address) as host:
+        with TransformersHost.open(*place, key, address=settings.address) as host:
             yield host

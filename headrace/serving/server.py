@@ -27,7 +27,7 @@ _LIMITS = HttpLimits(request_seconds=120, write_seconds=120, waiting=1024, admit
 """The gateway keeps connections open between calls, so many of one address wait."""
 
 
-class _Refused(Exception):  # noqa: N818 - an answer, not a fault
+class _RequestError(Exception):
     def __init__(self, status: int, code: str, text: str) -> None:
         super().__init__(text)
         self.status, self.code, self.text = status, code, text
@@ -54,7 +54,7 @@ class ModelServer:
                 Route("/v1/chat/completions", self._complete, methods=["POST"]),
                 Route("/{path:path}", self._elsewhere, methods=["GET", "POST"]),
             ],
-            exception_handlers={_Refused: _refused},
+            exception_handlers={_RequestError: _refused},
         )
         return HttpServer(app, host=host, port=port, limits=_LIMITS)
 
@@ -71,20 +71,22 @@ class ModelServer:
 
     async def _elsewhere(self, request: Request) -> Response:
         self._require_key(request)
-        raise _Refused(404, "not_found", "there is /v1/models and /v1/chat/completions")
+        raise _RequestError(404, "not_found", "there is /v1/models and /v1/chat/completions")
 
     async def _complete(self, request: Request) -> Response:
         self._require_key(request)
         if not client_of(request).admit():
-            raise _Refused(503, "overloaded", "too many requests are under way; ask again")
+            raise _RequestError(503, "overloaded", "too many requests are under way; ask again")
         chat = await _read(request)
         engine = self._engines.get(chat.model)
         if engine is None:
-            raise _Refused(404, "model_not_found", "no such version is loaded here (/v1/models)")
+            raise _RequestError(
+                404, "model_not_found", "no such version is loaded here (/v1/models)"
+            )
         run = _PendingAnswer(chat, engine)
         first = await run.next()
         if first is None:
-            raise _Refused(500, "engine_error", "the engine could not go on")
+            raise _RequestError(500, "engine_error", "the engine could not go on")
         if chat.stream:
             return StreamingResponse(run.events(first), media_type="text/event-stream")
         return Response(await run.whole(first, request), media_type="application/json")
@@ -92,7 +94,7 @@ class ModelServer:
     def _require_key(self, request: Request) -> None:
         presented = request.headers.get("authorization", "").removeprefix("Bearer ")
         if not hmac.compare_digest(presented.encode("utf-8", "replace"), self._key):
-            raise _Refused(401, "invalid_api_key", "the key of this server is needed")
+            raise _RequestError(401, "invalid_api_key", "the key of this server is needed")
 
 
 class _PendingAnswer:
@@ -106,7 +108,7 @@ class _PendingAnswer:
             prompt = network.masker.prompt_ids(chat.messages, tools=chat.tools)
         except TemplateRefusedError as error:
             text = f"messages: this model's chat template refuses them ({error})"
-            raise _Refused(400, "bad_request", text) from None
+            raise _RequestError(400, "bad_request", text) from None
         self._answer = ChatAnswer(chat, prompt, network.tokenizer)
 
         def emit(token: Token | None) -> None:
@@ -115,10 +117,10 @@ class _PendingAnswer:
         try:
             self._generation: Generation = engine.submit(prompt, chat.sampling, emit)
         except ContextFullError as error:
-            raise _Refused(400, "context_length_exceeded", str(error)) from None
+            raise _RequestError(400, "context_length_exceeded", str(error)) from None
         except EngineStoppedError:
             text = "this version is being put away; ask again"
-            raise _Refused(503, "overloaded", text) from None
+            raise _RequestError(503, "overloaded", text) from None
 
     async def next(self) -> Token | None:
         """Return the next token; None when the engine could not go on."""
@@ -146,7 +148,7 @@ class _PendingAnswer:
         try:
             while True:
                 if token is None:
-                    raise _Refused(500, "engine_error", "the engine could not go on")
+                    raise _RequestError(500, "engine_error", "the engine could not go on")
                 self._answer.take(token)
                 if self._answer.is_done or client.is_gone:
                     return self._answer.whole()
@@ -160,14 +162,14 @@ async def _read(request: Request) -> ChatRequest:
         body: Any = json.loads(await read_body(request, _BODY_LIMIT))
         return read_request(body)
     except BodyTooLongError:
-        raise _Refused(413, "bad_request", "a body of at most 64 MiB is taken") from None
+        raise _RequestError(413, "bad_request", "a body of at most 64 MiB is taken") from None
     except BadRequestError as error:
-        raise _Refused(400, "bad_request", str(error)) from None
+        raise _RequestError(400, "bad_request", str(error)) from None
     except (ValueError, RecursionError):
-        raise _Refused(400, "bad_request", "the body is not JSON") from None
+        raise _RequestError(400, "bad_request", "the body is not JSON") from None
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, _Refused)  # noqa: S101 - registered for it alone
+    assert isinstance(error, _RequestError)  # noqa: S101 - registered for it alone
     kind = "invalid_request_error" if error.status < 500 else "server_error"
     return JSONResponse(error_body(kind, error.text, error.code), status_code=error.status)

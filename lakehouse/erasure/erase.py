@@ -41,7 +41,7 @@ _WAITS = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class DownstreamData:
     """Everything downstream of some trajectories."""
 
     trajectories: tuple[str, ...]
@@ -57,7 +57,7 @@ class RemovalReport:
     """What an erasure or a sweep did, or would do."""
 
     removal_id: str
-    reach: Reach
+    reach: DownstreamData
     rows: dict[str, int]
     """Rows removed per table; ``exchanges`` counts ledger rows that were emptied."""
     files: int
@@ -356,7 +356,9 @@ def _without_held(
     return list(dict.fromkeys(name for names in going for name in names)), kept
 
 
-def reach_of(lake: "Lake", trajectories: Sequence[str], earlier: Sequence[str] = ()) -> Reach:
+def reach_of(
+    lake: "Lake", trajectories: Sequence[str], earlier: Sequence[str] = ()
+) -> DownstreamData:
     """Return the substrates, runs and models that some trajectories went into.
 
     With what ``earlier`` removals had marked before they were killed: its items are gone.
@@ -376,7 +378,7 @@ def reach_of(lake: "Lake", trajectories: Sequence[str], earlier: Sequence[str] =
         if {"substrate": row["substrate"], "version": row["substrate_version"]} in substrates
     ]
     models = _models_of(lake, {row["run_id"] for row in runs})
-    return Reach(
+    return DownstreamData(
         trajectories=tuple(trajectories),
         substrates=tuple(f"{row['substrate']}@{row['version']}" for row in substrates),
         runs=tuple(sorted(row["run_id"] for row in runs)),
@@ -466,7 +468,7 @@ def _remove(
     return RemovalReport(removal_id, reach, rows, files, dry_run, held, alone=alone)
 
 
-def _mark_stale(lake: "Lake", reach: Reach, removal_id: str) -> None:
+def _mark_stale(lake: "Lake", reach: DownstreamData, removal_id: str) -> None:
     columns = [column.name for column in TABLES["substrates"].columns]
     rows: list[dict[str, Any]] = [
         {**row, "stale": True, "stale_reason": removal_id, "recorded_at": datetime.now(UTC)}

@@ -78,7 +78,7 @@ def list_files(handle: DeltaTable) -> list[ActiveFile]:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class SeparateFile:
     """Steps whose rows are to stand in a file of their own."""
 
     mark: str
@@ -92,7 +92,7 @@ def rewrite(
     location: Location,
     sources: Sequence[ActiveFile],
     *,
-    apart: Apart | None = None,
+    apart: SeparateFile | None = None,
 ) -> list[ActiveFile]:
     """Replace ``sources``, files of one partition, by one sorted file; return it.
 

@@ -19,7 +19,13 @@ import pyarrow as pa
 from pyarrow.fs import FileType
 
 from lakehouse.maintenance.log_cleanup import last_checkpoint, shorten
-from lakehouse.maintenance.rewrite import ActiveFile, Apart, OvertakenError, list_files, rewrite
+from lakehouse.maintenance.rewrite import (
+    ActiveFile,
+    OvertakenError,
+    SeparateFile,
+    list_files,
+    rewrite,
+)
 from lakehouse.read.corrections import BY_DAY_OF_STEP, CORRECTIONS, by_partition, is_apart, mark_of
 from lakehouse.read.spill import sweep_spills
 from lakehouse.schema.tables import TABLES
@@ -229,12 +235,12 @@ def _days_with_corrections(
     return days, rest
 
 
-def _apart(lake: "Lake", corrections: Sequence[str]) -> Apart:
+def _apart(lake: "Lake", corrections: Sequence[str]) -> SeparateFile:
     """Return the steps that files of corrections name, with their mark."""
     batches = [
         batch for file in corrections for batch in lake.rows_of_file(CORRECTIONS, file, ["step_id"])
     ]
-    return Apart(mark_of(corrections), pa.Table.from_batches(batches))
+    return SeparateFile(mark_of(corrections), pa.Table.from_batches(batches))
 
 
 def _groups(

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from trajectory.message import Message, stored_message
 
-type Ask = Callable[[str, list[Any]], pa.Table]
+type RunSql = Callable[[str, list[Any]], pa.Table]
 """Runs SQL with parameters."""
 
 type StepKey = tuple[str, str]
@@ -49,7 +49,7 @@ class StepDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _StoredConversation:
     ids: tuple[str, ...]
     complete: bool
 
@@ -59,7 +59,7 @@ def rebuild(deltas: Mapping[StepKey, StepDelta]) -> dict[StepKey, tuple[tuple[st
 
     A parent may stand anywhere in ``deltas``; chains of any length are walked without recursion.
     """
-    seen: dict[StepKey, _Seen] = {}
+    seen: dict[StepKey, _StoredConversation] = {}
     for key in deltas:
         chain = _unseen_chain(key, deltas, seen)
         for link in reversed(chain):
@@ -68,7 +68,7 @@ def rebuild(deltas: Mapping[StepKey, StepDelta]) -> dict[StepKey, tuple[tuple[st
 
 
 def _unseen_chain(
-    key: StepKey, deltas: Mapping[StepKey, StepDelta], seen: Mapping[StepKey, _Seen]
+    key: StepKey, deltas: Mapping[StepKey, StepDelta], seen: Mapping[StepKey, _StoredConversation]
 ) -> list[StepKey]:
     chain: list[StepKey] = []
     met: set[StepKey] = set()
@@ -84,19 +84,21 @@ def _unseen_chain(
 
 
 def _context(
-    delta: StepDelta, deltas: Mapping[StepKey, StepDelta], seen: Mapping[StepKey, _Seen]
-) -> _Seen:
+    delta: StepDelta,
+    deltas: Mapping[StepKey, StepDelta],
+    seen: Mapping[StepKey, _StoredConversation],
+) -> _StoredConversation:
     if delta.context_keep == 0:
-        return _Seen(delta.context_message_ids, complete=True)
+        return _StoredConversation(delta.context_message_ids, complete=True)
     above = (delta.tenant_id, delta.parent_step_id or "")
     parent = seen.get(above)
     if parent is None:
-        return _Seen(delta.context_message_ids, complete=False)
+        return _StoredConversation(delta.context_message_ids, complete=False)
     output = deltas[above].output_message_id
     whole = (*parent.ids, output) if output is not None else parent.ids
     kept = whole[: delta.context_keep]
     complete = parent.complete and len(kept) == delta.context_keep
-    return _Seen(kept + delta.context_message_ids, complete)
+    return _StoredConversation(kept + delta.context_message_ids, complete)
 
 
 _COLUMNS = (
@@ -111,7 +113,7 @@ _AROUND = timedelta(hours=1)
 
 
 def load(
-    ask: Ask,
+    ask: RunSql,
     *,
     step_ids: Sequence[str] | None = None,
     trajectory_ids: Sequence[str] | None = None,
@@ -149,7 +151,7 @@ def load(
     }
 
 
-def contexts_of(ask: Ask, trajectory_ids: Sequence[str]) -> dict[StepKey, tuple[str, ...]]:
+def contexts_of(ask: RunSql, trajectory_ids: Sequence[str]) -> dict[StepKey, tuple[str, ...]]:
     """Return the whole context of each step of these trajectories by the ids of its messages.
 
     Steps whose context has holes are left out.
@@ -161,7 +163,7 @@ def contexts_of(ask: Ask, trajectory_ids: Sequence[str]) -> dict[StepKey, tuple[
     return {key: ids for key in own for ids, complete in [rebuilt[key]] if complete}
 
 
-def _deltas(ask: Ask, column: str, values: list[str]) -> dict[StepKey, StepDelta]:
+def _deltas(ask: RunSql, column: str, values: list[str]) -> dict[StepKey, StepDelta]:
     if not values:
         return {}
     listed = f"IN ({', '.join('?' * len(values))})" if len(values) <= _FEW else _MANY
@@ -176,7 +178,7 @@ def _deltas(ask: Ask, column: str, values: list[str]) -> dict[StepKey, StepDelta
     }
 
 
-def _add_ancestors(ask: Ask, deltas: dict[StepKey, StepDelta]) -> None:
+def _add_ancestors(ask: RunSql, deltas: dict[StepKey, StepDelta]) -> None:
     """Read parents that stand in other trajectories, until none is missing or none is found."""
     asked: set[str] = set()
     while True:
@@ -210,7 +212,7 @@ def _window(deltas: Iterable[StepDelta]) -> tuple[datetime, datetime] | None:
 
 
 def _messages(
-    ask: Ask, names: set[str], window: tuple[datetime, datetime] | None
+    ask: RunSql, names: set[str], window: tuple[datetime, datetime] | None
 ) -> dict[tuple[str, str], Message]:
     """Read messages, first where they probably are, then the rest wherever they are."""
     messages: dict[tuple[str, str], Message] = {}
@@ -223,7 +225,7 @@ def _messages(
 
 
 def _read_messages(
-    ask: Ask, names: list[str], condition: str, values: list[Any]
+    ask: RunSql, names: list[str], condition: str, values: list[Any]
 ) -> dict[tuple[str, str], Message]:
     if not names:
         return {}

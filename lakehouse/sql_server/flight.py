@@ -21,7 +21,7 @@ from lakehouse.sandbox.deadline import QueryTimeoutError
 from lakehouse.sandbox.stream import QueryCancelledError
 from lakehouse.sql_server import flight_sql_pb2 as messages
 from lakehouse.sql_server.metadata import ANSWERS, facts, sql_info
-from lakehouse.sql_server.service import AdmittedQuery, Reader, SqlDoor
+from lakehouse.sql_server.service import AdmittedQuery, Reader, SqlService
 from lakehouse.sql_server.statements import Statements
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
 
@@ -108,11 +108,11 @@ class _Rows:
         self._admitted.close()
 
 
-class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
-    """Serves one :class:`SqlDoor`; :meth:`serve` runs until :meth:`shutdown`."""
+class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Serves one :class:`SqlService`; :meth:`serve` runs until :meth:`shutdown`."""
 
     def __init__(
-        self, door: SqlDoor, *, host: str, port: int, version: str, tls: Tls | None = None
+        self, door: SqlService, *, host: str, port: int, version: str, tls: Tls | None = None
     ) -> None:
         """Listen at ``host`` and ``port`` (0 picks a free one, see the attribute ``port``)."""
         self._door = door

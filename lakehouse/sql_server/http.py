@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from lakehouse.sandbox.deadline import QueryTimeoutError
 from lakehouse.sql_server.flight import Tls
-from lakehouse.sql_server.service import AdmittedQuery, Reader, SqlDoor
+from lakehouse.sql_server.service import AdmittedQuery, Reader, SqlService
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
 from trajectory.http_server import (
     BodyTooLongError,
@@ -46,7 +46,7 @@ type _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def http_server(
-    door: SqlDoor,
+    door: SqlService,
     *,
     host: str,
     port: int,
@@ -65,7 +65,7 @@ def http_server(
     return HttpServer(_application(door), host=host, port=port, tls=context, limits=limits)
 
 
-def _application(door: SqlDoor) -> Starlette:
+def _application(door: SqlService) -> Starlette:
     async def health(_request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -138,7 +138,7 @@ async def _refused(_request: Request, error: Exception) -> Response:
     return _error(status, str(error))
 
 
-async def _reader(door: SqlDoor, request: Request) -> Reader:
+async def _reader(door: SqlService, request: Request) -> Reader:
     """Return who asks; its connection keeps its place from here on."""
     kind, _, secret = request.headers.get("authorization", "").partition(" ")
     found = door.authenticate(secret.strip()) if kind.lower() == "bearer" else None

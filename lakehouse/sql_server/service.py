@@ -71,7 +71,7 @@ class Record(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DoorLimits:
+class SqlLimits:
     """What all queries together may use."""
 
     query: Limits = field(default_factory=Limits)
@@ -156,7 +156,7 @@ def outcome_of(error: Exception) -> str:
     return "failed"
 
 
-class SqlDoor:
+class SqlService:
     """Lets queries in; safe for threads."""
 
     def __init__(
@@ -166,7 +166,7 @@ class SqlDoor:
         authenticate: Authenticate,
         record: Record,
         hash_key: bytes,
-        limits: DoorLimits | None = None,
+        limits: SqlLimits | None = None,
     ) -> None:
         """Open the door.
 
@@ -178,7 +178,7 @@ class SqlDoor:
             limits: what queries may use.
         """
         self.lake = lake
-        self.limits = limits or DoorLimits()
+        self.limits = limits or SqlLimits()
         self.authenticate = authenticate
         self._record = record
         self._hash_key = hash_key

@@ -20,7 +20,7 @@ from governance.stored_content import (
     HARNESS_TEXTS,
     SIGNAL_TEXTS,
     STEP_TEXTS,
-    SaidOnce,
+    StepContent,
     StoredText,
     StoredTrajectory,
     as_message,
@@ -51,8 +51,8 @@ class LakeKnownContent:
     def __init__(self, lake: "Lake") -> None:
         self._lake = lake
         self._tables = {table: _Index(lake, table, column) for table, column in NAMED_BY.items()}
-        self._withheld = _Withheld(lake, "governance", "reasons")
-        self._rewritten = _Rewritten(lake, "messages", "message_id")
+        self._withheld = _WithheldPurposes(lake, "governance", "reasons")
+        self._rewritten = _RewrittenMessages(lake, "messages", "message_id")
 
     def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
         """Return the purposes that headers took away from these trajectories, by trajectory."""
@@ -67,7 +67,7 @@ class LakeKnownContent:
             found.setdefault(trajectory, set()).add(purpose)
         return found
 
-    def said_already(self, tenant_id: str, said: Collection[SaidOnce]) -> dict[SaidOnce, str]:
+    def said_already(self, tenant_id: str, said: Collection[StepContent]) -> dict[StepContent, str]:
         """Return the first stored step that says each of these, where there is one.
 
         Hardly ever is an answer stored already: only then is the lake asked, for the trajectory.
@@ -93,11 +93,11 @@ class LakeKnownContent:
             lambda sql, values: self._lake.query(sql, parameters=values),
             sorted({row["trajectory_id"] for row in rows}),
         )
-        found: dict[SaidOnce, str] = {}
+        found: dict[StepContent, str] = {}
         for row in rows:
             context = contexts.get((tenant_id, row["step_id"]))
             if context is not None:
-                one = SaidOnce(row["trajectory_id"], row["output_message_id"], context)
+                one = StepContent(row["trajectory_id"], row["output_message_id"], context)
                 found.setdefault(one, row["step_id"])
         return {one: found[one] for one in asked if one in found}
 
@@ -357,7 +357,7 @@ class _Index:
         return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
 
 
-class _Rewritten(_Index):
+class _RewrittenMessages(_Index):
     """Of the table ``messages``: those that were rewritten after they were stored."""
 
     def _hashes_in(self, file: str) -> Keys:
@@ -377,7 +377,7 @@ class _Rewritten(_Index):
         return np.unique(np.concatenate(parts))
 
 
-class _Withheld(_Index):
+class _WithheldPurposes(_Index):
     """Of the table ``governance``: trajectories, each with a purpose that a header took away."""
 
     def _hashes_in(self, file: str) -> Keys:

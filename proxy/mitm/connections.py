@@ -95,7 +95,7 @@ SECONDS = 30.0
 """From the connection to the end of the first request's head that is let in."""
 
 
-class Strangers:
+class AdmissionTimeout:
     """Ends connections without a request that was let in; comes after the gate, which lets in.
 
     Redirected ones are left alone: a standing key lets all of them in, tunnels without any request.

@@ -8,7 +8,7 @@ _log = logging.getLogger("proxy.mitmproxy")
 _KEPT = 100
 
 
-class Muffler(logging.Handler):
+class LogSilencer(logging.Handler):
     """Takes all records of mitmproxy. Their texts and errors may quote headers and bodies."""
 
     def __init__(self, counters: Counters) -> None:
@@ -23,9 +23,9 @@ class Muffler(logging.Handler):
             _log.warning("%s at %s:%d (%s)", record.levelname, record.name, record.lineno, kind)
 
 
-def muffle(counters: Counters) -> Muffler:
+def muffle(counters: Counters) -> LogSilencer:
     """Route mitmproxy's and asyncio's records into a muffler; return it."""
-    handler = Muffler(counters)
+    handler = LogSilencer(counters)
     for name in ("mitmproxy", "asyncio", "hpack", "h2"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]

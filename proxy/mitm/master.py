@@ -31,7 +31,7 @@ class Addresses:
     transparent: Address | None = None
 
 
-class Embedded:
+class EmbeddedMaster:
     """A master in the running event loop; one per process at a time."""
 
     def __init__(self) -> None:

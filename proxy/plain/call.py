@@ -7,7 +7,7 @@ refuses a request, where its upstream cannot be reached, and for its own API.
 
 from typing import Protocol
 
-from proxy.admission import Refused
+from proxy.admission import RequestRefusal
 from proxy.api.endpoints import Endpoints
 from proxy.capture import Capture
 from proxy.exchange import InFlight, Services
@@ -124,11 +124,11 @@ class ClientCall:
         else:
             try:
                 self._admit()
-            except Refused as refusal:
+            except RequestRefusal as refusal:
                 self._refuse(refusal)
             except Exception as error:  # noqa: BLE001 - whatever it is, the request must not pass
                 ground.services.fault("admission", error)
-                self._refuse(Refused(Reason.FAULT))
+                self._refuse(RequestRefusal(Reason.FAULT))
         self.request_data(data)
         # What has come of the body goes out with the head.
         if self._live is not None and not self._live.reads_whole:
@@ -152,7 +152,7 @@ class ClientCall:
         if live.reads_whole:
             self._expectation()
 
-    def _refuse(self, refusal: Refused) -> None:
+    def _refuse(self, refusal: RequestRefusal) -> None:
         head, ground = self._head, self._ground
         self._live = None
         reply = ground.refusals.refuse(

@@ -10,7 +10,7 @@ from proxy.spool.states import SpoolUnavailableError
 _IDLE_SECONDS = 1.0
 
 
-class Syncing:
+class DiskSync:
     """Calls ``fdatasync`` for what was written, as often as ``seconds`` at most."""
 
     def __init__(

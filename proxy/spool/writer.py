@@ -19,7 +19,7 @@ from proxy.spool import layout
 from proxy.spool.breaker import Breaker
 from proxy.spool.frames import SEGMENT_HEADER_BYTES, SegmentSealer
 from proxy.spool.states import Bounds, SpoolState, SpoolUnavailableError
-from proxy.spool.syncing import Syncing
+from proxy.spool.syncing import DiskSync
 
 _log = logging.getLogger(__name__)
 BATCH_BYTES = 256 * 1024
@@ -82,7 +82,7 @@ class SpoolWriter:
         self._measured_at = time.monotonic()
         self._measure()
         self._closed = False
-        self._syncing = Syncing(
+        self._syncing = DiskSync(
             sync_seconds, where=f"spool {spool}", failed=self._not_synced, turn=self._turn
         )
         self._begin()

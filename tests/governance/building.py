@@ -13,7 +13,7 @@ from governance.policy import PolicyBundle, load_bundle
 from governance.quality import RowGate
 from governance.redact.pseudonym import subject_id
 from governance.redact.report import (
-    Redacted,
+    RedactedMessage,
     RedactedPlace,
     RedactedText,
     RedactionError,
@@ -47,12 +47,12 @@ class MailRedactor:
 
     def redact_messages(
         self, messages: Sequence[Message], *, scope: RedactionScope
-    ) -> list[Redacted]:
+    ) -> list[RedactedMessage]:
         return [self._message(message, scope) for message in messages]
 
     def redact_stored(
         self, said: Sequence[Message], stored: Sequence[Message], *, scope: RedactionScope
-    ) -> list[Redacted]:
+    ) -> list[RedactedMessage]:
         del said
         return self.redact_messages(stored, scope=scope)
 
@@ -61,11 +61,11 @@ class MailRedactor:
         clean = str(self._walk(text, path, scope, found))
         return RedactedText(clean, _report(found), _subjects(found))
 
-    def _message(self, message: Message, scope: RedactionScope) -> Redacted:
+    def _message(self, message: Message, scope: RedactionScope) -> RedactedMessage:
         found: list[tuple[str, str]] = []
         said: Any = self._walk(message.to_json()["parts"], "/parts", scope, found)
         clean = Message.from_json({"role": message.role, "parts": said})
-        return Redacted(clean, _report(found), _subjects(found))
+        return RedactedMessage(clean, _report(found), _subjects(found))
 
     def _walk(
         self, value: JsonValue, path: str, scope: RedactionScope, found: list[tuple[str, str]]

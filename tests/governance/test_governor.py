@@ -546,9 +546,9 @@ def test_left_over_personal_data_is_held_back() -> None:
         """A redactor that overlooks everything."""
 
         def redact_messages(self, messages, *, scope):  # type: ignore[no-untyped-def]
-            from governance.redact.report import Redacted, RedactionReport
+            from governance.redact.report import RedactedMessage, RedactionReport
 
-            return [Redacted(message, RedactionReport(), ()) for message in messages]
+            return [RedactedMessage(message, RedactionReport(), ()) for message in messages]
 
         def redact_text(self, text, *, scope, path=""):  # type: ignore[no-untyped-def]
             from governance.redact.report import RedactedText, RedactionReport

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from headrace.cli import run
-from headrace.schedule.runner import Done, Night, run_night
+from headrace.schedule.runner import CommandOutcome, Night, run_night
 from train.schedule import Schedule
 
 
@@ -28,13 +28,13 @@ def written(folder: Path, kind: str, name: str, spec: dict[str, Any]) -> str:
 def night(capsys: pytest.CaptureFixture[str], substrate: str, *recipes: str) -> Night:
     """Run a night that promotes what passes."""
 
-    def command(arguments: Sequence[str], _seconds: float) -> Done:
+    def command(arguments: Sequence[str], _seconds: float) -> CommandOutcome:
         capsys.readouterr()
         plain = list(arguments) if arguments[1] == "promote" else [*arguments, "--json"]
         code = run(plain)
         said = capsys.readouterr()
         output = {} if arguments[1] == "promote" or code > 1 else json.loads(said.out)
-        return Done(code, output, said.err.strip()[-200:])
+        return CommandOutcome(code, output, said.err.strip()[-200:])
 
     spec = {
         "cron": "0 2 * * *",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from proxy.capture import Capture, new_exchange_id
 from proxy.counters import Counters
 from proxy.recorder import Recorder
-from proxy.route import JOURNAL, Level, OwnTerms
+from proxy.route import JOURNAL, Level, UnroutedTerms
 from proxy.spool import Cursor, SpoolReader, SpoolWriter, records
 from tests.golden.calls.replay import CONFIGURED, SCENARIOS, call_json, load
 from tests.proxy.spool.writing import CLIENT, KEY
@@ -41,7 +41,7 @@ def begin(
         headers=headers,
     )
     return Capture(
-        recorder, head, Level.FULL, "", OwnTerms(durability="batch") if batch else JOURNAL
+        recorder, head, Level.FULL, "", UnroutedTerms(durability="batch") if batch else JOURNAL
     )
 
 

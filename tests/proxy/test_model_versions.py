@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from proxy.config import CredentialSource, GatewayConfig, Route
-from proxy.model_versions import Publication, Published, ServedModel, with_model
+from proxy.model_versions import Publication, PublishedVersion, ServedModel, with_model
 from tests.proxy.running import Running
 from tests.support.upstream import Reply, Seen, Upstream, as_json, stream
 from trajectory.dialects.registry import read_exchange
@@ -190,7 +190,7 @@ def _said(exchange: Exchange) -> object:
 def serving(canary: float = 0.5, **places: str) -> ServedModel:
     found = ServedModel(Route(name="r", model="shop", canary=canary, shadow=1.0))
     url = "http://127.0.0.1:9"
-    found.use({name: Published(label, url) for name, label in places.items()})  # type: ignore[misc]
+    found.use({name: PublishedVersion(label, url) for name, label in places.items()})  # type: ignore[misc]
     return found
 
 
@@ -201,7 +201,12 @@ def test_calls_whose_body_cannot_name_a_version_go_to_the_one_that_is_live() -> 
 
 def test_a_canary_that_cannot_be_reached_is_passed_over_a_while() -> None:
     one = ServedModel(Route(name="r", model="shop", canary=1.0))
-    one.use({"live": Published(LIVE, "http://a:1"), "canary": Published(NEXT, "http://b:1")})
+    one.use(
+        {
+            "live": PublishedVersion(LIVE, "http://a:1"),
+            "canary": PublishedVersion(NEXT, "http://b:1"),
+        }
+    )
     (_, target) = one.targets()
     assert one.choose(b"s") is not None
     assert one.choose(b"s").label == NEXT  # type: ignore[union-attr]
@@ -212,7 +217,7 @@ def test_a_canary_that_cannot_be_reached_is_passed_over_a_while() -> None:
 def test_a_version_is_not_copied_to_itself() -> None:
     one = ServedModel(Route(name="r", model="shop", canary=1.0, shadow=1.0))
     url = "http://a:1"
-    one.use({place: Published(NEXT, url) for place in ("live", "shadow")})
+    one.use({place: PublishedVersion(NEXT, url) for place in ("live", "shadow")})
     live = one.choose(b"s")
     assert live is not None
     assert one.copies_to(live) is None

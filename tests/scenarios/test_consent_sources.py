@@ -13,9 +13,9 @@ import pytest
 
 from governance.consent import (
     EVERY_SUBJECT,
-    AsksEndUsers,
     ConsentEntry,
     ConsentRequest,
+    EndUserLookup,
     MemoryConsents,
     judge_consent,
 )
@@ -142,7 +142,7 @@ def test_the_service_is_asked_once_and_its_answer_counts(
         ConsentSettings(url=f"http://127.0.0.1:{service.server_port}/", token_env="CONSENT_TOKEN"),
         clock=lambda: now[0],
     )
-    assert isinstance(consents, AsksEndUsers)
+    assert isinstance(consents, EndUserLookup)
     for _ in range(3):
         consents.ask("acme", "jo", "subject_1")
     assert service.asked == [{"tenant": "acme", "end_user": "jo", "token": "Bearer s3cret"}]

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.cli import run
 from headrace.processes.supervisor import headrace_command
-from headrace.schedule.scheduler import Diary
+from headrace.schedule.scheduler import NightHistory
 from tests.headrace.nights import written
 from tests.train.conftest import make_model
 from tests.train.lakes import Session, lake_of
@@ -74,7 +74,9 @@ def parent(pid: int) -> int:
 
 
 def outcomes(home: Path) -> list[Any]:
-    return [night["outcome"] for night in Diary(home / "state" / "schedules", "nightly").nights()]
+    return [
+        night["outcome"] for night in NightHistory(home / "state" / "schedules", "nightly").nights()
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

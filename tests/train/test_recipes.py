@@ -21,7 +21,7 @@ from train.recipes.settings import RECIPES, Recipe, RecipeSpec, load_recipe, shi
 from train.registry.versions import ModelRegistry
 from train.runs.fit import FitResult, fit
 from train.runs.rows import Masker
-from train.runs.run import RunPlaces, run_training
+from train.runs.run import RunFolders, run_training
 from train.substrate.build import load_items
 from train.substrate.content import ContentStore
 from train.types import ScoredItem
@@ -399,7 +399,7 @@ def test_a_run_learns_from_the_credits_in_the_lake(
         substrate=manifest,
         base=tiny_model,
         name="shop",
-        places=RunPlaces(
+        places=RunFolders(
             runs=tmp_path / "runs", registry=ModelRegistry(tmp_path / "models", source=lake)
         ),
     )

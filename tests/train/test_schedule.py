@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.schedule import Due, ScheduleSpec, Skipped, due, load_schedule, next_time, unmet
+from train.schedule import (
+    DueNight,
+    ScheduleSpec,
+    SkippedNights,
+    due,
+    load_schedule,
+    next_time,
+    unmet,
+)
 from trajectory.errors import DocumentError
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -26,7 +34,7 @@ def test_nothing_is_due_before_its_time() -> None:
 def test_a_night_is_due_at_its_time_and_only_once() -> None:
     now = START + timedelta(hours=14)
     found = due(spec(), looked_after=START, now=now)
-    assert found == Due(at=datetime(2026, 3, 2, 2, tzinfo=UTC), missed=0, late=False)
+    assert found == DueNight(at=datetime(2026, 3, 2, 2, tzinfo=UTC), missed=0, late=False)
     assert due(spec(), looked_after=found.at, now=now + timedelta(hours=1)) is None
 
 
@@ -34,19 +42,19 @@ def test_a_night_is_due_at_its_time_and_only_once() -> None:
 def test_missed_nights_are_made_up_for_once(days: int, minutes: int) -> None:
     now = datetime(2026, 3, 1, 2, tzinfo=UTC) + timedelta(days=days, minutes=minutes)
     found = due(spec(), looked_after=START, now=now)
-    assert isinstance(found, Due)
+    assert isinstance(found, DueNight)
     assert (found.late, found.missed) == (True, days)
     assert due(spec(), looked_after=found.at, now=now) is None
     skipped = due(spec(catch_up=False), looked_after=START, now=now)
-    assert skipped == Skipped(found.at, days)
+    assert skipped == SkippedNights(found.at, days)
 
 
 def test_a_night_that_waited_behind_another_schedules_was_not_missed() -> None:
     time, now = START + timedelta(hours=14), START + timedelta(hours=19)
     waited = due(spec(catch_up=False), looked_after=START, now=now, up_since=START)
-    assert waited == Due(at=time, missed=0, late=False)
+    assert waited == DueNight(at=time, missed=0, late=False)
     later = time + timedelta(minutes=1)
-    assert due(spec(catch_up=False), looked_after=START, now=now, up_since=later) == Skipped(
+    assert due(spec(catch_up=False), looked_after=START, now=now, up_since=later) == SkippedNights(
         time, 1
     )
 

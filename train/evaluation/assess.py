@@ -19,7 +19,7 @@ from train.recipes.base import Rows, Selection, held_out_side
 from train.recipes.settings import EvaluationSettings, RecipeSpec
 from train.runs.hardware import best_device
 from train.runs.offline import quiet_libraries
-from train.runs.rows import Masked
+from train.runs.rows import TrainingRow
 from train.substrate.source import Progress
 from train.types import ScoredItem
 
@@ -146,7 +146,7 @@ class Assessor:
         selection = Selection(units=tuple((entry,) for entry in held_out), fallen={})
         columns = self.make_rows("sft", selection, load_tokenizer(model)).columns
         rows = [
-            Masked(ids, labels)
+            TrainingRow(ids, labels)
             for ids, labels in zip(columns["input_ids"], columns["labels"], strict=True)
         ]
         return divergence_of(model, self.base.path, rows, confidence=_CONFIDENCE)

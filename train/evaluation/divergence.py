@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from train.evaluation.intervals import Interval, paired_bootstrap
-from train.runs.rows import IGNORED, Masked
+from train.runs.rows import IGNORED, TrainingRow
 
 MOST_ROWS = 64
 """Conversations that are read at most."""
@@ -28,7 +28,7 @@ class Divergence:
 
 
 def divergence_of(
-    candidate: Path, base: Path, rows: Sequence[Masked], *, confidence: float
+    candidate: Path, base: Path, rows: Sequence[TrainingRow], *, confidence: float
 ) -> Divergence | None:
     """Measure on at most :data:`MOST_ROWS` rows; None when there is no token to measure at."""
     rows = [row for row in rows if any(label != IGNORED for label in row.labels[1:])][:MOST_ROWS]
@@ -54,7 +54,7 @@ def _load(folder: Path) -> Any:
     return model.to("cuda") if torch.cuda.is_available() else model
 
 
-def _row(models: tuple[Any, Any], row: Masked) -> Any:
+def _row(models: tuple[Any, Any], row: TrainingRow) -> Any:
     """Return the divergence at each answered token."""
     import torch
 

@@ -28,7 +28,7 @@ class RecordedPath:
 
 
 @dataclass(frozen=True, slots=True)
-class Diverged:
+class DivergentCall:
     """First call of a model that no recorded attempt made."""
 
     call: int
@@ -127,7 +127,7 @@ class Follower:
         self._tenant = tenant
         self._names = names
         self.calls = 0
-        self.diverged: Diverged | None = None
+        self.diverged: DivergentCall | None = None
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
         """Answer a call.
@@ -150,16 +150,16 @@ class Follower:
     def close(self) -> None:
         """Take note that the model gave its answer."""
         if self.diverged is None and all(track.next_calls() for track in self._tracks):
-            self.diverged = Diverged(self.calls, "answered_early")
+            self.diverged = DivergentCall(self.calls, "answered_early")
 
-    def _divergence(self, tool: str, arguments: Mapping[str, Any]) -> Diverged:
+    def _divergence(self, tool: str, arguments: Mapping[str, Any]) -> DivergentCall:
         expected = [call for track in self._tracks for _, call in track.next_calls()]
         if not expected:
-            return Diverged(self.calls, "further_call")
+            return DivergentCall(self.calls, "further_call")
         same = next((call for call in expected if call.tool == tool), None)
         if same is None:
-            return Diverged(self.calls, "tool", expected[0].tool)
-        return Diverged(self.calls, "arguments", tool, _different(same.arguments, arguments))
+            return DivergentCall(self.calls, "tool", expected[0].tool)
+        return DivergentCall(self.calls, "arguments", tool, _different(same.arguments, arguments))
 
 
 def _different(recorded: str, asked: Mapping[str, Any]) -> tuple[str, ...]:

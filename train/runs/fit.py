@@ -32,7 +32,7 @@ type RowMaker = Callable[[Any], Rows]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class FitMeasurements:
     """Measurements of the trainer."""
 
     steps: int
@@ -48,7 +48,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class FitResult(Measured):
+class FitResult(FitMeasurements):
     """Result of training."""
 
     model: Path
@@ -125,7 +125,7 @@ def fit(
         rows = make_rows(tokenizer)
         if spec.launch is not None:
             progress("train", 0, None)
-            measured = Measured(**launch(Order(spec, base, out, resume, rows)))
+            measured = FitMeasurements(**launch(Order(spec, base, out, resume, rows)))
         else:
             measured = train_rows(
                 spec, base, tokenizer, rows, out, resume=resume, progress=progress
@@ -155,7 +155,7 @@ def train_rows(
     *,
     resume: bool,
     progress: Progress = silent,
-) -> Measured:
+) -> FitMeasurements:
     """Train in this process (one of several, when it was launched so) and save to ``out/model``.
 
     Raises:
@@ -193,7 +193,7 @@ def train_rows(
     device = str(trainer.accelerator.device)
     if trainer.accelerator.is_main_process:
         _save(trainer, tokenizer, out / "model", spec, base)
-    return Measured(
+    return FitMeasurements(
         steps=int(trainer.state.global_step),
         seconds=seconds,
         tokens=_tokens(rows, trainer),

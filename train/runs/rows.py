@@ -19,7 +19,7 @@ IGNORED = -100
 """The label that the loss leaves out."""
 
 
-class Masked(NamedTuple):
+class TrainingRow(NamedTuple):
     """One row for a trainer: equal lengths, ``labels`` is ``IGNORED`` where there is no loss."""
 
     input_ids: list[int]
@@ -30,7 +30,7 @@ class Masked(NamedTuple):
 class MaskOutcome:
     """The rows of one conversation, and which trained messages could not be had."""
 
-    rows: tuple[Masked, ...]
+    rows: tuple[TrainingRow, ...]
     dropped: tuple[str, ...] = ()
     """A fixed reason for each trained message without a row: prefix_unstable | boundary | too_long |
     special_token_in_content (text that would be read as a turn's end or beginning) | template_refused
@@ -197,7 +197,7 @@ class Masker:
         hidden = conversation.hidden_call()
         dropped = ["not_rendered" for index in wanted if index >= hidden]
         wanted = [index for index in wanted if index < hidden]
-        rows: list[Masked] = []
+        rows: list[TrainingRow] = []
         while wanted:
             # The longest beginning first: its row also covers the earlier messages it keeps.
             last = wanted[-1]
@@ -215,7 +215,7 @@ class Masker:
 
     def _row(
         self, conversation: _Conversation, wanted: Sequence[int]
-    ) -> tuple[Masked | None, set[int], dict[int, str]]:
+    ) -> tuple[TrainingRow | None, set[int], dict[int, str]]:
         """Mask one conversation; return its row, the messages it covers, and why others are not."""
         last = wanted[-1]
         try:
@@ -261,7 +261,7 @@ class Masker:
                 length = max(length, after)
         if not covered:
             return None, covered, reasons
-        return Masked(ids[:length], labels[:length]), covered, reasons
+        return TrainingRow(ids[:length], labels[:length]), covered, reasons
 
     def _same_prompt(self, text: str, ids: list[int], offsets: Sequence[tuple[int, int]]) -> bool:
         """Whether the prompt alone has the tokens that it has within the whole conversation.
@@ -283,7 +283,7 @@ class _Span(NamedTuple):
     end: int
 
 
-def _split(row: Masked) -> Turn:
+def _split(row: TrainingRow) -> Turn:
     """Split a row whose only learned span is at its end."""
     first = next(place for place, label in enumerate(row.labels) if label != IGNORED)
     return Turn(row.input_ids[:first], row.input_ids[first:])

@@ -72,7 +72,7 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class RunPlaces:
+class RunFolders:
     """Folders that a run reads and writes."""
 
     runs: Path
@@ -151,7 +151,7 @@ def run_training(
     substrate: SubstrateManifest,
     base: Path,
     name: str,
-    places: RunPlaces,
+    places: RunFolders,
     base_label: str | None = None,
     resume: str | None = None,
     progress: Progress = silent,

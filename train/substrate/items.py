@@ -44,7 +44,7 @@ class StepRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class ItemExtraction:
     """Items of some steps, and why the other steps gave none."""
 
     items: tuple[Item, ...]
@@ -56,7 +56,7 @@ type _Spoken = tuple[str, str | None]
 """A message id and the step that said it (None: it came from outside)."""
 
 
-class _Talk(NamedTuple):
+class _Dialogue(NamedTuple):
     """A step's conversation, its output last."""
 
     spoken: tuple[_Spoken, ...]
@@ -68,7 +68,7 @@ class _Talk(NamedTuple):
         return tuple(message for message, _ in self.spoken[self.leading :])
 
 
-def walk(steps: Sequence[StepRow]) -> Walk:
+def walk(steps: Sequence[StepRow]) -> ItemExtraction:
     """Make the items of one trajectory.
 
     A step's conversation covers an earlier step when it begins with exactly what that step saw
@@ -97,10 +97,10 @@ def walk(steps: Sequence[StepRow]) -> Walk:
         ]
         taught.update(speaker.step_id for _, speaker in places)
         items.append(_item(step, talk, places, conversations))
-    return Walk(items=tuple(reversed(items)), fallen=fallen)
+    return ItemExtraction(items=tuple(reversed(items)), fallen=fallen)
 
 
-def walk_all(steps: Iterable[StepRow]) -> Iterator[Walk]:
+def walk_all(steps: Iterable[StepRow]) -> Iterator[ItemExtraction]:
     """Walk steps that come ordered by trajectory, one trajectory at a time."""
     current: list[StepRow] = []
     for step in steps:
@@ -114,14 +114,14 @@ def walk_all(steps: Iterable[StepRow]) -> Iterator[Walk]:
 
 def _conversations(
     steps: Sequence[StepRow],
-) -> tuple[dict[str, _Talk], dict[str, str]]:
+) -> tuple[dict[str, _Dialogue], dict[str, str]]:
     """Return each step's conversation, its output last, and why some steps have none."""
     by_id = {step.step_id: step for step in steps}
-    known: dict[str, _Talk] = {}
+    known: dict[str, _Dialogue] = {}
     missing: dict[str, str] = {}
     outputs: dict[str, str] = {}
     for step in sorted(steps, key=lambda step: (step.step_index, step.step_id)):
-        parent = known.get(step.parent_step_id or "", _Talk((), 0))
+        parent = known.get(step.parent_step_id or "", _Dialogue((), 0))
         if step.forbidden or missing.get(step.parent_step_id or "") == "ancestor_forbidden":
             missing[step.step_id] = "ancestor_forbidden"
             continue
@@ -138,7 +138,7 @@ def _conversations(
             outputs[step.output_message_id] = step.step_id
         kept = parent.spoken[: step.context_keep]
         leading = min(parent.leading, len(kept)) if kept else step.leading
-        known[step.step_id] = _Talk((*kept, *resent, *output), leading)
+        known[step.step_id] = _Dialogue((*kept, *resent, *output), leading)
     return known, missing
 
 
@@ -155,9 +155,9 @@ def _said_before(step: StepRow, by_id: Mapping[str, StepRow]) -> Iterator[tuple[
 
 def _item(
     step: StepRow,
-    talk: _Talk,
+    talk: _Dialogue,
     places: Sequence[tuple[int, StepRow]],
-    conversations: Mapping[str, _Talk],
+    conversations: Mapping[str, _Dialogue],
 ) -> Item:
     messages = tuple(message for message, _ in talk.spoken)
     trained = [index for index, _ in places]
@@ -184,6 +184,6 @@ def _item(
     )
 
 
-def _frame(step: StepRow, talk: _Talk) -> tuple[str, ...]:
+def _frame(step: StepRow, talk: _Dialogue) -> tuple[str, ...]:
     """Return what stood around a step: its harness and its system prompts."""
     return (step.harness_id or "", *(message for message, _ in talk.spoken[: talk.leading]))

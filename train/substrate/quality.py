@@ -17,7 +17,7 @@ from train.types import Item
 from trajectory.formats.openenv import fatal_code
 
 
-class Judged(Protocol):
+class ItemProperties(Protocol):
     """Properties of a substrate item that the gate checks."""
 
     @property
@@ -96,7 +96,7 @@ class SubstrateGate:
         self._leftovers = LeftoverCheck(quality.leftovers.entities, allow)
 
     def require(
-        self, name: str, source: LearningSource, entries: Sequence[Judged]
+        self, name: str, source: LearningSource, entries: Sequence[ItemProperties]
     ) -> SubstrateReport:
         """Judge a substrate's items.
 
@@ -108,7 +108,7 @@ class SubstrateGate:
             raise SubstrateRefusedError(name, report.reasons)
         return report
 
-    def judge(self, source: LearningSource, entries: Sequence[Judged]) -> SubstrateReport:
+    def judge(self, source: LearningSource, entries: Sequence[ItemProperties]) -> SubstrateReport:
         """Return what these items meet and what not."""
         policy = self._quality.substrate
         rows = self.facts(source, entries)
@@ -132,7 +132,7 @@ class SubstrateGate:
             reasons=tuple(dict.fromkeys(reasons)),
         )
 
-    def facts(self, source: LearningSource, entries: Sequence[Judged]) -> list[ItemFacts]:
+    def facts(self, source: LearningSource, entries: Sequence[ItemProperties]) -> list[ItemFacts]:
         """Return the projection of items, with what the lake holds of them now."""
         found = _found(source, [entry.item for entry in entries], self._leftovers)
         return [
@@ -152,7 +152,7 @@ class SubstrateGate:
         ]
 
     def _drift(
-        self, entries: Sequence[Judged], rows: Sequence[ItemFacts]
+        self, entries: Sequence[ItemProperties], rows: Sequence[ItemFacts]
     ) -> tuple[list[ColumnDrift], int]:
         policy = self._quality.substrate.drift
         if policy is None or not entries:

@@ -46,7 +46,7 @@ _DIALOGUE = "client:conversation"
 
 
 @dataclass(frozen=True, slots=True)
-class _Chained:
+class _ConversationChain:
     """A conversation as a chain."""
 
     context: tuple[Message, ...]
@@ -80,7 +80,7 @@ class FactMaker:
         self._effects = ToolEffects(make, rules)
         self._tools: dict[tuple[str, str], list[str]] = {}
         self._clients: dict[ClientIdentity, tuple[str, str, str]] = {}
-        self._lately: dict[tuple[str, int], _Chained] = {}
+        self._lately: dict[tuple[str, int], _ConversationChain] = {}
         """Conversations by scope and their last message, as an object; each keeps its messages."""
 
     def fact(self, call: Call) -> Fact | None:
@@ -209,13 +209,15 @@ class FactMaker:
         context = fact.call.context
         fact.quoted = [*quoted_ids(make, scope, context), *_compactions(make, scope, context)]
 
-    def _chained(self, context: tuple[Message, ...], scope: str, seed: ChainNode) -> _Chained:
+    def _chained(
+        self, context: tuple[Message, ...], scope: str, seed: ChainNode
+    ) -> _ConversationChain:
         """Return the chain over a conversation; what a call before it sent is not walked again."""
         before = self._longest_before(context, scope)
         if before is None:
             count = leading_system_count(context)
             system = self._make.system(context[:count])
-            before = _Chained(context[:count], count, system, seed, b"", is_opening=True)
+            before = _ConversationChain(context[:count], count, system, seed, b"", is_opening=True)
         node, opening, is_opening = before.head, [before.opening], before.is_opening
         for message in context[len(before.context) :]:
             digest = self._make.message(message)
@@ -223,7 +225,7 @@ class FactMaker:
             if is_opening:
                 opening.append(digest.loose)
             node = self._next(node, message, digest, scope)
-        found = _Chained(
+        found = _ConversationChain(
             context, before.systems, before.system, node, b"".join(opening), is_opening=is_opening
         )
         if context:
@@ -232,7 +234,9 @@ class FactMaker:
             self._lately[scope, id(context[-1])] = found
         return found
 
-    def _longest_before(self, context: tuple[Message, ...], scope: str) -> _Chained | None:
+    def _longest_before(
+        self, context: tuple[Message, ...], scope: str
+    ) -> _ConversationChain | None:
         """Return the chain over most of a conversation, where a call lately sent just that."""
         for length in range(len(context), max(0, len(context) - _TURN_MESSAGES), -1):
             found = self._lately.get((scope, id(context[length - 1])))

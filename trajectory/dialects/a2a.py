@@ -19,7 +19,7 @@ from trajectory.dialects.jsonrpc import (
     read_answer,
     request_objects,
 )
-from trajectory.dialects.reading import Yields
+from trajectory.dialects.reading import DialectOutput
 from trajectory.dialects.wire import (
     UnreadableError,
     as_object,
@@ -55,7 +55,7 @@ class A2a:
     """JSON-RPC posts with A2A's methods, and ``POST …/message:send``."""
 
     name = "a2a"
-    yields = Yields(
+    yields = DialectOutput(
         "A2A's `message/send` and `message/stream`, `tasks/get` and `tasks/resubscribe` where they"
         " bring a finished task; its other requests are control",
         CallKind.TOOL,

@@ -4,7 +4,7 @@ import re
 
 from trajectory.call import Call, CallKind
 from trajectory.dialects.hints import common_hints
-from trajectory.dialects.reading import Yields
+from trajectory.dialects.reading import DialectOutput
 from trajectory.dialects.wire import header
 from trajectory.exchange import Exchange
 
@@ -34,7 +34,7 @@ class Control:
     """Known requests that are no steps."""
 
     name = "control"
-    yields = Yields(
+    yields = DialectOutput(
         "model listings, token counts, embeddings of Gemini and Ollama, look-ups of answers that"
         " were given at once, files, batches and whatever else a provider keeps (items posted to"
         " OpenAI's conversations and to Anthropic's sessions are not read here),"

@@ -9,7 +9,7 @@ from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.encoding import decode_body
 from trajectory.dialects.hints import common_hints, retry_count
 from trajectory.dialects.operations import Operation
-from trajectory.dialects.reading import Yields
+from trajectory.dialects.reading import DialectOutput
 from trajectory.dialects.streams import content_type, streamed_objects
 from trajectory.dialects.wire import (
     UnreadableError,
@@ -41,7 +41,7 @@ class HttpTools:
     """The operations of tool routes; a request that is none of them is not read here."""
 
     name = "http.tool"
-    yields = Yields(
+    yields = DialectOutput(
         "operations of routes with `kind: tool`, by URL pattern or OpenAPI document; the operation"
         " is the tool, path, query and body are its arguments",
         CallKind.TOOL,

@@ -24,7 +24,7 @@ from trajectory.dialects.jsonrpc import (
     read_answer,
     request_objects,
 )
-from trajectory.dialects.reading import Yields
+from trajectory.dialects.reading import DialectOutput
 from trajectory.dialects.sse import decode_events
 from trajectory.dialects.wire import (
     UnreadableError,
@@ -58,7 +58,7 @@ class Mcp:
     """JSON-RPC posts, and the GET stream and DELETE of a session."""
 
     name = "mcp"
-    yields = Yields(
+    yields = DialectOutput(
         "MCP's `tools/call`, `resources/read`, `prompts/get`, `tasks/result` and answered"
         " `elicitation/create` over streamable HTTP, HTTP+SSE (where stream and post end in one"
         " batch), or stdio through `headrace tap`; everything else of MCP is control",

@@ -7,7 +7,7 @@ from itertools import groupby
 from trajectory.call import Call, CallKind, SessionHint
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.openai_chat.read import read_message, read_usage
-from trajectory.dialects.reading import Yields, assistant, call_fields, model_call
+from trajectory.dialects.reading import DialectOutput, assistant, call_fields, model_call
 from trajectory.dialects.resends import one_object, read_tools
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (
@@ -50,7 +50,7 @@ class MistralConversations:
     """``POST …/conversations``, what is appended to one, and one that begins anew at an entry."""
 
     name = "mistral.conversations"
-    yields = Yields(
+    yields = DialectOutput(
         "`POST …/conversations`, `…/conversations/<id>`, `…/restart` (Mistral); a later request"
         " holds only what is new",
         CallKind.MODEL,

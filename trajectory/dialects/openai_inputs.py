@@ -6,7 +6,7 @@ from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject
 from trajectory.dialects.hints import openai_hints
 from trajectory.dialects.openai_chat.read import azure_fields, openai_fields
-from trajectory.dialects.reading import Yields, model_call, posted_to
+from trajectory.dialects.reading import DialectOutput, model_call, posted_to
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import objects, request_json
 from trajectory.exchange import Exchange
@@ -35,7 +35,7 @@ class OpenAIEmbeddings:
     """``POST …/embeddings``."""
 
     name = "openai.embeddings"
-    yields = Yields(
+    yields = DialectOutput(
         "`POST …/embeddings` (OpenAI, Azure OpenAI, vLLM, Ollama's compatible one)",
         CallKind.CONTROL,
         usage=True,
@@ -55,7 +55,7 @@ class OpenAIModerations:
     """``POST …/moderations``."""
 
     name = "openai.moderations"
-    yields = Yields("`POST …/moderations`", CallKind.CONTROL)
+    yields = DialectOutput("`POST …/moderations`", CallKind.CONTROL)
 
     def matches(self, exchange: Exchange) -> bool:
         """Tell by the path."""

@@ -13,7 +13,7 @@ from trajectory.message import Message, OpaquePart, Part, ReasoningPart, TextPar
 
 
 @dataclass(frozen=True, slots=True)
-class Yields:
+class DialectOutput:
     """What a dialect gives; the table in the documents is made from these."""
 
     requests: str

@@ -36,7 +36,7 @@ from trajectory.dialects.openai_inputs import OpenAIEmbeddings, OpenAIModeration
 from trajectory.dialects.openai_realtime import OpenAIRealtime
 from trajectory.dialects.openai_responses.read import OpenAIResponses
 from trajectory.dialects.openai_responses.write import write as write_openai_responses
-from trajectory.dialects.reading import Yields
+from trajectory.dialects.reading import DialectOutput
 from trajectory.dialects.websocket_turns import is_conversation, turns
 from trajectory.dialects.wire import UnreadableError, response_bytes
 from trajectory.dialects.writing import AnsweredRequest, ModelAnswer, UnwritableError, WireResponse
@@ -51,7 +51,7 @@ class Dialect(Protocol):
         """What ``Call.dialect`` says."""
 
     @property
-    def yields(self) -> Yields:
+    def yields(self) -> DialectOutput:
         """What its calls hold; the documents' table is made from it."""
 
     def matches(self, exchange: Exchange) -> bool:

@@ -38,7 +38,7 @@ type MakeSafe = Callable[[JsonValue, str, int], JsonValue]
 """Returns a value made safe, from its text and how many levels it lies under."""
 
 
-class _Known(NamedTuple):
+class _ParsedItem(NamedTuple):
     text: str
     value: JsonValue
 
@@ -54,8 +54,8 @@ class Bodies:
         """Scan values with ``scan``, as a JSON decoder does."""
         self._scan = scan
         self._make_safe = make_safe
-        self._new: dict[str, list[_Known]] = {}
-        self._old: dict[str, list[_Known]] = {}
+        self._new: dict[str, list[_ParsedItem]] = {}
+        self._old: dict[str, list[_ParsedItem]] = {}
         self._size = 0
 
     def parse(self, text: str) -> JsonObject:
@@ -119,7 +119,7 @@ class Bodies:
                 return known.value, at + len(known.text)
         value, end = read(text, at)
         if end - at <= _LONGEST:
-            self._keep(head, _Known(text[at:end], value))
+            self._keep(head, _ParsedItem(text[at:end], value))
         return value, end
 
     def _element(self, text: str, at: int) -> tuple[JsonValue, int]:
@@ -129,14 +129,14 @@ class Bodies:
         value, end = self._scan(text, at)
         return self._make_safe(value, text[at:end], depth), end
 
-    def _revived(self, head: str) -> list[_Known]:
+    def _revived(self, head: str) -> list[_ParsedItem]:
         found = self._old.pop(head, [])
         if found:
             self._new[head] = found
             self._size += sum(len(known.text) for known in found)
         return found
 
-    def _keep(self, head: str, known: _Known) -> None:
+    def _keep(self, head: str, known: _ParsedItem) -> None:
         if self._size > _LIMIT_CHARACTERS:
             self._old, self._new, self._size = self._new, {}, 0
         self._new[head] = [known, *self._new.get(head, ())][:_ALIKE]

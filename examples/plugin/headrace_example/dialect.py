@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from trajectory.call import Call, CallKind
-from trajectory.dialects.reading import Yields, assistant, model_call, posted_to
+from trajectory.dialects.reading import DialectOutput, assistant, model_call, posted_to
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import as_text, request_json, without
 from trajectory.exchange import Exchange
@@ -14,7 +14,7 @@ class ShopComplete:
     """``{"model": …, "prompt": …}`` and ``{"text": …}``; answers are not streamed."""
 
     name = "shop.complete"
-    yields = Yields("`POST /v1/complete`", CallKind.MODEL, text=True)
+    yields = DialectOutput("`POST /v1/complete`", CallKind.MODEL, text=True)
 
     def matches(self, exchange: Exchange) -> bool:
         """Tell by the path."""

@@ -42,7 +42,7 @@ from mitmproxy.master import Master
 from mitmproxy.proxy import context, mode_servers
 
 from proxy.mitm.fastpath import lookups
-from proxy.mitm.fastpath.handler import FastHandler, HookTable, Pending
+from proxy.mitm.fastpath.handler import FastHandler, HookTable, PendingWrites
 
 _log = logging.getLogger(__name__)
 _missing = object()
@@ -84,7 +84,7 @@ class _Patches:
 _patches = _Patches()
 
 
-def apply(master: Master, *, enabled: bool, pending: Pending | None = None) -> bool:
+def apply(master: Master, *, enabled: bool, pending: PendingWrites | None = None) -> bool:
     """Put the overrides in place; tell whether they are.
 
     Args:
@@ -141,7 +141,7 @@ def _hook_table(master: Master) -> HookTable:
 __all__ = [
     "MITMPROXY_VERSION",
     "FastHandler",
-    "Pending",
+    "PendingWrites",
     "apply",
     "fits",
     "new_event_loop",

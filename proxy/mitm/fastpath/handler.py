@@ -24,7 +24,7 @@ ROOM = "headrace_room"
 type HookTable = dict[str, tuple[Callable[[Any], Any], ...]]
 
 
-class Pending(Protocol):
+class PendingWrites(Protocol):
     """Holds back bytes for clients until the spool has written them."""
 
     @property
@@ -56,7 +56,7 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
 
     hooks: HookTable = {}  # noqa: RUF012 - set by the subclass that apply() makes
 
-    pending: Pending = _Nothing()
+    pending: PendingWrites = _Nothing()
     """What bytes for clients wait for; set by the subclass too."""
 
     def __init__(self, *arguments: Any) -> None:

@@ -28,15 +28,15 @@ from proxy.mitm.wire.http1 import (
 )
 from proxy.mitm.wire.http2 import StrictStreams, client_left, get_connection
 from proxy.mitm.wire.stream import (
+    RequestDestination,
     RoutedStream,
-    Way,
     forget_expectation,
     forget_way,
     mark_shape,
     mark_way,
     shape_of_errors,
 )
-from proxy.mitm.wire.websocket import BoundedTalk
+from proxy.mitm.wire.websocket import BoundedRelay
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def install() -> bool:
         (stock_http1, "read_request_head", read_request_head),
         (_http1, "make_error_response", own_words),
         (_http1, "ChunkedReader", TrailerReader),
-        (stock_websocket, "WebsocketLayer", BoundedTalk),
+        (stock_websocket, "WebsocketLayer", BoundedRelay),
         (tls.ClientTLSLayer, "receive_handshake_data", receive_greeting),
     ):
         setattr(owner, name, value)
@@ -68,10 +68,10 @@ def install() -> bool:
 
 __all__ = [
     "PatientClient",
+    "RequestDestination",
     "RoutedStream",
     "ShapedServer",
     "TrailerReader",
-    "Way",
     "client_left",
     "forget_expectation",
     "forget_way",

@@ -26,7 +26,7 @@ _WAY = "headrace_way"
 _EXPECTED = "headrace_expected"
 
 
-class Way(Protocol):
+class RequestDestination(Protocol):
     """Destination of a request, chosen before any of its bytes are sent."""
 
     def connected(self) -> None:
@@ -53,7 +53,7 @@ def shape_of_errors(request: http.Request | None) -> Shape:
     return shape
 
 
-def mark_way(request: http.Request, way: Way) -> None:
+def mark_way(request: http.Request, way: RequestDestination) -> None:
     """Let a request's connection be made this way."""
     setattr(request, _WAY, way)
 
@@ -63,9 +63,9 @@ def forget_way(request: http.Request) -> None:
     setattr(request, _WAY, None)
 
 
-def way_of(request: http.Request) -> Way | None:
+def way_of(request: http.Request) -> RequestDestination | None:
     """Return the request's own destination, if it has one."""
-    way: Way | None = getattr(request, _WAY, None)
+    way: RequestDestination | None = getattr(request, _WAY, None)
     return way
 
 

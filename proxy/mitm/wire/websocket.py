@@ -21,7 +21,7 @@ MESSAGE_BYTES = 32 * 1024 * 1024
 _FRAME_BYTES = 64
 
 
-class BoundedTalk(WebsocketLayer):
+class BoundedRelay(WebsocketLayer):
     """Relays messages; who sends one that is too large is told so, and the connection ends."""
 
     def start(self, event: events.Event) -> Commands:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from governance.detect.matcher import Gate, Runner
 from governance.detect.normalized_text import view_of
 from governance.detect.offline_imports import load
-from governance.detect.prefilter import Choice
+from governance.detect.prefilter import Prefilter
 from governance.detect.presidio import LEAST, STOCK, StockRunner
 from governance.detect.rules.catalog import rules
 from governance.detect.rules.checks import ip_address
@@ -17,7 +17,7 @@ from governance.detect.rules.rule import Rule
 from tests.governance.hostile import HOSTILE
 
 RUNNERS = [Runner.of(rule) for rule in rules()]
-CHOICE = Choice(RUNNERS)
+CHOICE = Prefilter(RUNNERS)
 GATED = [(rule.regex, rule) for rule in rules() if not rule.wide] + [
     (pattern.regex, StockRunner(recognizer, pattern).rule)
     for name in STOCK
@@ -82,14 +82,14 @@ def test_the_scan_chooses_what_one_by_one_would(text: str) -> None:
 
 def test_literals_within_literals_are_all_seen() -> None:
     rules = [Rule(name, "X", name, 1.0, needs=(name,)) for name in ("pass", "passport", "port")]
-    choice = Choice([Runner.of(rule) for rule in rules])
+    choice = Prefilter([Runner.of(rule) for rule in rules])
     chosen = choice.of(Gate(view_of("a PASSPORT")))
     assert [one.rule.name for one in chosen] == ["pass", "passport", "port"]
 
 
 def test_no_literals_at_all() -> None:
     always = Runner.of(Rule("always", "X", "x", 1.0))
-    assert Choice([always]).of(Gate(view_of("anything"))) == (always,)
+    assert Prefilter([always]).of(Gate(view_of("anything"))) == (always,)
 
 
 @settings(max_examples=200, deadline=None)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from governance.policy.redaction import RedactionSpec
 from governance.redact import RedactionScope, Redactor, build_redactor, subject_id
 from governance.redact.generalise import generalised
-from governance.redact.pseudonym import Pseudonymizer, Whose
+from governance.redact.pseudonym import Pseudonymizer, PseudonymScope
 from governance.redact.reversible import SEALED, parsed, unseal
 from governance.redact.subject_keys import FileSubjectKeys, MemorySubjectKeys, SubjectKeys
 from tests.governance.redaction_support import KEY, SCOPE, made, text
@@ -212,7 +212,7 @@ def test_what_leaves_types_only_makes_no_keys(tmp_path: Path) -> None:
 
 def test_no_two_values_share_a_pseudonym() -> None:
     pseudonyms = Pseudonymizer(RedactionSpec(), KEY, subject_key=KEY)
-    whose = Whose("acme", "acme")
+    whose = PseudonymScope("acme", "acme")
     marks = {
         pseudonyms.replacement("EMAIL_ADDRESS", f"user{number}@corp-mail.com", whose)
         for number in range(20_000)

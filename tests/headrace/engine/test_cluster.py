@@ -22,7 +22,7 @@ from headrace.app.home import Home
 from headrace.app.master_key import load_secrets
 from headrace.app.settings import EngineSettings, Settings
 from headrace.engine import Executor, open_engine
-from headrace.engine.spread import EngineSpread, walker_of
+from headrace.engine.spread import EngineRedaction, walker_of
 from headrace.govern.checkpoint import CheckpointStore
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
@@ -84,7 +84,7 @@ def pipeline(home: Home, lake: str, engine: Executor | None) -> Pipeline:
         consents=opened.consents(),
         clock=lambda: NOON,
         gate=RowGate(bundle.quality.spec),
-        spread=None if engine is None else EngineSpread(engine, "default", bundle),
+        spread=None if engine is None else EngineRedaction(engine, "default", bundle),
     )
     return pipeline_of(
         Path(lake + "-kept"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from governance.executor import InPlace, RedactionAnswer, RedactionRequest
+from governance.executor import InlineRedaction, RedactionAnswer, RedactionRequest
 from governance.policy import PolicyBundle, load_bundle
 from governance.policy.bundle import SHIPPED
 from governance.redact import Redactor, build_redactor
@@ -91,7 +91,7 @@ def test_a_pool_redacts_as_one_process_does_and_its_death_costs_nothing(
     here = redactor(bundle, home, secrets)
     pooled = PooledRedaction(pool, bundle.path, bundle, here)
     few, many = requests(POOL_FROM_MESSAGES - 1), requests(POOL_FROM_MESSAGES)
-    wanted = texts(InPlace(here).redact_all(many))
+    wanted = texts(InlineRedaction(here).redact_all(many))
     assert "maria" not in str(wanted)
     pooled.redact_all(few)
     assert workers() == []

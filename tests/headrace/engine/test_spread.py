@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governance.detect.finding import Finding, Unit
-from governance.executor import InPlace, RedactionRequest
+from governance.executor import InlineRedaction, RedactionRequest
 from governance.policy import PolicyBundle, load_bundle
 from governance.policy.bundle import SHIPPED
 from governance.redact import Redactor, build_redactor
@@ -20,7 +20,7 @@ from governance.redact.subject_keys import MemorySubjectKeys
 from headrace.app.home import Home
 from headrace.app.master_key import load_secrets, subject_keys_of
 from headrace.engine import work
-from headrace.engine.spread import EngineFinding, EngineSpread, pieces
+from headrace.engine.spread import EngineDetection, EngineRedaction, pieces
 from headrace.engine.work import Seal
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.message import Message, TextPart
@@ -62,7 +62,7 @@ def test_pieces_hold_all_requests_in_order(sizes: list[int], count: int) -> None
 
 
 def test_a_trajectory_is_redacted_as_a_whole(tmp_path: Path) -> None:
-    spread = EngineSpread(OneAfterTheOther(tmp_path), "default", load_bundle())
+    spread = EngineRedaction(OneAfterTheOther(tmp_path), "default", load_bundle())
     answers = spread.redact_all([request(number, 9) for number in range(5)])
     texts = [[one.message.parts[0].text for one in answer or ()] for answer in answers]
     assert [len(said) for said in texts] == [9] * 5
@@ -98,9 +98,9 @@ def test_keys_of_subjects_stay_here_while_others_find(
     requests = [request(number, 9) for number in range(5)]
     engine = OneAfterTheOther(tmp_path)
     here = Redactor(spec, [Silent()], pseudonym_key=key, subjects=subjects)
-    answers = EngineFinding(engine, str(own_keys.path), own_keys, here).redact_all(requests)
+    answers = EngineDetection(engine, str(own_keys.path), own_keys, here).redact_all(requests)
     alone = build_redactor(spec, pseudonym_key=key, subjects=subjects)
-    expected = InPlace(alone).redact_all(requests)
+    expected = InlineRedaction(alone).redact_all(requests)
     for answer, wanted in zip(answers, expected, strict=True):
         assert [one.message for one in answer or ()] == [one.message for one in wanted or ()]
     assert "<EMAIL_ADDRESS_" in str([one.message.to_json() for one in answers[0] or ()])
@@ -119,7 +119,7 @@ def test_what_a_node_cannot_vouch_for_is_held_here(tmp_path: Path, own_keys: Pol
     redactor = build_redactor(
         own_keys.redaction.spec, pseudonym_key=bytes(32), subjects=MemorySubjectKeys()
     )
-    spread = EngineFinding(Failing(tmp_path), str(own_keys.path), own_keys, redactor)
+    spread = EngineDetection(Failing(tmp_path), str(own_keys.path), own_keys, redactor)
     first, second = spread.redact_all([request(0), request(1)])
     assert first is None
     assert second is not None

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from headrace.schedule.runner import DeadlinePassedError, Done, Night, headrace_commands, run_night
+from headrace.schedule.runner import (
+    CommandOutcome,
+    DeadlinePassedError,
+    Night,
+    headrace_commands,
+    run_night,
+)
 from train.schedule import Schedule
 
-BUILT = Done(0, {"name": "shop", "version": "v7", "item_ids": ["a", "b", "c"]})
+BUILT = CommandOutcome(0, {"name": "shop", "version": "v7", "item_ids": ["a", "b", "c"]})
 
 
 def schedule(**spec: Any) -> Schedule:
@@ -28,12 +34,12 @@ def schedule(**spec: Any) -> Schedule:
 class Script:
     """Answers commands by their first two words, one answer after another; keeps what was asked."""
 
-    def __init__(self, **answers: Sequence[Done]) -> None:
+    def __init__(self, **answers: Sequence[CommandOutcome]) -> None:
         self._answers = {name: list(found) for name, found in answers.items()}
         self.asked: list[str] = []
         self.now = 0.0
 
-    def __call__(self, arguments: Sequence[str], seconds: float) -> Done:
+    def __call__(self, arguments: Sequence[str], seconds: float) -> CommandOutcome:
         self.asked.append(" ".join(arguments))
         self.now += 60
         if seconds < 60:
@@ -48,13 +54,15 @@ class Script:
         self.now += seconds
 
 
-def planned(*recipes: str, obstacles: Sequence[str] = (), made: str | None = None) -> Done:
+def planned(
+    *recipes: str, obstacles: Sequence[str] = (), made: str | None = None
+) -> CommandOutcome:
     lines = [{"recipe": name, "obstacles": list(obstacles), "made": made} for name in recipes]
-    return Done(0, {"recipes": lines})
+    return CommandOutcome(0, {"recipes": lines})
 
 
-def trained(version: str) -> Done:
-    return Done(0, {"model": f"shop@{version}", "version": version})
+def trained(version: str) -> CommandOutcome:
+    return CommandOutcome(0, {"model": f"shop@{version}", "version": version})
 
 
 def test_a_good_night_builds_plans_and_trains() -> None:
@@ -72,8 +80,8 @@ def test_with_promote_the_night_climbs_the_ladder() -> None:
     script = Script(
         build=[BUILT],
         plan=[planned("sft", "awr")],
-        run=[trained("0002"), Done(1)],
-        promote=[Done(0)],
+        run=[trained("0002"), CommandOutcome(1)],
+        promote=[CommandOutcome(0)],
     )
     night = script.run(schedule(recipes=["sft", "awr"], promote=True))
     assert (night.outcome, night.models, night.promoted) == (
@@ -92,12 +100,12 @@ def test_without_promote_the_first_candidate_ends_the_night() -> None:
 
 def test_what_failed_is_tried_again_what_was_refused_is_not() -> None:
     script = Script(
-        build=[Done(3, error="disk"), BUILT],
+        build=[CommandOutcome(3, error="disk"), BUILT],
         plan=[planned("sft")],
-        run=[Done(-9, error="killed"), trained("0002")],
+        run=[CommandOutcome(-9, error="killed"), trained("0002")],
     )
     assert script.run(schedule()).outcome == "trained"
-    refused = Script(build=[Done(2, error="s.yaml:3: wrong")])
+    refused = Script(build=[CommandOutcome(2, error="s.yaml:3: wrong")])
     night = refused.run(schedule())
     assert (night.outcome, night.reasons) == ("failed", ("substrate build: s.yaml:3: wrong",))
     assert len(refused.asked) == 1
@@ -116,7 +124,7 @@ def test_too_little_new_is_nothing_to_do() -> None:
         (planned("sft", made="shop@0002"), "sft: made shop@0002 of this version already"),
     ],
 )
-def test_what_cannot_learn_is_not_run_and_says_why(plan: Done, reason: str) -> None:
+def test_what_cannot_learn_is_not_run_and_says_why(plan: CommandOutcome, reason: str) -> None:
     night = Script(build=[BUILT], plan=[plan]).run(schedule())
     assert (night.outcome, night.reasons) == ("nothing", (reason,))
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.app.home import Home
-from headrace.schedule.runner import Done
-from headrace.schedule.scheduler import Diary, Scheduler
+from headrace.schedule.runner import CommandOutcome
+from headrace.schedule.scheduler import NightHistory, Scheduler
 from tests.headrace.schedule.test_runner import BUILT, planned, schedule, trained
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -39,12 +39,14 @@ class Nights:
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    def answer(self, arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done:
+    def answer(
+        self, arguments: Sequence[str], seconds: float, keep: Sequence[int]
+    ) -> CommandOutcome:
         self.asked.append(arguments[1])
         return {"build": BUILT, "plan": planned("sft"), "run": trained("0002")}[arguments[1]]
 
     def outcomes(self) -> list[str]:
-        nights = Diary(self.home.state / "schedules", "nightly").nights()
+        nights = NightHistory(self.home.state / "schedules", "nightly").nights()
         return [night["outcome"] for night in nights]
 
 
@@ -65,7 +67,9 @@ def test_missed_nights_are_made_up_for_once_and_that_is_written_down(tmp_path: P
     nights.scheduler().look(nights.schedule)
     nights.scheduler().look(nights.schedule)
     assert nights.outcomes() == ["first seen", "trained"]
-    assert Diary(nights.home.state / "schedules", "nightly").nights()[-1]["made_up_for"] == "4"
+    assert (
+        NightHistory(nights.home.state / "schedules", "nightly").nights()[-1]["made_up_for"] == "4"
+    )
 
 
 def test_what_was_learned_is_not_new_the_next_night(tmp_path: Path) -> None:
@@ -90,7 +94,7 @@ def test_two_nights_of_one_model_never_run_together(tmp_path: Path) -> None:
     inside, go_on = threading.Event(), threading.Event()
     answer = nights.answer
 
-    def slowly(arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done:
+    def slowly(arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> CommandOutcome:
         inside.set()
         assert go_on.wait(30)
         return answer(arguments, seconds, keep)
@@ -113,7 +117,7 @@ class KilledError(BaseException):
 def test_a_night_that_was_broken_off_is_made_up_for_as_often_as_what_fails_is_tried(
     tmp_path: Path,
 ) -> None:
-    def kill(arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done:
+    def kill(arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> CommandOutcome:
         raise KilledError
 
     for catch_up, tries in ((True, 2), (False, 1)):
@@ -133,7 +137,7 @@ def test_a_night_that_was_broken_off_is_made_up_for_as_often_as_what_fails_is_tr
 
 def test_a_night_that_goes_on_is_not_taken_for_one_that_was_broken_off(tmp_path: Path) -> None:
     nights = Nights(tmp_path)
-    diary = Diary(nights.home.state / "schedules", "nightly")
+    diary = NightHistory(nights.home.state / "schedules", "nightly")
     moment = NOON.isoformat()
     diary.write({"night": "1", "due": moment, "begun": moment, "outcome": "begun"})
     lock = nights.home.state / "schedules" / "shop.lock"
@@ -147,7 +151,7 @@ def test_a_night_that_goes_on_is_not_taken_for_one_that_was_broken_off(tmp_path:
 
 
 def test_a_diary_that_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
-    diary = Diary(tmp_path, "nightly")
+    diary = NightHistory(tmp_path, "nightly")
     diary.write({"due": NOON.isoformat(), "outcome": "trained"})
     with diary.path.open("a") as file:
         file.write(json.dumps({"due": "2027"})[:9])
@@ -164,7 +168,7 @@ def test_a_schedule_waits_for_anothers_night_and_is_not_missed(tmp_path: Path) -
         update={"metadata": other.metadata.model_copy(update={"name": "other"})}
     )
 
-    def answer(arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> Done:
+    def answer(arguments: Sequence[str], seconds: float, keep: Sequence[int]) -> CommandOutcome:
         if "one" in arguments:
             long.now += timedelta(hours=5)
         return long.answer(arguments, seconds, keep)

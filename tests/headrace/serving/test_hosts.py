@@ -12,7 +12,13 @@ from pathlib import Path
 import openai
 import pytest
 
-from headrace.serving.hosts import Host, OwnProcess, OwnServers, VllmServers, tool_arguments
+from headrace.serving.hosts import (
+    ExternalServers,
+    Host,
+    TransformersHost,
+    VllmServers,
+    tool_arguments,
+)
 from tests.support.upstream import Reply, Seen, Upstream, as_json
 from tests.train.test_chat_templates import templates
 from tests.trajectory.test_child_process import ended
@@ -60,7 +66,7 @@ def until[T](found: Callable[[], T | None], seconds: float = 60.0) -> T:
 
 def test_this_process_loads_versions_beside_each_other(model: Path, tmp_path: Path) -> None:
     with ExitStack() as stack:
-        host = stack.enter_context(OwnProcess.open("127.0.0.1", 0, "sk-gate"))
+        host = stack.enter_context(TransformersHost.open("127.0.0.1", 0, "sk-gate"))
         one: Host = host
         for label in ("shop@0001", "shop@0002"):
             one.begin(label, model)
@@ -80,7 +86,7 @@ def test_this_process_loads_versions_beside_each_other(model: Path, tmp_path: Pa
         port = int(url.rpartition(":")[2])
         with (
             pytest.raises(ConfigurationError, match=r"choose another serve\.port"),
-            OwnProcess.open("127.0.0.1", port, "k"),
+            TransformersHost.open("127.0.0.1", port, "k"),
         ):
             pass
 
@@ -198,7 +204,7 @@ def test_servers_of_ones_own_are_asked_what_they_have(tmp_path: Path) -> None:
         return as_json({"data": [{"id": name} for name in listed if allowed]})
 
     with Upstream(server) as upstream:
-        host = OwnServers(upstream.url, "sk-gate")
+        host = ExternalServers(upstream.url, "sk-gate")
         assert host.ready("shop@0001") == upstream.url
         assert host.ready("shop@0002") is None
         assert "does not list it" in (host.problem("shop@0002") or "")

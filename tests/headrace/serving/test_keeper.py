@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.serving.keeper import Keeper
+from headrace.serving.keeper import VersionReconciler
 from proxy.pins import FILE_NAME, Pins
 from train.registry.versions import ModelRegistry
 
@@ -39,7 +39,7 @@ class Slow:
 class Place:
     registry: ModelRegistry
     host: Slow
-    keeper: Keeper
+    keeper: VersionReconciler
     now: list[float]
 
     def published(self) -> dict[str, str]:
@@ -58,7 +58,7 @@ def place(tmp_path: Path) -> Place:
         (folder / "model.safetensors").write_bytes(name.encode())
         registry.register("shop", folder, {"origin": "adopted"}, passed=True)
     registry.promote("shop", "0001", actor="ann")
-    keeper = Keeper(
+    keeper = VersionReconciler(
         tmp_path / "models",
         (),
         host,

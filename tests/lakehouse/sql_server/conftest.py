@@ -9,8 +9,8 @@ import pytest
 from governance.records import GovernedBatch
 from lakehouse.lake import Lake
 from lakehouse.sandbox.request import Limits
-from lakehouse.sql_server.flight import FlightDoor
-from lakehouse.sql_server.service import DoorLimits, Reader, SqlDoor
+from lakehouse.sql_server.flight import FlightServer
+from lakehouse.sql_server.service import Reader, SqlLimits, SqlService
 from tests.lakehouse import make
 
 READERS = {
@@ -49,16 +49,18 @@ def noted() -> Noted:
 
 
 @pytest.fixture(scope="session")
-def door(lake: Lake, noted: Noted) -> Iterator[SqlDoor]:
-    limits = DoorLimits(Limits(seconds=20, rows=1000, memory_mib=256), wait_seconds=0.3)
-    made = SqlDoor(lake, authenticate=READERS.get, record=noted, hash_key=b"k" * 32, limits=limits)
+def door(lake: Lake, noted: Noted) -> Iterator[SqlService]:
+    limits = SqlLimits(Limits(seconds=20, rows=1000, memory_mib=256), wait_seconds=0.3)
+    made = SqlService(
+        lake, authenticate=READERS.get, record=noted, hash_key=b"k" * 32, limits=limits
+    )
     yield made
     made.close()
 
 
 @pytest.fixture(scope="session")
-def flight_address(door: SqlDoor) -> Iterator[str]:
-    server = FlightDoor(door, host="127.0.0.1", port=0, version="0")
+def flight_address(door: SqlService) -> Iterator[str]:
+    server = FlightServer(door, host="127.0.0.1", port=0, version="0")
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     yield f"grpc://127.0.0.1:{server.port}"

@@ -15,8 +15,8 @@ from pyarrow import flight
 from lakehouse.lake import Lake
 from lakehouse.sandbox.request import Limits
 from lakehouse.sql_server import flight_sql_pb2 as messages
-from lakehouse.sql_server.flight import FlightDoor, packed, unpacked
-from lakehouse.sql_server.service import DoorLimits, SqlDoor
+from lakehouse.sql_server.flight import FlightServer, packed, unpacked
+from lakehouse.sql_server.service import SqlLimits, SqlService
 from tests.lakehouse import make
 from tests.lakehouse.sql_server.conftest import READERS, Noted
 
@@ -128,9 +128,9 @@ def test_refusals_say_why(acme: Any, sql: str, said: str) -> None:
 def test_time_and_memory_are_limited_and_the_next_question_is_answered(
     lake: Lake, noted: Noted
 ) -> None:
-    limits = DoorLimits(Limits(seconds=4, memory_mib=100))
-    door = SqlDoor(lake, authenticate=READERS.get, record=noted, hash_key=b"k", limits=limits)
-    server = FlightDoor(door, host="127.0.0.1", port=0, version="0")
+    limits = SqlLimits(Limits(seconds=4, memory_mib=100))
+    door = SqlService(lake, authenticate=READERS.get, record=noted, hash_key=b"k", limits=limits)
+    server = FlightServer(door, host="127.0.0.1", port=0, version="0")
     threading.Thread(target=server.serve, daemon=True).start()
     with connected(f"grpc://127.0.0.1:{server.port}", "key-acme") as client:
         with pytest.raises(dbapi.Error, match="stopped after 4 s"):

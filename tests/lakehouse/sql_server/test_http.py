@@ -14,17 +14,17 @@ import pytest
 
 from lakehouse.sql_server.flight import Tls
 from lakehouse.sql_server.http import ARROW, http_server
-from lakehouse.sql_server.service import SqlDoor
+from lakehouse.sql_server.service import SqlService
 from tests.headrace.services.test_sql_server import certificate
 from trajectory.http_server import HttpLimits, HttpServer
 
 
-def serving(door: SqlDoor, **how: Any) -> HttpServer:
+def serving(door: SqlService, **how: Any) -> HttpServer:
     return http_server(door, host="127.0.0.1", port=0, **how)
 
 
 @pytest.fixture(scope="module")
-def client(door: SqlDoor) -> Iterator[httpx.Client]:
+def client(door: SqlService) -> Iterator[httpx.Client]:
     with serving(door) as server, asking(server) as made:
         yield made
 
@@ -119,7 +119,7 @@ def test_an_answer_that_breaks_off_has_no_end(client: httpx.Client) -> None:
     assert posted(client, sql).status_code in (400, 503)
 
 
-def test_a_client_that_leaves_gives_its_place_back(door: SqlDoor) -> None:
+def test_a_client_that_leaves_gives_its_place_back(door: SqlService) -> None:
     body = b'{"sql": "SELECT range, repeat(range::VARCHAR, 9999) FROM range(900)"}'
     head = (
         b"POST /v1/sql HTTP/1.1\r\nhost: x\r\nauthorization: Bearer key-acme\r\n"
@@ -157,7 +157,7 @@ def is_closed(waiting: socket.socket) -> bool:
         return True
 
 
-def test_strangers_with_half_requests_keep_nobody_out(door: SqlDoor) -> None:
+def test_strangers_with_half_requests_keep_nobody_out(door: SqlService) -> None:
     """The crowd loses places, not who came before it from elsewhere."""
     with serving(door) as server, ExitStack() as held, asking(server) as before:
         assert posted(before, "SELECT 1").status_code == 200
@@ -169,7 +169,7 @@ def test_strangers_with_half_requests_keep_nobody_out(door: SqlDoor) -> None:
         assert not is_closed(patient)
 
 
-def test_a_request_has_a_deadline_as_a_whole(door: SqlDoor) -> None:
+def test_a_request_has_a_deadline_as_a_whole(door: SqlService) -> None:
     keyed = b"POST /v1/sql HTTP/1.1\r\nauthorization: Bearer key-acme\r\ncontent-length: 99\r\n\r\n"
     with serving(door, limits=HURRIED) as server:
         for begun in (HALF, keyed, b""):
@@ -183,14 +183,14 @@ def test_a_request_has_a_deadline_as_a_whole(door: SqlDoor) -> None:
                 assert time.monotonic() < due, begun
 
 
-def test_an_answer_may_take_longer_than_its_request(door: SqlDoor) -> None:
+def test_an_answer_may_take_longer_than_its_request(door: SqlService) -> None:
     slow = "SELECT count(*) FROM range(9000) a, range(9000) b WHERE (a.range * b.range) % 7 = 3"
     with serving(door, limits=HURRIED) as server, asking(server) as client:
         assert posted(client, slow).status_code in (200, 504)
         assert posted(client, "SELECT 1").status_code == 200
 
 
-def test_half_handshakes_keep_nobody_out(door: SqlDoor, tmp_path: Path) -> None:
+def test_half_handshakes_keep_nobody_out(door: SqlService, tmp_path: Path) -> None:
     chain, private = certificate(tmp_path)
     with serving(door, tls=Tls(chain, private)) as server, ExitStack() as held:
         for _ in range(70):

@@ -14,9 +14,9 @@ from lakehouse.sandbox.stream import QueryCancelledError
 from lakehouse.schema.tables import TABLES
 from lakehouse.sql_server.service import (
     DoorBusyError,
-    DoorLimits,
     Reader,
-    SqlDoor,
+    SqlLimits,
+    SqlService,
     TooManyRowsError,
 )
 from tests.lakehouse import make
@@ -26,7 +26,7 @@ RIVAL = READERS["key-rival"]
 LONG = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
 
 
-def rows(door: SqlDoor, reader: Reader, sql: str) -> list[tuple[object, ...]]:
+def rows(door: SqlService, reader: Reader, sql: str) -> list[tuple[object, ...]]:
     asked = door.ask(reader, sql)
     found = [tuple(row.values()) for batch in asked.batches() for row in batch.to_pylist()]
     asked.close()
@@ -57,7 +57,7 @@ HOSTILE = [
 @pytest.mark.parametrize(
     "sql", [*HOSTILE[:3], *(pytest.param(sql, marks=pytest.mark.slow) for sql in HOSTILE[3:])]
 )
-def test_no_sql_reaches_another_tenant(door: SqlDoor, sql: str) -> None:
+def test_no_sql_reaches_another_tenant(door: SqlService, sql: str) -> None:
     try:
         found = str(rows(door, RIVAL, sql))
     except QueryError as error:
@@ -111,8 +111,8 @@ def test_names_of_tenants_are_names_and_nothing_else(
 
 
 def test_places_are_limited_and_given_back(lake: Lake, noted: Noted) -> None:
-    limits = DoorLimits(Limits(seconds=10), queries=2, queries_per_key=1, wait_seconds=0.2)
-    door = SqlDoor(lake, authenticate=READERS.get, record=noted, hash_key=b"k", limits=limits)
+    limits = SqlLimits(Limits(seconds=10), queries=2, queries_per_key=1, wait_seconds=0.2)
+    door = SqlService(lake, authenticate=READERS.get, record=noted, hash_key=b"k", limits=limits)
     first = door.ask(RIVAL, "SELECT * FROM range(5)")
     with pytest.raises(DoorBusyError):
         door.ask(RIVAL, "SELECT 1")
@@ -127,7 +127,7 @@ def test_places_are_limited_and_given_back(lake: Lake, noted: Noted) -> None:
     door.close()
 
 
-def test_too_many_rows_are_an_error_unless_the_caller_may_have_them_cut(door: SqlDoor) -> None:
+def test_too_many_rows_are_an_error_unless_the_caller_may_have_them_cut(door: SqlService) -> None:
     with pytest.raises(TooManyRowsError):
         rows(door, RIVAL, "SELECT * FROM range(1001)")
     asked = door.ask(RIVAL, "SELECT * FROM range(1001)")
@@ -137,7 +137,7 @@ def test_too_many_rows_are_an_error_unless_the_caller_may_have_them_cut(door: Sq
 
 
 def test_a_door_that_closes_ends_its_questions(lake: Lake, noted: Noted) -> None:
-    door = SqlDoor(lake, authenticate=READERS.get, record=noted, hash_key=b"k")
+    door = SqlService(lake, authenticate=READERS.get, record=noted, hash_key=b"k")
     begun = time.monotonic()
     with pytest.raises(QueryCancelledError):
         door.ask(

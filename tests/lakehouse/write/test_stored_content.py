@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from governance.records import GovernedBatch
-from governance.stored_content import SaidOnce
+from governance.stored_content import StepContent
 from lakehouse.lake import Lake
 from lakehouse.maintenance.upkeep import compact
 from tests.lakehouse import make
@@ -74,7 +74,7 @@ def test_what_a_step_said_is_known_with_its_whole_conversation(tmp_path: Path) -
         for row in (*one.context_message_ids, one.output_message_id)
         if row is not None
     ]
-    said = [SaidOnce("t1", whole[2 * at + 1], tuple(whole[: 2 * at + 1])) for at in range(3)]
+    said = [StepContent("t1", whole[2 * at + 1], tuple(whole[: 2 * at + 1])) for at in range(3)]
     assert known.said_already("acme", said) == {}
     lake.append(make.batch("t1", steps=3), app_id="a", version=0)
     found = {one: f"t1-s{at}" for at, one in enumerate(said)}

@@ -7,12 +7,12 @@ import pytest
 
 from tests.train.conftest import make_model
 from train.evaluation.divergence import MOST_ROWS, divergence_of
-from train.runs.rows import IGNORED, Masked
+from train.runs.rows import IGNORED, TrainingRow
 
 ROWS = [
-    Masked([1, 5, 9, 7, 2], [IGNORED, IGNORED, 9, 7, 2]),
-    Masked([1, 8, 4], [IGNORED, 8, IGNORED]),
-    Masked([1, 8, 4], [1, IGNORED, IGNORED]),
+    TrainingRow([1, 5, 9, 7, 2], [IGNORED, IGNORED, 9, 7, 2]),
+    TrainingRow([1, 8, 4], [IGNORED, 8, IGNORED]),
+    TrainingRow([1, 8, 4], [1, IGNORED, IGNORED]),
 ]
 """The last has a label only at its first token, which nothing predicts."""
 

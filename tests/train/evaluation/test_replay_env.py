@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train.evaluation.environment import MissedCallError, RecordedCall, RecordedTools, canonical
-from train.evaluation.replay_env import Diverged, Follower, RecordedPath, recorded_path
+from train.evaluation.replay_env import DivergentCall, Follower, RecordedPath, recorded_path
 
 
 def call(n: int, answer: str, tool: str = "price") -> RecordedCall:
@@ -48,20 +48,20 @@ def test_any_recorded_attempt_may_be_followed() -> None:
     assert tools.diverged is None
     with pytest.raises(MissedCallError):
         tools.call("price", {"n": 2})
-    assert tools.diverged == Diverged(2, "further_call")
+    assert tools.diverged == DivergentCall(2, "further_call")
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments", "expected"),
     [
-        ("a secret", {"n": 1}, Diverged(0, "tool", "price")),
-        ("price", {"n": 2}, Diverged(0, "arguments", "price", ("n",))),
-        ("price", {"n": 1, "a secret": 0}, Diverged(0, "arguments", "price")),
-        ("price", {}, Diverged(0, "arguments", "price", ("n",))),
+        ("a secret", {"n": 1}, DivergentCall(0, "tool", "price")),
+        ("price", {"n": 2}, DivergentCall(0, "arguments", "price", ("n",))),
+        ("price", {"n": 1, "a secret": 0}, DivergentCall(0, "arguments", "price")),
+        ("price", {}, DivergentCall(0, "arguments", "price", ("n",))),
     ],
 )
 def test_the_first_divergence_names_tool_and_arguments_not_values(
-    tool: str, arguments: dict[str, Any], expected: Diverged
+    tool: str, arguments: dict[str, Any], expected: DivergentCall
 ) -> None:
     tools = follower(path((call(1, "12"),)))
     with pytest.raises(MissedCallError):
@@ -73,13 +73,13 @@ def test_what_was_recorded_elsewhere_answers_after_a_divergence_which_stays_the_
     tools = follower(path((call(1, "12"),)), elsewhere=(call(2, "24"), call(3, "36")))
     assert [tools.call("price", {"n": n}) for n in (2, 3)] == ["24", "36"]
     tools.close()
-    assert tools.diverged == Diverged(0, "arguments", "price", ("n",))
+    assert tools.diverged == DivergentCall(0, "arguments", "price", ("n",))
 
 
 def test_an_answer_before_the_recorded_calls_is_a_divergence() -> None:
     tools = follower(path((call(1, "12"),)))
     tools.close()
-    assert tools.diverged == Diverged(0, "answered_early")
+    assert tools.diverged == DivergentCall(0, "answered_early")
     either = follower(path((call(1, "12"),)), path())
     either.close()
     assert either.diverged is None
@@ -119,7 +119,7 @@ def test_a_tool_that_does_not_exist_is_an_error_to_the_model_and_no_unknown() ->
     recorded = RecordedTools([("acme", call(1, "12"))])
     tools = Follower([path((call(1, "12"),))], recorded, tenant="acme", names=["price"])
     assert tools.call("prices", {"n": 1}) == "{'error': 'Tool prices not found.'}"
-    assert tools.diverged == Diverged(0, "tool", "price")
+    assert tools.diverged == DivergentCall(0, "tool", "price")
     assert tools.call("price", {"n": 1}) == "12"
     with pytest.raises(MissedCallError):
         tools.call("price", {"n": 2})

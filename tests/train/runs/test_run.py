@@ -17,7 +17,7 @@ from train.registry.lineage import lineage_of_exchange, lineage_of_model, lineag
 from train.registry.versions import ModelRegistry, weights_hash
 from train.runs.curves import read_metrics
 from train.runs.plan import plan_training
-from train.runs.run import RunPlaces, RunResult, run_training
+from train.runs.run import RunFolders, RunResult, run_training
 from train.substrate.build import SubstrateManifest
 from trajectory.documents.document import merge
 from trajectory.errors import ConfigurationError
@@ -77,7 +77,7 @@ def run(
         substrate=substrate,
         base=base,
         name="shop",
-        places=RunPlaces(runs=home / "runs", registry=registry),
+        places=RunFolders(runs=home / "runs", registry=registry),
     )
     return result, registry
 
@@ -214,7 +214,7 @@ def test_run_goes_on_only_with_what_it_began_with(
     other = build(lake, tmp_path / "other", where="trajectory_id < 't00012'")
     used = recipe(training={"maximum_steps": 12, "save_steps": 6, "batch_size": 4})
     registry = ModelRegistry(tmp_path / "models", source=lake)
-    places = RunPlaces(runs=tmp_path / "runs", registry=registry)
+    places = RunFolders(runs=tmp_path / "runs", registry=registry)
     facts = {"recipe": used, "substrate": substrate, "base": tiny_model, "name": "shop"}
     with pytest.raises(KilledError):
         run_training(lake, **facts, places=places, progress=kill)
@@ -279,7 +279,7 @@ def test_reward_model_learns_to_prefer_and_is_no_version_of_what_serves(
     )
     scorer = Recipe.model_validate(document)
     registry = ModelRegistry(tmp_path / "models", source=lake)
-    places = RunPlaces(runs=tmp_path / "runs", registry=registry)
+    places = RunFolders(runs=tmp_path / "runs", registry=registry)
 
     def learn(used: Recipe, name: str) -> RunResult:
         return run_training(

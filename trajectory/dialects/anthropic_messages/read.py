@@ -19,7 +19,7 @@ from trajectory.dialects.hints import anthropic_user
 from trajectory.dialects.jsonrpc import posts_json_rpc
 from trajectory.dialects.openai_chat.read import read_tokens
 from trajectory.dialects.reading import (
-    Yields,
+    DialectOutput,
     assistant,
     call_fields,
     model_call,
@@ -72,7 +72,7 @@ class AnthropicMessages:
     """``POST …/messages``."""
 
     name = "anthropic.messages"
-    yields = Yields(
+    yields = DialectOutput(
         "`POST …/messages`; on Vertex AI `…/publishers/anthropic/models/<model>:rawPredict`,"
         " `:streamRawPredict`",
         CallKind.MODEL,

@@ -16,7 +16,13 @@ from trajectory.dialects.blocks import (
     tool_use,
 )
 from trajectory.dialects.hints import bedrock_hints
-from trajectory.dialects.reading import Yields, assistant, model_call, unread_usage, with_fields
+from trajectory.dialects.reading import (
+    DialectOutput,
+    assistant,
+    model_call,
+    unread_usage,
+    with_fields,
+)
 from trajectory.dialects.resends import read_tools
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.wire import (
@@ -73,7 +79,7 @@ class BedrockConverse:
     """``POST /model/<model>/converse`` and ``/converse-stream``."""
 
     name = "bedrock.converse"
-    yields = Yields(
+    yields = DialectOutput(
         "`POST /model/<model>/converse`, `/converse-stream`",
         CallKind.MODEL,
         streams="AWS event stream",

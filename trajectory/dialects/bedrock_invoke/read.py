@@ -11,7 +11,7 @@ from trajectory.dialects.bedrock_converse.read import bedrock_operation, read_co
 from trajectory.dialects.hints import common_hints
 from trajectory.dialects.openai_chat import stream as chat_stream
 from trajectory.dialects.openai_chat.read import read_chat
-from trajectory.dialects.reading import Yields, assistant, model_call
+from trajectory.dialects.reading import DialectOutput, assistant, model_call
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.wire import (
     UnreadableError,
@@ -36,7 +36,7 @@ class BedrockInvoke:
     """``POST /model/<model>/invoke`` and ``/invoke-with-response-stream``."""
 
     name = "bedrock.invoke"
-    yields = Yields(
+    yields = DialectOutput(
         "`POST /model/<model>/invoke`, `/invoke-with-response-stream`: bodies of Anthropic, Nova,"
         " OpenAI and Mistral chat, prompts of Llama, Titan and Mistral",
         CallKind.MODEL,

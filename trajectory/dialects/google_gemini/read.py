@@ -11,7 +11,7 @@ from trajectory.dialects.google_gemini.stream import assemble_chunks
 from trajectory.dialects.hints import gemini_hints
 from trajectory.dialects.reading import (
     CallNames,
-    Yields,
+    DialectOutput,
     assistant,
     call_fields,
     joined,
@@ -73,7 +73,7 @@ class GoogleGemini:
     """``POST …/models/<model>:generateContent`` and ``:streamGenerateContent``."""
 
     name = "google.gemini"
-    yields = Yields(
+    yields = DialectOutput(
         "`POST …/models/<model>:generateContent`, `:streamGenerateContent` (Gemini API, Vertex AI);"
         " `/v1internal:` of the Gemini CLI",
         CallKind.MODEL,

@@ -9,7 +9,7 @@ from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.google_interactions.stream import assemble_events
 from trajectory.dialects.hints import common_hints
 from trajectory.dialects.reading import (
-    Yields,
+    DialectOutput,
     assistant,
     call_fields,
     model_call,
@@ -73,7 +73,7 @@ class GoogleInteractions:
     """``POST …/interactions``, and the look-ups of those that run in the background."""
 
     name = "google.interactions"
-    yields = Yields(
+    yields = DialectOutput(
         "`POST …/interactions` (Gemini API); look-ups (`GET …/interactions/<id>`) that bring the"
         " answer of one in the background",
         CallKind.MODEL,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject
-from trajectory.dialects.reading import CallNames, Yields, assistant, model_call, posted_to
+from trajectory.dialects.reading import CallNames, DialectOutput, assistant, model_call, posted_to
 from trajectory.dialects.resends import one_object, read_tools
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (
@@ -42,7 +42,7 @@ class Ollama:
     """``POST …/api/chat`` and ``…/api/generate``."""
 
     name = "ollama"
-    yields = Yields(
+    yields = DialectOutput(
         "`POST …/api/chat`, `…/api/generate`",
         CallKind.MODEL,
         streams="JSON lines",

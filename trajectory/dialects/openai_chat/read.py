@@ -10,7 +10,7 @@ from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import openai_hints
 from trajectory.dialects.openai_chat.stream import assemble_chunks
 from trajectory.dialects.reading import (
-    Yields,
+    DialectOutput,
     call_fields,
     model_call,
     posted_to,
@@ -72,7 +72,7 @@ class OpenAIChat:
     """``POST …/chat/completions``."""
 
     name = "openai.chat"
-    yields = Yields(
+    yields = DialectOutput(
         "`POST …/chat/completions` (OpenAI, Azure OpenAI, vLLM and other compatible servers)",
         CallKind.MODEL,
         streams="SSE",

@@ -7,7 +7,7 @@ from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import openai_hints
 from trajectory.dialects.openai_chat.read import azure_fields, openai_fields, read_tokens
 from trajectory.dialects.openai_chat.stream import join_field, join_head
-from trajectory.dialects.reading import Yields, assistant, model_call, posted_to
+from trajectory.dialects.reading import DialectOutput, assistant, model_call, posted_to
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (
     as_integer,
@@ -37,7 +37,7 @@ class OpenAICompletions:
     """``POST …/completions``."""
 
     name = "openai.completions"
-    yields = Yields(
+    yields = DialectOutput(
         "`POST …/completions` (OpenAI, Azure OpenAI, vLLM)",
         CallKind.MODEL,
         streams="SSE",

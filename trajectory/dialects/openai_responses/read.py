@@ -16,7 +16,7 @@ from trajectory.dialects.openai_chat.read import (
 )
 from trajectory.dialects.openai_responses.stream import assemble_events
 from trajectory.dialects.reading import (
-    Yields,
+    DialectOutput,
     assistant,
     call_fields,
     model_call,
@@ -78,7 +78,7 @@ class OpenAIResponses:
     """``POST …/responses``; turns of its WebSocket come in the same shape."""
 
     name = "openai.responses"
-    yields = Yields(
+    yields = DialectOutput(
         "`POST …/responses`, `…/responses/compact`; its WebSocket, one call for each `response.create`; look-ups"
         " (`GET …/responses/<id>`) that bring the answer of a background response",
         CallKind.MODEL,

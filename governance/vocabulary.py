@@ -20,6 +20,7 @@ FINISH_REASONS = frozenset(
     }
 )  # fmt: skip
 
+SPAN_UNITS = ("characters", "tokens")
 SOURCE_KINDS = ("env", "verifier", "human_explicit", "human_implicit", "judge", "rule")
 
 ROLES = frozenset(

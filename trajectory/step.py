@@ -173,6 +173,11 @@ class Signal:
     recorded_at: datetime
     supersedes: str | None = None
     is_gold: bool = False
+    span_unit: str | None = None
+    """characters | tokens: what a span of the step's answer is counted in."""
+    span_start: int | None = None
+    """Counted from 0, in the answer as the client got it."""
+    span_end: int | None = None
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
 

@@ -21,7 +21,7 @@ from governance.redact.report import NamePart, RedactionReport, RedactionScope
 from governance.redact.trajectory import CallRedactor, public_id
 from governance.retention import judge_retention
 from governance.stored_content import KnownContent, name_parts_of_reports
-from governance.vocabulary import SOURCE_KINDS
+from governance.vocabulary import SOURCE_KINDS, SPAN_UNITS
 from trajectory.assembly.result import PlacedFeedback
 from trajectory.canonical import JsonValue
 from trajectory.step import Correction, Signal
@@ -71,6 +71,7 @@ def signal_of(
         return redacted.text
 
     target_kind, target_id = _target(placed, step_id, redactor, namer)
+    unit, start, end = _span(body.get("span"))
     source_kind = body.get("source_kind")
     supersedes = body.get("supersedes")
     signal = Signal(
@@ -92,6 +93,9 @@ def signal_of(
         recorded_at=feedback.received_at,
         supersedes=signal_id(namer, tenant, str(supersedes)) if supersedes else None,
         is_gold=body.get("is_gold") is True,
+        span_unit=unit,
+        span_start=start,
+        span_end=end,
     )
     return RedactedSignal(signal, RedactionReport().joined(*reports))
 
@@ -107,13 +111,23 @@ def _target(
     kind, target = placed.feedback.target_kind, placed.feedback.target_id
     tenant = placed.feedback.client.tenant_id
     if kind in ("response", "step") and step_id is not None:
-        return "step", step_id
+        return ("step" if placed.feedback.body.get("span") is None else "token_span"), step_id
     if kind == "trajectory" and placed.trajectory_id is not None:
         return "trajectory", placed.trajectory_id
     if kind in ("response", "step", "trajectory"):
         return kind, public_id(redactor, namer, tenant, target) or ""
     stored = placed.target or namer.name(tenant, kind, target)
     return (kind if kind in ("session", "group") else "session"), stored
+
+
+def _span(value: JsonValue) -> tuple[str | None, int | None, int | None]:
+    """Return unit, start and end of a span, as the feedback API checked them; numbers and a fixed word."""
+    if not isinstance(value, dict):
+        return None, None, None
+    unit, start, end = value.get("unit"), value.get("start"), value.get("end")
+    if unit not in SPAN_UNITS or not isinstance(start, int) or not isinstance(end, int):
+        return None, None, None
+    return str(unit), start, end
 
 
 def _number(value: JsonValue) -> float | None:

@@ -36,6 +36,15 @@ def feedback(
     rationale: Annotated[
         str | None, typer.Option(help="Reason; redacted before it is stored.")
     ] = None,
+    span: Annotated[
+        str | None,
+        typer.Option(
+            help="With --response or --step: START:END of a span of the answer, from 0, END left out."
+        ),
+    ] = None,
+    span_unit: Annotated[
+        str, typer.Option(help="What the span is counted in: characters or tokens.")
+    ] = "characters",
     source_kind: Annotated[
         str, typer.Option(help="env, verifier, human_explicit, judge or rule.")
     ] = "human_explicit",
@@ -71,12 +80,21 @@ def feedback(
             "rationale": rationale,
             "source_kind": source_kind,
             "source": source,
+            "span": None if span is None else _span(span, span_unit),
         }
         _warn_when_unknown(running, step=step, trajectory=trajectory)
         items = [
             {**given, **{field: entry for field, entry in fields.items() if entry is not None}}
         ]
     print_fields(_send(running, items, key), as_json=as_json)
+
+
+def _span(text: str, unit: str) -> dict[str, Any]:
+    """Return a span as the gateway's API takes it, which checks the rest."""
+    start, colon, end = text.partition(":")
+    if not (colon and start.isdecimal() and end.isdecimal()):
+        raise ConfigurationError(f"--span {text!r} is not START:END, two whole numbers like 10:25.")
+    return {"unit": unit, "start": int(start), "end": int(end)}
 
 
 def _warn_when_unknown(running: AppContext, *, step: str | None, trajectory: str | None) -> None:

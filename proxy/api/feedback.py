@@ -14,8 +14,11 @@ SOURCE_KINDS = ("env", "verifier", "human_explicit", "human_implicit", "judge", 
 MAX_ITEMS = 1000
 
 _TEXTS = ("name", "label", "rationale", "source_kind", "source", "source_version", "supersedes")
-_FIELDS = {*TARGETS, *_TEXTS, "value", "confidence", "observed_at", "idempotency_key", "is_gold"}
+_NUMBERS = ("value", "confidence")
+_FIELDS = {*TARGETS, *_TEXTS, *_NUMBERS, "observed_at", "idempotency_key", "is_gold", "span"}
 _MAX_TEXT = 65_536
+SPAN_UNITS = ("characters", "tokens")
+_MAX_SPAN = 10_000_000
 
 
 class FeedbackError(ConfigurationError):
@@ -65,6 +68,11 @@ def _item(value: JsonValue, index: int, tenant_id: str) -> FeedbackItem:
         raise FeedbackError(f"item {index}: {targets[0]} is empty")
     body = _body(value, index)
     kind = targets[0].removesuffix("_id")
+    span = value.get("span")
+    if span is not None:
+        if kind not in ("step", "response"):
+            raise FeedbackError(f"item {index}: a span belongs to step_id or response_id")
+        body["span"] = _span(span, index)
     key = _text(value, "idempotency_key", index)
     if key is None:
         key = content_hash({"tenant": tenant_id, "kind": kind, "id": target, "body": body})
@@ -77,7 +85,7 @@ def _body(value: JsonObject, index: int) -> JsonObject:
         text = _text(value, name, index)
         if text is not None:
             body[name] = text
-    for name in ("value", "confidence"):
+    for name in _NUMBERS:
         number = value.get(name)
         if number is None:
             continue
@@ -103,6 +111,22 @@ def _body(value: JsonObject, index: int) -> JsonObject:
             raise FeedbackError(f"item {index}: is_gold must be true or false")
         body["is_gold"] = gold
     return body
+
+
+def _span(value: JsonValue, index: int) -> JsonObject:
+    """Return a span of an answer: from ``start`` up to ``end``, counted from 0."""
+    where = f"item {index}: span"
+    if not isinstance(value, dict) or set(value) - {"unit", "start", "end"}:
+        raise FeedbackError(f"{where} must be an object of unit, start and end")
+    unit = value.get("unit", "characters")
+    if unit not in SPAN_UNITS:
+        raise FeedbackError(f"{where}: unit must be one of {', '.join(SPAN_UNITS)}")
+    start, end = value.get("start"), value.get("end")
+    if type(start) is not int or type(end) is not int or not 0 <= start < end <= _MAX_SPAN:
+        raise FeedbackError(
+            f"{where}: start and end must be whole numbers with 0 <= start < end <= {_MAX_SPAN}"
+        )
+    return {"unit": unit, "start": start, "end": end}
 
 
 def _is_finite(number: float) -> bool:

@@ -27,7 +27,7 @@ SELECT g.tenant_id, g.signal_id, g.target_kind, g.target_id,
            AS trajectory_id,
        coalesce(g.step_id, s.step_id) AS step_id, g.name, g.value, g.label, g.rationale,
        g.source_kind, g.source, g.source_version, g.confidence, g.observed_at, g.recorded_at,
-       g.supersedes, g.is_gold
+       g.supersedes, g.is_gold, g.span_unit, g.span_start, g.span_end
 FROM unplaced.feedback g
 LEFT JOIN (
     SELECT tenant_id, response_id AS target_id, 'response' AS target_kind,

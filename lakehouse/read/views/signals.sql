@@ -11,7 +11,7 @@ coalesce(success >= 0.5, label IN ('true', 'yes', 'pass', 'success'),
 CREATE OR REPLACE VIEW signals_placed AS
 SELECT tenant_id, signal_id, target_kind, target_id, trajectory_id, step_id, name, value, label,
        rationale, source_kind, source, source_version, confidence, observed_at, recorded_at,
-       supersedes, is_gold
+       supersedes, is_gold, span_unit, span_start, span_end
 FROM signals WHERE trajectory_id IS NOT NULL
 UNION ALL BY NAME FROM unplaced.placed;
 COMMENT ON VIEW signals_placed IS 'Signals with the step and trajectory that they are about';
@@ -27,7 +27,8 @@ CREATE OR REPLACE VIEW rewards_latest AS
 SELECT * FROM part.signals_in_force
 QUALIFY row_number() OVER (
     PARTITION BY tenant_id, trajectory_id,
-                 coalesce(step_id, trajectory_id, target_kind || ':' || target_id), name
+                 coalesce(step_id, trajectory_id, target_kind || ':' || target_id), name,
+                 span_unit, span_start, span_end
     ORDER BY recorded_at DESC, observed_at DESC, signal_id DESC
 ) = 1;
 COMMENT ON VIEW rewards_latest IS 'The latest signal per target and name, superseded ones left out';

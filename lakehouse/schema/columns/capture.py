@@ -191,4 +191,7 @@ SIGNALS = (
     need("recorded_at", TIME, "When Headrace received it"),
     may("supersedes", TEXT, "signal_id that this one replaces"),
     need("is_gold", FLAG, "Whether the value is a reference"),
+    may("span_unit", TEXT, "Of a span: characters of the answer's text, or tokens of the answer"),
+    may("span_start", INT, "Of a span: its first one, counted from 0 in the answer as it came"),
+    may("span_end", INT, "Of a span: the one behind its last"),
 )

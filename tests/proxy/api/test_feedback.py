@@ -66,3 +66,28 @@ def test_wrong_items_are_explained(change: dict[str, object], message: str) -> N
 def test_arbitrary_bytes_are_refused_not_crashed(data: bytes) -> None:
     with contextlib.suppress(FeedbackError):
         read_feedback_items(data, tenant_id="t")
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        ({"trajectory_id": "t", "span": {"start": 0, "end": 1}}, "a span belongs to step_id"),
+        ({"step_id": "s", "span": 3}, "an object of unit, start and end"),
+        ({"step_id": "s", "span": {"start": 0, "end": 1, "to": 2}}, "an object of unit, start and end"),
+        ({"step_id": "s", "span": {"unit": "words", "start": 0, "end": 1}}, "characters, tokens"),
+        ({"step_id": "s", "span": {"start": 3, "end": 3}}, "0 <= start < end"),
+        ({"step_id": "s", "span": {"start": -1, "end": 3}}, "0 <= start < end"),
+        ({"step_id": "s", "span": {"start": 0, "end": 10**9}}, "0 <= start < end"),
+        ({"step_id": "s", "span": {"start": 0, "end": True}}, "0 <= start < end"),
+        ({"step_id": "s", "span": {"start": 0.0, "end": 2.0}}, "0 <= start < end"),
+    ],
+)  # fmt: skip
+def test_a_span_that_makes_no_sense_is_refused(item: dict[str, object], text: str) -> None:
+    with pytest.raises(FeedbackError, match=text):
+        read_feedback_items(json.dumps({"name": "x", "value": 1, **item}).encode(), tenant_id="t")
+
+
+def test_a_span_is_counted_in_characters_where_nothing_is_said() -> None:
+    body = {"response_id": "r", "name": "x", "value": 1, "span": {"start": 2, "end": 5}}
+    (item,) = read_feedback_items(json.dumps(body).encode(), tenant_id="t")
+    assert item.body["span"] == {"unit": "characters", "start": 2, "end": 5}

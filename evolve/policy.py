@@ -22,6 +22,9 @@ GuardName = Literal["evaluator", "gold", "eligible", "on_trial", "cooldown"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Nights = Annotated[int, Field(ge=1, le=366)]
 
+SHIPPED = Path(__file__).parent.parent / "policies" / "evolution.yaml"
+"""The policy that holds where nobody names one."""
+
 
 class EvolutionTarget(StrictModel):
     """Whose sessions are looked at; all when nothing is named."""
@@ -190,7 +193,7 @@ class Evolution(Document):
         return content_hash(self.model_dump(mode="json"))
 
 
-def load_evolution(path: Path) -> Evolution:
+def load_evolution(path: Path = SHIPPED) -> Evolution:
     """Read a policy.
 
     Raises:

@@ -71,6 +71,9 @@ class ScheduleSpec(StrictModel):
     """Documents of kind Recipe (relative to this file) or shipped names, in the order of the
     ladder. Those that the planner finds runnable are run."""
     model: str = Field(pattern=NAME_PATTERN)
+    evolution: Path | None = None
+    """Document of kind Evolution, relative to this file: each night decides first what should change
+    (``headrace evolve run``), and trains only when that is the weights."""
     promote: bool = False
     """Let a candidate that passed its gate serve at once; the next recipe then starts from it."""
     conditions: Conditions = Conditions()
@@ -142,6 +145,7 @@ def load_schedule(path: Path) -> Schedule:
     folder = path.parent
     found = {
         "substrate": folder / spec.substrate,
+        "evolution": None if spec.evolution is None else folder / spec.evolution,
         "recipes": tuple(
             str(folder / name) if name.endswith((".yaml", ".yml")) else name
             for name in spec.recipes

@@ -13,7 +13,6 @@ from governance.policy.documents import (
     KINDS,
     LATER_KINDS,
     PolicyBundle,
-    unknown_kind,
 )
 from governance.policy.secrets import read_policy
 from trajectory.canonical import bytes_hash
@@ -151,7 +150,7 @@ def _take(
         return []
     model = KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
-        said = unknown_kind(kind) if "kind" in source.value else "is required."
+        said = f"unknown kind {kind!r}." if "kind" in source.value else "is required."
         return [source.error(("kind",), f"{said} Valid: {', '.join((*KINDS, *LATER_KINDS))}")]
     if kind in places:
         first = places[kind]

@@ -75,17 +75,8 @@ KINDS: dict[str, type[_Document]] = {
     "Quality": QualityDocument,
 }
 
-LATER_KINDS = ("Substrate", "Schedule", "Recipe")
+LATER_KINDS = ("Substrate", "Schedule", "Recipe", "Evolution")
 """Kinds of the same shape that later rooms read; they may stand beside a bundle's documents."""
-NOT_YET = ("Evolution",)
-"""Kinds that have a name and that nothing reads in this version."""
-
-
-def unknown_kind(kind: object) -> str:
-    """Return what is wrong with a kind that nobody reads."""
-    if kind in NOT_YET:
-        return f"kind {kind} is not available in this version: nothing would obey it."
-    return f"unknown kind {kind!r}."
 
 
 class PolicyBundle(Spec):

@@ -26,6 +26,7 @@ from headrace.cli import (
     doctor,
     env,
     erase,
+    evolve,
     feedback,
     gateway,
     govern,
@@ -87,6 +88,7 @@ for name, group in {
     "credit": credit.app,
     "train": train.app,
     "schedule": schedule.app,
+    "evolve": evolve.app,
 }.items():
     app.add_typer(group, name=name)
 
@@ -94,7 +96,7 @@ _PANELS = {
     "Begin": ("up", "env", "doctor", "demo", "config"),
     "Look": ("sql", "trajectory", "harness", "lineage", "feedback", "lake"),
     "Govern": ("policy", "consent", "quarantine", "quality", "erase", "reveal", "audit"),
-    "Learn": ("substrate", "credit", "train", "schedule"),
+    "Learn": ("substrate", "credit", "train", "schedule", "evolve"),
     "Run parts alone, and let clients in": (
         *("gateway", "govern", "serve", "sql-door", "tap", "keys"),
     ),

@@ -51,6 +51,7 @@ def check(context: typer.Context, file: FileArgument, as_json: JsonOption = Fals
     """Check a schedule and the files that it names; show its next five times."""
     from itertools import islice
 
+    from evolve.policy import load_evolution
     from headrace.schedule.runner import recipe_kind
     from train.schedule import load_schedule, occurrences
     from train.substrate.spec import load_substrate
@@ -63,6 +64,9 @@ def check(context: typer.Context, file: FileArgument, as_json: JsonOption = Fals
         "substrate": load_substrate(spec.substrate).metadata.name,
         "recipes": ", ".join(recipe_kind(recipe) for recipe in spec.recipes),
         "model": spec.model,
+        "evolution": None
+        if spec.evolution is None
+        else load_evolution(spec.evolution).metadata.name,
         "next": [
             moment.astimezone(spec.zone).isoformat(timespec="minutes")
             for moment in islice(occurrences(spec, datetime.now(UTC)), 5)

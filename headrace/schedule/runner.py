@@ -1,4 +1,4 @@
-"""One night of training: build the substrate, plan, train, promote, as the ``headrace`` commands do it.
+"""One night of training: decide, build the substrate, plan, train, promote, as ``headrace`` commands do it.
 
 Each step is a process of its own, so that a deadline can end it and its memory goes back.
 """
@@ -120,6 +120,8 @@ class _NightRun:
         substrate: str | None = None
         items: tuple[str, ...] = ()
         try:
+            if (instead := self._decided_otherwise()) is not None:
+                return instead
             built = self._try(["substrate", "build", str(self._spec.substrate)])
             if built.code:
                 return Night("failed", (f"substrate build: {built.error}",))
@@ -135,6 +137,19 @@ class _NightRun:
             self._progress.reasons.append(f"stopped after {minutes:g} minutes (deadline_minutes)")
             return self._night("deadline", substrate, items)
         return self._night(self._outcome(), substrate, items)
+
+    def _decided_otherwise(self) -> Night | None:
+        """Ask the control plane, where the schedule names a policy; None when there is to be training."""
+        if self._spec.evolution is None:
+            return None
+        done = self._try(["evolve", "run", str(self._spec.evolution)])
+        if done.code:
+            return Night("failed", (f"evolve run: {done.error}",))
+        decided = done.output["decided"]
+        if decided["surface"] == "weights":
+            return None
+        said = f"decision {done.output['decision_id']}: {decided['surface']} ({decided['reason']})"
+        return Night("nothing", (said,))
 
     def _climb(self, substrate: str) -> None:
         """Run each recipe that can learn; with ``promote`` each starts from what the one before made."""

@@ -1,7 +1,7 @@
 """Documents of every kind, in one shape: their JSON Schema, and checks of those beside a bundle.
 
 A bundle decides over rows; documents of the kinds that later rooms read (``Substrate``,
-``Schedule``, ``Recipe``) may stand in the same folder, and are checked with it.
+``Schedule``, ``Recipe``, ``Evolution``) may stand in the same folder, and are checked with it.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from governance.policy import KINDS, PolicyError
-from governance.policy.documents import LATER_KINDS, unknown_kind
+from governance.policy.documents import LATER_KINDS
 from governance.policy.secrets import read_policy
 from trajectory.canonical import JsonObject
 from trajectory.documents import document
@@ -22,6 +22,7 @@ from trajectory.errors import ConfigurationError
 
 def models() -> dict[str, type[BaseModel]]:
     """Return kind → model of every kind."""
+    from evolve.policy import Evolution
     from train.recipes.settings import Recipe
     from train.schedule import Schedule
     from train.substrate.spec import Substrate
@@ -30,6 +31,7 @@ def models() -> dict[str, type[BaseModel]]:
         "Substrate": Substrate,
         "Schedule": Schedule,
         "Recipe": Recipe,
+        "Evolution": Evolution,
     }
     return {**KINDS, **{kind: later[kind] for kind in LATER_KINDS}}
 
@@ -73,7 +75,7 @@ def _checked(documents: Any, known: dict[str, type[BaseModel]]) -> list[str]:
         model = known.get(kind)
         if model is None:
             problems.append(
-                source.error(("kind",), f"{unknown_kind(kind)} Valid: {', '.join(known)}")
+                source.error(("kind",), f"unknown kind {kind!r}. Valid: {', '.join(known)}")
             )
             continue
         try:

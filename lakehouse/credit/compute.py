@@ -43,7 +43,7 @@ class Scope:
         if self.tenant is not None:
             conditions.append("tenant_id = $tenant")
             values["tenant"] = self.tenant
-        table = "decisions"
+        table = "agent_steps"
         if self.substrate is not None:
             table = "substrate_items"
             conditions.append("substrate = $substrate AND version = $version")

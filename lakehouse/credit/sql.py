@@ -12,7 +12,7 @@ from lakehouse.rewards import SHARES
 
 WORLD = """
 WITH chosen AS (
-    SELECT * FROM decisions WHERE (tenant_id, trajectory_id) IN (/* scope */)
+    SELECT * FROM agent_steps WHERE (tenant_id, trajectory_id) IN (/* scope */)
 ), units AS (
     SELECT DISTINCT trajectory_id AS unit, tenant_id, trajectory_id, NULL::VARCHAR[] AS steps
     FROM chosen

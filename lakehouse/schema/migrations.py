@@ -31,6 +31,7 @@ CHANGES: dict[int, str] = {
     5: "messages: content_id",
     6: "steps: agent_role, harness_name, harness_version; table harness_versions",
     7: "signals: span_unit, span_start, span_end",
+    8: "tables decisions and interventions; the view decisions is named agent_steps",
 }
 """What each version of the lake brought; the newest is ``LAKE_VERSION``."""
 

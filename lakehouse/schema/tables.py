@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakehouse.schema.columns import CONTENT_TABLES, REGISTRY_TABLES, ColumnSpec
 
-LAKE_VERSION = 7
+LAKE_VERSION = 8
 """Version of the whole set of tables; stored with each table, raised by a migration."""
 
 VERSION_PROPERTY = "headrace.lakeVersion"
@@ -140,6 +140,10 @@ _SPECS = (
           "recorded_at", ("trajectory_id", "position")),
     _spec("harness_versions", "Versions of each agent's harness, numbered by first sight",
           None, ("app_id", "harness_name", "harness_version")),
+    _spec("decisions", "What the control plane decided and what came of it; the latest row holds",
+          None, ("policy", "as_of", "recorded_at"), tenant=False),
+    _spec("interventions", "Changes that a person approved; the latest row is the state",
+          None, ("intervention_id", "recorded_at"), tenant=False),
     _spec("prices", "What models cost, as somebody wrote it down", None, ("model", "valid_from")),
 )  # fmt: skip
 

@@ -26,6 +26,7 @@ FOR_USERS = [
         "privacy-officer",
         "data-scientist",
         "ml-engineer",
+        "evolution",
         "architecture",
     )
 ]
@@ -72,7 +73,7 @@ def test_every_command_is_documented_for_its_user(command: str) -> None:
     assert re.search(rf"headrace {command}\b", pages_text([*FOR_USERS, ROOT / "README.md"]))
 
 
-@pytest.mark.parametrize("name", [*KINDS, "Substrate", "Recipe", "Schedule"])
+@pytest.mark.parametrize("name", [*KINDS, "Substrate", "Recipe", "Schedule", "Evolution"])
 def test_every_kind_is_documented(name: str) -> None:
     assert re.search(rf"\b{name}\b", pages_text(PAGES))
 

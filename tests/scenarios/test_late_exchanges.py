@@ -32,7 +32,7 @@ READ = {
     "conversation": "SELECT * EXCLUDE (parts) FROM conversation ORDER BY ALL",
     "eligible": "SELECT step_id, trajectory_id, role_in_graph, purposes, reward "
     "FROM eligible_steps ORDER BY step_id",
-    "decisions": "SELECT * FROM decisions ORDER BY step_id",
+    "agent_steps": "SELECT * FROM agent_steps ORDER BY step_id",
     "permissions": "SELECT step_id, trajectory_id, refusal FROM permissions ORDER BY step_id",
     "ledger": "SELECT exchange_id, trajectory_id, step_id, disposition FROM exchanges "
     "ORDER BY exchange_id",

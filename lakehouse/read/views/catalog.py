@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-FILES = ("signals", "tools", "trajectories", "permissions", "records", "rewards", "statistics")
+FILES = (
+    "signals", "tools", "trajectories", "permissions", "records", "rewards", "statistics", "evolution",
+)  # fmt: skip
 """After ``helpers``, which reads tables as a whole; each file stands on those before it."""
 
 _FOLDER = Path(__file__).parent

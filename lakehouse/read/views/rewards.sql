@@ -62,14 +62,14 @@ FROM rewards r JOIN weighed w ON r.weights_id = w.weights_id;
 COMMENT ON VIEW weighted_rewards IS 'The reward of each trajectory by the weights of each substrate';
 
 -- The steps that credit is given to: what the agent itself said, in order of time.
-CREATE OR REPLACE VIEW decisions AS
+CREATE OR REPLACE VIEW agent_steps AS
 SELECT tenant_id, trajectory_id, step_id, app_id, model_served, started_at, state_hash,
        coalesce(min(group_id) OVER whole, trajectory_id) AS group_id,
        row_number() OVER (whole ORDER BY started_at, step_index, step_id) - 1 AS position,
        count(*) OVER whole AS decisions
 FROM steps WHERE kind = 'model' AND role_in_graph = 'agent'
 WINDOW whole AS (PARTITION BY tenant_id, trajectory_id);
-COMMENT ON VIEW decisions IS 'The agent''s own model steps in order: what credit is given to';
+COMMENT ON VIEW agent_steps IS 'The agent''s own model steps in order: what credit is given to';
 
 CREATE OR REPLACE VIEW credits_latest AS
 SELECT * FROM credits

@@ -14,8 +14,10 @@ from lakehouse.schema.columns.decisions import EXCHANGES, GOVERNANCE, QUARANTINE
 from lakehouse.schema.columns.registries import (
     CONSENTS,
     CREDITS,
+    DECISIONS,
     ERASURES,
     HARNESS_VERSIONS,
+    INTERVENTIONS,
     MODELS,
     PRICES,
     RUNS,
@@ -49,5 +51,7 @@ REGISTRY_TABLES: dict[str, tuple[ColumnSpec, ...]] = {
     "credits": CREDITS,
     "prices": PRICES,
     "harness_versions": HARNESS_VERSIONS,
+    "decisions": DECISIONS,
+    "interventions": INTERVENTIONS,
 }
 """Tables that rooms append to row by row."""

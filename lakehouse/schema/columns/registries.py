@@ -122,6 +122,42 @@ PRICES = (
     need("output_per_million", REAL, "Price of a million output tokens"),
 )
 
+DECISIONS = (
+    need("decision_id", TEXT, "Identity of the decision: a hash of all that it rests on"),
+    need("recorded_at", TIME, "When this row was written; the latest one holds"),
+    need("policy", TEXT, "Name of the evolution policy"),
+    need("policy_hash", TEXT, "Hash of what the policy says"),
+    need("as_of", TIME, "End of the last night that was looked at"),
+    need("surface", TEXT, "memory, skill, harness, tool_schema, weights, rollback or nothing"),
+    may("subject", TEXT, "Dimension and value of the cluster that is the cause"),
+    need("status", TEXT, "nothing, proposed, approved or rejected"),
+    need("actor", TEXT, "Who wrote this state"),
+    may("reason", TEXT, "Why a person approved or rejected it"),
+    may("metric", TEXT, "Share of sessions that it will be scored by"),
+    may("at_least", REAL, "What the metric must reach"),
+    may("due_at", TIME, "By when"),
+    may("measured", REAL, "What the metric was on that day; null before"),
+    may("met", FLAG, "Whether it was reached; null before"),
+    need(
+        "document",
+        TEXT,
+        "JSON: what it saw, considered, decided and expects; ids and counts, no text",
+    ),
+)
+
+INTERVENTIONS = (
+    need("intervention_id", TEXT, "Identity of the change"),
+    need("recorded_at", TIME, "When this row was written; the latest one holds"),
+    need("decision_id", TEXT, "The decision that it follows"),
+    need("surface", TEXT, "What is changed"),
+    may("subject", TEXT, "Dimension and value of the cluster that is the cause"),
+    need("status", TEXT, "begun or ended"),
+    need("begun_at", TIME, "When a person approved it"),
+    may("ended_at", TIME, "When its decision was scored"),
+    need("actor", TEXT, "Who wrote this state"),
+    may("met", FLAG, "Whether it did what was expected; null before"),
+)
+
 HARNESS_VERSIONS = (
     TENANT,
     need("app_id", TEXT, "Application of the client key"),

@@ -151,3 +151,27 @@ def test_a_command_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
     with pytest.raises(DeadlinePassedError):
         run(["substrate", "list"], 0.01, ())
     assert time.monotonic() - begun < 20
+
+
+def decided(surface: str) -> CommandOutcome:
+    said = {"surface": surface, "reason": "the rule"}
+    return CommandOutcome(0, {"decision_id": "d1", "decided": said})
+
+
+def test_a_schedule_that_names_a_policy_trains_only_when_the_weights_should_change() -> None:
+    script = Script(run=[decided("memory")])
+    night = script.run(schedule(evolution="night.yaml"))
+    assert (night.outcome, night.reasons) == ("nothing", ("decision d1: memory (the rule)",))
+    assert script.asked == ["evolve run night.yaml"]
+
+
+def test_a_decision_for_the_weights_goes_on_to_training() -> None:
+    script = Script(build=[BUILT], plan=[planned("sft")], run=[decided("weights"), trained("0002")])
+    night = script.run(schedule(evolution="night.yaml"))
+    assert (night.outcome, night.models) == ("trained", ("shop@0002",))
+
+
+def test_a_control_plane_that_fails_fails_the_night() -> None:
+    script = Script(run=[CommandOutcome(2, {}, "no such file")])
+    night = script.run(schedule(evolution="night.yaml"))
+    assert (night.outcome, night.reasons) == ("failed", ("evolve run: no such file",))

@@ -25,7 +25,11 @@ kind: Schedule
 metadata: {name: nightly}
 spec: {cron: "0 2 * * *", substrate: shop.yaml, model: shop, recipes: [sft]}
 """
-EVOLUTION = "apiVersion: headrace/v1\nkind: Evolution\nmetadata: {name: later}\nspec: {}\n"
+EVOLUTION = """apiVersion: headrace/v1
+kind: Evolution
+metadata: {name: night}
+spec: {signals: [success]}
+"""
 
 
 @pytest.fixture
@@ -37,20 +41,20 @@ def folder(tmp_path: Path) -> Path:
 
 def test_one_schema_takes_every_kind_and_refuses_what_the_models_refuse() -> None:
     validator = jsonschema.Draft202012Validator(json_schema())
-    for text in (SUBSTRATE, SCHEDULE):
+    for text in (SUBSTRATE, SCHEDULE, EVOLUTION):
         document = yaml.safe_load(text)
         assert validator.is_valid(document)
         assert not validator.is_valid({**document, "spec": {**document["spec"], "nope": 1}})
-    assert not validator.is_valid(yaml.safe_load(EVOLUTION))
-    assert [*models()][-3:] == ["Substrate", "Schedule", "Recipe"]
+    assert validator.is_valid(yaml.safe_load((SHIPPED / "evolution.yaml").read_text()))
+    assert [*models()][-4:] == ["Substrate", "Schedule", "Recipe", "Evolution"]
 
 
 def test_documents_of_later_rooms_stand_beside_a_bundle_and_decide_nothing(folder: Path) -> None:
     before = load_bundle(folder).content_hash
-    (folder / "night.yaml").write_text(SUBSTRATE + "---\n" + SCHEDULE)
+    (folder / "night.yaml").write_text(SUBSTRATE + "---\n" + SCHEDULE + "---\n" + EVOLUTION)
     assert load_bundle(folder).content_hash == before
-    assert check_beside(folder) == ["Substrate", "Schedule"]
-    assert check_file(folder / "night.yaml") == ["Substrate", "Schedule"]
+    assert check_beside(folder) == ["Substrate", "Schedule", "Evolution"]
+    assert check_file(folder / "night.yaml") == ["Substrate", "Schedule", "Evolution"]
     (folder / "night.yaml").write_text(SUBSTRATE.replace("train_sft", "train_it"))
     with pytest.raises(PolicyError, match=r"night.yaml:5: spec\.purposes\.0: unknown value"):
         check_beside(folder)
@@ -59,9 +63,9 @@ def test_documents_of_later_rooms_stand_beside_a_bundle_and_decide_nothing(folde
         check_beside(folder)
 
 
-def test_a_kind_that_nothing_reads_yet_is_an_error_that_says_so(folder: Path) -> None:
-    (folder / "evolution.yaml").write_text(EVOLUTION)
-    expected = "evolution.yaml:2: kind: kind Evolution is not available in this version"
+def test_a_kind_that_nobody_reads_is_an_error_that_says_so(folder: Path) -> None:
+    (folder / "evolution.yaml").write_text(EVOLUTION.replace("kind: Evolution", "kind: Magic"))
+    expected = "evolution.yaml:2: kind: unknown kind 'Magic'"
     with pytest.raises(PolicyError, match=expected):
         load_bundle(folder)
     with pytest.raises(PolicyError, match=expected):

@@ -64,7 +64,7 @@ def test_a_shadow_counts_as_nobodys_trajectory_and_nobodys_tool_call(lake: Lake)
     assert [r["trajectory_id"] for r in rows(lake, "SELECT * FROM trajectories")] == ["t1"]
     assert [r["model_served"] for r in rows(lake, "SELECT * FROM success_by_model")] == ["m@1"]
     assert rows(lake, "SELECT * FROM tool_events") == []
-    assert rows(lake, "SELECT * FROM decisions WHERE trajectory_id = 's1'") == []
+    assert rows(lake, "SELECT * FROM agent_steps WHERE trajectory_id = 's1'") == []
 
 
 def test_the_latest_signal_holds_and_superseded_ones_go(lake: Lake) -> None:

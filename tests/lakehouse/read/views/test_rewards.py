@@ -104,7 +104,7 @@ def test_decisions_are_what_the_agent_itself_said_in_order() -> None:
         make.step("t1", 3, role_in_graph="discarded"),
     ]  # fmt: skip
     rows = bound(steps=steps).query(
-        "SELECT step_id, position, decisions, group_id FROM decisions ORDER BY position"
+        "SELECT step_id, position, decisions, group_id FROM agent_steps ORDER BY position"
     )
     assert [tuple(row.values()) for row in rows.to_pylist()] == [
         ("t1-s0", 0, 2, "g-t1"), ("t1-s2", 1, 2, "g-t1"),

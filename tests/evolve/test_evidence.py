@@ -1,0 +1,160 @@
+"""What a policy reads from a lake, and that the same versions give the same bytes."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.evolve_traffic import T0, Rows, Traffic, lake_of, prices
+from evolve.evidence import measure, plan
+from evolve.policy import Evolution, load_evolution
+from lakehouse.lake import Lake
+from trajectory.canonical import canonical_json
+from trajectory.errors import ConfigurationError
+from trajectory.step import ToolResult
+
+CHANGE = 24
+POLICY = load_evolution()
+
+
+def policy(**spec: Any) -> Evolution:
+    said = POLICY.model_dump(mode="json")
+    window = {"reference_nights": 20, "case_nights": 8}
+    return Evolution.model_validate({**said, "spec": {**said["spec"], "window": window, **spec}})
+
+
+@pytest.fixture(scope="module")
+def traffic() -> Traffic:
+    return Traffic(3, "tool_renamed", CHANGE, sessions=150)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory, traffic: Traffic) -> Lake:
+    return lake_of(str(tmp_path_factory.mktemp("lake")), traffic, CHANGE + 2)
+
+
+@pytest.fixture(scope="module")
+def rows(traffic: Traffic) -> Rows:
+    return traffic.nights(0, CHANGE + 2)
+
+
+def day(night: int) -> Any:
+    return T0 + timedelta(days=night)
+
+
+def test_a_renamed_field_is_found_with_its_argument(lake: Lake) -> None:
+    found = plan(lake, policy(), as_of=day(CHANGE + 2))
+    assert found.surface == "tool_schema"
+    assert found.subject == "argument_path refund: invalid_arguments: order_id"
+    considered: Any = found.document["considered"]
+    examples = considered["examples"][found.subject]
+    assert 0 < len(examples) <= 5
+    assert all(name.startswith(f"w3-{CHANGE}") for name in examples)
+
+
+def test_no_text_of_a_session_stands_in_a_decision(lake: Lake) -> None:
+    said = canonical_json(plan(lake, policy(), as_of=day(CHANGE + 2)).document).decode()
+    assert "unknown field" not in said
+    assert "timed out" not in said
+
+
+def test_the_night_before_nothing_is_wrong(lake: Lake) -> None:
+    found = plan(lake, policy(), as_of=day(CHANGE))
+    assert found.surface == "nothing"
+    saw: Any = found.document["saw"]
+    assert not any(one["confirmed"] for one in saw["signals"])
+
+
+def test_the_signals_are_what_the_sessions_tell(lake: Lake, rows: Rows) -> None:
+    """Counted in plain Python over the rows that were written."""
+    begun = {one.trajectory_id: one.started_at for one in rows.steps if one.step_index == 0}
+    wanted = {name for name, at in begun.items() if day(4) <= at < day(24)}
+    failed = [
+        one.value < 0.5 for one in rows.signals
+        if one.name == "success" and one.trajectory_id in wanted and one.value is not None
+    ]  # fmt: skip
+    found: Any = plan(lake, policy(), as_of=day(32)).document
+    success = next(one for one in found["saw"]["signals"] if one["signal"] == "success")
+    assert success["reference"]["sessions"] == len(failed)
+    assert success["reference"]["rate"] == pytest.approx(1 - sum(failed) / len(failed))
+
+
+def test_the_view_counts_tool_errors_per_session_that_called_the_tool(
+    lake: Lake, rows: Rows
+) -> None:
+    calls, errors = Counter[str](), Counter[str]()
+    for one in rows.steps:
+        calls.update(call.name for call in one.tool_calls)
+        errors.update(
+            one.trajectory_id for result in one.tool_results
+            if isinstance(result, ToolResult) and result.is_error and "unknown" in result.content
+        )  # fmt: skip
+    (found,) = lake.query(
+        "SELECT sum(sessions) AS sessions, sum(events) AS events FROM evolution_signals "
+        "WHERE signal = 'tool_errors' AND subject = 'refund: invalid_arguments'"
+    ).to_pylist()
+    assert (found["sessions"], found["events"]) == (calls["refund"], len(errors))
+
+
+def test_the_day_of_the_newest_step_is_left_out(lake: Lake) -> None:
+    assert plan(lake, policy()).document["as_of"] == day(CHANGE + 1).isoformat()
+
+
+def test_only_the_sessions_of_the_target_count(lake: Lake) -> None:
+    whole: Any = plan(lake, policy(), as_of=day(CHANGE + 2)).document
+    part: Any = plan(
+        lake, policy(target={"tenants": ["birch"], "apps": ["shop"]}), as_of=day(CHANGE + 2)
+    ).document
+    other: Any = plan(lake, policy(target={"apps": ["desk"]}), as_of=day(CHANGE + 2)).document
+    counts = [one["saw"]["signals"][0]["reference"]["sessions"] for one in (whole, part)]
+    assert 0 < counts[1] < counts[0] / 2
+    assert other["saw"]["signals"] == []
+    assert "too few nights" in other["decided"]["reason"]
+
+
+def test_the_same_versions_give_the_same_bytes_whatever_came_since(
+    tmp_path: Path, traffic: Traffic
+) -> None:
+    lake = lake_of(str(tmp_path), traffic, CHANGE + 2)
+    versions = lake.versions()
+    before = plan(lake, policy(), as_of=day(CHANGE + 2))
+    traffic.nights(CHANGE + 2, CHANGE + 3).write(lake)
+    late = [
+        replace(one, signal_id=f"late-{one.signal_id}", value=0.0, recorded_at=day(60))
+        for one in traffic.nights(10, 12).signals
+    ]
+    lake.append_rows("signals", late)
+    again = plan(lake, policy(), as_of=day(CHANGE + 2), versions=versions)
+    assert canonical_json(again.document) == canonical_json(before.document)
+    now = plan(lake, policy(), as_of=day(CHANGE + 2))
+    assert canonical_json(now.document) != canonical_json(before.document)
+
+
+def test_costs_that_double_are_found_though_success_stays(tmp_path: Path) -> None:
+    lake = lake_of(str(tmp_path), Traffic(5, "cost_doubled", CHANGE, sessions=150), CHANGE + 2)
+    found = plan(lake, policy(), as_of=day(CHANGE + 2))
+    assert found.surface == "harness"
+    considered: Any = found.document["considered"]
+    assert considered["case"] == "cost_per_success"
+
+
+def test_an_empty_lake_has_nothing_to_look_at(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    lake.append_rows("prices", list(prices()))
+    with pytest.raises(ConfigurationError, match="no step"):
+        plan(lake, policy())
+
+
+def test_a_measure_is_the_share_of_the_last_nights(lake: Lake, rows: Rows) -> None:
+    begun = {one.trajectory_id: one.started_at for one in rows.steps if one.step_index == 0}
+    values = [
+        one.value for one in rows.signals
+        if one.name == "success" and one.value is not None
+        and day(20) <= begun[str(one.trajectory_id)] < day(23)
+    ]  # fmt: skip
+    found = measure(lake, policy(), signal="success", subject="", nights=3, end=day(23))
+    assert found == pytest.approx(sum(values) / len(values))
+    assert measure(lake, policy(), signal="success", subject="", nights=3, end=day(90)) is None

@@ -3,16 +3,18 @@
 import difflib
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import jsonable, print_fields, print_rows, printable
 from headrace.cli.common import JsonOption
-from lakehouse.lake import Lake
 from trajectory.errors import ConfigurationError
 from trajectory.harness.normal_form import normal_form
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
 
 app = typer.Typer(
     help="The agents' harnesses: their names, their versions, and what changed between them.",
@@ -130,13 +132,13 @@ def diff(
 
 
 def _rows(
-    lake: Lake, tenant: str | None, app_id: str | None, name: str | None
+    lake: "Lake", tenant: str | None, app_id: str | None, name: str | None
 ) -> list[dict[str, Any]]:
     asked = {"tenant": tenant, "app": app_id, "name": name}
     return list(lake.query(_LISTED, parameters=asked).to_pylist())
 
 
-def _find(lake: Lake, asked: str, tenant: str | None, app_id: str | None) -> _HarnessText:
+def _find(lake: "Lake", asked: str, tenant: str | None, app_id: str | None) -> _HarnessText:
     name, at, number = asked.rpartition("@")
     if not at or not number.isdigit():
         name, number = asked, ""

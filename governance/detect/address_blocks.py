@@ -11,18 +11,38 @@ from typing import NamedTuple
 
 from governance.detect.finding import Finding, Unit
 from governance.detect.normalized_text import TextView
-from governance.names.words import common, everyday
+from governance.names.words import common, everyday, is_plain
 
 _UPPER = r"A-Z\u00c0-\u00d6\u00d8-\u00de\u0100-\u017f\u0370-\u03ab\u0400-\u042f"
 _WORD = rf"[{_UPPER}][^\s\d,.;:()<>\[\]{{}}\"=]{{1,24}}\.?"
+_INNER = r"(?:\d{1,2}\.?[oa]\.? ?(?:[A-Z]\b|izq\w*\.?|d(?:ch|t)a\.?|centro)?|(?:[Bb]ajo|[Áá]tico) ?[A-Z]?\b|[Ii]nt\. ?\d{1,3}|[Aa]p(?:to|\.)\.? ?\d{1,4}|m\. ?\d{1,3}|[Ss]cala [A-Z]\b)"
+"""A floor and a door: "2º B", which a view shows as "2o B", "int. 3", "m. 3"."""
 _FLAT = r"(?i:apt|apartment|suite|ste|unit|flat|floor)\b\.?[ ]?#?[\dA-Z][\w\-]{0,5}\b"
 _POSTCODE = (
-    r"(?:[A-Z]{1,2}[ \-])?\d{4,6}(?:-\d{3,4})?(?!\d)|\d{3} \d{2}(?!\d)|[A-Z]\d[A-Z] ?\d[A-Z]\d\b"
-    r"|[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}\b"
+    r"\d{4} [A-Z]{2}\b|\d{2}-\d{3}(?!\d)|(?:[A-Z]{1,2}[ \-])?\d{4,6}(?:-\d{3,4})?(?!\d)|\d{3} \d{2}(?!\d)|[A-Z]\d[A-Z] ?\d[A-Z]\d\b"
+    r"|[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}\b|[AC-FHKNPRTV-Y]\d[\dW] ?[\dAC-FHKNPRTV-Y]{4}\b"
 )
-_GAP = re.compile(r"[ \t,.]{0,3}(?:\r?\n[ \t>?*|,]{0,8}){0,2}")
+_TOWNS_POSTCODE = r"(?:[A-Z]{1,2}-)?(?:\d{5}(?:-\d{3})?|\d{4} ?[A-Z]{2}\b|\d{4}-\d{3}|\d{4}|\d{2}-\d{3}|\d{3} \d{2})"
+"""A postcode in front of its town."""
+_POSTED = re.compile(
+    rf"(?:,[ \t]{{0,2}}|[ \t]?[-|;] |\r?\n[ \t>*|]{{0,8}})(?P<code>{_TOWNS_POSTCODE})[ ,]{{1,2}}(?P<town>[{_UPPER}][^\W\d_]+)"
+)
+_STREET_WORD = r"[^\W\d_][\w'./\-]{0,24}"
+_HOUSE = r"\d{1,5}(?: ?[A-Za-z]\b)?(?:[-/]\d{1,4}[A-Za-z]?)?"
+_BEFORE_POSTCODE = re.compile(
+    rf"(?:^|[:,;|>\"(\t]|\s{{2}})[ \t]*(?P<street>{_HOUSE}[ ,]{{1,2}}(?:(?:bis|ter) )?(?:{_STREET_WORD} ){{0,5}}{_STREET_WORD}"
+    rf"|(?:{_STREET_WORD}[ ,]{{1,2}}){{1,5}}(?:[Nn][o.:]{{0,2}} ?)?{_HOUSE}(?:[ ,]{{1,3}}{_INNER})?)[ \t]*\Z"
+)
+_YEAR = re.compile(r"(?:19|20)\d\d\Z")
+_STATE = r"(?:A[KLRZ]|C[AOT]|D[CE]|FL|GA|HI|I[ADLN]|K[SY]|LA|M[ADEINOST]|N[CDEHJMVY]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[AT]|W[AIVY])"
+_ENGLISH = re.compile(
+    rf"(?<![\w.\-/:,])(?P<street>(?:{_FLAT},? )?\d{{1,5}}[A-Za-z]? (?:{_WORD} ){{0,3}}{_WORD})(?:,[ ]?|\r?\n[ \t>]{{0,8}})"
+    rf"(?:{_WORD}(?: {_WORD}){{0,2}}(?:,[ ]?|\r?\n[ \t>]{{0,8}}| )){{1,3}}(?:{_STATE} \d{{5}}(?!\d)|[A-Z]{{1,2}}\d[A-Z\d]? \d[A-Z]{{2}}\b)"
+)
+"""A house and a street, a town, and then a British or American postcode."""
+_GAP = re.compile(r"(?: - |[ \t,.]{0,3})(?:\r?\n[ \t>?*|,]{0,8}){0,2}")
 _PIECE = re.compile(
-    rf"(?P<flat>{_FLAT})|(?P<postcode>{_POSTCODE})|(?P<nothing>nan\b)|(?P<region>[A-Z]{{2,3}}\b(?![\w'’]))"
+    rf"(?P<flat>{_FLAT}|{_INNER})|(?P<postcode>{_POSTCODE})|(?P<nothing>nan\b)|(?P<region>[A-Z]{{2,3}}\b(?![\w'’]))"
     rf"|(?P<place>{_WORD}(?:[ \-](?:{_WORD}|de|la|le|del|di|da|do|dos|nad|am|an|der|of|u|k)){{0,4}}(?: \([^)\n]{{1,24}}\))?)"
     r"(?=[,.;\n\r>?]|\s|$)"
 )
@@ -33,7 +53,8 @@ _GENERIC = re.compile(
 _TOLD = re.compile(
     r"(?i:\b(?:live[sd]? (?:at|on)|living at|address(?: is|:|\? it is|\s)|(?:address|offices?) of [^\n]{3,40} is|located at|"
     r"(?:office|restaurant|station|shop|it|party)(?: is|'s) (?:at|on|in)|(?:drops you off|stop|meet me|meet|living) at|"
-    r"(?:taxi|sent|new one|return|card|deliver(?:ed)?|ship(?:ped)?|refers) to(?:\? user:)?|here they are:|street:)\s{1,3})"
+    r"(?:taxi|sent|new one|return|card|deliver(?:ed)?|ship(?:ped)?|refers) to(?:\? user:)?|here they are:|street:|"
+    r"(?:adresse|anschrift|wohnhaft|direcci\u00f3n|domicilio|indirizzo|residenza|residente in|endere\u00e7o|morada|adres|adresi|adr\.)[ ]?:)\s{1,3})"
     r"(?P<street>[^\n,?!;\"<>{}()=]{4,60})"
 )
 _CORNER = re.compile(
@@ -78,7 +99,7 @@ class AddressBlocks:
     """Grows streets to whole addresses; names the person whose lines stand above one."""
 
     name = "address_blocks"
-    version = "blocks-1"
+    version = "blocks-2"
     entities = frozenset({"STREET_ADDRESS"})
 
     def find(
@@ -125,6 +146,8 @@ class AddressBlocks:
         ]
         guesses += [span for match in _CORNER.finditer(text) for span in _corner(match)]
         streets += [span for match in _TOLD.finditer(text) for span in _told(match)]
+        streets += [Seed(*m.span("street"), sure=True) for m in _ENGLISH.finditer(text)]
+        streets += [span for match in _POSTED.finditer(text) for span in _before_postcode(match)]
         return sorted(streets + guesses, key=lambda seed: (seed.start, -seed.end))
 
     def _names(self, view: TextView, begin: int) -> Iterator[Finding]:
@@ -142,6 +165,22 @@ class AddressBlocks:
                     span = view.span(start + match.start(1), start + match.end(1))
                     yield Finding("PERSON", *span, 0.6, self.name)
             end = start - 1
+
+
+def _before_postcode(match: re.Match[str]) -> Iterator[Seed]:
+    """Yield what stands before a postcode and its town, when it has a number and a name."""
+    text, end = match.string, match.start()
+    if _YEAR.match(match["code"]) and "\n" not in match.group():
+        return
+    if is_plain(match["town"].lower()):
+        return
+    begin = max(text.rfind("\n", max(0, end - 80), end) + 1, end - 80, 0)
+    street = _BEFORE_POSTCODE.search(text[begin:end])
+    if street is None:
+        return
+    words = re.findall(r"[^\W\d_]{2,}", street["street"])
+    if any(word.lower() not in common() for word in words):
+        yield Seed(begin + street.start("street"), begin + street.end("street"), sure=True)
 
 
 def _corner(match: re.Match[str]) -> Iterator[Seed]:

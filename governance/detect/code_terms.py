@@ -23,7 +23,7 @@ _MAY_BE_CODE = re.compile(
 with a character, what is none of these is skipped eight times as fast."""
 _IDENTIFIER = re.compile(r"\.[^\W\d_]\w*|\b[^\W\d_]\w*+[=(]")
 _EPONYM = re.compile(
-    r"(?:'s?)?[ \n]{1,2}(?:rank )?(?:series|distributions?|correlations?|coefficients?|transforms?|"
+    r"(?:'s?)?[ \n]{1,2}(?:rank )?(?:rules?|cages?|effects?|radius|criteri(?:on|a)|limits?|cycles?|syndrome|diseases?|scores?|palsy|reflex|maneuver|lymphoma|stain|scale|series|distributions?|correlations?|coefficients?|transforms?|"
     r"theorems?|algorithms?|calendars?|ordinals?|days? of|twister|filters?|equations?|laws?|notation|sort|"
     r"bound|inequality|matrix|constants?|primes?|hash|cipher|kernel|estimator|statistic|regression|"
     r"classifier|expansion|polynomials?|sequences?|automaton|machine|trees?|heaps?|sieve|diagrams?|graphs?|paradox|principle|process|method|test|polygon|curve|encoding|code)\b",
@@ -37,6 +37,16 @@ _VERB_FOLLOWS = re.compile(
     r"[ \n]{1,2}(?:the|a|an|it|this|that|these|those|them|up|down|out|as|all|each|every|any|your|our|"
     r"its|whether|if|how|what|where|when|some|one|both|in|into|on|off|with|for|from|of|to)\b"
 )
+
+
+_DECLARED = re.compile(
+    r"\b(?:struct|enum|impl|trait|interface|namespace|extends|implements|class|typedef|mod|record)[ \t]{1,4}\Z"
+)
+
+
+def is_declared(text: str, begin: int) -> bool:
+    """Whether a word of a program language right before makes it a type: ``struct Harper``."""
+    return _DECLARED.search(text, max(0, begin - 16), begin) is not None
 
 
 class ProgramSigns:
@@ -90,6 +100,17 @@ class ProgramSigns:
         if place < len(starts) and starts[place] < end:
             return True
         return place > 0 and ends[place - 1] > start
+
+
+_HEADING = re.compile(r"[ \t\n]{0,8}#{1,2} (\w+)[ \t]*\n")
+
+
+def is_heading(text: str, word: str) -> bool:
+    """Whether a text in Markdown has a word by itself as its title: the name of a project."""
+    if text.lstrip()[:1] != "#":
+        return False
+    title = _HEADING.match(text)
+    return title is not None and title[1] == word
 
 
 def is_term(text: str, stop: int) -> bool:

@@ -10,7 +10,12 @@ from governance.detect.finding import Finding, Unit
 from governance.detect.names.key_names import key_words
 from governance.detect.phones import is_valid_anywhere
 from governance.detect.rules import checks
-from governance.detect.rules.accounts import person_account, told_account
+from governance.detect.rules.accounts import (
+    mentioned,
+    named_after_somebody,
+    person_account,
+    told_account,
+)
 from governance.detect.rules.identity_numbers import identity_keys
 from governance.detect.rules.password_checks import stands_for_one
 
@@ -194,6 +199,8 @@ _KEYS = (
     _key("CREDIT_CARD", r"card_?(?:number|no|num|digits)|cc_?(?:number|num|no)|pan|credit_?card", _account),
     _key("MAC_ADDRESS", r"(?:mac|ethernet|bluetooth|wifi|hardware)(?:_?addr(?:ess)?)?", _hardware),
     _key("USERNAME", r"user|user_?name|login|screen_?name|handle|user_?id|account_?name|uid|logname|benutzer(?:name)?|utilisateur|usuario|utente|gebruiker(?:snaam)?", _user),
+    _key("USERNAME", r"assignee|reporter|owner|author|reviewer|approver|requester|initiator|principal|(?:created|updated|modified|opened|closed|merged|deployed|performed|changed|submitted|uploaded|edited|triggered)_?by", named_after_somebody),
+    _key("USERNAME", r"actor", mentioned),
     _key("AGE", r"age|age_?years?|age_?in_?years", lambda value: value.isdigit() and 0 < int(value) < 130),
     _key("POSTCODE", r"zip|zip_?code|post_?code|postal_?code|plz", _identifier),
     _key("STREET_ADDRESS", r"stra(?:ß|ss)e|str|anschrift|adresse|rue|direcci[oó]n|calle|domicilio|indirizzo|via|endere[cç]o|morada|rua|adres|ulica|straat(?:naam)?|adress|osoite|address|street|street_?address|address_?line_?\d?|addr|home_?address|billing_?address|shipping_?address", _address),

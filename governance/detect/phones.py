@@ -118,14 +118,21 @@ _SAID_IN_SCRIPT = re.compile(
     r"(?:电话|電話|手机|手機|手机号|联系方式|携帯|ケータイ|連絡先|전화|휴대폰|핸드폰|연락처|โทร|เบอร์)[^0-9\n]{0,8}\Z"
 )
 """Words of scripts without spaces that make the digits behind them a phone number."""
+_WHO = r"(?:(?-i:[A-Z\u00c0-\u00de\u0100-\u017f])[\w'.-]{1,20} ){1,3}"
+"""Who is to be called: a word or three with capitals."""
 _CALLED = re.compile(
     r"(?:\b(?:call|ring|text|phone|dial|reach|whatsapp|sms|callback)(?:(?: (?:me|us|him|her|them|back|you))+(?: (?:on|at|under|via))?| (?:on|at|under|via)):?"
     r"|\b(?:appele[rz]|rappele[rz]|joindre|joignable|contacte[rz])(?:-moi|-nous| moi)? ?(?:au|le|sur le)?:?"
     r"|\b(?:ll\u00e1m[ae](?:me|nos|lo|la)?|llamar|llamadme|contactar?(?:me)?)(?: al?| en el)?:?|\b(?:chiama(?:mi|temi|re|ci)?|chiami|contatta(?:mi|re)?)(?: al| il| lo)?:?"
     r"|\b(?:lig(?:ue|a|ar)(?:-me|-nos)?|telefon(?:e|ar))(?: para(?: o)?| no| ao)?:?|\b(?:bel(?:len)?|bereikbaar)(?: me| mij| ons)?(?: op)?:?"
     r"|\b(?:ruf(?:en|t)?(?: sie)?(?: mich| uns)?(?: an| zur\u00fcck)?|anrufen|erreich(?:en|bar)(?: sie)?(?: mich| uns)?|melde(?:n sie sich| dich))(?: bitte)?(?: unter| auf)?:?"
-    r"|\b(?:za)?dzwo(?:ni\u0107|\u0144|\u0144cie)(?: do mnie)?(?: pod| na)?(?: numer)?:?|\b(?:za)?vol(?:ejte|at|ej)(?: mi| n\u00e1m)?(?: na)?:?"
+    r"|\b(?:za|od)?dzwo(?:ni\u0107|\u0144|\u0144cie)(?: do mnie)?(?: pod| na)?(?: numer)?:?|\b(?:za)?vol(?:ejte|at|ej)(?: mi| n\u00e1m)?(?: na)?:?"
     r"|\bpros(?:z\u0119|imy) o (?:kontakt|telefon)(?: pod)?(?: nr| numer(?:em)?)?:?|\bcontatt(?:are|i) (?:il|al) numero:?"
+    rf"|\b(?:call|ring|text|phone|reach|contact|whatsapp) {_WHO}(?:on|at|under|via):?|\b(?:ll[a\u00e1]m[ae](?:r|le)?|contactar?(?: con)?) (?:a )?{_WHO}al?:?"
+    rf"|\b(?:ruf(?:en|t)?|erreich(?:en|t|bar)?)(?: sie)? (?:bitte )?(?:herrn? |frau )?{_WHO}(?:bitte )?(?:an|unter|auf|zur\u00fcck)(?: unter)?:?"
+    rf"|\br?appell?e[rz]? (?:m\. |mme )?{_WHO}(?:au|sur le):?|\b(?:chiama(?:re)?|contatta(?:re)?) {_WHO}al(?:lo)?:?"
+    rf"|\b(?:lig(?:ue|a|ar)|telefon(?:e|ar)) (?:para |a )?(?:[oa] )?{_WHO}(?:no|pelo|para o):?|\bbel(?:len)? (?:met )?{_WHO}op:?"
+    rf"|\b(?:za)?dzwo(?:ni\u0107|\u0144) do {_WHO}(?:pod|na)(?: numer)?:?"
     r"|\bring(?: mig| mej| meg| til)?(?: p\u00e5)?:?|\bsoita(?: minulle| numeroon)?:?|\b\u0437\u0432\u043e\u043d\u0438\u0442\u0435:?|\bh\u00edv(?:jon|j)(?: a)?:?|\bsuna\u021bi(?:-m\u0103)?(?: la)?:?)\s{1,2}\Z",
     re.IGNORECASE,
 )
@@ -354,8 +361,9 @@ def _called(text: str, start: int) -> bool:
     """Whether somebody asks to be called right before a number."""
     if text[start - 1 : start] not in (" ", "\n"):
         return False
-    before = text[max(0, start - _CALL_REACH) : start].lower()
-    return any(map(before.__contains__, _CALL_STEMS)) and _CALLED.search(before) is not None
+    before = text[max(0, start - _CALL_REACH) : start]
+    lowered = before.lower()
+    return any(map(lowered.__contains__, _CALL_STEMS)) and _CALLED.search(before) is not None
 
 
 def _spelled(view: TextView, start: int, end: int) -> bool:

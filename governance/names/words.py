@@ -190,6 +190,8 @@ def is_listed(text: str, start: int, stop: int) -> bool:
     plain = value.lower().replace("'s", "").strip(" .")
     if plain in known or value.lower() in known:
         return not (value in first_names() | ambiguous_names() and _ACTS.match(text, stop))
+    if " " not in value and text[stop : stop + 2] in _ROMAN_BEGINS and _MONARCH.match(text, stop):
+        return True
     words = plain.replace("-", " ").split()
     first = 0
     while first < len(words) - 1 and (words[first] in common() or words[first] in foreign()):
@@ -206,6 +208,10 @@ def is_listed(text: str, start: int, stop: int) -> bool:
     return within_a_thing(text, start, stop)
 
 
+_MONARCH = re.compile(r" (?:I(?:er|re)|II|III|IV|VI{1,3}|IX|XI{1,3}|XIV|XV|XVI{0,3}|XX)\b")
+"""A number behind a single given name: a king, a pope, a ship."""
+_ROMAN_BEGINS = frozenset((" I", " V", " X"))
+
 _REGIONS = """
 piemont piedmont piemonte toskana tuscany toscana lombardei lombardia veneto venetien sizilien sicilia sardinien
 bretagne normandie provence burgund bourgogne alsace elsass lorraine lothringen savoyen champagne algarve alentejo
@@ -219,12 +225,21 @@ zambezi orange hudson ohio potomac yukon orinoco thames severn tweed tyne clyde 
 """Regions and rivers; written by hand."""
 _IN_A_PLACE = re.compile(
     r"\b(?:[Ii]n|near|across|throughout|outside|around|[Tt]he|[Ii]m|w|em)[ ]\Z"
+    r"|\b(?i:country|region|city|town|state|capital|province|county|land|stadt|ort|pays|ville|pa\u00eds|ciudad|paese|citt\u00e0|cidade|kraj|miasto|stad|\u00fclke|\u015fehir)(?:_?(?:name|code))?"
+    r"[\"']?(?: (?:is|of))?[ ]?(?:[=!:]=?=?|in)?[ ]?[\[({]?[\"']?\Z"
 )
 _OF_A_PLACE = re.compile(
-    r" (?:lies|liegt|is located|is situated|office|airport|station|weather|freezes|flows|fließt)\b"
+    r"'?s? (?:lies|liegt|is located|is situated|offices?|airport|station|weather|freezes|flows|flie\u00dft|region|branch|plant|warehouse|depot|"
+    r"clusters?|data ?cent(?:er|re)|site|campus|stadium|county|river|bridge|boots|chairs?|desk|lamp|table|sofa|jacket|shirt|shoes|bag|dress)\b"
+)
+_LISTED_BEFORE = re.compile(
+    r"([^\W\d_]{3,})[\"']?(?:, ?| (?:and|und|et|y|e|i|en|or|oder|ou|o|to|nach|[-/&]) )[\"']?\Z"
+)
+_LISTED_BEHIND = re.compile(
+    r"[\"']?(?:, ?| (?:and|und|et|y|e|i|en|or|oder|ou|o|to|nach|[-/&]) )[\"']?([^\W\d_]{3,})"
 )
 _EPITHET = re.compile(
-    r" (?:[a-z]{2,}(?:[^aeiou]us|ensis|ense|oides|ifolia|iflora|alis|aris|orum|arum)|canina|catus|abies|gallica|rugosa|sylvatica|"
+    r" (?:(?:german|ital|afric|americ|japon|chin|ind|pers|hispan|gall|britann|sin|orient|occident|sibir|austral|canad|virgin|mexic|arab|europ)(?:ica|icum|icus|ana|anum|anus|aea?|aeus|ensis|iensis|alis|is)|[a-z]{2,}(?:[^aeiou]us|ensis|ense|oides|ifolia|iflora|alis|aris|orum|arum)|canina|catus|abies|gallica|rugosa|sylvatica|"
     r"alba|nigra|rubra|trutta|domestica|japonica|tricolor|odorata|sativa|perenne|robur)\b"
 )
 """What stands behind a genus in the name of a species."""
@@ -248,8 +263,29 @@ def is_a_place(text: str, start: int, stop: int) -> bool:
         return False
     if value not in _people():
         return True
-    before = _IN_A_PLACE.search(text, max(0, start - 12), start)
-    return before is not None or _OF_A_PLACE.match(text, stop) is not None
+    before = _IN_A_PLACE.search(text, max(0, start - 24), start)
+    if before is not None or _OF_A_PLACE.match(text, stop) is not None:
+        return True
+    return _among_places(text, start, stop)
+
+
+def _among_places(text: str, start: int, stop: int) -> bool:
+    """Whether a word stands in a list of places: beside one that nobody is called, or beside two."""
+    beside: list[str] = []
+    for _ in range(2):
+        found = _LISTED_BEFORE.search(text, max(0, start - 32), start)
+        if found is None:
+            break
+        beside.append(found[1])
+        start = found.start()
+    for _ in range(2):
+        found = _LISTED_BEHIND.match(text, stop)
+        if found is None:
+            break
+        beside.append(found[1])
+        stop = found.end()
+    found_places = [word for word in beside if word[0].isupper() and word.lower() in places()]
+    return len(found_places) > 1 or any(word not in _people() for word in found_places)
 
 
 @cache

@@ -16,6 +16,7 @@ from governance.names.words import (
     hand_written_first_names,
     is_plain,
     last_names,
+    plain_words,
     things,
 )
 from governance.redact.pseudonym import OwnMarks
@@ -118,8 +119,11 @@ class KnownValues:
         if len(words) > 1 and sure:
             for handle in _handles(words[0], words[-1], self.joints):
                 self._add(handle, "PERSON", value)
+        listed = len(words) > 1 and any(_is_listed(word.capitalize()) for word in words)
         for word in words:
             self._learn_part(word, value, sure=sure, alone=len(words) == 1)
+            if listed and not sure and word[0].isupper() and word.lower() not in plain_words():
+                self._add_part(word, value, as_written=True)
 
     def _learn_part(self, word: str, value: str, *, sure: bool, alone: bool) -> None:
         """Remember a part of a name. What may be a product by itself keeps its capital."""

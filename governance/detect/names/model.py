@@ -11,9 +11,16 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from governance.detect.code_terms import ProgramSigns, is_plain_word, is_term
+from governance.detect.code_terms import (
+    ProgramSigns,
+    is_declared,
+    is_heading,
+    is_plain_word,
+    is_term,
+)
 from governance.detect.finding import Finding, Unit
 from governance.detect.named_tuples import new
+from governance.detect.names.acts import is_called_after, is_of_science
 from governance.detect.names.embedded import reader_of
 from governance.detect.names.key_names import names_a_thing
 from governance.detect.names.readers import LIBRARIES, Labelled, Reader
@@ -29,6 +36,7 @@ from governance.names.words import (
     is_a_thing,
     nouns,
     office_words,
+    places,
     plain_words,
 )
 from trajectory.errors import ConfigurationError
@@ -46,7 +54,7 @@ _ENTITIES = {
     "NORP": "NRP",
 }
 _SCORE = 0.6
-_READING = "6"
+_READING = "7"
 """Changes with what is asked of a model, and what is made of its answers."""
 _CAPITALISED = re.compile(
     r"[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f](?<![^\W_].)(?<!\w_.)(?<![.@/\\#$-].)(?:[^\W\d_]|['-]){1,30}(?![^\W_]|[(\[=]|_\w)"
@@ -251,7 +259,18 @@ class NamesModel:
                 return None
             if is_a_thing(text, start, stop) or _is_a_foreign_word(words, text):
                 return None
-            if _is_a_label(words, text, start, stop):
+            if _is_a_label(words, text, start, stop) or is_called_after(text, start, words):
+                return None
+            if len(words) == 1 and (is_declared(text, start) or is_heading(text, words[0])):
+                return None
+            if len(words) == 1 and words[0] not in first_names():
+                if is_of_science(text, start, stop):
+                    return None
+                if words[0] not in family_names() and text.startswith(" the ", stop):
+                    return None
+            if len(words) == 2 and _beside_a_place(words):
+                return None
+            if _is_an_abbreviation(words) and not _CAPITALS.search(text):
                 return None
             if len(words) > 1 and len(rest := [w for w in words if not _like_a_word(w)]) == 1:
                 at = text.find(rest[0], start)
@@ -434,6 +453,21 @@ def _like_a_word(word: str) -> bool:
     if not plain.endswith(_ENDS):
         return False
     return any(plain.endswith(end) and plain.removesuffix(end) in known for end in _ENDS)
+
+
+def _beside_a_place(words: list[str]) -> bool:
+    """Whether one of two words is a place and neither is a name: a club, a station, a district."""
+    if any(w in first_names() or w in ambiguous_names() or w in family_names() for w in words):
+        return False
+    return any(word.lower() in places() for word in words)
+
+
+def _is_an_abbreviation(words: list[str]) -> bool:
+    """Whether a short word in capitals that no list has stands by itself, or behind everyday words."""
+    left = [word for word in words if not _like_a_word(word)]
+    if len(left) != 1 or not left[0].isupper() or len(left[0]) > 5:
+        return False
+    return left[0].title() not in first_names() and left[0].title() not in family_names()
 
 
 def _an_identifier(text: str, start: int, stop: int, signs: ProgramSigns) -> bool:

@@ -3,9 +3,16 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from governance.detect.code_terms import ProgramSigns, is_plain_word, is_term
+from governance.detect.code_terms import (
+    ProgramSigns,
+    is_declared,
+    is_heading,
+    is_plain_word,
+    is_term,
+)
 from governance.detect.finding import Finding, Unit
 from governance.detect.named_tuples import new
+from governance.detect.names.acts import acts_as_a_person, is_called_after, is_determined
 from governance.detect.names.cues import NONE, STRONG, cue
 from governance.detect.names.key_names import (
     may_be_anybody,
@@ -32,9 +39,10 @@ from governance.names.words import (
     plain_words,
     programs,
     things,
+    within_a_thing,
 )
 
-_VERSION = "rules-9"
+_VERSION = "rules-10"
 
 _U = "A-Z" + "".join(
     char for char in map(chr, (*range(0xC0, 0x250), *range(0x370, 0x482), *range(0x1E00, 0x1F00))) if char.isupper()
@@ -90,6 +98,11 @@ _LOWER_CASE_NAME = re.compile(
     r"(?i:\b(?:my|his|her|their|full|the|customer|patient|client)\s+(?:full |first |last )?name(?: is|'s|:)\s+)"
     r"([^\W\d_A-Z]{2,20}(?: [^\W\d_A-Z]{2,20}){0,2})(?=\s*(?:[.,;!?\n]|and\b|but\b|\Z))"
 )
+_SPEAKER_LINE = re.compile(
+    rf"^[ \t>*_\-]{{0,6}}(?:\[?\d\d:\d\d(?::\d\d)?\]? )?([{_U}][^\W\d_]+(?: [{_U}][^\W\d_]+)?)[*_]{{0,2}}:[*_]{{0,2}} {{1,2}}(?=[^\W\d_]+,? [^\W\d_A-Z][^\W\d_]*[ ,'.?!]|ok|yes|no|ja|oui|s\u00ed)",
+    re.MULTILINE,
+)
+"""A line of a chat: somebody, a colon, a sentence."""
 _IN_CODE = re.compile(r"\A\w?\.(?=[^\W\d_]{3})|[^\W\d_](?:=|\(|\[)")
 _MONTHS = frozenset(
     [
@@ -305,6 +318,8 @@ class NameRules:
                     yield *match.span(1), 0.7, "told"
         if len(text) <= _LONGEST_CHAT and " " in text:
             yield from self._in_small_letters(text)
+        if ": " in text and "\n" in text:
+            yield from self._speakers(text)
         if ", " in text:
             for match in _FAMILY_FIRST.finditer(text):
                 if self._is_family_first(text, match):
@@ -336,6 +351,19 @@ class NameRules:
             if word.capitalize() in self._first and not is_plain(word) and word not in things():
                 goes_on = match[2] and not is_plain(match[2]) and match[2] not in things()
                 yield match.start(1), match.end(2 if goes_on else 1), 0.7, "cue"
+
+    def _speakers(self, text: str) -> Iterator[tuple[int, int, float, str]]:
+        """Yield who speaks in a chat: one of them is a listed name, or somebody speaks twice."""
+        lines = [
+            match
+            for match in _SPEAKER_LINE.finditer(text)
+            if not any(is_plain(word.lower()) for word in match[1].split())
+            and match[1].lower() not in things()
+        ]
+        speakers = [match[1] for match in lines]
+        known = any(word in self._first for speaker in speakers for word in speaker.split())
+        if len(lines) > 1 and (known or len(set(speakers)) < len(speakers)):
+            yield from ((*match.span(1), 0.6, "verb") for match in lines)
 
     def _is_family_first(self, text: str, match: re.Match[str]) -> bool:
         """Whether two words with a comma between them are a family and a given name."""
@@ -464,6 +492,8 @@ class NameRules:
             lone = len(words) == 1 and not known_first and not known_last
             if lone and (is_plain(words[0].lower()) or words[0].isupper()):
                 return
+            if within_a_thing(text, begin, stop):
+                return
             strong = cued == STRONG
             named = known_first or words[0] in self._ambiguous
             if (strong or named or known_last or len(words) > 1) and not (
@@ -473,12 +503,19 @@ class NameRules:
             ):
                 yield begin, stop, 0.8 if strong or known_first else 0.6, "cue"
                 return
+        if is_called_after(text, begin, words):
+            return
         if is_listed(text, begin, stop):
             speaks = words[0].lower() not in programs() and self._speaks(text, begin, stop, words)
             if not alone and speaks:
                 yield begin, stop, 0.5, "verb"
             return
         if len(words) == 1 and not alone and is_a_place(text, begin, stop):
+            named = known_first or known_last or words[0] in self._ambiguous
+            if named and self._speaks(text, begin, stop, words):
+                yield begin, stop, 0.5, "verb"
+            return
+        if len(words) > 1 and known_first and not known_last and is_determined(text, begin):
             return
         if len(words) > 1 and (known_first or known_last or words[0] in self._ambiguous):
             sure = known_first or (known_last and words[0] in self._ambiguous)
@@ -496,7 +533,9 @@ class NameRules:
     def _stands_alone(self, text: str, begin: int, stop: int, signs: ProgramSigns) -> bool:
         """Whether a given name by itself is a person: no identifier, term, month or plain word."""
         word = text[begin:stop].rstrip(".")
-        if len(word) < 3 or is_term(text, stop):
+        if len(word) < 3 or is_term(text, stop) or is_declared(text, begin):
+            return False
+        if is_heading(text, word):
             return False
         if signs.may_be() and (
             _IN_CODE.search(text[max(0, begin - 2) : stop + 2]) or signs.around(begin, stop)
@@ -511,7 +550,9 @@ class NameRules:
         behind = text[stop : stop + 1]
         if words[-1].lower() in self._plain:
             return False
-        if behind in (" ", ",") and _SPEAKS.match(text, stop):
+        if behind in (" ", ",") and (
+            _SPEAKS.match(text, stop) or (len(words) == 1 and acts_as_a_person(text, begin, stop))
+        ):
             return True
         if behind in (" ", ":") and _SPEAKER.match(text, stop):
             before = text[max(0, begin - 8) : begin].rstrip(" \t>*")

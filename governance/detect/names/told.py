@@ -9,6 +9,7 @@ from governance.names.words import (
     family_names,
     first_names,
     is_plain,
+    places,
     things,
     within_a_thing,
 )
@@ -24,7 +25,7 @@ _LINE = r"(?:^|[\n\r|>,;({\[*\"' ])"
 
 _TITLES = (
     r"(?:Herrn?|Frau|Fr\xe4ulein|Hr\.|Fr\.|M\.|MM\.|Mme|Mlle|Monsieur|Madame|Mademoiselle|Sr\.?|Sra\.?|Srta\.|Se\xf1ora?|"
-    r"[Ss]e\xf1orita|[Ss]e\xf1ora?|[Dd]ott?\.?(?:ssa)?\.?|[Ii]ng\.|[Aa]vv\.|[Pp]rof\.?(?:ssa)?\.?|[Ss]ig\.?(?:ra|na)?\.?|[Ss]ignora?|[Mm]adame|[Mm]onsieur|[Ss]enhora?|Don|Do\xf1a|Sig\.?(?:ra|na)?\.?|Signora?|Dott\.(?:ssa)?|Avv\.|Senhora?|Dona|[Dd]hr\.?|[Mm]evr?\.|[Mm]evrouw|[Mm]eneer|[Dd]e heer|"
+    r"[Ss]e\xf1orita|[Ss]e\xf1ora?|[Dd]ott?\.?(?:ssa)?\.?|[Ii]ng\.|[Aa]vv\.|[Pp]rof\.?(?:ssa)?\.?|[Ss]ig\.?(?:ra|na)?\.?|[Ss]ignora?|[Mm]adame|[Mm]onsieur|[Ss]enhora?|Don|Do\xf1a|Sig\.?(?:ra|na)?\.?|Signora?|Dott\.(?:ssa)?|Avv\.|Senhora?|Dona|[Dd]hr\.?|[Mm]evr?\.|[Mm]evrouw|[Mm]eneer|(?:[Dd]e )?[Hh]eer|"
     r"Pan|Pani|Pana|Panu|Panie|Say\xe0n|Fru|Herra|Rouva|Mr|Mrs|Ms|Dr|Prof)"
 )
 _INTRODUCTIONS = (
@@ -85,7 +86,7 @@ _SALUTATION_NEEDS = (
 _CLOSINGS = (
     r"(?:[A-Z\xc0-\xde][^\n]{0,24}(?:Gr\xfc\xdfe[n]?|Gr\xfcsse[n]?|Gru\xdf|[Ss]alutations|[Ss]aludos|[Ss]aluti|[Cc]umprimentos|[Gg]roet(?:en|jes)?|[Gg]ru\xdf)|Gr\xfc\xdfe|Gru\xdf|LG|VG|MfG|"
     r"(?:Bien )?[Cc]ordialement|Bien \xe0 vous|Amicalement|Sinc\xe8rement|Saludos|Un saludo|Un abrazo|Abrazos|Atentamente|Saluti|Cordialmente|Atenciosamente|Cumprimentos|Abra\xe7os|"
-    r"Groet(?:en|jes)?|Pozdrawiam|Z powa\xe0aniem|Sayg\xe0lar(?:\xe0mla)?|Sevgiler|Med v\xe4nliga h\xe4lsningar|Med venlig hilsen|Hilsen|Mvh)[,.!]?[ \t]*(?:\r?\n[ \t>]*){1,3}"
+    r"Groet(?:en|jes)?|(?:Muchas )?[Gg]racias|(?:Mille )?[Gg]razie(?: mille)?|(?:Muito )?[Oo]brigad[oa]|Merci(?: beaucoup| d'avance| bien)?|Danke(?: dir| Ihnen| sch\xf6n| im Voraus)?|(?:Vielen|Besten|Herzlichen) Dank(?: im Voraus)?|(?:Alvast )?[Bb]edankt|Dank je(?: wel)?|Dzi\xe0ki|Dzi\xe0kuj\xe0|Te\xe0ekk\xfcrler|Tack|Takk|Pozdrawiam|Z powa\xe0aniem|Sayg\xe0lar(?:\xe0mla)?|Sevgiler|Med v\xe4nliga h\xe4lsningar|Med venlig hilsen|Hilsen|Mvh)[,.!]?[ \t]*(?:\r?\n[ \t>]*){1,3}"
 )
 
 
@@ -348,6 +349,14 @@ _NO_NAME = re.compile(
 """How words for peoples, faiths and roles end, which are capitalised too."""
 
 
+def titled(value: str) -> bool | None:
+    """The same behind a title: somebody may have the name of a town, of a program hardly."""
+    words = value.replace("-", " ").split()
+    if len(words[0]) < 2 or is_no_name(words[0]):
+        return False
+    return False if value.lower() in things() and value.lower() not in places() else None
+
+
 def unlisted(value: str) -> bool | None:
     """Whether a word that no list has may be a name: as ``told``, and no people, faith, language or role."""
     words = value.replace("-", " ").split()
@@ -427,7 +436,7 @@ def _no_role(value: str) -> bool | None:
 
 
 TOLD_NAMES: tuple[Rule, ...] = (
-    _name("title", rf"(?:^|[\s(\"',;:>*|/]){_TITLES}[ \xa0]+(?:Dr\.|Prof\.)?[ ]?{_NAME}", *_TITLE_NEEDS),
+    _name("title", rf"(?:^|[\s(\"',;:>*|/]){_TITLES}[ \xa0]+(?:Dr\.|Prof\.)?[ ]?{_NAME}", *_TITLE_NEEDS, check=titled),
     _name("introduced", rf"(?:^|[\s.,;:!?(\"'>*]){_INTRODUCTIONS} {_NAME}", *_INTRODUCTION_NEEDS),
     _name("weakly_introduced", rf"(?:^|[.!?:,\n] ?){_WEAK_INTRODUCTIONS} {_NAME}", *_WEAK_NEEDS, check=likely),
     _name("role", rf"(?:^|[\s(\"',;>*|\[]){_ROLES}(?: is)?(?:\*{{0,2}}[ ]?[:=][ ]?\*{{0,2}} {{0,2}}| ){_NAME}", *_ROLE_NEEDS, check=likely),
@@ -448,11 +457,14 @@ TOLD_NAMES: tuple[Rule, ...] = (
     _name("meeting", rf"(?i:\b(?:1:1|1-1|one-on-one|lunch|coffee|dinner|breakfast|drinks|calls?|meetings?|sync|interview|catch-?up|appointment|intro|chat|termin|treffen|jour fixe|mittagessen|gespr\xe4ch|d\xe9jeuner|r\xe9union|rendez-vous|rdv|point|entretien|cita|reuni\xf3n|comida|entrevista|pranzo|riunione|colloquio|incontro|afspraak|overleg|gesprek|reuni\xe3o|almo\xe7o|spotkanie)(?: (?:call|meeting))? (?:with|w/|mit|avec|con|com|met|z)) (?:{_TITLES} )?{_NAME}", " with", " w/", " mit", " avec", " con", " com", " met", " z ", check=likely),
     _name("event", rf"(?i:\b(?:interview|birthday|geburtstag|anniversaire|cumplea\xf1os|compleanno|verjaardag|farewell|abschied|onboarding|1:1))(?::| -| of| von| de| di| van)? {_TWO}", "interview", "birthday", "geburtstag", "anniversaire", "cumplea", "compleanno", "verjaardag", "farewell", "abschied", "onboarding", "1:1", check=likely),
     _name("let", rf"(?i:\b(?:have|let|tell|ask|remind|inform|told|asked|ping|cc|copy|invite|loop in|thank|contact|meet)) {_NAME} (?:(?:to|know|look|check|take|handle|about|that|whether|if|when|for|on|and|by|in|review|do|fix|send|call)\b)", "have ", "let ", "tell ", "ask", "remind", "inform", "told ", "ping ", "cc ", "copy ", "invite ", "loop in", "thank ", "contact ", "meet ", check=unlisted),
+    _name("asked", rf"(?:\b(?i:frag(?:e|t|en)?|sprich|sprecht|sag|red(?:e|et)?|demande[rz]?|parle[rz]?|dis|vois|pregunt[ae](?:le|r)?|habla(?:r|d)?|dile|consulta|avisa|chiedi(?:lo)?|parla(?:re|te)?|senti|scrivi|fala(?:r|em)?|pergunta(?:r)?|pede|avise|vraag|praat|overleg|zapytaj|porozmawiaj|pogadaj|powiedz|napisz)"
+          rf"(?: (?:mal|bitte|doch|lieber|es|het|lo|mejor|direkt|directement|avec|mit|con|com|met|z|do|a|\xe0|aan|ao?|dem|der|den|die|o)){{1,3}}) {_NAME}", "frag", "spr", "sag", "red", "demande", "parle", "dis ", "vois ", "pregunt", "habla", "dile", "consulta", "avisa", "chiedi", "parla", "senti", "scrivi", "fala", "pergunta", "pede", "avise", "vraag", "praat", "overleg", "zapytaj", "pogadaj", "porozm", "powiedz", "napisz", check=unlisted),
+    _name("or_with", rf"\b(?i:fala(?:r)?|habla(?:r)?|parla(?:re)?|sprich|praat) (?i:con|com|mit|met) (?:[oa] |den |der |dem )?(?:{_WORD})(?: (?:{_WORD})){{0,2}} (?i:ou|o|oder|of|e|y|und|en) (?:(?:com|con|mit|met) )?(?:[oa] |den |der |dem )?{_NAME}", "fala", "habla", "parla", "sprich", "praat", check=unlisted),
     _name("relative", rf"(?i:\b(?:my|his|her|our|their|mein|meine[rmn]?|unser[e]?|ma|mon|mi|mia|mio|minha|meu|mijn|m\xf3j|moja)) (?i:husband|wife|son|daughter|brother|sister|mother|father|mum|mom|dad|boss|colleague|co-?worker|manager|friend|assistant|partner|neighbou?r|client|landlord|tenant|cousin|uncle|aunt|doctor|teacher|team ?mate|chef|chefin|kollegin|kollege|freundin|freund|nachbarin|nachbar|mann|frau|sohn|tochter|bruder|schwester|mutter|vater|coll\xe8gue|ami|amie|voisin|voisine|fr\xe8re|soeur|m\xe8re|p\xe8re|mari|femme|fils|fille|patron|compa\xf1er[oa]|amig[oa]|vecin[oa]|herman[oa]|marido|espos[oa]|madre|padre|hij[oa]|jefe|jefa|colleg[ah]|amic[oa]|vicin[oa]|fratello|sorella|marito|moglie|figli[oa]|capo|colega|vizinh[oa]|irm\xe3o?|filh[oa]|collega|vriend|vriendin|buurman|buurvrouw|broer|zus|zoon|dochter|vrouw|kolega|kole\xe0anka|s\xe0siad|s\xe0siadka|brat|siostra|m\xe0\xe0|\xe0ona),? {_NAME}", "my ", "his ", "her ", "our ", "their ", "mein", "unser", "ma ", "mon ", "mi ", "mi", "minha", "meu", "mijn", "m\xf3j", "moja", check=unlisted),
     _name("i_am", rf"(?:^|[.!?,\n] ?)(?i:i'm|i am|this is|hi,? it's|ich bin|hier ist|ik ben|soy|sono|jestem|je suis) {_NAME}(?:[.,!?\n]| (?:and|from|your|here|und|aus|et|y|e|i|en|uit|von|de|di|z)\b|$)", *_WEAK_NEEDS, "it's", check=unlisted),
     _name("of_a_letter", rf"(?i:\b(?:e-?mails?|mails?|letter|message|note|card|invoice|contract|apology|invitation|reminder|reference|bio|cv|resume|profile|booking|reservation|appointment|login|brief|nachricht|einladung|k\xfcndigung|rechnung|vertrag|schreiben|anmeldung|anruf|mot|lettre|courriel|facture|contrat|connexion|appel|r\xe9servation|carta|correo|mensaje|factura|contrato|llamada|reserva|messaggio|lettera|fattura|contratto|chiamata|telefonata|prenotazione|mensagem|fatura|chamada|liga\xe7\xe3o|bericht|factuur|reservering|list|wiadomo\xe0\xe0|faktura|umowa|rezerwacja)) (?i:to|for|from|about|of|by|with|an|f\xfcr|von|mit|\xe0|pour|de|avec|par|para|a|con|al|per|di|da|com|aan|voor|van|met|do|dla|od|z) (?:{_TITLES} )?{_TWO}", "mail", "letter", "message", "note", "card", "invoice", "contract", "apology", "invitation", "reminder", "reference", "bio", "cv ", "resume", "profile", "booking", "reserv", "appointment", "login", "brief", "nachricht", "einladung", "ndigung", "rechnung", "vertrag", "schreiben", "anmeldung", "anruf", "mot ", "lettre", "courriel", "fact", "contrat", "connexion", "appel", "r\xe9serv", "carta", "correo", "mensa", "llamada", "messaggio", "lettera", "fattura", "chiamata", "telefonata", "prenotazione", "fatura", "chamada", "bericht", "list ", "wiadomo", "faktura", "umowa", "rezerwacja", check=likely),
     _name("relative_of", rf"(?i:\b(?:wife|husband|son|daughter|brother|sister|mother|father|boss|assistant|manager|friend|hermano|hermana|hijo|hija|padre|madre|marido|esposa|amigo|amiga|fr\xe8re|soeur|fils|fille|m\xe8re|p\xe8re|mari|femme|bruder|schwester|sohn|tochter|mutter|vater|frau|mann|fratello|sorella|figlio|figlia|marito|moglie|irm\xe3o|irm\xe3|filho|filha|broer|zus|zoon|dochter|vrouw|brat|siostra|syn|c\xf3rka)) (?i:of|de|von|di|van) {_NAME}", "wife", "husband", "son", "daughter", "brother", "sister", "mother", "father", "boss", "assistant", "manager", "friend", "herman", "hij", "padre", "madre", "marido", "esposa", "amig", "fr\xe8re", "soeur", "fil", "m\xe8re", "p\xe8re", "mari", "femme", "bruder", "schwester", "tochter", "mutter", "vater", "frau", "mann", "fratello", "sorella", "figli", "moglie", "irm\xe3", "broer", "zus", "zoon", "dochter", "vrouw", "brat", "siostra", "syn ", "c\xf3rka", check=unlisted),
-    _name("role_alone", rf"(?:^|[\s(\"',;>*|\[])(?:Kundin|Kunde|Patient(?:in)?|Mieter(?:in)?|Anrufer(?:in)?|Kolleg(?:e|in)|Nachbar(?:in)?|Bewerber(?:in)?|Benutzer(?:in)?|[Cc]ustomer|[Pp]atient|[Tt]enant|[Cc]lient[ea]?|[Pp]atiente|[Pp]aciente|[Pp]aziente|[Kk]lant|[Pp]acjent(?:ka)?|[Kk]lient(?:ka)?) {_NAME}(?:[ ,.;:(!?\n]|$)", "kund", "patient", "mieter", "anrufer", "kolleg", "nachbar", "bewerber", "benutzer", "customer", "tenant", "client", "paciente", "paziente", "klant", "pacjent", "klient", check=unlisted),
+    _name("role_alone", rf"(?:^|[\s(\"',;>*|\[])(?:[Mm]onteurs?|[Tt]echniker(?:in)?|[Ff]ahrer(?:in)?|[Vv]ertreter(?:in)?|[Hh]ausmeister(?:in)?|[Pp]raktikant(?:in)?|[Aa]zubi|[Cc]hauffeur|[Bb]ezorger|[Bb]uurman|[Bb]uurvrouw|[Cc]ollega|[Tt]echnicien(?:ne)?|[Ll]ivreur|[Vv]oisine?|[Ss]tagiaire|[Cc]oll\xe8gue|[Rr]epartidor|[Vv]ecin[oa]|[Cc]ompa\xf1er[oa]|[Tt]\xe9cnic[oa]|[Vv]icin[oa]|[Aa]utista|[Cc]orriere|[Vv]izinh[oa]|[Mm]otorista|[Ee]ntregador|[Kk]ierowca|[Ss]\xe0siad(?:ka)?|[Kk]om\xe0u(?:m|muz)?|[Tt]echnician|[Ee]lectrician|[Pp]lumber|[Cc]arer|[Cc]ourier|[Nn]eighbou?r|[Rr]eceptionist|[Tt]utor|Kundin|Kunde|Patient(?:in)?|Mieter(?:in)?|Anrufer(?:in)?|Kolleg(?:e|in)|Nachbar(?:in)?|Bewerber(?:in)?|Benutzer(?:in)?|[Cc]ustomer|[Pp]atient|[Tt]enant|[Cc]lient[ea]?|[Pp]atiente|[Pp]aciente|[Pp]aziente|[Kk]lant|[Pp]acjent(?:ka)?|[Kk]lient(?:ka)?) {_NAME}(?:[ ,.;:(!?\n]|$)", "monteur", "technik", "fahrer", "vertreter", "hausmeister", "praktikant", "azubi", "chauffeur", "bezorger", "buur", "collega", "technic", "livreur", "voisin", "stagiaire", "coll\xe8gue", "repartidor", "vecin", "compa\xf1er", "t\xe9cnic", "vicin", "autista", "corriere", "vizinh", "motorista", "entregador", "kierowca", "siad", "kom\xe0u", "electrician", "plumber", "carer", "courier", "neighbo", "receptionist", "tutor", "kund", "patient", "mieter", "anrufer", "kolleg", "nachbar", "bewerber", "benutzer", "customer", "tenant", "client", "paciente", "paziente", "klant", "pacjent", "klient", check=unlisted),
     _name("in_query", rf"[?&](?i:name|full_?name|customer|contact|first_?name|last_?name|sur_?name|given_?name|family_?name|passenger|guest|author|recipient|person|employee|patient|nachname|vorname|nom|prenom|nombre|apellido|cognome|nome)=((?:{_WORD})(?:(?:\+|%20|_)(?:{_WORD})){{0,3}})(?:[&#\s\"')>]|$)", "=", check=in_query),
     _name("ends_with", rf"(?:h\xe4lsar|h\xe4lsningar|hilsen|hilsner|Mvh|terveisin|terveisi\xe4|pozdrawiam|pozdravem|d\xe0kuji|groetjes|groet|LG|VG|saludos|bises|bisous|baci|abra\xe7os|beijos|Gr\xfc\xdfe von),? {_NAME}[ .!]*(?:\r?\n|$)", "h\xe4lsa", "h\xe4lsning", "hils", "mvh", "terveis", "pozdr", "kuji", "groet", "lg ", "lg,", "vg ", "vg,", "saludos", "bises", "bisous", "baci", "abra\xe7os", "beijos", "gr\xfc\xdfe", check=unlisted),
     _name("small_title", r"(?:^|[\s(,;:])(?:mr|mrs|miss|herr|frau|se\xf1ora?|signora?|mevrouw|meneer|madame|monsieur|pani)\.? ([a-z\xdf-\xf6\xf8-\xff]{3,24})(?:[\s.,;:!?)]|$)", "mr", "miss ", "miss.", "herr", "frau", "se\xf1or", "signor", "mevrouw", "meneer", "madame", "monsieur", "pani", check=surname_in_small),

@@ -4,7 +4,7 @@ import re
 from functools import cache
 
 from governance.detect.rules.rule import Rule
-from governance.names.words import common, first_names, is_plain, last_names, things
+from governance.names.words import common, family_names, first_names, is_plain, last_names, things
 
 _SERVICE_WORDS = """
     root toor ubuntu admin administrator administrador sysadmin superuser www-data www wwwrun http httpd apache
@@ -115,6 +115,25 @@ def mentioned(value: str) -> bool:
     return person_account(plain) is True and not is_plain(plain) and plain not in things()
 
 
+_SHE = ("ska", "cka", "dzka")
+"""How family names end that a woman has, where a list has a man's: Kowalska."""
+
+
+def named_after_somebody(value: str) -> bool:
+    """Whether an account is made of somebody's name: ``hkobayashi``, ``annikas``, ``marta.nowak``."""
+    plain = value.lower().rstrip(".-_0123456789")
+    if not mentioned(plain):
+        return False
+    names = first_names() | family_names()
+    parts = _PARTS.findall(plain)
+    if len(parts) > 1:
+        return any(len(part) > 2 and part.capitalize() in names for part in parts)
+    made = [plain, plain[1:], plain[2:], plain[:-1]]
+    if plain.endswith(_SHE):
+        made.append(plain[1:-1] + "i")
+    return any(len(part) > 3 and part.capitalize() in names for part in made)
+
+
 _NAME = r"([A-Za-z\xc0-\xff][\w.\-\xc0-\xff]{1,38})"
 _SMALL = r"([a-z][a-z0-9._\-]{1,31}\$?)"
 _MODE = r"(?:[r\-][w\-][xsStT\-]){3}"
@@ -181,6 +200,10 @@ ACCOUNTS: tuple[Rule, ...] = (
         "label", rf"(?i:\b{_LABEL})[\"']?(?:[ \t]{{0,24}}(?:=|:)\s{{0,2}}|[ \t]{{2,40}}|:\t{{1,3}})[\"']?{_SMALL}", "acct", "nickname", "user", "login", "logname", "uid", "actor", "account", "logged", "utilisateur", "usuario", "benutzer", "utente", "gebruiker", check=told_account,
     ),
     _account("quoted", rf"(?i:\b(?:user(?:name)?|login|account|role|owner|benutzer|utilisateur|usuario)) [\"'`]{_SMALL}[\"'`]", "user", "login", "account", "role", "owner", "benutzer", "utilisateur", "usuario", check=told_account),
+    _account("of_role", rf"(?i:\b(?:assignee|reporter|reviewer|approver|request[eo]r|author|committer|maintainer|owner|creator|on-?call|(?:opened|created|updated|modified|submitted|approved|reviewed|closed|merged|requested|assigned|last_modified|changed|deployed)_(?:by|to)))[\"']?[ \t]{{0,3}}[:=][ \t]{{0,3}}[\"'@]?{_SMALL}(?:[\s\"',;)}}]|$)", "assignee", "reporter", "reviewer", "approver", "requeste", "requestor", "author", "committer", "maintainer", "owner", "creator", "oncall", "on-call", "_by", "_to", check=named_after_somebody),
+    _account("to_do", rf"\b(?:TODO|FIXME|XXX|HACK|NOTE)\({_SMALL}\)", "todo(", "fixme(", "xxx(", "hack(", "note(", check=named_after_somebody),
+    _account("handle", rf"(?:^|[\s(\[*>]){{1}}@{_SMALL}(?:[\s.,;:!?)\]*]|$)", "@", check=named_after_somebody),
+    _account("of_word", rf"(?i:\b(?:account|user|login|benutzer(?:in|konto)?|nutzer(?:in)?|konto|compte|cuenta|utilisateur|usuari[oa]|utente|gebruiker|usu\xe1rio|conta|u\xe0ytkownik|kullan\xe0c\xe0)) {_SMALL}(?:[\s.,;:!?)]|$)", "account", "user", "login", "benutzer", "nutzer", "konto", "compte", "cuenta", "utilisateur", "usuari", "utente", "gebruiker", "usu\xe1rio", "conta", "ytkownik", "kullan", check=named_after_somebody),
     _account("tilde", rf"(?:^|[\s=:\"'(])~{_SMALL}(?:/|\s|$)", "~"),
     _account("mention", rf"(?:\[~|\bby @){_SMALL}(?:\]| in https?://)", "[~", "by @"),
     _account("domain", r"(?:^|[\s\"'(=:])[A-Z][A-Z0-9\-]{1,14}\\{1,2}([a-z][\w.\-]{2,31})(?:[\s\"'),;:]|$)", "\\"),

@@ -89,9 +89,14 @@ NOBODYS_BOXES = frozenset(
 """What stands before the @ of a code host or a machine, or where no answer is read."""
 
 
+_FULL_STOPS = str.maketrans("\u3002\uff61", "..")
+"""Stops of other scripts, which stand for the dot of a host."""
+
+
 def email(value: str) -> bool | None:
     """Whether both sides of the @ can be a mailbox's; False for decorators and locale names."""
-    mailbox, _, host = value.rpartition("@")
+    mailbox, _, host = value.strip('"').rpartition("@")
+    host = host.translate(_FULL_STOPS)
     ending = host.rpartition(".")[2]
     if (
         not any(char.isalnum() for char in mailbox)

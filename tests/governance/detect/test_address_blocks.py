@@ -26,6 +26,36 @@ def test_an_address_goes_as_a_whole(block: str) -> None:
     assert "Thank you" in clean
 
 
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ("12 rue Victor Hugo", ("12", "rue", "Hugo")), ("Livraison : 8 bis allée des Tilleuls, 37000 Tours", ("8 bis", "Tilleuls", "37000")),
+        ("Am Bahndamm 4\n24103 Kiel", ("Bahndamm 4", "24103")), ("Zur Alten Mühle 17, 38100 Gifhorn", ("Mühle 17", "38100")),
+        ("Oude Kade 33B, 6211 CB Maastricht", ("Kade 33B", "6211", "CB")), ("ul. Prosta 14 m. 3, 00-950 Warszawa", ("Prosta", "m. 3", "00-950")),
+        ("C/ Mayor, 5, 3º izq., 28013 Madrid", ("Mayor", "izq", "28013")), ("Rua do Ouro 55, 2.º, 4050-036 Porto", ("Ouro", "2.º", "4050-036")),
+        ("Via Garibaldi, 14 - 20121 Milano", ("Garibaldi", "20121")), ("Lale Sok. No: 45 D:3, 34710 Moda", ("Lale", "45", "34710")),
+        ("14 Ashfield Grove\nDublin D6W KT91", ("14", "Ashfield", "KT91")), ("5 Tennyson Gardens, Bristol BS8 1TH", ("Tennyson", "1TH")),
+        ("5512 Juniper Ridge, Boise, ID 83703", ("5512", "Juniper", "83703")), ("She moved to LS6 3QS.", ("LS6", "3QS")),
+        ("Domicilio: Alameda Verde 9", ("Alameda Verde 9",)),
+    ],
+)  # fmt: skip
+def test_addresses_of_many_countries_go(given: str, left: tuple[str, ...]) -> None:
+    clean = text(given)
+    for piece in left:
+        assert piece not in clean
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "Page 3, 10115 Total", "Chapter 12, 2024 Edition", "Widget 3\n2024 Report", "retry 3, 50000 Requests", "3 place settings and 2 rue leaves",
+        "error B2 3AB1", "via Kafka, 3 brokers",
+    ],
+)  # fmt: skip
+def test_other_lines_with_numbers_stay(kept: str) -> None:
+    assert text(kept) == kept
+
+
 def test_quoted_lines_and_the_name_above() -> None:
     clean = text(
         "> Tadzio Vukelic\n> 72134 Coronilla 3599\n> Suite 4\n> Nijmegen\n> Netherlands 62971\n"

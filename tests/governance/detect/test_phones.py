@@ -68,7 +68,7 @@ def test_other_numbers(text: str) -> None:
     "asked",
     [
         "Call me on {}", "text me at {}", "Proszę dzwonić: {}", "Zavolejte mi na {}", "Llámame al {}", "appelez-moi au {}",
-        "Ruf mich an unter {}", "bel me op {}", "Chiamami al {}", "ligue para {}", "Ring mig på {}", "Soita numeroon {}",
+        "Ruf mich an unter {}", "bel me op {}", "Chiamami al {}", "ligue para {}", "Llama a Remedios al {}", "Call Mr. Fenn on {}", "Ruf Heike an: {}", "appelle Odile au {}", "Proszę oddzwonić: {}", "Ring mig på {}", "Soita numeroon {}",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("number", ["612345678", "602 441 229"])
@@ -77,7 +77,13 @@ def test_digits_behind_a_request_to_call_are_a_number(asked: str, number: str) -
 
 
 @pytest.mark.parametrize(
-    "kept", ["call 612345678 failed", "calls: 612345678", "dial timeout 12345678"]
+    "kept",
+    [
+        "call 612345678 failed",
+        "call the handler at 12345678",
+        "calls: 612345678",
+        "dial timeout 12345678",
+    ],
 )
 def test_digits_behind_other_calls_are_none(kept: str) -> None:
     assert found(kept) == []

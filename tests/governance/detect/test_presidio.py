@@ -28,6 +28,8 @@ def found(value: str, *keys: str) -> dict[str, str]:
         ("EMAIL_ADDRESS", "jane@müller.example", "mail {} now"),
         ("EMAIL_ADDRESS", "john at mail . example dot com", "email {} please"),
         ("EMAIL_ADDRESS", "john [at] mail.example.com", "email {} please"),
+        ("EMAIL_ADDRESS", '"jane.doe"@mail.example.com', "write to {} now"),
+        ("EMAIL_ADDRESS", "jane.doe@mail\u3002example\u3002com", "write to {} now"),
         ("PHONE_NUMBER", "+1 212 555 0123", "Call me on {}."),
         ("PHONE_NUMBER", "(201) 555-0123", "Tel. {}."),
         ("PHONE_NUMBER", "2125550123", "my phone is {}"),

@@ -1,0 +1,166 @@
+"""What only people do, and what places, prizes and products are called: the words around a capitalised word."""
+
+import re
+
+from governance.names.words import places
+
+_ADVERB = r"(?:(?:will|would|can|could|should|must|might|may|has|had|never|always|also|just|already|still|then|probably|definitely|really) ){0,2}"
+_ENGLISH = (
+    _ADVERB
+    + r"(?:forgot|forgotten|forgets|promised|promises|apologi[sz]ed|apologi[sz]es|complained|complains|resigned|retired|emailed|phoned|texted|pinged|messaged|"
+    r"insisted|insists|hopes|hoped|feels|felt|thinks|believes|disagrees|disagreed|mentioned|knows|remembers|wonders|is wondering|"
+    r"call(?:ed)? in sick|calls (?:me|us|back)|sent (?:me|us) (?:a|an|the|his|her|their)|asked (?:me|us|for|if|whether|to)|wants (?:a|an|the|to|me|us|him|her|it)|"
+    r"is (?:now |currently |still |also )?(?:on (?:holiday|vacation|leave|sick leave|parental leave|maternity leave|paternity leave|pto|jury duty|a call|a break)|off (?:sick|today|until|this|on)|sick|ill|"
+    r"out (?:of (?:the )?office|sick|until|today|tomorrow|this|next|on)|away (?:until|this|next|on|today|from)|pregnant|married|not feeling|ooo|travell?ing|annoyed|upset|unhappy|happy|worried|"
+    r"looking into|waiting for (?:a|an|the|your|my|his|her|us|me)|in a meeting|my|our new|joining us|moving to|taking over|covering for|back (?:on|from|next|in the office))|"
+    r"was (?:ill|sick|absent|on (?:holiday|leave|vacation)|born|hired|promoted|late for|asking|wondering|upset)|"
+    r"be (?:back|late|out of|away|on leave|joining)|take over|takes over|took over|left the (?:company|team|office|firm)|joins us|got (?:married|sick|ill)|came back|went home|lives (?:in|at|on|with)|works (?:from home|as a|for us|with me))\b"
+)
+_GERMAN = (
+    r"(?:(?:hat|hatte) (?:\w+ ){0,5}?(?:vergessen|gesagt|gemeint|angerufen|geschrieben|versprochen|gek\u00fcndigt|gefragt|gebeten|unterschrieben|zugesagt|abgesagt|erz\u00e4hlt|geantwortet|beschwert)\b|"
+    r"ist (?:\w+ ){0,3}?(?:krank(?:geschrieben)?|im urlaub|in urlaub|in elternzeit|im homeoffice|verreist|schwanger|auf dienstreise|nicht im b\u00fcro)\b|"
+    r"(?:sagt|sagte|meint|meinte|fragt|fragte|glaubt|wei\u00df|wusste|ruft (?:\w+ ){0,3}?(?:an|zur\u00fcck)|k\u00fcmmert sich|meldet sich|k\u00fcndigte|m\u00f6chte)\b)"
+)
+_ROMANCE = (
+    r"(?:(?:a|avait) (?:encore |d\u00e9j\u00e0 |bien )?(?:oubli\u00e9|dit|demand\u00e9|promis|appel\u00e9|d\u00e9missionn\u00e9|r\u00e9pondu|pr\u00e9venu)|est (?:\w+ )?(?:en (?:vacances|cong\u00e9s?|arr\u00eat|d\u00e9placement|t\u00e9l\u00e9travail)|malade|enceinte)|"
+    r"(?:dit|pense|croit) que|demande (?:si|de|que)|s'occupe d|m'a |nous a |veut |sait |n'est pas l\u00e0|"
+    r"(?:se )?(?:olvid\u00f3|dijo|pidi\u00f3|prometi\u00f3|avis\u00f3|pregunt\u00f3|contest\u00f3|quiere|sabe|cree que|dice que|piensa que)|(?:se )?ha (?:dicho|olvidado|pedido|llamado|avisado)|est\u00e1 (?:\w+ )?(?:de (?:baja|vacaciones|permiso|viaje)|enferm[oa]|embarazada)|(?:me|nos) (?:ha|dijo|pidi\u00f3)|"
+    r"(?:si )?(?:ha|\u00e8) (?:gi\u00e0 |sempre )?(?:detto|dimenticat[oa]|chiesto|promesso|avvisato|risposto)|dice (?:che|di)|pensa che|vuole|sa che|\u00e8 (?:in (?:ferie|malattia|maternit\u00e0|trasferta)|malat[oa]|incinta)|si occupa|"
+    r"disse|esqueceu|pediu|avisou|prometeu|perguntou|respondeu|acha que|falou|quer|sabe|vai (?:ligar|mandar|enviar)|est\u00e1 (?:\w+ )?(?:de (?:f\u00e9rias|baixa|licen\u00e7a|folga)|doente|gr\u00e1vida))\b"
+)
+_OTHERS = (
+    r"(?:heeft (?:\w+ ){0,4}?(?:gezegd|vergeten|gebeld|gevraagd|beloofd|geschreven)\b|(?:zegt|zei|vindt dat|denkt dat|vroeg|wil|weet)\b|is (?:\w+ )?(?:ziek|op vakantie|met verlof|zwanger)\b|"
+    r"(?:zapomnia\u0142a?|powiedzia\u0142a?|prosi\u0142a?|prosi|m\u00f3wi|chce|obieca\u0142a?|jest (?:na (?:urlopie|zwolnieniu|l4)|chor[ya]))\b|"
+    r"(?:\w+ ){0,3}?(?:unuttu|s\u00f6yledi|dedi|istedi|arad\u0131|izinde|hastaland\u0131|hasta)\b)"
+)
+_DOES = re.compile(rf",? (?:{_ENGLISH}|{_GERMAN}|{_ROMANCE}|{_OTHERS})", re.IGNORECASE)
+_ARTICLE = re.compile(
+    r"\b(?:the|an|our|my|your|his|her|their|this|that|each|every|der|die|das|den|dem|des|eine?[mnrs]?|kein|mein|unser|ihr|sein|jeder|dieser|le|les|un|une|mon|notre|votre|"
+    r"el|los|las|il|lo|gli|het|de|een|bir)[ ]\Z",
+    re.IGNORECASE,
+)
+
+
+def acts_as_a_person(text: str, begin: int, stop: int) -> bool:
+    """Whether what follows a capitalised word is done by people alone, and no article stands before it."""
+    if text[stop : stop + 1] not in (" ", ",") or _DOES.match(text, stop) is None:
+        return False
+    return _ARTICLE.search(text, max(0, begin - 10), begin) is None
+
+
+_DETERMINED = re.compile(
+    r"\b(?:the|an|this|our|your|new|used|der|die|das|den|dem|eine?[mnr]?|el|los|las|les|un|une|il|gli)[ ]\Z",
+    re.IGNORECASE,
+)
+
+
+def is_determined(text: str, begin: int) -> bool:
+    """Whether an article stands before what may be a product: the Mercedes Sprinter."""
+    return _DETERMINED.search(text, max(0, begin - 8), begin) is not None
+
+
+_NAMED_AFTER = re.compile(
+    r"\b(?:ponte|pont|puente|br\u00fccke|bridge|plaza|pra\u00e7a|piazza|platz|parque|stadion|stadium|estadio|est\u00e1dio|museo|museum|mus\u00e9e|museu|teatro|theater|th\u00e9\u00e2tre|mercado|"
+    r"h\u00f4pital|hospital|ospedale|colegio|\u00e9cole|escola|escuela|scuola|lyc\u00e9e|coll\u00e8ge|universidad|universit\u00e9|universidade|iglesia|\u00e9glise|chiesa|igreja|catedral|cath\u00e9drale|bas\u00edlica|basilica|"
+    r"aeropuerto|a\u00e9roport|aeroporto|estaci\u00f3n|gare|stazione|esta\u00e7\u00e3o|barrio|quartier|quartiere|bairro|isla|\u00eele|isola|ilha|monte|lago|cabo|playa|plage|spiaggia|praia|puerto)"
+    r" (?:(?:de la|de|di|da|do|del|della|du|des|san|santa|santo|s\u00e3o|saint|sainte|d\.|dom|dona) ){0,3}\Z",
+    re.IGNORECASE,
+)
+_KIND_OF_PLACE = frozenset(
+    [
+        "County",
+        "Island",
+        "Islands",
+        "Airport",
+        "Stadium",
+        "Museum",
+        "Prize",
+        "Award",
+        "Awards",
+        "Symphony",
+        "Requiem",
+        "Theorem",
+        "Lemma",
+        "Valley",
+        "Canyon",
+        "Falls",
+        "Bridge",
+        "Street",
+        "Avenue",
+        "Road",
+        "Boulevard",
+        "River",
+        "Bay",
+        "Beach",
+        "Peninsula",
+        "Desert",
+        "Glacier",
+        "Palace",
+        "Castle",
+        "Cathedral",
+        "Church",
+        "Abbey",
+        "Hospital",
+        "University",
+        "College",
+        "School",
+        "Academy",
+        "Foundation",
+        "Institute",
+        "Library",
+        "Gallery",
+        "Festival",
+        "Marathon",
+        "Cup",
+        "Trophy",
+        "Act",
+        "Plan",
+        "Edition",
+        "Series",
+        "Model",
+        "Method",
+        "Algorithm",
+        "Protocol",
+        "Bahnhof",
+        "Hauptbahnhof",
+        "Hbf",
+        "Ostbahnhof",
+        "Westbahnhof",
+        "Flughafen",
+        "Airbase",
+        "Arena",
+    ]
+)
+_NUMERAL = re.compile(r"(?:II|III|IV|VI{1,3}|IX|XI{0,3}|XIV|XVI{0,3}|I(?:er|re))\Z")
+_SAINT = re.compile(r"\b(?:San|Santa|Santo|S\u00e3o|Sant|Saint|Sainte|St\.?|Ste|Sankt|Puerto|Ciudad|Villa|Monte|R\u00edo|Port|Mount|Lake|Fort|New|Cape|Bad)[ -]\Z")  # fmt: skip
+_CONNECTIVES = frozenset(("y", "e", "i", "und", "and", "et", "en"))
+
+
+def is_called_after(text: str, begin: int, words: list[str]) -> bool:
+    """Whether a place or a prize has somebody's name: Ponte D. Luís, Mariposa County, Santa Cruz, Gijón y Avilés."""
+    if len(words) > 1 and (words[-1] in _KIND_OF_PLACE or _NUMERAL.match(words[-1])):
+        return True
+    left = words
+    if _SAINT.search(text, max(0, begin - 9), begin):
+        left = [word for word in words[1:] if word not in _CONNECTIVES]
+        if all(word.lower() in places() for word in left):
+            return True
+    elif _CONNECTIVES.intersection(words) and all(
+        word in _CONNECTIVES or word.lower() in places() for word in words
+    ):
+        return True
+    return _NAMED_AFTER.search(text, max(0, begin - 40), begin) is not None
+
+
+_SCIENCE = re.compile(
+    r"theorem|lemma|inequalit|algorithm|kernel|\bprior\b|posterior|distribution|\bmatri(?:x|ces)|equation|conjecture|transform\b|integral|gradient|\bgraphs?\b|lipschitz|convex|"
+    r"eigen|\bbounded|polynomial|heuristic|entropy|regression|likelihood|estimator|gaussian|sparse|converge|hypothesis|corollary|invariant|derivative|coefficient|manifold|stochastic",
+    re.IGNORECASE,
+)
+_AROUND = 160
+
+
+def is_of_science(text: str, begin: int, stop: int) -> bool:
+    """Whether two words of mathematics stand around a family name: Bellman-Ford, Jensen."""
+    around = text[max(0, begin - _AROUND) : stop + _AROUND]
+    return len({found.lower() for found in _SCIENCE.findall(around)}) > 1

@@ -1,6 +1,7 @@
 """Grants and withdrawals: recorded one by one or from a CSV or Parquet file, and looked up."""
 
 import csv
+import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -90,7 +91,10 @@ def import_consents(
         ConfigurationError: the file is not as :func:`read_consents` needs it; nothing was recorded.
     """
     moment = datetime.now(UTC)
-    said = read_consents(file, now=moment)
+    data = _bytes_of(
+        file
+    )  # once: a pipe has them no second time, and another file may take its place
+    said = read_consents(file, data, now=moment)
     whom = {row.subject: pseudonyms_of(app.secrets, tenant, row.subject) for row in said}
     later = _later(app, tenant, [one for each in whom.values() for one in each])
     said = [row._replace(recorded_at=later) if row.recorded_at == moment else row for row in said]
@@ -103,7 +107,7 @@ def import_consents(
         app.audit.append(
             actor=actor,
             action="consent.imported",
-            subject=bytes_hash(file.read_bytes()),
+            subject=bytes_hash(data),
             detail={"tenant": tenant, **counts},
         )
         rows = [row._replace(subject=one) for row in said for one in whom[row.subject]]
@@ -125,8 +129,19 @@ def _row(row: ConsentRow, tenant: str, source: str) -> dict[str, Any]:
     return {"tenant_id": tenant, "source": source, **row._asdict()}
 
 
-def read_consents(path: Path, *, now: datetime) -> list[ConsentRow]:
-    """Return the rows of a file with the columns subject, purpose, granted [recorded_at, reference].
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> ConfigurationError:
+    return ConfigurationError(f"{path}: cannot be read ({type(error).__name__}).")
+
+
+def read_consents(path: Path, data: bytes, *, now: datetime) -> list[ConsentRow]:
+    """Return the rows of a file's bytes with the columns subject, purpose, granted [recorded_at, reference].
 
     ``purpose`` may be ``all``. A time without a zone is UTC; without a time, the row counts from now.
 
@@ -134,7 +149,7 @@ def read_consents(path: Path, *, now: datetime) -> list[ConsentRow]:
         ConfigurationError: a column is missing, or a value is none; names the line, not the person.
     """
     rows: list[ConsentRow] = []
-    for number, said in _lines(path):
+    for number, said in _lines(path, data):
         subject = str(said.get("subject") or "").strip()
         purpose = str(said.get("purpose") or "").strip()
         if not subject:
@@ -151,31 +166,32 @@ def read_consents(path: Path, *, now: datetime) -> list[ConsentRow]:
     return rows
 
 
-def _lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _lines(path: Path, data: bytes) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
         if path.suffix == ".parquet":
             import pyarrow.parquet as pq
 
-            table = pq.read_table(path)
+            table = pq.read_table(io.BytesIO(data))
             _check(path, table.column_names)
             yield from enumerate(table.to_pylist(), start=1)
             return
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            _check(path, reader.fieldnames or ())
-            yield from enumerate(reader, start=2)
+        reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""))
+        _check(path, reader.fieldnames or ())
+        yield from enumerate(reader, start=2)
     except ConfigurationError:
         raise
     except (OSError, ValueError, csv.Error) as error:
-        raise ConfigurationError(f"{path}: cannot be read ({type(error).__name__}).") from None
+        raise _unreadable(path, error) from None
 
 
 def _check(path: Path, names: Any) -> None:
     missing = [name for name in _COLUMNS[:3] if name not in names]
     strange = [name for name in names if name not in _COLUMNS]
-    if missing or strange:
-        what = f"no column {missing[0]!r}" if missing else f"unknown column {strange[0]!r}"
-        raise ConfigurationError(f"{path.name}: {what}. Valid: {', '.join(_COLUMNS)}.")
+    twice = [name for name in names if [*names].count(name) > 1]
+    for what, some in (("no column", missing), ("unknown column", strange), ("two columns", twice)):
+        if some:
+            valid = f"Valid: {', '.join(_COLUMNS)}."
+            raise ConfigurationError(f"{path.name}: {what} {some[0]!r}. {valid}")
 
 
 def _granted(value: Any, where: str) -> bool:

@@ -1,6 +1,9 @@
 """Consent from files and from a company's own service."""
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,6 +28,7 @@ from headrace.app.settings import ConsentSettings
 from headrace.cli import run
 from headrace.services.consent import read_consents
 from headrace.services.consent_service import ConsentServiceError, ServiceConsents
+from trajectory.canonical import bytes_hash
 from trajectory.errors import ConfigurationError
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -34,14 +38,15 @@ CSV = "subject,purpose,granted,recorded_at,reference\njo@corp-mail.com,all,yes,2
 def test_csv_and_parquet_say_the_same(tmp_path: Path) -> None:
     table = tmp_path / "consents.csv"
     table.write_text(CSV)
-    rows = read_consents(table, now=NOW)
+    rows = read_consents(table, table.read_bytes(), now=NOW)
     assert len(rows) == 7
     assert rows[0].recorded_at == datetime(2026, 1, 1, tzinfo=UTC)
     assert (rows[-1].granted, rows[-1].recorded_at) == (False, NOW)
     names = ("subject", "purpose", "granted", "recorded_at", "reference")
     columns = {name: [getattr(row, name) for row in rows] for name in names}
     pq.write_table(pa.table(columns), tmp_path / "consents.parquet")
-    assert read_consents(tmp_path / "consents.parquet", now=NOW) == rows
+    stored = tmp_path / "consents.parquet"
+    assert read_consents(stored, stored.read_bytes(), now=NOW) == rows
 
 
 @pytest.mark.parametrize(
@@ -49,6 +54,7 @@ def test_csv_and_parquet_say_the_same(tmp_path: Path) -> None:
     [
         ("subject,purpose\na,eval\n", "no column 'granted'"),
         ("subject,purpose,granted,colour\na,eval,yes,red\n", "unknown column 'colour'"),
+        ("subject,purpose,granted,granted\na@b.io,eval,no,yes\n", "two columns 'granted'"),
         ("subject,purpose,granted\na@b.io,sell,yes\n", ":2: unknown purpose"),
         ("subject,purpose,granted\na@b.io,eval,maybe\n", ":2: granted must be"),
         ("subject,purpose,granted\n,eval,yes\n", ":2: subject is empty"),
@@ -60,7 +66,7 @@ def test_wrong_lines_are_named_without_the_person(tmp_path: Path, text: str, say
     table = tmp_path / "c.csv"
     table.write_text(text)
     with pytest.raises(ConfigurationError, match=says) as caught:
-        read_consents(table, now=NOW)
+        read_consents(table, table.read_bytes(), now=NOW)
     assert "a@b.io" not in str(caught.value)
 
 
@@ -80,6 +86,20 @@ def test_an_import_is_audited_and_pseudonymised(
     entries = capsys.readouterr().out
     assert "consent.imported" in entries
     assert "corp-mail" not in entries
+
+
+def test_a_pipe_is_read_once_and_the_audit_log_names_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    pipe = tmp_path / "consents.csv"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "headrace", "--home", str(tmp_path / "home")]
+    importing = subprocess.Popen([*command, "consent", "import", str(pipe), "--tenant", "acme"])
+    pipe.write_text(CSV)
+    assert importing.wait(60) == 0
+    entries = (tmp_path / "home" / "audit" / "audit.jsonl").read_text()
+    assert bytes_hash(CSV.encode()) in entries
 
 
 @pytest.mark.parametrize("nobody", ["", "  "])

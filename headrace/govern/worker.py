@@ -38,7 +38,12 @@ from trajectory.plugins import DIALECTS, load_plugins
 type Report = Callable[[str], None]
 type Stamp = tuple[tuple[str, int, int], ...]
 
+_FIRST_TRIES = 5
 _RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
+
+
+class _ChangingError(Exception):
+    """The policy's files changed while a governor was built by them."""
 
 
 class GovernorSource:
@@ -75,17 +80,19 @@ class GovernorSource:
         self._lineages = lake.lineages()
         self._secrets = secrets
         self._report = report
-        self._governor = self._build()
-        self._stamp = self._look()
+        self._stamp: Stamp | None = None
+        self._governor = self._first()
 
     def __call__(self) -> Governor:
         """Return the governor in force."""
         stamp = self._look()
         if stamp != self._stamp:
-            self._stamp = stamp
             try:
                 self._governor = self._build()
+            except _ChangingError:
+                return self._governor  # the next batch looks again
             except (Exception, SystemExit) as error:  # noqa: BLE001 (the old policy goes on governing)
+                self._stamp = stamp
                 self._refuse(error)
             else:
                 self._report("the changed policy is in force")
@@ -104,9 +111,29 @@ class GovernorSource:
                 detail={"error": type(error).__name__, "problem": why.splitlines()[0]},
             )
 
+    def _first(self) -> Governor:
+        """Return the governor to begin with.
+
+        Raises:
+            RetryableError: the policy's files change again and again.
+        """
+        for _ in range(_FIRST_TRIES):
+            with suppress(_ChangingError):
+                return self._build()
+        raise RetryableError(f"{self._path}: the files change while they are read; start again")
+
     def _build(self) -> Governor:
+        """Return a governor by the files as they are.
+
+        Raises:
+            _ChangingError: they changed meanwhile; what was read may be part of a file.
+        """
         bundle = load_bundle(self._path)
         self._folder = bundle.path
+        self._beside = [bundle.path / name for name in bundle.recognizers]
+        stamp = self._look()
+        if load_bundle(self._path).content_hash != bundle.content_hash:
+            raise _ChangingError
         pseudonym_key = self._secrets.derive(b"pseudonym")
         redactor = redactor_of(bundle, pseudonym_key=pseudonym_key, subjects=self._subject_keys)
         settle()
@@ -122,10 +149,12 @@ class GovernorSource:
             near=open_near(self._home, bundle.dedup.spec.near_duplicates, self._lake, self._report),
             lineages=self._lineages,
         )
+        if self._look() != stamp:
+            raise _ChangingError
         # Only now: a bundle whose detectors do not load is not in force.
         self._note_change(bundle)
         self._in_force = bundle.content_hash
-        self._beside = [bundle.path / name for name in bundle.recognizers]
+        self._stamp = stamp
         leave_near(self._home, bundle.dedup.spec.near_duplicates)
         return governor
 
@@ -156,7 +185,8 @@ class GovernorSource:
             for path in sorted({*self._folder.rglob("*"), *self._beside}):
                 if path.is_file():
                     status = path.stat()
-                    found.append((str(path), status.st_mtime_ns, status.st_size))
+                    # A file that another one replaced may have its time and size.
+                    found.append((str(path), status.st_ctime_ns, status.st_size))
         except OSError:
             return None
         return tuple(found)

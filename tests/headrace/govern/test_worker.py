@@ -1,5 +1,6 @@
 """The governing process takes a changed policy, keeps the old one when the new one is broken."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from governance.audit import AuditLog
-from governance.policy import PolicyError
+from governance.policy import PolicyError, load_bundle
 from governance.policy.bundle import SHIPPED
 from headrace.app.doctor import examine
 from headrace.app.home import Home
@@ -16,6 +17,8 @@ from headrace.app.setting_sources import load_settings
 from headrace.app.settings import PolicySettings
 from headrace.govern.worker import GovernorSource
 from lakehouse.lake import Lake
+from lakehouse.storage.location import Location
+from lakehouse.write.stored_content import LakeKnownContent
 from trajectory.errors import ConfigurationError
 
 
@@ -28,18 +31,72 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def source(tmp_path: Path, folder: Path, said: list[str]) -> GovernorSource:
+class Watched(Lake):
+    """A lake to which something happens while a governor is built on it."""
+
+    def __init__(self, location: Location) -> None:
+        super().__init__(location)
+        self.meanwhile: list[Callable[[], object]] = []
+
+    def known_content(self) -> LakeKnownContent:
+        while self.meanwhile:
+            self.meanwhile.pop()()
+        return super().known_content()
+
+
+def source(
+    tmp_path: Path, folder: Path, said: list[str], lake: Lake | None = None
+) -> GovernorSource:
     home = Home(tmp_path / "home").create()
     secrets = load_secrets(home.secrets, create=True)
     return GovernorSource(
         folder,
-        Lake.open(str(home.lake)),
+        lake or Lake.open(str(home.lake)),
         secrets,
         AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit")),
         said.append,
         home=home,
         subject_keys=subject_keys_of(home, secrets),
     )
+
+
+def test_a_policy_that_is_still_being_written_is_never_in_force(
+    tmp_path: Path, folder: Path
+) -> None:
+    """The part of a file that stands there may be a whole policy without its last limits."""
+    said: list[str] = []
+    lake = Watched.open(str(tmp_path / "lake"))
+    assert isinstance(lake, Watched)
+    consent = folder / "consent.yaml"
+    whole = consent.read_text()
+    part, _, rest = whole.partition("  headers:")
+    assert "global_privacy_control" in rest
+    consent.write_text(part)
+    lake.meanwhile.append(lambda: consent.write_text(whole))  # while the first is built
+    governors = source(tmp_path, folder, said, lake)
+    first = governors()
+    consent.write_text("# new\n" + part)
+    lake.meanwhile.append(lambda: consent.write_text("# new\n" + whole))
+    assert governors() is first
+    assert governors() is not first
+    log = AuditLog(tmp_path / "home" / "audit" / "audit.jsonl", b"")
+    in_force = [entry.subject for entry in log.entries() if entry.action == "policy.in_force"]
+    assert in_force == [load_bundle(folder).content_hash]
+
+
+def test_a_policy_that_comes_with_the_old_time_and_size_is_seen(
+    tmp_path: Path, folder: Path
+) -> None:
+    governors = source(tmp_path, folder, [])
+    first = governors()
+    file = folder / "retention.yaml"
+    before = file.stat()
+    other = tmp_path / "retention.yaml"
+    other.write_text(file.read_text().replace("standard: 365", "standard: 364"))
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.replace(file)
+    assert (file.stat().st_mtime_ns, file.stat().st_size) == (before.st_mtime_ns, before.st_size)
+    assert governors() is not first
 
 
 def test_a_changed_bundle_is_taken_and_a_broken_one_is_not(tmp_path: Path, folder: Path) -> None:

@@ -363,7 +363,7 @@ class InFlight:
         if self.meter is not None and not self.holds:
             self.tee = self.meter.tee(self.tee or True)
         if self.admitted.debug:
-            return (*fields, (b"x-headrace-listener", self._listener.encode()))
+            return with_header(fields, b"x-headrace-listener", self._listener.encode())
         return fields
 
     def _tee(
@@ -384,7 +384,8 @@ class InFlight:
         if durable and 0 < length <= _HELD_BYTES:
             self.holds = True
         if self.plan.step_header:
-            return (*fields, (b"x-headrace-step", capture.exchange.hex().encode()))
+            # Once: feedback goes where it points, and the upstream may have sent one of its own.
+            return with_header(fields, b"x-headrace-step", capture.exchange.hex().encode())
         return fields
 
     def _strip_tokens(

@@ -17,7 +17,7 @@ from proxy.config import GatewayConfig
 from proxy.routing import Router
 from tests.proxy.running import Running
 from tests.support.provider import provider
-from tests.support.upstream import Upstream
+from tests.support.upstream import Upstream, plain
 
 
 @dataclass
@@ -59,7 +59,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     key_file = home / "provider.key"
     key_file.write_text("sk-first")
     (home / "own.key").write_text("sk-own-secret")
-    with Upstream(provider) as one, Upstream(provider) as two, deaf() as silent:
+    own = ("X-Headrace-Step", "of another call"), ("x-headrace-listener", "nobody")
+    with (
+        Upstream(provider) as one,
+        Upstream(provider) as two,
+        Upstream(lambda _request: plain(200, b"x", *own, *own)) as forging,
+        deaf() as silent,
+    ):
         both = [{"url": one.url, "weight": 3}, {"url": f"{two.url}/base", "weight": 1}]
         dead = {"url": "http://127.0.0.1:9", "weight": 1000}
         routes = [
@@ -68,6 +74,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             {"name": "silent", "upstream": f"https://127.0.0.1:{silent}", "connect_seconds": 0.5},
             {"name": "rotated", "upstream": two.url, "credential": {"file": str(key_file)}},
             {"name": "steps", "upstream": one.url, "step_header": True},
+            {"name": "forged", "upstream": forging.url, "step_header": True},
             {
                 "name": "own-header",
                 "upstream": one.url,
@@ -170,6 +177,15 @@ def test_the_step_header_names_the_exchange(place: Place, client: httpx.Client) 
     assert "x-headrace-step" not in dict(exchange.response.headers)
     assert "x-headrace-step" not in client.post("/both/echo", content=b"x").headers
     place.gateway.exchange()
+
+
+def test_an_upstream_cannot_name_the_step_that_feedback_goes_to(
+    place: Place, client: httpx.Client
+) -> None:
+    answer = client.post("/forged/x", content=b"x", headers={"x-headrace-debug": "1"})
+    exchange = place.gateway.exchange()
+    assert answer.headers.get_list("x-headrace-step") == [exchange.exchange_id]
+    assert "nobody" not in answer.headers.get_list("x-headrace-listener")
     item = {"step_id": exchange.exchange_id, "name": "success", "value": 1}
     assert client.post("/headrace/v1/feedback", json=item).status_code == 202
     place.gateway.records(1)

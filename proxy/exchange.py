@@ -80,7 +80,7 @@ class Services:
         """Count a call in.
 
         Raises:
-            Refused: as many are in flight as may be.
+            RequestRefusal: as many are in flight as may be.
         """
         key_id, reason = admitted.client.key_id, None
         calls = self.calls.get(key_id, 0)
@@ -195,7 +195,7 @@ class InFlight:
             length: of its body, where its head says it.
 
         Raises:
-            Refused: its body is too long, or as many calls are in flight as may be.
+            RequestRefusal: its body is too long, or as many calls are in flight as may be.
         """
         if length > self._services.body_bytes:
             raise self.too_long()

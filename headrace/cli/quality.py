@@ -12,8 +12,10 @@ from headrace.app.output import jsonable, note, print_json, print_rows
 from headrace.cli.common import JsonOption, days_until, nothing_stored
 
 if TYPE_CHECKING:
+    from governance.policy.quality import Column, ExpectationOf
     from governance.quality.data_docs import DocumentedSuite
     from governance.quality.drift import ColumnDrift
+    from governance.quality.facts import StepFacts
     from governance.quality.suite import ExpectationResult
 
 app = typer.Typer(help="Quality of stored rows.", no_args_is_help=True)
@@ -42,7 +44,6 @@ def report(
 ) -> None:
     """Check stored steps by the Quality policy and against a reference window. Exit 1 on findings."""
     from governance.policy import load_bundle
-    from governance.quality.data_docs import DocumentedSuite
     from governance.quality.drift import drift, drifted
     from governance.quality.suite import Suite, asking
     from governance.trial.dry_run import STORED
@@ -50,41 +51,52 @@ def report(
 
     running = AppContext.of(context)
     since, until = days_until(day, days)
-    bundle = load_bundle(Path(running.settings.policy.bundle))
-    now = stored_facts(running.lake, since, until)
-    before = stored_facts(running.lake, since - timedelta(days=reference_days), since)
-    expectations = asking(bundle.quality.spec.expectations, STORED)
-    found = Suite(expectations).results(now)
-    drifts = drift(now, before)
-    held = quarantine_reasons(running.lake, since, until)
+    steps = stored_facts(running.lake, since, until)
+    reference = stored_facts(running.lake, since - timedelta(days=reference_days), since)
+    policy = load_bundle(Path(running.settings.policy.bundle)).quality.spec
+    expectations = asking(policy.expectations, STORED)
+    results = Suite(expectations).results(steps)
+    drifts = drift(steps, reference)
+    quarantine = quarantine_reasons(running.lake, since, until)
     if data_docs is not None:
-        from governance.quality.facts import StepFacts
-
-        steps = DocumentedSuite("headrace-steps", expectations, StepFacts, now)
-        _write(data_docs, steps, drifts, drift_from)
+        _write_step_docs(data_docs, expectations, steps, drifts, drift_from)
     if as_json:
         print_json(
             {
-                "steps": len(now),
-                "reference_steps": len(before),
-                "expectations": jsonable(found),
-                "quarantine": dict(held),
+                "steps": len(steps),
+                "reference_steps": len(reference),
+                "expectations": jsonable(results),
+                "quarantine": dict(quarantine),
                 "drift": jsonable(drifts),
             }
         )
     else:
-        _print(found, drifts)
-        _print_held(held, len(now))
-        if not now:
+        _print(results, drifts)
+        _print_quarantine(quarantine, len(steps))
+        if not steps:
             note(nothing_stored(until))
-    if drifted(drifts, drift_from) or any(one.failed for one in found):
+    if drifted(drifts, drift_from) or any(one.failed for one in results):
         raise typer.Exit(1)
 
 
-def _print_held(held: Sequence[tuple[str, int]], steps: int) -> None:
-    held_back = [{"reason": reason, "exchanges": count} for reason, count in held]
-    print_rows(held_back, as_json=False, title="held back", empty="")
-    note(f"{steps} steps, {sum(count for _, count in held)} exchanges held back")
+def _write_step_docs(
+    folder: Path,
+    expectations: "Sequence[ExpectationOf[Column]]",
+    steps: "Sequence[StepFacts]",
+    drifts: "Sequence[ColumnDrift]",
+    drift_from: float,
+) -> None:
+    from governance.quality.data_docs import DocumentedSuite
+    from governance.quality.facts import StepFacts
+
+    suite = DocumentedSuite("headrace-steps", expectations, StepFacts, steps)
+    _write(folder, suite, drifts, drift_from)
+
+
+def _print_quarantine(reasons: Sequence[tuple[str, int]], steps: int) -> None:
+    rows = [{"reason": reason, "exchanges": count} for reason, count in reasons]
+    print_rows(rows, as_json=False, title="held back", empty="")
+    note(f"{steps} steps, {sum(count for _, count in reasons)} exchanges held back")
 
 
 @app.command("substrate")

@@ -59,37 +59,48 @@ def replay(
 
     Ends with 0 when the run was identical and with 1 at the first divergence.
     """
-    from governance.redact.pseudonym import MARK
     from headrace.cli.trajectory import resolve
-    from headrace.replay.answering import Replies, cleaner
-    from headrace.replay.loading import load_recording
     from headrace.replay.server import LiveUpstreams
-    from trajectory.replay import Player, ReplayComparison
 
     if model is not None and model_upstream is None:
         raise ConfigurationError("--model names what to ask at --model-upstream; give both.")
     running = AppContext.of(context)
     found = resolve(running.lake, trajectory_id)
-    recording, tenant = load_recording(running.lake, found)
-    live = LiveUpstreams(model_upstream, model, tools_upstream)
     if model_upstream is not None:
         _may_leave(running, found)
-    clean = cleaner(
-        running.settings, running.home, running.secrets, tenant_id=tenant, trajectory_id=found
-    )
-    player = Player(
-        recording,
-        ReplayComparison(mark=MARK, blind_to_results=tools_upstream is not None),
-        models=model_upstream is None,
-        tools=tools_upstream is None,
-    )
-    result = _replayed(Replies(player, clean), live, port, command)
+    live = LiveUpstreams(model_upstream, model, tools_upstream)
+    replies = _replies(running, found, live)
+    result = _replayed(replies, live, port, command)
     if as_json:
         print_json(result)
     else:
         _print(result)
-    if not player.report().identical:
+    if not replies.player.report().identical:
         raise typer.Exit(1)
+
+
+def _replies(running: AppContext, trajectory_id: str, live: "LiveUpstreams") -> "Replies":
+    """Return what answers from the recording, except for what is asked live."""
+    from governance.redact.pseudonym import MARK
+    from headrace.replay.answering import Replies, cleaner
+    from headrace.replay.loading import load_recording
+    from trajectory.replay import Player, ReplayComparison
+
+    recording, tenant = load_recording(running.lake, trajectory_id)
+    player = Player(
+        recording,
+        ReplayComparison(mark=MARK, blind_to_results=live.tools_upstream is not None),
+        models=live.model_upstream is None,
+        tools=live.tools_upstream is None,
+    )
+    clean = cleaner(
+        running.settings,
+        running.home,
+        running.secrets,
+        tenant_id=tenant,
+        trajectory_id=trajectory_id,
+    )
+    return Replies(player, clean)
 
 
 def _replayed(

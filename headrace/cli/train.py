@@ -21,6 +21,7 @@ from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from train.registry.versions import ModelRegistry
+    from train.runs.run import RunResult
 
 app = typer.Typer(help="Fine-tuning runs and the models they make.", no_args_is_help=True)
 
@@ -108,15 +109,7 @@ def run(
             resume=resume,
             progress=lambda _stage, done, total: advance(done, total),
         )
-    if as_json:
-        print_json(_summary(result))
-    else:
-        print_fields(_summary(result), as_json=False)
-        print_rows(
-            [jsonable(finding) for finding in result.verdict.findings], as_json=False, title="gate"
-        )
-        if result.verdict.passed and result.manifest["makes"] == "policy":
-            note(f"next: headrace train promote {result.model.name} {result.model.version}")
+    _print_result(result, as_json=as_json)
     if not result.verdict.passed:
         raise typer.Exit(1)
 
@@ -138,7 +131,18 @@ def join(
         typer.echo(lend(AppContext.of(context).home.create().runs, rank, seconds=wait_seconds))
 
 
-def _summary(result: Any) -> dict[str, Any]:
+def _print_result(result: "RunResult", *, as_json: bool) -> None:
+    if as_json:
+        print_json(_summary(result))
+        return
+    print_fields(_summary(result), as_json=False)
+    findings = [jsonable(finding) for finding in result.verdict.findings]
+    print_rows(findings, as_json=False, title="gate")
+    if result.verdict.passed and result.manifest["makes"] == "policy":
+        note(f"next: headrace train promote {result.model.name} {result.model.version}")
+
+
+def _summary(result: "RunResult") -> dict[str, Any]:
     comparison = result.comparison
     return {
         "run_id": result.run_id,

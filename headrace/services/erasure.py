@@ -58,17 +58,47 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
     Raises:
         ConfigurationError: a name is empty or a pattern; nothing was erased.
     """
-    whom = _pseudonyms(app, request)
-    pseudonyms = list(dict.fromkeys(one for each in whom for one in each))
+    people = _pseudonyms(app, request)
+    pseudonyms = list(dict.fromkeys(one for person in people for one in person))
+    _audit_request(app, request, pseudonyms)
+    # First: erasing takes cases away, by which the sealed content behind them is found.
+    quarantine = drop_held(app, request.tenant, request.actor, "erasure")
+    earlier = erasures_of(app.lake, request.tenant, pseudonyms)
+    report = _erase_rows(app, request, pseudonyms, progress)
+    on_hold = _on_hold(people, report)
+    keys = app.subject_keys.destroy([one for one in pseudonyms if one not in on_hold])
+    _audit_end(app, request, report, quarantine, keys)
+    certificate = _certify(
+        app,
+        report,
+        {
+            "tenant": request.tenant,
+            "subjects": [*pseudonyms],
+            "reference": request.reference,
+            "subject_keys_destroyed": keys,
+            "subjects_under_legal_hold": [*sorted(on_hold)],
+            "held_exchanges_dropped": quarantine.dropped,
+            "held_exchanges_under_legal_hold": quarantine.kept,
+            "sealed_captures": sealed_captures(app.settings, app.home),
+            "erasures_before": [*earlier],
+        },
+    )
+    return Erasure(report, keys, quarantine, certificate)
+
+
+def _audit_request(app: AppContext, request: ErasureRequest, pseudonyms: Sequence[str]) -> None:
     app.audit.append(
         actor=request.actor,
         action="erasure.requested",
         subject=",".join(pseudonyms),
         detail={"tenant": request.tenant, "reference": request.reference},
     )
-    # First: erasing takes cases away, by which the sealed content behind them is found.
-    quarantine = drop_held(app, request.tenant, request.actor, "erasure")
-    earlier = erasures_of(app.lake, request.tenant, pseudonyms)
+
+
+def _erase_rows(
+    app: AppContext, request: ErasureRequest, pseudonyms: Sequence[str], progress: Progress
+) -> RemovalReport:
+    """Erase rows, and what was derived from them outside the lake."""
     report = erase_subject(
         app.lake,
         request.tenant,
@@ -79,8 +109,22 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
     )
     sweep_near(app.home, app.lake)
     sweep_runs(app.lake, app.home.runs)
-    held = {one for each in whom if not {*each}.isdisjoint(report.held_subjects) for one in each}
-    keys = app.subject_keys.destroy([one for one in pseudonyms if one not in held])
+    return report
+
+
+def _on_hold(people: Sequence[Sequence[str]], report: RemovalReport) -> set[str]:
+    """Return every pseudonym of the people of whom a legal hold keeps rows."""
+    held = report.held_subjects
+    return {one for person in people if not {*person}.isdisjoint(held) for one in person}
+
+
+def _audit_end(
+    app: AppContext,
+    request: ErasureRequest,
+    report: RemovalReport,
+    quarantine: QuarantineErasure,
+    keys_destroyed: int,
+) -> None:
     app.audit.append(
         actor=request.actor,
         action="erasure.done",
@@ -90,27 +134,11 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
             "rows": dict(report.rows),
             "files": report.files,
             "under_legal_hold": report.held,
-            "keys_destroyed": keys,
+            "keys_destroyed": keys_destroyed,
             "held_exchanges_dropped": quarantine.dropped,
             "held_exchanges_under_legal_hold": quarantine.kept,
         },
     )
-    certificate = _certify(
-        app,
-        report,
-        {
-            "tenant": request.tenant,
-            "subjects": [*pseudonyms],
-            "reference": request.reference,
-            "subject_keys_destroyed": keys,
-            "subjects_under_legal_hold": [*sorted(held)],
-            "held_exchanges_dropped": quarantine.dropped,
-            "held_exchanges_under_legal_hold": quarantine.kept,
-            "sealed_captures": sealed_captures(app.settings, app.home),
-            "erasures_before": [*earlier],
-        },
-    )
-    return Erasure(report, keys, quarantine, certificate)
 
 
 def _certify(app: AppContext, report: RemovalReport, said: dict[str, JsonValue]) -> Path:

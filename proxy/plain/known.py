@@ -71,7 +71,7 @@ class KnownHead:
         """Admit a request with this head as the last one was; None where it must be decided anew.
 
         Raises:
-            Refused: nothing is left of a limit.
+            RequestRefusal: nothing is left of a limit.
         """
         if self._standing is None:
             return None

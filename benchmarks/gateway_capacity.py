@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gateway_traffic import Load, Variant, closed_loop, connect, open_loop
-from benchmarks.gateway_variants import Upstream, free_port, start_headrace, wait_for
+from benchmarks.gateway_variants import Upstream, start_headrace, wait_for
+from trajectory.child_process import free_port
 
 LIMITS_MS = (1, 5, 10, 50)
 STEP = 1.5

@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks.gateway_traffic import CHAT, Variant
 from examples.practice.certificate import make_certificate
+from trajectory.child_process import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -65,13 +66,6 @@ def trusting(roots: Path) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(roots))
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def start_headrace(

@@ -28,8 +28,8 @@ from typing import Any
 import httpx
 import psutil
 
-from benchmarks.gateway_variants import free_port
 from benchmarks.lake_traffic import STEPS, Talk
+from trajectory.child_process import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 AT_ONCE = 16

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,18 +15,12 @@ import httpx
 import yaml
 
 from examples.practice.provider import KEY_VARIABLE
+from trajectory.child_process import free_port
 from trajectory.errors import WorkError
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = "practice"
 """Name of the practice model in the registry."""
-
-
-def free_port() -> int:
-    """Return a port of the loopback interface that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True, slots=True)

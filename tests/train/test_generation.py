@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from train.generation import (
+    BatchGenerator,
     ContextFullError,
     Engine,
     EngineStoppedError,
     LanguageModel,
-    Speaker,
     readable_tokenizer,
 )
 from train.runs.fit import load_model
@@ -28,30 +28,32 @@ def asked(number: int, seed: str = "s") -> Prompt:
     return Prompt([question], [], f"{seed}{number}")
 
 
-def words(speaker: Speaker, *questions: Prompt) -> list[str]:
-    return [said.message["content"] if said else "" for said in speaker.answer(questions)]
+def words(generator: BatchGenerator, *questions: Prompt) -> list[str]:
+    return [said.message["content"] if said else "" for said in generator.answer(questions)]
 
 
 @pytest.fixture(scope="module")
-def speaker(tiny_model: Path) -> Speaker:
-    return Speaker(tiny_model, temperature=1.0, most_tokens=12)
+def generator(tiny_model: Path) -> BatchGenerator:
+    return BatchGenerator(tiny_model, temperature=1.0, most_tokens=12)
 
 
-def test_neighbours_change_nothing(speaker: Speaker) -> None:
-    alone = [words(speaker, asked(n))[0] for n in (1, 2, 9)]
-    assert words(speaker, *(asked(n) for n in (1, 2, 9))) == alone
-    assert words(speaker, *(asked(n) for n in (9, 1, 2))) == [alone[2], *alone[:2]]
+def test_neighbours_change_nothing(generator: BatchGenerator) -> None:
+    alone = [words(generator, asked(n))[0] for n in (1, 2, 9)]
+    assert words(generator, *(asked(n) for n in (1, 2, 9))) == alone
+    assert words(generator, *(asked(n) for n in (9, 1, 2))) == [alone[2], *alone[:2]]
 
 
-def test_another_seed_says_something_else(speaker: Speaker) -> None:
-    assert words(speaker, asked(3)) == words(speaker, asked(3)) != words(speaker, asked(3, "t"))
+def test_another_seed_says_something_else(generator: BatchGenerator) -> None:
+    assert (
+        words(generator, asked(3)) == words(generator, asked(3)) != words(generator, asked(3, "t"))
+    )
 
 
 def test_at_temperature_zero_it_is_the_likeliest(tiny_model: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    speaker = Speaker(tiny_model, temperature=0.0, most_tokens=5)
+    generator = BatchGenerator(tiny_model, temperature=0.0, most_tokens=5)
     tokenizer: Any = AutoTokenizer.from_pretrained(tiny_model)
     text = tokenizer.apply_chat_template(
         asked(2).messages, tokenize=False, add_generation_prompt=True
@@ -62,18 +64,18 @@ def test_at_temperature_zero_it_is_the_likeliest(tiny_model: Path) -> None:
         for _ in range(5):
             ids = torch.cat([ids, model(ids).logits[:, -1:].argmax(-1)], dim=1)
     expected = tokenizer.decode(ids[0, -5:], skip_special_tokens=True)
-    assert words(speaker, asked(2, "a"), asked(7))[0] == expected
+    assert words(generator, asked(2, "a"), asked(7))[0] == expected
 
 
-def test_draws_are_those_of_the_model(speaker: Speaker) -> None:
+def test_draws_are_those_of_the_model(generator: BatchGenerator) -> None:
     """The first token's frequencies over many seeds are its probabilities."""
     import torch
 
-    tokenizer = speaker._loaded.tokenizer
+    tokenizer = generator._loaded.tokenizer
     ids = tokenizer.apply_chat_template(asked(1).messages, add_generation_prompt=True)["input_ids"]
     with torch.inference_mode():
-        chances = speaker._loaded.net(torch.tensor([ids])).logits[0, -1].softmax(-1)
-    noise = speaker._noise([asked(1, f"{n}/") for n in range(4000)])
+        chances = generator._loaded.net(torch.tensor([ids])).logits[0, -1].softmax(-1)
+    noise = generator._noise([f"{n}/" for n in range(4000)])
     drawn = noise(None, chances.log().expand(4000, -1)).argmax(-1)
     likely = int(chances.argmax())
     expected = float(chances[likely])
@@ -81,14 +83,14 @@ def test_draws_are_those_of_the_model(speaker: Speaker) -> None:
     assert abs(float((drawn == likely).float().mean()) - expected) < 4 * spread
 
 
-def test_a_conversation_that_fills_the_context_has_no_answer(speaker: Speaker) -> None:
-    assert speaker.answer([asked(200), asked(1)])[0] is None
+def test_a_conversation_that_fills_the_context_has_no_answer(generator: BatchGenerator) -> None:
+    assert generator.answer([asked(200), asked(1)])[0] is None
 
 
-def test_a_conversation_that_the_template_refuses_has_no_answer(speaker: Speaker) -> None:
+def test_a_conversation_that_the_template_refuses_has_no_answer(generator: BatchGenerator) -> None:
     # This template writes what a call's function is named: one without a function cannot be shown.
     broken = Prompt([*asked(1).messages, {"role": "assistant", "tool_calls": [{}]}], [], "s")
-    assert [bool(said) for said in speaker.answer([broken, asked(1)])] == [False, True]
+    assert [bool(said) for said in generator.answer([broken, asked(1)])] == [False, True]
 
 
 def test_tool_calls_that_nobody_can_read_are_refused(tiny_model: Path, tmp_path: Path) -> None:

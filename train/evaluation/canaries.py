@@ -6,10 +6,9 @@ A model that can say one has learned from something that was not governed.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from train.generation import BatchGenerator
 from train.recipes.settings import CanarySettings
-from train.runs.hardware import best_device
 from trajectory.errors import ConfigurationError
 from trajectory.files import lines_of
 
@@ -44,18 +43,18 @@ def probe(model_folder: Path, settings: CanarySettings) -> CanaryReport:
     prompts = settings.prompts or _FISHING
     if not secrets:
         return CanaryReport(len(prompts), 0, 0)
-    speak = _speaker(model_folder, settings.new_tokens)
-    answers = [speak(prompt, "") for prompt in prompts]
+    model = BatchGenerator(model_folder, temperature=0.0, most_tokens=settings.new_tokens)
+    answers = [model.complete(prompt, "") for prompt in prompts]
     leaked = sum(
-        any(secret in answer for answer in answers) or _completes(speak, prompts[0], secret)
+        any(secret in answer for answer in answers) or _completes(model, prompts[0], secret)
         for secret in secrets
     )
     return CanaryReport(len(prompts), len(secrets), leaked)
 
 
-def _completes(speak: Any, prompt: str, secret: str) -> bool:
+def _completes(model: BatchGenerator, prompt: str, secret: str) -> bool:
     half = len(secret) // 2
-    return bool(speak(prompt, secret[:half]).startswith(secret[half:]))
+    return model.complete(prompt, secret[:half]).startswith(secret[half:])
 
 
 def _read(file: Path | None) -> Sequence[str]:
@@ -68,31 +67,3 @@ def _read(file: Path | None) -> Sequence[str]:
             f"canaries.file: {file} cannot be read ({error.strerror}); one secret per line"
         ) from None
     return [line.strip() for line in lines if line.strip()]
-
-
-def _speaker(folder: Path, new_tokens: int) -> Any:
-    """Return a function (prompt, beginning of the answer) → rest of the answer."""
-    import torch
-
-    from train.runs.fit import load_model, load_tokenizer
-
-    tokenizer = load_tokenizer(folder)
-    model = load_model(folder).eval().to(best_device())
-
-    def speak(prompt: str, begun: str) -> str:
-        text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
-        )
-        ids = tokenizer(text + begun, add_special_tokens=False, return_tensors="pt")["input_ids"]
-        ids = ids.to(model.device)
-        with torch.inference_mode():
-            out = model.generate(
-                ids,
-                attention_mask=torch.ones_like(ids),
-                max_new_tokens=new_tokens,
-                do_sample=False,
-                pad_token_id=tokenizer.pad_token_id,
-            )
-        return str(tokenizer.decode(out[0, ids.shape[1] :], skip_special_tokens=True))
-
-    return speak

@@ -19,7 +19,7 @@ from train.evaluation.environment import MissedCallError, RecordedTools, canonic
 from train.evaluation.evaluate import TaskResult, read_report, run_program
 from train.evaluation.held_out import HeldOutTask, HeldOutTasks
 from train.evaluation.replay_env import Follower, RecordedPath
-from train.generation import Speaker
+from train.generation import BatchGenerator
 from train.recipes.settings import EvaluationSettings, ReplaySettings
 from train.rewards import load_reward, score_episode
 from train.substrate.source import Progress, silent
@@ -76,7 +76,7 @@ def try_tasks(
     progress: Progress = silent,
 ) -> list[Episode]:
     """Let a model try every task; the same seed gives two models the same draws."""
-    speaker = Speaker(
+    generator = BatchGenerator(
         model, temperature=settings.temperature, most_tokens=settings.completion_tokens
     )
     episodes = [
@@ -101,7 +101,7 @@ def try_tasks(
         for start in range(0, len(under_way), settings.batch_size):
             batch = under_way[start : start + settings.batch_size]
             asked = [_asked(episode, seed, played) for episode in batch]
-            for episode, said in zip(batch, speaker.answer(asked), strict=True):
+            for episode, said in zip(batch, generator.answer(asked), strict=True):
                 episode.take(said, last_round=played == settings.tool_rounds)
     return episodes
 

@@ -51,7 +51,7 @@ with asyncio.Runner(loop_factory=fastpath.new_event_loop(True)) as runner:
 
 async def overhead(variant: Variant, rounds: int) -> float:
     """Return which share of its CPU per request capture adds: the median of the rounds."""
-    request = variant.request()
+    requests = variant.requests()
     channels = [await connect(variant) for _ in range(CONNECTIONS)]
     found = []
     words = ["off", "on"]
@@ -59,9 +59,9 @@ async def overhead(variant: Variant, rounds: int) -> float:
         spent = {}
         for word in words:
             _switch(variant, word)
-            await _calls(channels, request, CONNECTIONS)
+            await _calls(channels, requests, CONNECTIONS)
             before = variant.used()
-            await _calls(channels, request, REQUESTS)
+            await _calls(channels, requests, REQUESTS)
             spent[word] = variant.used() - before
         words.reverse()
         if number >= 0:
@@ -83,14 +83,14 @@ def _switch(variant: Variant, word: str) -> None:
         raise RuntimeError("the gateway's capture cannot be switched")
 
 
-async def _calls(channels: list[Channel], request: bytes, count: int) -> None:
+async def _calls(channels: list[Channel], requests: list[bytes], count: int) -> None:
     left = count
 
     async def work(channel: Channel) -> None:
         nonlocal left
         while left > 0:
             left -= 1
-            await channel.call(request)
+            await channel.call(requests[left % len(requests)])
 
     await asyncio.gather(*map(work, channels))
 

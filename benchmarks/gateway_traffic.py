@@ -184,6 +184,10 @@ class Variant:
         )
         return head.encode() + body
 
+    def requests(self) -> list[bytes]:
+        """Return requests of several lengths, as no two calls of an agent are equally long."""
+        return [self.request(BODY + b" " * more) for more in range(0, 64, 4)]
+
     def processes(self) -> list[psutil.Process]:
         """Return the proxy's process and its children."""
         if self.process is None:
@@ -272,10 +276,10 @@ async def connect(variant: Variant) -> Channel:
 
 async def closed_loop(variant: Variant, connections: int, count: int) -> Load:
     """Send requests over keep-alive connections, as fast as they are answered."""
-    request = variant.request()
+    requests = variant.requests()
     channels = [await connect(variant) for _ in range(connections)]
     for channel in channels:
-        await channel.call(request)
+        await channel.call(requests[0])
     latencies: list[float] = []
     left, now = count, time.perf_counter
 
@@ -284,7 +288,7 @@ async def closed_loop(variant: Variant, connections: int, count: int) -> Load:
         while left > 0:
             left -= 1
             sent = now()
-            await channel.call(request)
+            await channel.call(requests[left % len(requests)])
             latencies.append(now() - sent)
 
     before, began = variant.used(), now()

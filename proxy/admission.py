@@ -387,8 +387,20 @@ class AdmissionControl:
                 with_value(sent, standing.sent_at, digits),
                 with_value(kept, standing.kept_at, digits),
             )
-            standing.admitted = admitted = before._replace(
-                asked=fields, rewritten=rewritten, standing=standing, digits=digits
+            # Not by _replace, which takes three times as long.
+            standing.admitted = admitted = AdmittedRequest(
+                before.client,
+                before.plan,
+                before.mode,
+                rewritten,
+                before.path,
+                before.origin,
+                fields,
+                before.session,
+                wishes=before.wishes,
+                debug=before.debug,
+                standing=standing,
+                digits=digits,
             )
         if admitted.client.key_id in self._registry.limits:
             self._limit(method, admitted)

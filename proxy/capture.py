@@ -132,7 +132,10 @@ class Capture:
         """Tee of the request's body: note, and give back what came."""
         if data:
             try:
-                self._passed.append((_REQUEST_CHUNK, 0.0, data, 0))
+                if len(data) <= _PIECE:
+                    self._passed.append((_REQUEST_CHUNK, 0.0, data, 0))
+                else:
+                    self._passed += [(_REQUEST_CHUNK, 0.0, each, 0) for each in _cut(data)]
                 if not self._asked:
                     self._ask()
                 elif not self._waits:
@@ -181,7 +184,11 @@ class Capture:
         """Tee of the response's body: note, and give back what came; empty data is the end."""
         try:
             if data:
-                self._passed.append((_RESPONSE_CHUNK, time(), data, 0))
+                if len(data) <= _PIECE:
+                    self._passed.append((_RESPONSE_CHUNK, time(), data, 0))
+                else:
+                    now = time()
+                    self._passed += [(_RESPONSE_CHUNK, now, each, 0) for each in _cut(data)]
                 if self._expected > 0:
                     self._expected -= len(data)
                     if self._expected == 0:
@@ -219,48 +226,49 @@ class Capture:
             passed = self._sift(passed)
         taken: list[Record] = []
         parts: list[bytes] = []
-        size, closing = 0, False
-        if not self._sequence and not self._closed:
+        add, size, closing = parts.append, 0, False
+        sequence, counters = self._sequence, self._recorder.counters
+        if not sequence and not self._closed:
             head = self.head
-            parts += (pieces.request_head(len(head)), head)
-            self._sequence = 1
-        for piece in passed:
-            size += len(piece[2])
-            if size > _PIECE:
-                if parts:
-                    taken.append((_PART, b"".join(parts)))
-                *whole, piece = _cut(piece)
-                taken += [(_PART, b"".join(self._packed(*each))) for each in whole]
-                parts, size = [], len(piece[2])
-            parts += self._packed(*piece)
-            closing = piece[0] == _END
+            add(pieces.request_head(len(head)))
+            add(head)
+            sequence = 1
+        exchange = self._exchange
+        for kind, at, content, number in passed:
+            length = len(content)
+            size += length
+            if size > _PIECE and parts:
+                taken.append((_PART, b"".join(parts)))
+                parts.clear()
+                size = length
+            if kind == _RESPONSE_CHUNK:
+                counters.response_bytes += length
+                length += pieces.RESPONSE_CHUNK_BYTES
+                add(pieces.response_chunk(length, exchange, sequence, at))
+                add(content)
+            elif kind == _REQUEST_CHUNK:
+                counters.request_bytes += length
+                length += pieces.REQUEST_CHUNK_BYTES
+                add(pieces.request_chunk(length, exchange, sequence))
+                add(content)
+            elif kind == _END:
+                note = self._note.encode()
+                length = pieces.END_BYTES + len(note)
+                add(pieces.end(length, exchange, sequence, at, number))
+                add(note)
+                closing = True
+                break  # nothing follows it, and its number stays: it may have to be made once more
+            else:
+                block = self._block(content)
+                length = pieces.RESPONSE_HEAD_BYTES + len(block)
+                add(pieces.response_head(length, exchange, sequence, at, number))
+                add(block)
+            sequence += 1
+        self._sequence = sequence
         if parts:
             taken.append((_LAST_PART if closing else _PART, b"".join(parts)))
         self._closed = self._closed or closing
         return taken
-
-    def _packed(self, kind: int, at: float, content: Any, number: int) -> tuple[bytes, bytes]:
-        """Return something that has passed as a record: what stands before its content, and that."""
-        sequence, exchange = self._sequence, self._exchange
-        if kind == _END:
-            # It keeps its number: the record may have to be made once more.
-            note = self._note.encode()
-            length = pieces.END_BYTES + len(note)
-            return pieces.end(length, exchange, sequence, at, number), note
-        self._sequence = sequence + 1
-        if kind == _RESPONSE_CHUNK:
-            length = len(content)
-            self._recorder.counters.response_bytes += length
-            length += pieces.RESPONSE_CHUNK_BYTES
-            return pieces.response_chunk(length, exchange, sequence, at), content
-        if kind == _REQUEST_CHUNK:
-            length = len(content)
-            self._recorder.counters.request_bytes += length
-            length += pieces.REQUEST_CHUNK_BYTES
-            return pieces.request_chunk(length, exchange, sequence), content
-        block = self._block(content)
-        length = pieces.RESPONSE_HEAD_BYTES + len(block)
-        return pieces.response_head(length, exchange, sequence, at, number), block
 
     def _sift(self, passed: list[Passed]) -> list[Passed]:
         """Count the bodies that are not to be recorded, and leave them out; after the end, all."""
@@ -314,10 +322,6 @@ class Capture:
         return following
 
 
-def _cut(piece: Passed) -> list[Passed]:
-    """Cut a piece of a body where no frame could hold it."""
-    kind, at, content, number = piece
-    return [
-        (kind, at, content[begin : begin + _PIECE], number)
-        for begin in range(0, len(content), _PIECE)
-    ]
+def _cut(data: bytes) -> list[bytes]:
+    """Cut a piece of a body that no frame could hold."""
+    return [data[begin : begin + _PIECE] for begin in range(0, len(data), _PIECE)]

@@ -2,6 +2,7 @@
 
 import re
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -122,8 +123,4 @@ class Counters:
     def observe(self, seconds: float) -> None:
         """Count one exchange's duration."""
         self.duration_sum += seconds
-        for index, edge in enumerate(BUCKETS):
-            if seconds <= edge:
-                self.durations[index] += 1
-                return
-        self.durations[-1] += 1
+        self.durations[bisect_left(BUCKETS, seconds)] += 1

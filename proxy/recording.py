@@ -38,9 +38,10 @@ class CaptureFactory:
         if standing.recorded is None:
             kept = with_value(admitted.rewritten.kept, standing.kept_at, LENGTH_MARK)
             marked = admitted._replace(rewritten=RewrittenHeaders((), kept))
-            standing.recorded = HeadTemplate(self._whole_head(marked, method, exchange, 0.0))
-        record = standing.recorded.of_length(admitted.digits)
-        return records.renewed_head(record, exchange, started_at)
+            whole = self._whole_head(marked, method, exchange, started_at)
+            standing.recorded = HeadTemplate(whole[records.BEGIN_BYTES :])
+        rest = standing.recorded.of_length(admitted.digits)
+        return records.repeated_head(exchange, started_at, rest)
 
     def _whole_head(
         self, admitted: AdmittedRequest, method: bytes, exchange: bytes, started_at: float

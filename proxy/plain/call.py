@@ -110,8 +110,10 @@ class ClientCall:
 
     def begin(self, data: bytes) -> None:
         """Admit the request or refuse it, and read what has come of its body."""
-        head, ground = self._head, self._ground
-        if head.method == b"CONNECT" or (head.target == b"*" and head.method != b"OPTIONS"):
+        head, ground, known = self._head, self._ground, self._known
+        if known is not None and known.stands:
+            self._try_to_admit()
+        elif head.method == b"CONNECT" or (head.target == b"*" and head.method != b"OPTIONS"):
             self._reply(answer(Reason.BAD_REQUEST, Shape.OPENAI))
         elif ground.endpoints.takes(head.target):
             told = ground.endpoints.at_head(head.method, head.target, head.fields)
@@ -122,17 +124,20 @@ class ClientCall:
                 self._client.known = True
                 self._expectation()
         else:
-            try:
-                self._admit()
-            except RequestRefusal as refusal:
-                self._refuse(refusal)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the request must not pass
-                ground.services.fault("admission", error)
-                self._refuse(RequestRefusal(Reason.FAULT))
+            self._try_to_admit()
         self.request_data(data)
         # What has come of the body goes out with the head.
         if self._live is not None and not self._live.reads_whole:
             self._connect()
+
+    def _try_to_admit(self) -> None:
+        try:
+            self._admit()
+        except RequestRefusal as refusal:
+            self._refuse(refusal)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the request must not pass
+            self._ground.services.fault("admission", error)
+            self._refuse(RequestRefusal(Reason.FAULT))
 
     def _admit(self) -> None:
         head, services, known = self._head, self._ground.services, self._known

@@ -67,6 +67,11 @@ class KnownHead:
             self._head = head = head.with_length(self._place, digits)
         return head, end + len(after)
 
+    @property
+    def stands(self) -> bool:
+        """Whether its admission may count again."""
+        return self._standing is not None
+
     def admit(self, admission: AdmissionControl, head: RequestHead) -> AdmittedRequest | None:
         """Admit a request with this head as the last one was; None where it must be decided anew.
 

@@ -333,8 +333,8 @@ class ResponseHead:
         self.reason = reader.text
         noted = _note(fields)
         named = _tokens(noted[b"connection"]) if b"connection" in noted else _NOTHING
-        self.fields = _without(fields, named)
-        chunked = _is_chunked(noted, self.version)
+        self.fields = _without(fields, named) if named else tuple(fields)
+        chunked = b"transfer-encoding" in noted and _is_chunked(noted, self.version)
         length = _length(noted)
         self.length = length
         """Of its body, as its head says it; also where there is none, as after HEAD."""

@@ -18,6 +18,9 @@ RECORD = struct.Struct(">16sI")
 TIME = struct.Struct(">d")
 LENGTH = struct.Struct(">I")
 RESPONSE = struct.Struct(">dH")
+BEGIN = struct.Struct(">16sId")
+BEGIN_BYTES = BEGIN.size
+"""What each exchange has for itself at the beginning of its head."""
 END = struct.Struct(">dB")
 HEAD = struct.Struct(">dHHII")
 PIECE = struct.Struct(">BI")
@@ -109,6 +112,11 @@ def request_head(
     lengths = HEAD.pack(started_at, len(origin), len(method), len(path), len(query))
     head = RECORD.pack(exchange, 0)
     return b"".join((head, lengths, origin, method, path, query, pack_headers(headers)))
+
+
+def repeated_head(exchange: bytes, started_at: float, rest: bytes) -> bytes:
+    """Return a request head that says what another said; ``rest`` is that from BEGIN_BYTES on."""
+    return BEGIN.pack(exchange, 0, started_at) + rest
 
 
 def renewed_head(head: bytes, exchange: bytes, started_at: float) -> bytes:

@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -61,8 +62,12 @@ def test_a_gateway_starts_beside_a_disk_that_refuses(tmp_path: Path) -> None:
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
+            assert process.stderr is not None
+            log: list[str] = []
+            listening = threading.Thread(target=log.extend, args=(process.stderr,))
+            listening.start()
             line = process.stdout.readline()
-            assert line, process.communicate()[1]
+            assert line, log
             (_, port), (_, admin) = json.loads(line)
             with httpx.Client(
                 base_url=f"http://127.0.0.1:{port}", headers={"x-headrace-key": key}
@@ -73,13 +78,13 @@ def test_a_gateway_starts_beside_a_disk_that_refuses(tmp_path: Path) -> None:
                 assert 'headrace_uncaptured_total{reason="spool-' in text
                 assert "EFBIG" in text
                 assert len(list((tmp_path / "spool").glob("*/*.spool"))) <= 1
+                until(lambda: any("EFBIG" in line for line in log))
                 set_limit(process.pid, -1)
                 until(lambda: client.post("/refuses/x", content=b"two").status_code == 200)
             process.send_signal(signal.SIGTERM)
-            _, told = process.communicate(timeout=60)
-            assert process.returncode == 0
-        assert "the disk" in told
-        assert "EFBIG" in told
+            assert process.wait(60) == 0
+            listening.join(60)
+        assert any("the disk" in line for line in log)
         found = SpoolReader(tmp_path / "spool", SPOOL_KEY).take(Cursor()).records
         assert found
 

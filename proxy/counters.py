@@ -84,6 +84,8 @@ class Counters:
     """Calls by route and registered version that they were given to."""
     shadows: Counter[str] = field(default_factory=Counter)
     """Copies of calls for another version, by what came of them."""
+    webhooks: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Events of webhooks by webhook and what came of them; of accepted ones the pieces of feedback."""
     feedback: int = 0
     spool_expired_segments: int = 0
     """Segments of the spool that were deleted because nobody governed them in time."""

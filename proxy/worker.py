@@ -10,6 +10,7 @@ from proxy.admin import Admin, can_record, spool_gauges
 from proxy.admission import AdmissionControl
 from proxy.api.endpoints import Endpoints
 from proxy.api.sessions import SessionCalls
+from proxy.api.webhooks import Webhooks
 from proxy.certificate import OwnCertificate
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
@@ -206,6 +207,7 @@ class Gateway:
                 self.counters,
                 self._fingerprints,
                 SessionCalls(self._router, registry, sessions),
+                Webhooks(self._config.webhooks, registry, self.counters),
             ),
         )
 

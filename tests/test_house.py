@@ -18,6 +18,7 @@ SMALL = 350
 ALONE: dict[str, str] = {
     "proxy.metrics": "what is measured; proxy.admin is where it is asked",
     "proxy.api.traces": "one endpoint",
+    "proxy.api.signatures": "the schemes of vendors, tested alone against their own examples",
     "governance.detect.names.network": "tuned by hand, with its plain reference in the tests",
     "governance.detect.rules.hooks": "checks that rules in YAML name",
     "governance.redact.generalise": "one operator",

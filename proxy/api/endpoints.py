@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from proxy.api.feedback import FeedbackError, FeedbackItem, read_feedback_items
 from proxy.api.sessions import SessionCalls
 from proxy.api.traces import Traces
+from proxy.api.webhooks import Webhooks
 from proxy.capture import new_exchange_id
 from proxy.config import ENDPOINT_PREFIX
 from proxy.counters import Counters
@@ -45,12 +46,14 @@ class Endpoints:
         counters: Counters,
         fingerprints: Fingerprints,
         sessions: SessionCalls,
+        webhooks: Webhooks,
     ) -> None:
         self._traces = Traces(recorder, counters, fingerprints)
         self._registry = registry
         self._recorder = recorder
         self._counters = counters
         self._sessions = sessions
+        self._webhooks = webhooks
 
     def takes(self, path: bytes) -> bool:
         """Tell whether the gateway answers this path itself."""
@@ -65,7 +68,8 @@ class Endpoints:
         if path == HEALTH_PATH:
             return json_reply(200, {"status": "ok"})
         of_session = self._sessions.takes(target)
-        if not of_session and path not in (FEEDBACK_PATH, TRACES_PATH):
+        of_webhook = self._webhooks.takes(path)
+        if not (of_session or of_webhook or path in (FEEDBACK_PATH, TRACES_PATH)):
             return answer(Reason.NO_ROUTE, Shape.OPENAI)
         if method != b"POST":
             return _problem(405, f"{path} takes POST")
@@ -75,6 +79,8 @@ class Endpoints:
                 self._counters.refusals[Reason.NO_KEY] += 1
                 return found
             client: ClientIdentity | None = found
+        elif of_webhook:
+            client = self._webhooks.caller(path)
         else:
             client = self._registry.authenticate(presented_key(fields)[0])
         if client is None:
@@ -100,6 +106,9 @@ class Endpoints:
         if self._sessions.takes(target):
             reply, reward = self._sessions.answer(target, fields, body)
             return await self._keep(client, [reward], reply) if reward is not None else reply
+        if self._webhooks.takes(_path_of(target)):
+            reply, items = self._webhooks.read(_path_of(target), client, fields, body)
+            return await self._keep(client, items, reply) if items else reply
         return await self._take_feedback(client, fields, body)
 
     async def _take_feedback(

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import Field, field_validator, model_validator
 
 from proxy.config.routes import ConfigModel, Route, SecretSource
+from proxy.config.webhooks import Webhook
 
 
 class SpoolConfig(ConfigModel):
@@ -126,6 +127,8 @@ class GatewayConfig(ConfigModel):
     """Their port; 0 takes a free one, None switches them off."""
     routes: tuple[Route, ...] = ()
     """Where requests lead; the longest prefix that fits wins."""
+    webhooks: tuple[Webhook, ...] = ()
+    """Signed events of other systems that become feedback."""
     intercept_hosts: tuple[str, ...] = ()
     """Hosts that the forward proxy opens: ``host``, ``host:port`` or ``*.domain``."""
     intercept_route_hosts: bool = True
@@ -177,6 +180,14 @@ class GatewayConfig(ConfigModel):
                     raise ValueError(f"two routes have the {what} {value!r}")
                 seen.add(value)
         return routes
+
+    @field_validator("webhooks")
+    @classmethod
+    def _told_apart(cls, webhooks: tuple[Webhook, ...]) -> tuple[Webhook, ...]:
+        names = [webhook.name for webhook in webhooks]
+        if len(names) != len(set(names)):
+            raise ValueError("two webhooks have the same name")
+        return webhooks
 
     @model_validator(mode="after")
     def _transparent(self) -> Self:

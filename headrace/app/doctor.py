@@ -317,7 +317,9 @@ def _sql(settings: Settings, _home: Home) -> Iterator[CheckResult]:
         )
     else:
         yield CheckResult("SQL of strangers", "ok", "Landlock and seccomp fence each query")
-    if settings.door.enabled:
-        tls = tls_of(settings.door)
+    if settings.sql_server.enabled:
+        tls = tls_of(settings.sql_server)
         way = "TLS" if tls else "no TLS"
-        yield CheckResult("SQL door", "ok", f"{settings.door.host}:{settings.door.port}, {way}")
+        yield CheckResult(
+            "SQL server", "ok", f"{settings.sql_server.host}:{settings.sql_server.port}, {way}"
+        )

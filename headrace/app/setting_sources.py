@@ -85,6 +85,8 @@ def environment_variable(name: str) -> str:
     return "HEADRACE_" + name.replace(".", "_").upper()
 
 
+_RENAMED = {"door": "sql_server"}
+"""Settings of earlier versions, and what they are called now."""
 _OTHER_VARIABLES = frozenset(
     {"HEADRACE_HOME", "HEADRACE_CONFIG", "HEADRACE_MASTER_KEY", "HEADRACE_KEY", "HEADRACE_TORCH"}
 )
@@ -97,8 +99,17 @@ def unknown_variables() -> dict[str, str | None]:
     """
     known = {environment_variable(name) for name in _leaf_names(Settings)} | _OTHER_VARIABLES
     unknown = sorted(n for n in os.environ if n.startswith("HEADRACE_") and n not in known)
-    nearest = {name: difflib.get_close_matches(name, known, n=1) for name in unknown}
+    nearest = {name: difflib.get_close_matches(_as_now(name), known, n=1) for name in unknown}
     return {name: (found[0] if found else None) for name, found in nearest.items()}
+
+
+def _as_now(variable: str) -> str:
+    """Return what a variable is called now, where its section was renamed."""
+    for old, new in _RENAMED.items():
+        before = environment_variable(old) + "_"
+        if variable.startswith(before):
+            return environment_variable(new) + "_" + variable.removeprefix(before)
+    return variable
 
 
 def _settings_file(root: Path) -> Path | None:
@@ -163,6 +174,8 @@ def _describe(
 
 def _unknown(place: tuple[int | str, ...]) -> str:
     """Say that there is no such setting, and what stands at its place that looks like it."""
+    if (now := _RENAMED.get(".".join(map(str, place)))) is not None:
+        return f"there is no such setting any more; write {now}"
     model: Any = Settings
     for part in place[:-1]:
         if isinstance(part, str) and part in model.model_fields:

@@ -85,11 +85,11 @@ class EngineSettings(_Section):
     """Worker processes; 0 means one for each core (``local``: beside the governing process, at most 3)."""
 
 
-class DoorSettings(_Section):
-    """The SQL door for BI tools and notebooks."""
+class SqlServerSettings(_Section):
+    """The SQL server for BI tools and notebooks."""
 
     enabled: bool = False
-    """Whether ``headrace up`` opens it; ``headrace sql-door`` opens it in any case."""
+    """Whether ``headrace up`` opens it; ``headrace sql-server`` opens it in any case."""
     host: str = "127.0.0.1"
     """Where it listens; beyond this machine it wants a certificate."""
     port: int = Field(default=8489, ge=0, le=65_535)
@@ -156,19 +156,19 @@ class Settings(_Section):
     consent: ConsentSettings = ConsentSettings()
     govern: GovernSettings = GovernSettings()
     engine: EngineSettings = EngineSettings()
-    door: DoorSettings = DoorSettings()
+    sql_server: SqlServerSettings = SqlServerSettings()
     train: TrainSettings = TrainSettings()
     serve: ServeSettings = ServeSettings()
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
-        door = self.door
-        if door.enabled:
+        sql_server = self.sql_server
+        if sql_server.enabled:
             refuse_clashes(
                 (
                     *self.gateway.places,
-                    ListenAddress("door.port", door.host, door.port),
-                    ListenAddress("door.http_port", door.host, door.http_port),
+                    ListenAddress("sql_server.port", sql_server.host, sql_server.port),
+                    ListenAddress("sql_server.http_port", sql_server.host, sql_server.http_port),
                 )
             )
         return self

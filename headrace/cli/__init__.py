@@ -42,7 +42,7 @@ from headrace.cli import (
     schedule,
     serve,
     sql,
-    sql_door,
+    sql_server,
     substrate,
     tap,
     train,
@@ -66,7 +66,7 @@ app = typer.Typer(
 )
 
 for command in (
-    up, env, doctor, demo, sql, lineage, feedback, erase, reveal, govern, serve, sql_door, tap,
+    up, env, doctor, demo, sql, lineage, feedback, erase, reveal, govern, serve, sql_server, tap,
 ):  # fmt: skip
     command.register(app)
 trajectory_documents.register(trajectory.app)
@@ -98,7 +98,7 @@ _PANELS = {
     "Govern": ("policy", "consent", "quarantine", "quality", "erase", "reveal", "audit"),
     "Learn": ("substrate", "credit", "train", "schedule", "evolve"),
     "Run parts alone, and let clients in": (
-        *("gateway", "govern", "serve", "sql-door", "tap", "keys"),
+        *("gateway", "govern", "serve", "sql-server", "tap", "keys"),
     ),
 }
 _PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names}

@@ -11,7 +11,7 @@ from headrace.app.output import jsonable, print_fields, print_rows
 from headrace.cli.common import JsonOption, YesOption, confirm, user_name
 from proxy.keys import PURPOSES, ClientKey, KeyLimits, KeyRegistry
 
-app = typer.Typer(help="Client keys of the gateway and of the SQL door.", no_args_is_help=True)
+app = typer.Typer(help="Client keys of the gateway and of the SQL server.", no_args_is_help=True)
 
 
 RequestsOption = Annotated[
@@ -71,7 +71,7 @@ def create(
         list[str] | None,
         typer.Option(
             help="What the key opens; repeat. gateway (the default): calls; lake: reading its "
-            "tenant's tables through the SQL door, '*' as tenant means all; tokens: token ids too."
+            "tenant's tables through the SQL server, '*' as tenant means all; tokens: token ids too."
         ),
     ] = None,
     requests_per_minute: RequestsOption = None,

@@ -67,12 +67,12 @@ def _programs(running: AppContext, config: GatewayConfig) -> list[Program]:
         Program("gateway", (*home, "gateway"), logs / "gateway.log", drain, needed=True),
         Program("govern", (*home, "govern"), logs / "govern.log", needed=True),
     ]
-    if running.settings.door.enabled:
+    if running.settings.sql_server.enabled:
         try:
-            _ = running.lake  # the door only reads, so somebody else must have made it
+            _ = running.lake  # the server only reads, so somebody else must have made it
         except Exception as error:  # noqa: BLE001 - the gateway captures without a lake
-            note(f"the lake cannot be opened ({type(error).__name__}); the SQL door waits for it")
-        programs.append(Program("sql-door", (*home, "sql-door"), logs / "sql-door.log"))
+            note(f"the lake cannot be opened ({type(error).__name__}); the SQL server waits for it")
+        programs.append(Program("sql-server", (*home, "sql-server"), logs / "sql-server.log"))
     if any(route.model for route in config.routes):
         programs.append(Program("serve", (*home, "serve"), logs / "serve.log"))
     if running.settings.train.schedules:
@@ -85,8 +85,8 @@ def _announce(running: AppContext, config: GatewayConfig, key: str) -> None:
     """Say what listens where, and how to point an agent at it."""
     for name, place in addresses(config).items():
         note(f"{name:>8}  {place.for_clients}")
-    if (door := running.settings.door).enabled:
-        note(f"     sql  {Address(door.host, door.port).for_clients}")
+    if (sql_server := running.settings.sql_server).enabled:
+        note(f"     sql  {Address(sql_server.host, sql_server.port).for_clients}")
     note(f"    home  {running.home.root}")
     for route in missing_default_routes(running.settings):
         note(f"          route {route.name} is off: {route.why_off}; set it and start again")

@@ -1,4 +1,4 @@
-"""The SQL door of an installation: its keys, its limits, its audit, and how it starts and stops."""
+"""The SQL server of an installation: its keys, its limits, its audit, and how it starts and stops."""
 
 import ipaddress
 import signal
@@ -13,7 +13,7 @@ from governance.audit import AuditLog
 from headrace.app.home import Home
 from headrace.app.installation import gateway_config
 from headrace.app.master_key import Secrets
-from headrace.app.settings import DoorSettings, Settings
+from headrace.app.settings import Settings, SqlServerSettings
 from headrace.app.version import headrace_version
 from lakehouse.sandbox.request import Limits
 from lakehouse.sql_server.service import Reader, SqlLimits, SqlService
@@ -36,8 +36,8 @@ def reader_of(registry: KeyRegistry, secret: str) -> Reader | None:
     return Reader(identity.key_id, tenant, tokens)
 
 
-def sql_door(settings: Settings, home: Home, secrets: Secrets, lake: "Lake") -> SqlService:
-    """Return the door of an installation, which listens nowhere yet."""
+def sql_service(settings: Settings, home: Home, secrets: Secrets, lake: "Lake") -> SqlService:
+    """Return what answers queries on an installation; it listens nowhere yet."""
     registry = KeyRegistry.load(gateway_config(settings, home).keys)
     audit = AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit"))
     return SqlService(
@@ -45,11 +45,11 @@ def sql_door(settings: Settings, home: Home, secrets: Secrets, lake: "Lake") -> 
         authenticate=lambda secret: reader_of(registry, secret),
         record=audit.append,
         hash_key=secrets.derive(b"statement"),
-        limits=limits_of(settings.door),
+        limits=limits_of(settings.sql_server),
     )
 
 
-def limits_of(settings: DoorSettings) -> SqlLimits:
+def limits_of(settings: SqlServerSettings) -> SqlLimits:
     """Return what queries may use."""
     query = Limits(
         seconds=settings.seconds,
@@ -60,31 +60,35 @@ def limits_of(settings: DoorSettings) -> SqlLimits:
     return SqlLimits(query, settings.queries, settings.queries_per_key)
 
 
-def tls_of(settings: DoorSettings) -> "Tls | None":
+def tls_of(settings: SqlServerSettings) -> "Tls | None":
     """Return the certificate; keys never leave this machine in clear.
 
     Raises:
-        ConfigurationError: the door would listen beyond this machine without one.
+        ConfigurationError: the server would listen beyond this machine without one.
     """
     from lakehouse.sql_server.flight import Tls
 
     if settings.certificate is not None and settings.certificate_key is not None:
         for file in (settings.certificate, settings.certificate_key):
             if not file.is_file():
-                raise ConfigurationError(f"door.certificate: {file} is not a file")
+                raise ConfigurationError(f"sql_server.certificate: {file} is not a file")
         return Tls(settings.certificate, settings.certificate_key)
     if (settings.certificate is None) != (settings.certificate_key is None):
-        raise ConfigurationError("door.certificate and door.certificate_key belong together")
+        raise ConfigurationError(
+            "sql_server.certificate and sql_server.certificate_key belong together"
+        )
     if not _is_loopback(settings.host) and not settings.allow_plaintext:
         raise ConfigurationError(
-            f"door.host {settings.host} is beyond this machine, and keys would travel in clear: set "
-            "door.certificate and door.certificate_key, or door.allow_plaintext where something in "
-            "front of the door does TLS"
+            f"sql_server.host {settings.host} is beyond this machine, and keys would travel in clear: set "
+            "sql_server.certificate and sql_server.certificate_key, or sql_server.allow_plaintext where something in "
+            "front of the server does TLS"
         )
     return None
 
 
-def serve(door: SqlService, settings: DoorSettings, *, announce: Callable[[str], None]) -> None:
+def serve(
+    service: SqlService, settings: SqlServerSettings, *, announce: Callable[[str], None]
+) -> None:
     """Listen until SIGTERM or SIGINT; queries that run then are ended.
 
     Raises:
@@ -94,8 +98,8 @@ def serve(door: SqlService, settings: DoorSettings, *, announce: Callable[[str],
     tls = tls_of(settings)
     # Flight puts a traceback into every error that it sends; clients get the error's text alone.
     sys.tracebacklimit = 0
-    flight = _listening(door, settings, tls)
-    http = _http(door, settings, tls)
+    flight = _listening(service, settings, tls)
+    http = _http(service, settings, tls)
     over = threading.Event()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -109,38 +113,42 @@ def serve(door: SqlService, settings: DoorSettings, *, announce: Callable[[str],
         if http is not None:
             announce(f"HTTP        {scheme[1]}://{settings.host}:{http.port}/v1/sql")
         over.wait()
-        door.close()  # first: it ends the queries that the servers would wait for
+        service.close()  # first: it ends the queries that the servers would wait for
     flight.shutdown()
 
 
-def _listening(door: SqlService, settings: DoorSettings, tls: "Tls | None") -> "FlightServer":
+def _listening(
+    service: SqlService, settings: SqlServerSettings, tls: "Tls | None"
+) -> "FlightServer":
     import pyarrow as pa
 
     from lakehouse.sql_server.flight import FlightServer
 
     try:
         return FlightServer(
-            door, host=settings.host, port=settings.port, version=headrace_version(), tls=tls
+            service, host=settings.host, port=settings.port, version=headrace_version(), tls=tls
         )
     except (OSError, pa.ArrowException) as error:
-        door.close()
+        service.close()
         raise WorkError(
-            f"the door cannot listen at {settings.host}:{settings.port} ({type(error).__name__}): the "
+            f"the server cannot listen at {settings.host}:{settings.port} ({type(error).__name__}): the "
             "port is taken, or the certificate is none"
         ) from error
 
 
-def _http(door: SqlService, settings: DoorSettings, tls: "Tls | None") -> "HttpServer | None":
+def _http(
+    service: SqlService, settings: SqlServerSettings, tls: "Tls | None"
+) -> "HttpServer | None":
     from lakehouse.sql_server.http import http_server
 
     if settings.http_port is None:
         return None
     try:
-        return http_server(door, host=settings.host, port=settings.http_port, tls=tls)
+        return http_server(service, host=settings.host, port=settings.http_port, tls=tls)
     except OSError as error:
-        door.close()
+        service.close()
         raise WorkError(
-            f"the door cannot listen at {settings.host}:{settings.http_port}: {error}"
+            f"the server cannot listen at {settings.host}:{settings.http_port}: {error}"
         ) from error
 
 

@@ -182,7 +182,7 @@ class Session:
             try:
                 self._connection.execute(view.sql)
             except duckdb.CatalogException:
-                # The view asks for a table that this session may not see (a tenant's own door).
+                # The view asks for a table that this session may not see (a tenant's own connection).
                 continue
             if view.comment:
                 said = f"COMMENT ON VIEW {view.name} IS {literal(view.comment)}"

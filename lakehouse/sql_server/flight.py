@@ -1,8 +1,8 @@
-"""The door in Arrow Flight SQL, for ADBC, JDBC and ODBC clients.
+"""The server in Arrow Flight SQL, for ADBC, JDBC and ODBC clients.
 
 Clients show their key as a bearer token, or as the password of any user name. A statement's ticket
 is its text: it opens nothing that the key does not open anyway, and nothing waits for a client that
-never comes back. Prepared statements are kept in this process, so a client stays with one door.
+never comes back. Prepared statements are kept in this process, so a client stays with one server.
 """
 
 import base64
@@ -27,7 +27,7 @@ from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
 
 _MIDDLEWARE = "headrace"
 _VALUE_BYTES = 4 << 20
-_READ_ONLY = "this door only reads; tables are written through the gateway and the command line"
+_READ_ONLY = "this server only reads; tables are written through the gateway and the command line"
 _WRITES = (
     messages.CommandStatementUpdate,
     messages.CommandPreparedStatementUpdate,
@@ -112,12 +112,12 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     """Serves one :class:`SqlService`; :meth:`serve` runs until :meth:`shutdown`."""
 
     def __init__(
-        self, door: SqlService, *, host: str, port: int, version: str, tls: Tls | None = None
+        self, service: SqlService, *, host: str, port: int, version: str, tls: Tls | None = None
     ) -> None:
         """Listen at ``host`` and ``port`` (0 picks a free one, see the attribute ``port``)."""
-        self._door = door
+        self._service = service
         self._statements = Statements()
-        seconds = door.limits.query.seconds
+        seconds = service.limits.query.seconds
         self._facts = facts(version=version, timeout_ms=int(1000 * seconds))
         scheme = "grpc" if tls is None else "grpc+tls"
         place = f"[{host}]" if ":" in host else host
@@ -127,7 +127,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             tls_certificates=None
             if tls is None
             else [(tls.certificate.read_bytes(), tls.key.read_bytes())],
-            middleware={_MIDDLEWARE: _Keys(door.authenticate)},
+            middleware={_MIDDLEWARE: _Keys(service.authenticate)},
         )
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
@@ -170,7 +170,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 sql, values = held.sql, held.values
             else:
                 return flight.RecordBatchStream(self._metadata(reader, message))
-            admitted = self._door.ask(reader, sql, values, gone=context.is_cancelled)
+            admitted = self._service.ask(reader, sql, values, gone=context.is_cancelled)
             return flight.GeneratorStream(admitted.schema, _Rows(admitted))
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
@@ -224,7 +224,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         return flight.Result(pa.py_buffer(packed(made)))
 
     def _describe(self, reader: Reader, sql: str) -> tuple[pa.Schema, tuple[str, ...]]:
-        admitted = self._door.describe(reader, sql)
+        admitted = self._service.describe(reader, sql)
         admitted.close()
         return admitted.schema, admitted.parameters
 
@@ -234,7 +234,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         answer = ANSWERS.get(type(message))
         if answer is None:
             raise NotImplementedError(type(message).__name__)
-        return answer(message, self._door.catalog(reader))
+        return answer(message, self._service.catalog(reader))
 
 
 def packed(message: Message) -> bytes:
@@ -250,7 +250,7 @@ def unpacked(data: bytes) -> Message:
 
     Raises:
         ConfigurationError: the bytes are no message of Flight SQL.
-        NotImplementedError: the door does not know a message of this name.
+        NotImplementedError: the server does not know a message of this name.
     """
     try:
         envelope = Envelope.FromString(data)
@@ -330,4 +330,4 @@ def _as_flight_errors() -> Iterator[None]:
     except HeadraceError as error:
         raise flight.FlightServerError(str(error)) from None
     except Exception as error:  # noqa: BLE001 - its text could hold what the client may not see
-        raise flight.FlightInternalError(f"the door failed: {type(error).__name__}") from None
+        raise flight.FlightInternalError(f"the server failed: {type(error).__name__}") from None

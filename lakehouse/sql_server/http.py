@@ -46,7 +46,7 @@ type _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def http_server(
-    door: SqlService,
+    service: SqlService,
     *,
     host: str,
     port: int,
@@ -62,16 +62,16 @@ def http_server(
     if tls is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(tls.certificate, tls.key)
-    return HttpServer(_application(door), host=host, port=port, tls=context, limits=limits)
+    return HttpServer(_application(service), host=host, port=port, tls=context, limits=limits)
 
 
-def _application(door: SqlService) -> Starlette:
+def _application(service: SqlService) -> Starlette:
     async def health(_request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     async def tables(request: Request) -> Response:
-        reader = await _reader(door, request)
-        found = await run_in_threadpool(door.catalog, reader)
+        reader = await _reader(service, request)
+        found = await run_in_threadpool(service.catalog, reader)
         return _Json({
             "tables": [
                 {
@@ -85,12 +85,12 @@ def _application(door: SqlService) -> Starlette:
         })  # fmt: skip
 
     async def sql(request: Request) -> Response:
-        reader = await _reader(door, request)
+        reader = await _reader(service, request)
         body = await _query_body(request)
         as_of = _moment(body.get("as_of"))
         client = client_of(request)
         admitted = await run_in_threadpool(
-            door.ask,
+            service.ask,
             reader,
             body["sql"],
             body.get("parameters"),
@@ -138,10 +138,10 @@ async def _refused(_request: Request, error: Exception) -> Response:
     return _error(status, str(error))
 
 
-async def _reader(door: SqlService, request: Request) -> Reader:
+async def _reader(service: SqlService, request: Request) -> Reader:
     """Return who asks; its connection keeps its place from here on."""
     kind, _, secret = request.headers.get("authorization", "").partition(" ")
-    found = door.authenticate(secret.strip()) if kind.lower() == "bearer" else None
+    found = service.authenticate(secret.strip()) if kind.lower() == "bearer" else None
     if found is None:
         raise HTTPException(
             HTTPStatus.UNAUTHORIZED, "missing, wrong or revoked key, or one without the role lake"

@@ -33,10 +33,10 @@ TOKENS = frozenset({"tokens"})
 
 
 class TooManyRowsError(QueryError):
-    """The answer has more rows than the door gives out."""
+    """The answer has more rows than the server gives out."""
 
 
-class DoorBusyError(RetryableError):
+class QueriesBusyError(RetryableError):
     """All places are taken; the same query may be sent again."""
 
 
@@ -168,7 +168,7 @@ class SqlService:
         hash_key: bytes,
         limits: SqlLimits | None = None,
     ) -> None:
-        """Open the door.
+        """Prepare to answer.
 
         Args:
             lake: the lake.
@@ -200,7 +200,7 @@ class SqlService:
 
         Raises:
             QueryError: the SQL is wrong, or asks for what it may not.
-            DoorBusyError: no place became free in time.
+            QueriesBusyError: no place became free in time.
             QueryTimeoutError: the deadline passed.
             RetryableError: memory ran out, or files went away while reading.
         """
@@ -259,7 +259,7 @@ class SqlService:
             while not self._has_place(key_id):
                 left = due - time.monotonic()
                 if left <= 0:
-                    raise DoorBusyError(
+                    raise QueriesBusyError(
                         f"{self.limits.queries_per_key} queries of a key and "
                         f"{self.limits.queries} in all run at once; ask again when one has ended"
                     )

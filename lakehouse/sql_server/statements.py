@@ -29,7 +29,7 @@ class PreparedStatement:
 
 
 class Statements:
-    """The prepared statements of a door; the oldest of a key gives way to its newest."""
+    """The prepared statements of a server; the oldest of a key gives way to its newest."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[bytes, PreparedStatement] = OrderedDict()

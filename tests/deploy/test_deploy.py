@@ -32,7 +32,12 @@ def test_ports_are_those_of_the_defaults() -> None:
     settings = {setting.name: setting.value for setting in explain_settings()}
     known = {settings[f"gateway.{name}"] for name in ("port", "forward_port", "admin_port")}
     assert settings["gateway.transparent_port"] is None  # off by default; 8483 is what we suggest
-    known |= {8483, settings["door.port"], settings["door.http_port"], settings["serve.port"]}
+    known |= {
+        8483,
+        settings["sql_server.port"],
+        settings["sql_server.http_port"],
+        settings["serve.port"],
+    }
     for path in files():
         for port in re.findall(r"\b84\d\d\b|\b80\d\d\b", path.read_text(encoding="utf-8")):
             assert int(port) in known, path.name

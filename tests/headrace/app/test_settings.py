@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.app.setting_sources import environment_variable, explain_settings, load_settings
+from headrace.app.setting_sources import (
+    environment_variable,
+    explain_settings,
+    load_settings,
+    unknown_variables,
+)
 from trajectory.errors import ConfigurationError
 
 
@@ -61,10 +66,14 @@ def test_a_number_in_the_environment_is_a_number(monkeypatch: pytest.MonkeyPatch
             r"gateway.routes.0.durabilty: there is no such setting; did you mean durability\?",
         ),
         (
-            "{gateway: {workers: 3}, door: {enabled: true}}",
-            r"gateway\.admin_port \(worker 2\) and door\.http_port are both 8488",
+            "{gateway: {workers: 3}, sql_server: {enabled: true}}",
+            r"gateway\.admin_port \(worker 2\) and sql_server\.http_port are both 8488",
         ),
         ("gateway: {zzz: 1}", "gateway.zzz: no such setting"),
+        (
+            "door: {enabled: true}",
+            "yaml:1: door: there is no such setting any more; write sql_server",
+        ),
         ("govern: [1]", "govern"),
         ("a: [", r"headrace.yaml:\d+: document: not YAML"),
         ("- a", "mapping of sections"),
@@ -74,6 +83,13 @@ def test_a_wrong_file_is_named_with_its_field(tmp_path: Path, text: str, expecte
     (tmp_path / "headrace.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError, match=expected):
         load_settings(home=tmp_path)
+
+
+def test_a_variable_of_a_renamed_section_is_told_its_new_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HEADRACE_DOOR_PORT", "1")
+    assert unknown_variables() == {"HEADRACE_DOOR_PORT": "HEADRACE_SQL_SERVER_PORT"}
 
 
 def test_every_setting_has_one_environment_variable() -> None:

@@ -30,9 +30,9 @@ def break_log(table: Path) -> None:
     log.write_bytes(log.read_bytes()[:20])
 
 
-@pytest.mark.parametrize("door", [False, True])
+@pytest.mark.parametrize("with_sql", [False, True])
 def test_the_gateway_starts_when_a_killed_run_left_a_folder_and_the_lake_cannot_be_read(
-    tmp_path: Path, door: bool
+    tmp_path: Path, with_sql: bool
 ) -> None:
     lake_of(tmp_path / "lake", Session(1))
     break_log(tmp_path / "lake" / "runs")
@@ -42,7 +42,7 @@ def test_the_gateway_starts_when_a_killed_run_left_a_folder_and_the_lake_cannot_
     port, forward, admin, sql = (free_port() for _ in range(4))
     settings = {
         "gateway": {"port": port, "forward_port": forward, "admin_port": admin},
-        "door": {"enabled": door, "port": sql},
+        "sql_server": {"enabled": with_sql, "port": sql},
     }
     (tmp_path / "headrace.yaml").write_text(json.dumps(settings))
     up = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""``headrace sql-door``: real keys, TLS, audit; it listens beyond this machine only with a certificate."""
+"""``headrace sql-server``: real keys, TLS, audit; it listens beyond this machine only with a certificate."""
 # ruff: noqa: S104 - addresses of all interfaces are what is refused here
 
 import json
@@ -17,7 +17,7 @@ import httpx
 import pytest
 from adbc_driver_flightsql import DatabaseOptions
 
-from headrace.app.settings import DoorSettings
+from headrace.app.settings import SqlServerSettings
 from headrace.services.sql_server import limits_of, tls_of
 from lakehouse.lake import Lake
 from proxy.keys import KeyRegistry
@@ -65,13 +65,13 @@ def running(tmp_path: Path) -> Iterator[dict[str, Any]]:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")},
         "HEADRACE_HOME": str(home),
-        "HEADRACE_DOOR_PORT": "0",
-        "HEADRACE_DOOR_HTTP_PORT": "0",
-        "HEADRACE_DOOR_CERTIFICATE": str(chain),
-        "HEADRACE_DOOR_CERTIFICATE_KEY": str(private),
+        "HEADRACE_SQL_SERVER_PORT": "0",
+        "HEADRACE_SQL_SERVER_HTTP_PORT": "0",
+        "HEADRACE_SQL_SERVER_CERTIFICATE": str(chain),
+        "HEADRACE_SQL_SERVER_CERTIFICATE_KEY": str(private),
     }
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "headrace", "sql-door"],
+        [sys.executable, "-P", "-m", "headrace", "sql-server"],
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
@@ -100,7 +100,7 @@ def connected(door: dict[str, Any], key: str) -> Any:
     return dbapi.connect(door["grpc"], db_kwargs=options, autocommit=True)
 
 
-def test_the_door_of_an_installation(running: dict[str, Any]) -> None:
+def test_the_sql_server_of_an_installation(running: dict[str, Any]) -> None:
     registry = running["registry"]
     reader = registry.create(tenant_id="acme", app_id="bi", roles=("lake",))
     caller = registry.create(tenant_id="acme", app_id="bot")
@@ -132,17 +132,17 @@ def test_the_door_of_an_installation(running: dict[str, Any]) -> None:
 
 def test_beyond_this_machine_a_certificate_is_needed(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="in clear"):
-        tls_of(DoorSettings(host="0.0.0.0"))
-    assert tls_of(DoorSettings(host="0.0.0.0", allow_plaintext=True)) is None
-    assert tls_of(DoorSettings(host="::1")) is None
+        tls_of(SqlServerSettings(host="0.0.0.0"))
+    assert tls_of(SqlServerSettings(host="0.0.0.0", allow_plaintext=True)) is None
+    assert tls_of(SqlServerSettings(host="::1")) is None
     with pytest.raises(ConfigurationError, match="belong together"):
-        tls_of(DoorSettings(certificate=tmp_path / "a"))
+        tls_of(SqlServerSettings(certificate=tmp_path / "a"))
     with pytest.raises(ConfigurationError, match="not a file"):
-        tls_of(DoorSettings(certificate=tmp_path / "a", certificate_key=tmp_path / "b"))
+        tls_of(SqlServerSettings(certificate=tmp_path / "a", certificate_key=tmp_path / "b"))
 
 
 def test_limits_come_from_the_settings() -> None:
-    limits = limits_of(DoorSettings(seconds=5, rows=7, queries=3))
+    limits = limits_of(SqlServerSettings(seconds=5, rows=7, queries=3))
     assert (limits.query.seconds, limits.query.rows, limits.queries) == (5, 7, 3)
 
 

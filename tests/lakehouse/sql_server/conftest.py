@@ -1,4 +1,4 @@
-"""One lake of two tenants behind one door, for all tests of the door."""
+"""One lake of two tenants behind one server, for all tests of the server."""
 
 import threading
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def noted() -> Noted:
 
 
 @pytest.fixture(scope="session")
-def door(lake: Lake, noted: Noted) -> Iterator[SqlService]:
+def service(lake: Lake, noted: Noted) -> Iterator[SqlService]:
     limits = SqlLimits(Limits(seconds=20, rows=1000, memory_mib=256), wait_seconds=0.3)
     made = SqlService(
         lake, authenticate=READERS.get, record=noted, hash_key=b"k" * 32, limits=limits
@@ -59,8 +59,8 @@ def door(lake: Lake, noted: Noted) -> Iterator[SqlService]:
 
 
 @pytest.fixture(scope="session")
-def flight_address(door: SqlService) -> Iterator[str]:
-    server = FlightServer(door, host="127.0.0.1", port=0, version="0")
+def flight_address(service: SqlService) -> Iterator[str]:
+    server = FlightServer(service, host="127.0.0.1", port=0, version="0")
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     yield f"grpc://127.0.0.1:{server.port}"

@@ -1,4 +1,4 @@
-"""The door as ADBC clients meet it: rows, parameters, what there is to ask, and refusals."""
+"""The server as ADBC clients meet it: rows, parameters, what there is to ask, and refusals."""
 
 import threading
 from collections.abc import Iterator
@@ -129,8 +129,8 @@ def test_time_and_memory_are_limited_and_the_next_question_is_answered(
     lake: Lake, noted: Noted
 ) -> None:
     limits = SqlLimits(Limits(seconds=4, memory_mib=100))
-    door = SqlService(lake, authenticate=READERS.get, record=noted, hash_key=b"k", limits=limits)
-    server = FlightServer(door, host="127.0.0.1", port=0, version="0")
+    service = SqlService(lake, authenticate=READERS.get, record=noted, hash_key=b"k", limits=limits)
+    server = FlightServer(service, host="127.0.0.1", port=0, version="0")
     threading.Thread(target=server.serve, daemon=True).start()
     with connected(f"grpc://127.0.0.1:{server.port}", "key-acme") as client:
         with pytest.raises(dbapi.Error, match="stopped after 4 s"):
@@ -139,7 +139,7 @@ def test_time_and_memory_are_limited_and_the_next_question_is_answered(
             asked(client, "SELECT list(a.range) FROM range(200000000) a")
         assert asked(client, "SELECT count(*) AS n FROM steps") == [{"n": 3}]
     server.shutdown()
-    door.close()
+    service.close()
 
 
 def test_nothing_is_written(acme: Any) -> None:

@@ -1,4 +1,4 @@
-"""The door over HTTP: a question as JSON, rows as JSON or Arrow, refusals with a status."""
+"""The server over HTTP: a question as JSON, rows as JSON or Arrow, refusals with a status."""
 
 import socket
 import time
@@ -19,13 +19,13 @@ from tests.headrace.services.test_sql_server import certificate
 from trajectory.http_server import HttpLimits, HttpServer
 
 
-def serving(door: SqlService, **how: Any) -> HttpServer:
-    return http_server(door, host="127.0.0.1", port=0, **how)
+def serving(service: SqlService, **how: Any) -> HttpServer:
+    return http_server(service, host="127.0.0.1", port=0, **how)
 
 
 @pytest.fixture(scope="module")
-def client(door: SqlService) -> Iterator[httpx.Client]:
-    with serving(door) as server, asking(server) as made:
+def client(service: SqlService) -> Iterator[httpx.Client]:
+    with serving(service) as server, asking(server) as made:
         yield made
 
 
@@ -119,15 +119,15 @@ def test_an_answer_that_breaks_off_has_no_end(client: httpx.Client) -> None:
     assert posted(client, sql).status_code in (400, 503)
 
 
-def test_a_client_that_leaves_gives_its_place_back(door: SqlService) -> None:
+def test_a_client_that_leaves_gives_its_place_back(service: SqlService) -> None:
     body = b'{"sql": "SELECT range, repeat(range::VARCHAR, 9999) FROM range(900)"}'
     head = (
         b"POST /v1/sql HTTP/1.1\r\nhost: x\r\nauthorization: Bearer key-acme\r\n"
         b"content-length: %d\r\n\r\n"
     )
-    with serving(door) as server, asking(server) as client:
+    with serving(service) as server, asking(server) as client:
         left, due = 0, time.monotonic() + 60
-        while left <= door.limits.queries_per_key:
+        while left <= service.limits.queries_per_key:
             assert time.monotonic() < due
             with half(server, head % len(body) + body) as leaving:
                 left += leaving.recv(100).startswith(b"HTTP/1.1 200")
@@ -157,9 +157,9 @@ def is_closed(waiting: socket.socket) -> bool:
         return True
 
 
-def test_strangers_with_half_requests_keep_nobody_out(door: SqlService) -> None:
+def test_strangers_with_half_requests_keep_nobody_out(service: SqlService) -> None:
     """The crowd loses places, not who came before it from elsewhere."""
-    with serving(door) as server, ExitStack() as held, asking(server) as before:
+    with serving(service) as server, ExitStack() as held, asking(server) as before:
         assert posted(before, "SELECT 1").status_code == 200
         patient = held.enter_context(half(server, source="127.0.0.2"))
         crowd = [held.enter_context(half(server)) for _ in range(150)]
@@ -169,9 +169,9 @@ def test_strangers_with_half_requests_keep_nobody_out(door: SqlService) -> None:
         assert not is_closed(patient)
 
 
-def test_a_request_has_a_deadline_as_a_whole(door: SqlService) -> None:
+def test_a_request_has_a_deadline_as_a_whole(service: SqlService) -> None:
     keyed = b"POST /v1/sql HTTP/1.1\r\nauthorization: Bearer key-acme\r\ncontent-length: 99\r\n\r\n"
-    with serving(door, limits=HURRIED) as server:
+    with serving(service, limits=HURRIED) as server:
         for begun in (HALF, keyed, b""):
             with half(server, begun) as dripping:
                 due = time.monotonic() + 60
@@ -183,16 +183,16 @@ def test_a_request_has_a_deadline_as_a_whole(door: SqlService) -> None:
                 assert time.monotonic() < due, begun
 
 
-def test_an_answer_may_take_longer_than_its_request(door: SqlService) -> None:
+def test_an_answer_may_take_longer_than_its_request(service: SqlService) -> None:
     slow = "SELECT count(*) FROM range(9000) a, range(9000) b WHERE (a.range * b.range) % 7 = 3"
-    with serving(door, limits=HURRIED) as server, asking(server) as client:
+    with serving(service, limits=HURRIED) as server, asking(server) as client:
         assert posted(client, slow).status_code in (200, 504)
         assert posted(client, "SELECT 1").status_code == 200
 
 
-def test_half_handshakes_keep_nobody_out(door: SqlService, tmp_path: Path) -> None:
+def test_half_handshakes_keep_nobody_out(service: SqlService, tmp_path: Path) -> None:
     chain, private = certificate(tmp_path)
-    with serving(door, tls=Tls(chain, private)) as server, ExitStack() as held:
+    with serving(service, tls=Tls(chain, private)) as server, ExitStack() as held:
         for _ in range(70):
             held.enter_context(half(server, b"\x16\x03"))
         with asking(server, "https", verify=False) as client:

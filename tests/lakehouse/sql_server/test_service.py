@@ -13,7 +13,7 @@ from lakehouse.sandbox.request import Limits
 from lakehouse.sandbox.stream import QueryCancelledError
 from lakehouse.schema.tables import TABLES
 from lakehouse.sql_server.service import (
-    DoorBusyError,
+    QueriesBusyError,
     Reader,
     SqlLimits,
     SqlService,
@@ -26,8 +26,8 @@ RIVAL = READERS["key-rival"]
 LONG = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
 
 
-def rows(door: SqlService, reader: Reader, sql: str) -> list[tuple[object, ...]]:
-    asked = door.ask(reader, sql)
+def rows(service: SqlService, reader: Reader, sql: str) -> list[tuple[object, ...]]:
+    asked = service.ask(reader, sql)
     found = [tuple(row.values()) for batch in asked.batches() for row in batch.to_pylist()]
     asked.close()
     return found
@@ -57,9 +57,9 @@ HOSTILE = [
 @pytest.mark.parametrize(
     "sql", [*HOSTILE[:3], *(pytest.param(sql, marks=pytest.mark.slow) for sql in HOSTILE[3:])]
 )
-def test_no_sql_reaches_another_tenant(door: SqlService, sql: str) -> None:
+def test_no_sql_reaches_another_tenant(service: SqlService, sql: str) -> None:
     try:
-        found = str(rows(door, RIVAL, sql))
+        found = str(rows(service, RIVAL, sql))
     except QueryError as error:
         found = str(error).split("LINE 1:")[0]  # the rest repeats the question
     assert "t1" not in found
@@ -112,38 +112,42 @@ def test_names_of_tenants_are_names_and_nothing_else(
 
 def test_places_are_limited_and_given_back(lake: Lake, noted: Noted) -> None:
     limits = SqlLimits(Limits(seconds=10), queries=2, queries_per_key=1, wait_seconds=0.2)
-    door = SqlService(lake, authenticate=READERS.get, record=noted, hash_key=b"k", limits=limits)
-    first = door.ask(RIVAL, "SELECT * FROM range(5)")
-    with pytest.raises(DoorBusyError):
-        door.ask(RIVAL, "SELECT 1")
+    service = SqlService(lake, authenticate=READERS.get, record=noted, hash_key=b"k", limits=limits)
+    first = service.ask(RIVAL, "SELECT * FROM range(5)")
+    with pytest.raises(QueriesBusyError):
+        service.ask(RIVAL, "SELECT 1")
     with pytest.raises(QueryError, match="object"):
-        door.ask(READERS["key-acme"], "SELECT ?", [object()])  # a failure gives its place back too
-    other = door.ask(READERS["key-acme"], "SELECT 1")
-    with pytest.raises(DoorBusyError):
-        door.ask(READERS["key-all"], "SELECT 1")
+        service.ask(
+            READERS["key-acme"], "SELECT ?", [object()]
+        )  # a failure gives its place back too
+    other = service.ask(READERS["key-acme"], "SELECT 1")
+    with pytest.raises(QueriesBusyError):
+        service.ask(READERS["key-all"], "SELECT 1")
     first.close()
     other.close()
-    assert rows(door, RIVAL, "SELECT 1 AS a") == [(1,)]
-    door.close()
+    assert rows(service, RIVAL, "SELECT 1 AS a") == [(1,)]
+    service.close()
 
 
-def test_too_many_rows_are_an_error_unless_the_caller_may_have_them_cut(door: SqlService) -> None:
+def test_too_many_rows_are_an_error_unless_the_caller_may_have_them_cut(
+    service: SqlService,
+) -> None:
     with pytest.raises(TooManyRowsError):
-        rows(door, RIVAL, "SELECT * FROM range(1001)")
-    asked = door.ask(RIVAL, "SELECT * FROM range(1001)")
+        rows(service, RIVAL, "SELECT * FROM range(1001)")
+    asked = service.ask(RIVAL, "SELECT * FROM range(1001)")
     assert sum(batch.num_rows for batch in asked.batches(may_be_cut=True)) == 1000
     assert asked.outcome == "truncated"
     asked.close()
 
 
-def test_a_door_that_closes_ends_its_questions(lake: Lake, noted: Noted) -> None:
-    door = SqlService(lake, authenticate=READERS.get, record=noted, hash_key=b"k")
+def test_a_server_that_closes_ends_its_questions(lake: Lake, noted: Noted) -> None:
+    service = SqlService(lake, authenticate=READERS.get, record=noted, hash_key=b"k")
     begun = time.monotonic()
     with pytest.raises(QueryCancelledError):
-        door.ask(
+        service.ask(
             RIVAL,
             LONG,
-            gone=lambda: door.close() or False if time.monotonic() - begun > 0.7 else False,
+            gone=lambda: service.close() or False if time.monotonic() - begun > 0.7 else False,
         )
     assert time.monotonic() - begun < 40
     assert noted[-1]["action"] == "lake.refused"

@@ -1,4 +1,4 @@
-"""Measures the SQL door beside the same query in this process; the last line is JSON.
+"""Measures the SQL server beside the same query in this process; the last line is JSON.
 
 ``flight_vs_local``: rows per second through Flight SQL (a real ADBC client on loopback, the query in
 its sandboxed process) over those of ``Lake.query`` into Arrow. ``http_vs_local`` the same through the
@@ -68,15 +68,15 @@ def measured(lake: Lake, times: int) -> dict[str, Any]:
     """Return the figures of one lake."""
     reader = Reader("bench", "acme")
     limits = SqlLimits(Limits(seconds=120, memory_mib=1024, rows=1 << 40, result_mib=1 << 20))
-    door = SqlService(
+    service = SqlService(
         lake,
         authenticate=lambda _: reader,
         record=lambda **_: None,
         hash_key=b"bench",
         limits=limits,
     )
-    flight = FlightServer(door, host="127.0.0.1", port=0, version="bench")
-    http = http_server(door, host="127.0.0.1", port=0)
+    flight = FlightServer(service, host="127.0.0.1", port=0, version="bench")
+    http = http_server(service, host="127.0.0.1", port=0)
     threading.Thread(target=flight.serve, daemon=True).start()
     header = {"adbc.flight.sql.authorization_header": "Bearer bench"}
     address = f"grpc://127.0.0.1:{flight.port}"
@@ -114,7 +114,7 @@ def measured(lake: Lake, times: int) -> dict[str, Any]:
     figures["flight_vs_local"] = round(figures["flight_rows_s"] / local, 3)
     figures["http_vs_local"] = round(figures["http_rows_s"] / local, 3)
     connection.close()
-    door.close()
+    service.close()
     flight.shutdown()
     return figures
 

@@ -34,6 +34,8 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "tool_choice": (None, "auto", "none"),
 }
 """What would change the answer and is not done here, with the values that ask for nothing."""
+_MOST_STOPS = 16
+"""Each is looked for at every token, while others wait."""
 
 
 class BadRequestError(ValueError):
@@ -77,6 +79,8 @@ def read_request(body: Any) -> ChatRequest:
     stop, tools = body.get("stop") or (), body.get("tools") or []
     if not isinstance(stop, str | list | tuple):
         raise BadRequestError("stop: a text or a list of texts is needed")
+    if not isinstance(stop, str) and len(stop) > _MOST_STOPS:
+        raise BadRequestError(f"stop: at most {_MOST_STOPS} texts are taken")
     if not isinstance(tools, list):
         raise BadRequestError("tools: a list of tools is needed")
     return ChatRequest(
@@ -103,19 +107,32 @@ def _sampling(body: dict[str, Any]) -> Sampling:
         sampling = Sampling(
             temperature=float(_or(body.get("temperature"), 1.0)),
             top_p=float(_or(body.get("top_p"), 1.0)),
-            max_tokens=None if most is None else int(most),
-            seed=None if body.get("seed") is None else int(body["seed"]),
-            top_logprobs=int(body.get("top_logprobs") or 0),
+            max_tokens=None if most is None else _whole(most),
+            seed=None if body.get("seed") is None else _whole(body["seed"]),
+            top_logprobs=_whole(_or(body.get("top_logprobs"), 0)),
         )
     except (TypeError, ValueError, OverflowError):
-        raise BadRequestError("temperature, top_p, max_tokens and seed are numbers") from None
-    if most is not None and int(most) < 1:
+        raise BadRequestError(
+            "temperature and top_p are numbers; max_tokens, seed and top_logprobs are whole ones"
+        ) from None
+    if sampling.max_tokens is not None and sampling.max_tokens < 1:
         raise BadRequestError("max_tokens must be at least 1")
     if not 0 <= sampling.temperature <= 2 or not 0 < sampling.top_p <= 1:
         raise BadRequestError("temperature lies between 0 and 2, top_p above 0 and at most at 1")
     if not 0 <= sampling.top_logprobs <= 20:
         raise BadRequestError("top_logprobs lies between 0 and 20")
     return sampling
+
+
+def _whole(value: Any) -> int:
+    """Return a whole number; true and 2.7 are none.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise TypeError
+    return int(value)
 
 
 def _or(value: Any, default: float) -> Any:

@@ -77,13 +77,15 @@ class ModelServer:
         self._require_key(request)
         if not client_of(request).admit():
             raise _RequestError(503, "overloaded", "too many requests are under way; ask again")
-        chat = await _read(request)
+        # Reading and tokenising a long conversation takes seconds, and others are being answered.
+        chat = await asyncio.to_thread(_read, await _body(request))
         engine = self._engines.get(chat.model)
         if engine is None:
             raise _RequestError(
                 404, "model_not_found", "no such version is loaded here (/v1/models)"
             )
-        run = _PendingAnswer(chat, engine)
+        prompt = await asyncio.to_thread(_prompt_of, chat, engine)
+        run = _PendingAnswer(chat, prompt, engine)
         first = await run.next()
         if first is None:
             raise _RequestError(500, "engine_error", "the engine could not go on")
@@ -100,16 +102,10 @@ class ModelServer:
 class _PendingAnswer:
     """One answer on its way from the engine's thread into the server's event loop."""
 
-    def __init__(self, chat: ChatRequest, engine: Engine[LanguageModel]) -> None:
+    def __init__(self, chat: ChatRequest, prompt: list[int], engine: Engine[LanguageModel]) -> None:
         loop = asyncio.get_running_loop()
-        network = engine.network
         self._tokens: asyncio.Queue[Token | None] = asyncio.Queue()
-        try:
-            prompt = network.masker.prompt_ids(chat.messages, tools=chat.tools)
-        except TemplateRefusedError as error:
-            text = f"messages: this model's chat template refuses them ({error})"
-            raise _RequestError(400, "bad_request", text) from None
-        self._answer = ChatAnswer(chat, prompt, network.tokenizer)
+        self._answer = ChatAnswer(chat, prompt, engine.network.tokenizer)
 
         def emit(token: Token | None) -> None:
             loop.call_soon_threadsafe(self._tokens.put_nowait, token)
@@ -157,16 +153,29 @@ class _PendingAnswer:
             self._generation.cancelled = True
 
 
-async def _read(request: Request) -> ChatRequest:
+async def _body(request: Request) -> bytes:
     try:
-        body: Any = json.loads(await read_body(request, _BODY_LIMIT))
-        return read_request(body)
+        return await read_body(request, _BODY_LIMIT)
     except BodyTooLongError:
         raise _RequestError(413, "bad_request", "a body of at most 64 MiB is taken") from None
+
+
+def _read(data: bytes) -> ChatRequest:
+    try:
+        body: Any = json.loads(data)
+        return read_request(body)
     except BadRequestError as error:
         raise _RequestError(400, "bad_request", str(error)) from None
     except (ValueError, RecursionError):
         raise _RequestError(400, "bad_request", "the body is not JSON") from None
+
+
+def _prompt_of(chat: ChatRequest, engine: Engine[LanguageModel]) -> list[int]:
+    try:
+        return engine.network.masker.prompt_ids(chat.messages, tools=chat.tools)
+    except TemplateRefusedError as error:
+        text = f"messages: this model's chat template refuses them ({error})"
+        raise _RequestError(400, "bad_request", text) from None
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -1,7 +1,9 @@
 """The models' server in OpenAI's wire format, spoken to with OpenAI's own client."""
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -79,6 +81,10 @@ def test_a_stop_text_ends_the_answer_before_it(client: openai.OpenAI) -> None:
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"temperature": 3}, "temperature lies"),
         ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": True}, "max_tokens, seed and top_logprobs are whole"),
+        ({"max_tokens": 2.7}, "max_tokens, seed and top_logprobs are whole"),
+        ({"logprobs": True, "top_logprobs": True}, "top_logprobs are whole"),
+        ({"stop": [f"stop {n}" for n in range(17)]}, "stop: at most 16"),
         ({"max_tokens": 1000}, "exceed the context"),
         ({"messages": []}, "messages"),
         (
@@ -99,6 +105,29 @@ def test_what_cannot_be_done_is_refused_with_its_field(
 ) -> None:
     with pytest.raises(openai.BadRequestError, match=text):
         ask(client, **settings)
+
+
+def test_text_that_is_no_unicode_is_refused(url: str) -> None:
+    body = f'{{"model": "{LABEL}", "messages": [{{"role": "user", "content": "\\ud800"}}]}}'
+    headers = {"authorization": "Bearer sk-gate"}
+    answer = httpx.post(f"{url}/v1/chat/completions", content=body, headers=headers)
+    assert answer.status_code == 400
+    assert "template refuses" in answer.json()["error"]["message"]
+
+
+def test_a_long_prompt_holds_up_nobody(client: openai.OpenAI, url: str) -> None:
+    messages = [{"role": "user", "content": "lamp " * 600_000}]
+    with ThreadPoolExecutor(1) as pool:
+        began = time.monotonic()
+        long = pool.submit(ask, client, messages=messages)
+        waited = []
+        while not long.done():
+            asked = time.monotonic()
+            assert httpx.get(f"{url}/health", timeout=60).status_code == 200
+            waited.append(time.monotonic() - asked)
+        took = time.monotonic() - began
+    assert isinstance(long.exception(), openai.BadRequestError)
+    assert max(waited) < took / 2
 
 
 def test_versions_are_listed_and_others_are_not_there(client: openai.OpenAI) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 
 from lakehouse.read.conversations import RunSql
 from lakehouse.read.views.catalog import part_of
-from trajectory.canonical import content_hash
+from trajectory.canonical import JsonObject, content_hash
 
 SHARES = part_of("weighted_rewards", "from units and weights to rewards", "end of rewards").strip()
 """Common table expressions from ``units (unit, tenant_id, trajectory_id, steps)`` and ``weights
-(weights_id, name, weight, combine, missing)`` to ``shares`` and ``rewards``. ``steps`` limits a unit
+(weights_id, name, weight, combine, missing, gate, at_least)`` to ``shares`` and ``rewards``. ``steps`` limits a unit
 to signals about these steps; null takes all of the trajectory's."""
 
 
@@ -32,22 +32,33 @@ class RewardWeights:
     """last | mean | minimum | sum: what several signals of one name on one trajectory become."""
     missing: str = "leave_out"
     """leave_out | zero: what an absent signal means."""
+    gate: str | None = None
+    """Signal of the outcome: signals about steps count only where it passed. A judge of steps is then not
+    learned to be pleased at the task's cost (Posterior-GRPO, arXiv 2508.05170)."""
+    gate_at_least: float = 0.5
+    """From which value on the outcome passed."""
 
     @property
     def weights_hash(self) -> str:
         """Name of these weights, by which credits say what they were computed with."""
-        return content_hash(
-            {"signals": dict(self.signals), "combine": self.combine, "missing": self.missing}
-        )
+        said: JsonObject = {
+            "signals": dict(self.signals),
+            "combine": self.combine,
+            "missing": self.missing,
+        }
+        if self.gate is not None:
+            said["gate"] = {"signal": self.gate, "at_least": self.gate_at_least}
+        return content_hash(said)
 
     def relation(self) -> tuple[str, list[Any]]:
         """Return the relation ``weights`` as a SELECT with its parameters."""
         names = sorted(self.signals)
         select = (
             "SELECT 'w' AS weights_id, unnest(?::VARCHAR[]) AS name, unnest(?::DOUBLE[]) AS weight, "
-            "?::VARCHAR AS combine, ?::VARCHAR AS missing"
+            "?::VARCHAR AS combine, ?::VARCHAR AS missing, ?::VARCHAR AS gate, ?::DOUBLE AS at_least"
         )
-        return select, [names, [self.signals[n] for n in names], self.combine, self.missing]
+        values = [names, [self.signals[n] for n in names], self.combine, self.missing]
+        return select, [*values, self.gate, self.gate_at_least]
 
 
 @dataclass(frozen=True, slots=True)

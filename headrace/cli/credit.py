@@ -1,7 +1,7 @@
 """``headrace credit``: which decision of an attempt deserves how much of its reward."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
@@ -41,6 +41,13 @@ def compute(
             help="With --signal: what to do with a trajectory that lacks a signal: leave_out, or zero."
         ),
     ] = "leave_out",
+    gate: Annotated[
+        str | None,
+        typer.Option(
+            help="With --signal: name=value of the outcome that must be reached for signals about "
+            "steps to count, like success=0.5."
+        ),
+    ] = None,
     parameter: Annotated[
         list[str] | None,
         typer.Option(help="name=value of a parameter of the algorithm; may be repeated."),
@@ -66,6 +73,9 @@ def compute(
         if missing not in ("leave_out", "zero"):
             raise ConfigurationError(f"--missing {missing!r} is not one of leave_out, zero.")
         weights = RewardWeights(dict(_weight(text) for text in signal), combine, missing)
+        if gate is not None:
+            outcome, least = _weight(gate, "--gate")
+            weights = replace(weights, gate=outcome, gate_at_least=least)
         scope = Scope(tenant=tenant)
     else:
         from headrace.services.substrates import find_manifest
@@ -123,9 +133,9 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     return name, value
 
 
-def _weight(text: str) -> tuple[str, float]:
-    name, value = _pair(text, "--signal")
+def _weight(text: str, option: str = "--signal") -> tuple[str, float]:
+    name, value = _pair(text, option)
     try:
         return name, float(value)
     except ValueError:
-        raise ConfigurationError(f"--signal {text!r}: the weight is no number.") from None
+        raise ConfigurationError(f"{option} {text!r}: {value!r} is no number.") from None

@@ -13,7 +13,9 @@ from lakehouse.credit.sql import (
     GROUPED_GAE,
     GRPO,
     HGPO,
+    HINDSIGHT,
     LEAVE_ONE_OUT,
+    PROCESS_GRPO,
     RETURN_TO_GO,
 )
 from trajectory.errors import ConfigurationError
@@ -169,6 +171,28 @@ _ALL = (
             ),
         ),
         GROUPED_GAE,
+    ),
+    Algorithm(
+        "process_grpo",
+        "1",
+        "DeepSeekMath, arXiv 2402.03300, 4.1.3 (process supervision); scale=none as in arXiv 2503.20783",
+        "What a judge of steps gave each step, against all steps of the task; a step's credit is the "
+        "sum from there on. Give the judge's signals alone as weights",
+        (_SCALE,),
+        PROCESS_GRPO,
+    ),
+    Algorithm(
+        "hindsight",
+        "1",
+        "Hindsight Credit Assignment, arXiv 1912.02503, return-conditional, with counts for both "
+        "distributions",
+        "The return, as far as the action was likelier in hindsight of its outcome than before: "
+        "(1 - pi(a|x) / h(a|x,passed)) * return",
+        (
+            _GAMMA,
+            Parameter("passing", 0.5, "from which reward on an attempt passed"),
+        ),
+        HINDSIGHT,
     ),
 )  # fmt: skip
 

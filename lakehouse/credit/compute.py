@@ -98,7 +98,7 @@ def credit_rows(
         "/* weights */",
         "SELECT 'w' AS weights_id, unnest($names::VARCHAR[]) AS name, "
         "unnest($weighing::DOUBLE[]) AS weight, $combine::VARCHAR AS combine, "
-        "$missing::VARCHAR AS missing",
+        "$missing::VARCHAR AS missing, $gate::VARCHAR AS gate, $at_least::DOUBLE AS at_least",
     )
     sql = (
         f"{world}, found AS (SELECT * FROM ({_nested(algorithm)})) "  # noqa: S608 (fixed text)
@@ -117,6 +117,8 @@ def credit_rows(
             "weighing": [weights.signals[name] for name in names],
             "combine": weights.combine,
             "missing": weights.missing,
+            "gate": weights.gate,
+            "at_least": weights.gate_at_least,
         },
     )
 

@@ -186,3 +186,39 @@ SELECT tenant_id, trajectory_id, step_id, peers,
             ELSE (total - avg(total) OVER task) / stddev_samp(total) OVER task END AS advantage
 FROM errors_discounted WINDOW task AS (PARTITION BY tenant_id, group_id)
 """  # noqa: S608 (fixed text)
+
+PROCESS_GRPO = f"""
+, judged AS (
+    SELECT *, count(*) OVER task - 1 AS peers,
+           {relative("reward", "task", "stddev_samp")} AS score
+    FROM decided WINDOW task AS (PARTITION BY tenant_id, group_id)
+)
+SELECT tenant_id, trajectory_id, step_id, peers,
+       sum(score) OVER (PARTITION BY tenant_id, trajectory_id ORDER BY position DESC) AS advantage
+FROM judged
+"""  # noqa: S608 (fixed text)
+
+HINDSIGHT = f"""
+, {RETURNS}, acted AS (
+    SELECT d.*, a.reward >= $passing AS passed,
+           -- What was called with what; without a call, what was said.
+           CASE WHEN len(s.tool_calls) > 0
+                THEN list_transform(s.tool_calls, lambda one: one.name || ' ' || one.arguments)
+                ELSE [coalesce(s.output_message_id, s.step_id)] END AS action
+    FROM decided_discounted d
+    JOIN steps s ON d.tenant_id = s.tenant_id AND d.trajectory_id = s.trajectory_id
+                AND d.step_id = s.step_id
+    JOIN attempts a ON d.tenant_id = a.tenant_id AND d.trajectory_id = a.trajectory_id
+), counted AS (
+    SELECT *, count(*) OVER here AS met, count(*) OVER (here_action) AS chosen,
+           count(*) OVER (here_passed) AS met_alike, count(*) OVER (here_both) AS chosen_alike
+    FROM acted
+    WINDOW here AS (PARTITION BY tenant_id, group_id, state),
+           here_action AS (PARTITION BY tenant_id, group_id, state, action),
+           here_passed AS (PARTITION BY tenant_id, group_id, state, passed),
+           here_both AS (PARTITION BY tenant_id, group_id, state, action, passed)
+)
+SELECT tenant_id, trajectory_id, step_id, met - 1 AS peers,
+       (1 - (chosen::DOUBLE / met) / (chosen_alike::DOUBLE / met_alike)) * total AS advantage
+FROM counted
+"""  # noqa: S608 (fixed text)

@@ -83,3 +83,14 @@ def test_prices_are_written_down_and_make_costs(
     assert found.to_pylist() == [
         {"cost": pytest.approx(6 * (10 * 1 + 5 * 2) / 1e6), "currency": "USD"}
     ]
+
+
+def test_a_gate_is_part_of_the_weights(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["credit", "compute", "return_to_go", "--signal", "success=1", "--json"]
+    hashes = []
+    for gate in ([], ["--gate", "success=0.5"], ["--gate", "success=0.9"]):
+        assert run([*asked, *gate]) == 0
+        hashes.append(json.loads(capsys.readouterr().out)["weights_hash"])
+    assert len(set(hashes)) == 3
+    assert run([*asked, "--gate", "success"]) == 2
+    assert "--gate 'success' is not name=value" in capsys.readouterr().err

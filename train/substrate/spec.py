@@ -15,6 +15,15 @@ type SplitKey = Literal["tenant", "session", "group", "trajectory"]
 type Purpose = Literal["debug", "eval", "train_sft", "train_preference", "train_rl", "share"]
 
 
+class RewardGate(StrictModel):
+    """The outcome that decides whether what steps earned counts."""
+
+    signal: str = Field(min_length=1)
+    """Name of the outcome's signal, like ``success``; where nobody gave it, nothing passed."""
+    at_least: float = 0.5
+    """From which value on it passed."""
+
+
 class RewardSpec(StrictModel):
     """Combines signals into one number per item."""
 
@@ -27,11 +36,16 @@ class RewardSpec(StrictModel):
     its steps' before its session's, then the latest."""
     missing: Literal["leave_out", "zero"] = "leave_out"
     """What an absent signal means."""
+    gate: RewardGate | None = None
+    """Signals about steps count only where the outcome passed."""
 
     @property
     def weights(self) -> RewardWeights:
         """The weights, in the form in which the lake computes with them."""
-        return RewardWeights(self.signals, self.combine, self.missing)
+        if self.gate is None:
+            return RewardWeights(self.signals, self.combine, self.missing)
+        gate = self.gate
+        return RewardWeights(self.signals, self.combine, self.missing, gate.signal, gate.at_least)
 
     def is_rewarded(self, reward: float) -> bool:
         """Whether an item with this reward counts as a success."""

@@ -9,21 +9,35 @@ WITH weighed AS (
 ), weights AS (
     SELECT w.weights_id, e.key AS name, e.value::DOUBLE AS weight,
            json_extract_string(w.reward, '$.combine') AS combine,
-           json_extract_string(w.reward, '$.missing') AS missing
+           json_extract_string(w.reward, '$.missing') AS missing,
+           json_extract_string(w.reward, '$.gate.signal') AS gate,
+           json_extract(w.reward, '$.gate.at_least')::DOUBLE AS at_least
     FROM weighed w, json_each(w.reward, '$.signals') e
 ), units AS (
     SELECT DISTINCT trajectory_id AS unit, tenant_id, trajectory_id, NULL::VARCHAR[] AS steps
     FROM steps WHERE role_in_graph <> 'shadow'
 ),
 -- from units and weights to rewards
-evidence AS (
+outcomes AS (
+    -- Of each trajectory the signal that its gate looks at: the nearest holds, and then the latest.
+    SELECT tenant_id, trajectory_id, name AS gate,
+           arg_max(coalesce(value, succeeded(NULL, lower(label))::INT::DOUBLE, 0.0),
+                   (-distance, recorded_at, signal_id)) AS outcome
+    FROM trajectory_signals WHERE name IN (SELECT gate FROM weights WHERE gate IS NOT NULL)
+    GROUP BY ALL
+), evidence AS (
+    -- With a gate, what a step earned is nothing where the outcome did not pass, or nobody judged it.
     SELECT w.weights_id, u.unit, w.weight, w.combine, s.tenant_id, s.trajectory_id, s.step_id,
-           s.name, s.value, s.distance, s.recorded_at, s.signal_id
+           s.name, s.distance, s.recorded_at, s.signal_id,
+           CASE WHEN w.gate IS NULL OR s.step_id IS NULL OR coalesce(o.outcome >= w.at_least, false)
+                THEN s.value ELSE 0.0 END AS value
     FROM units u
     JOIN trajectory_signals s
       ON u.tenant_id = s.tenant_id AND u.trajectory_id = s.trajectory_id
      AND (s.step_id IS NULL OR u.steps IS NULL OR list_contains(u.steps, s.step_id))
     JOIN weights w ON s.name = w.name
+    LEFT JOIN outcomes o
+      ON o.tenant_id = u.tenant_id AND o.trajectory_id = u.trajectory_id AND o.gate = w.gate
     WHERE s.value IS NOT NULL
 ), shares AS (
     SELECT *, CASE combine

@@ -169,6 +169,39 @@ def grouped_gae(
     return {row["id"]: score for row, score in zip(rows, scores, strict=True)}
 
 
+def process_grpo(attempts: Sequence[Attempt], *, scale: str) -> Advantages:
+    """A_t = sum of (r_j - mean R) / std R over the steps j >= t, R all step rewards of the task."""
+    rows = [
+        {"id": d.step_id, "group": a.group, "reward": reward}
+        for a in attempts for d, reward in zip(a.decisions, a.rewards(), strict=True)
+    ]  # fmt: skip
+    scores = within(rows, lambda r: r["group"], lambda r: r["reward"], scale, statistics.stdev)
+    score = {row["id"]: value for row, value in zip(rows, scores, strict=True)}
+    return {
+        decision.step_id: sum(score[later.step_id] for later in a.decisions[place:])
+        for a in attempts for place, decision in enumerate(a.decisions)
+    }  # fmt: skip
+
+
+def hindsight(attempts: Sequence[Attempt], *, gamma: float, passing: float) -> Advantages:
+    """A(x, a) = (1 - pi(a|x) / h(a|x, z)) Z, eq. 4 of arXiv 1912.02503, z whether the attempt passed."""
+    rows = []
+    for attempt in attempts:
+        values = returns(attempt.rewards(), gamma)
+        for decision, value in zip(attempt.decisions, values, strict=True):
+            state = attempt.group, decision.state or f"alone:{decision.step_id}"
+            action = decision.action or decision.step_id
+            rows.append((decision.step_id, state, action, total(attempt) >= passing, value))
+    out = {}
+    for name, state, action, passed, value in rows:
+        here = [row for row in rows if row[1] == state]
+        alike = [row for row in here if row[3] == passed]
+        before = sum(row[2] == action for row in here) / len(here)
+        after = sum(row[2] == action for row in alike) / len(alike)
+        out[name] = (1 - before / after) * value
+    return out
+
+
 REFERENCES: dict[str, Callable[..., Advantages]] = {
     "return_to_go": return_to_go,
     "grpo": grpo,
@@ -177,4 +210,6 @@ REFERENCES: dict[str, Callable[..., Advantages]] = {
     "gigpo": gigpo,
     "hgpo": hgpo,
     "grouped_gae": grouped_gae,
+    "process_grpo": process_grpo,
+    "hindsight": hindsight,
 }

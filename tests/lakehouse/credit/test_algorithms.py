@@ -26,6 +26,8 @@ SETTINGS: list[tuple[str, dict[str, Value]]] = [
     ("hgpo", {}), ("hgpo", {"history": 4, "alpha": 0.5, "scale": "none"}),
     ("grouped_gae", {}), ("grouped_gae", {"trace": 0.0}), ("grouped_gae", {"trace": 1.0, "gamma": 1.0}),
     ("grouped_gae", {"scale": "std"}),
+    ("process_grpo", {}), ("process_grpo", {"scale": "none"}),
+    ("hindsight", {}), ("hindsight", {"gamma": 0.8, "passing": 1.0}),
 ]  # fmt: skip
 
 
@@ -55,7 +57,7 @@ def judged(attempts: list[Attempt]) -> list[Attempt]:
     """The attempts as ``JUDGED`` sees them."""
     return [
         Attempt(a.trajectory_id, a.tenant, a.task, a.app, a.outcome,
-                tuple(Decision(d.step_id, d.state) for d in a.decisions))
+                tuple(Decision(d.step_id, d.state, 0.0, d.action) for d in a.decisions))
         for a in attempts if a.outcome is not None
     ]  # fmt: skip
 
@@ -161,3 +163,48 @@ def test_an_unknown_algorithm_names_those_that_exist() -> None:
 def test_every_algorithm_has_a_reference_and_names_its_source() -> None:
     assert set(ALGORITHMS) == set(REFERENCES) == {name for name, _ in SETTINGS}
     assert all(algorithm.source and algorithm.comment for algorithm in ALGORITHMS.values())
+
+
+GATED = RewardWeights({"success": 1.0, "progress": 1.0}, "sum", "zero", gate="success")
+
+
+def gated(attempts: list[Attempt], least: float = 0.5) -> list[Attempt]:
+    """The attempts as a gate at ``success`` sees them."""
+    return [
+        Attempt(a.trajectory_id, a.tenant, a.task, a.app, a.outcome,
+                a.decisions if (a.outcome or 0.0) >= least and a.outcome is not None else
+                tuple(Decision(d.step_id, d.state, 0.0, d.action) for d in a.decisions))
+        for a in attempts
+    ]  # fmt: skip
+
+
+def test_with_a_gate_steps_earn_only_where_the_outcome_passed() -> None:
+    attempts = [attempt for seed in range(40, 60) for attempt in draw_world(seed)]
+    held = Held(attempts)
+    names = ["return_to_go", "grpo", "gigpo", "process_grpo", "hindsight"]
+    check(held, gated(attempts), GATED, [(name, {}) for name in names])
+    strict = RewardWeights({"progress": 1.0}, "mean", "zero", gate="success", gate_at_least=1.5)
+    rows = credit_rows(held, algorithm_named("return_to_go"), {}, strict, Scope()).to_pylist()
+    passed = {a.trajectory_id for a in attempts if (a.outcome or 0.0) >= 1.5}
+    assert {row["trajectory_id"] for row in rows if row["step_reward"]} <= passed
+    assert any(row["step_reward"] for row in rows)
+
+
+def test_a_gate_is_part_of_the_weights_name_and_no_gate_changes_none() -> None:
+    plain = RewardWeights({"a": 1.0})
+    assert RewardWeights({"a": 1.0}, gate_at_least=0.9).weights_hash == plain.weights_hash
+    one = RewardWeights({"a": 1.0}, gate="success")
+    assert len({plain.weights_hash, one.weights_hash,
+                RewardWeights({"a": 1.0}, gate="success", gate_at_least=0.9).weights_hash}) == 3  # fmt: skip
+
+
+def test_hindsight_credits_what_success_and_failure_differ_in() -> None:
+    """Both attempts look at the same thing; one pays and passes, the other waits and fails."""
+    attempts = [
+        Attempt("t0", "acme", "a", "shop", 1.0,
+                (Decision("t0-s0", "x", 0.0, "find"), Decision("t0-s1", "y", 0.0, "pay"))),
+        Attempt("t1", "acme", "a", "shop", 0.0,
+                (Decision("t1-s0", "x", 0.0, "find"), Decision("t1-s1", "y", 0.0, "wait"))),
+    ]  # fmt: skip
+    found = computed(Held(attempts), "hindsight", {}, JUDGED)
+    assert found == pytest.approx({"t0-s0": 0.0, "t0-s1": 0.5, "t1-s0": 0.0, "t1-s1": 0.0})

@@ -10,7 +10,7 @@ from lakehouse.read.session import Session, Snapshot
 from lakehouse.schema.tables import TABLES
 from lakehouse.write.rows import to_arrow
 from tests.lakehouse import make
-from trajectory.step import Signal, Step
+from trajectory.step import Signal, Step, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class Decision:
     state: str | None
     reward: float = 0.0
     """Value of the signal ``progress`` on this step; 0 for none."""
+    action: str = ""
+    """The tool that it called; none where it only spoke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Attempt:
 
 def draw_world(seed: int, *, longest: int = 6) -> list[Attempt]:
     """Return attempts: tasks of one or many, without variance, unjudged, of unequal length, without state."""
-    draw = random.Random(seed)  # noqa: S311 (no secret)
+    draw, act = random.Random(seed), random.Random(f"act {seed}")  # noqa: S311 (no secret)
     attempts = []
     for number in range(draw.randint(1, 14)):
         kind = draw.choice(["mixed", "mixed", "same", "stateless"])
@@ -59,6 +61,7 @@ def draw_world(seed: int, *, longest: int = 6) -> list[Attempt]:
                 f"{name}-s{place}",
                 None if kind == "stateless" or draw.random() < 0.1 else draw.choice("xyz"),
                 draw.choice([0.0, 0.0, 0.5, -0.25]) if kind != "same" else 0.0,
+                act.choice(["find", "find", "pay", ""]),
             )
             for place in range(draw.randint(1, longest))
         )
@@ -68,6 +71,11 @@ def draw_world(seed: int, *, longest: int = 6) -> list[Attempt]:
         app = draw.choice(["shop", "desk"])
         attempts.append(Attempt(name, tenant, task, app, outcome, decisions))
     return attempts
+
+
+def called(decision: Decision) -> tuple[ToolCall, ...]:
+    """Return the step's tool call; its id is another one at each step."""
+    return (ToolCall(f"call-{decision.step_id}", decision.action, "{}"),) if decision.action else ()
 
 
 def session_of(attempts: Sequence[Attempt]) -> Session:
@@ -81,6 +89,7 @@ def session_of(attempts: Sequence[Attempt]) -> Session:
             steps.append(replace(
                 one, tenant_id=attempt.tenant, app_id=attempt.app, group_id=attempt.task,
                 state_hash=decision.state, started_at=start + timedelta(seconds=place),
+                tool_calls=called(decision), output_message_id=f"said-{decision.step_id}",
             ))  # fmt: skip
             if decision.reward:
                 signals.append(make.signal(

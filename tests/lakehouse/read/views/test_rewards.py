@@ -1,6 +1,7 @@
 """Rewards by the weights of a substrate: weighing otherwise rewrites nothing."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -109,3 +110,38 @@ def test_decisions_are_what_the_agent_itself_said_in_order() -> None:
     assert [tuple(row.values()) for row in rows.to_pylist()] == [
         ("t1-s0", 0, 2, "g-t1"), ("t1-s2", 1, 2, "g-t1"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gate", "t1", "t2"),
+    [
+        (None, -3.0, -2.0),  # 1 - 4 and 0 - 2
+        ({"signal": "success", "at_least": 0.5}, -3.0, 0.0),
+        ({"signal": "success", "at_least": 1.5}, 1.0, 0.0),
+        ({"signal": "style", "at_least": 0.5}, -3.0, 0.0),  # nobody judged the style of t2
+        ({"signal": "verdict", "at_least": 0.5}, -3.0, 0.0),  # a label is a judgement too
+    ],
+)
+def test_a_gate_lets_steps_earn_only_where_the_outcome_passed(
+    gate: dict[str, Any] | None, t1: float, t2: float
+) -> None:
+    told = [
+        *SIGNALS,
+        make.signal("t2", -2.0, name="tool_error", signal_id="e2", target_kind="step",
+                    target_id="t2-s0", step_id="t2-s0"),
+        replace(make.signal("t1", 0.0, name="verdict", signal_id="v1"), value=None, label="Pass"),
+        replace(make.signal("t2", 0.0, name="verdict", signal_id="v2"), value=None, label="fail"),
+    ]  # fmt: skip
+    weights = {"success": 1.0, "tool_error": 1.0}
+    reward: dict[str, Any] = {"signals": weights, "combine": "sum", "missing": "zero"}
+    session = held(substrate("s", "1", **reward, gate=gate), signals=told)
+    found = rewards(session, "s")
+    assert (found["t1"][0], found["t2"][0]) == pytest.approx((t1, t2))
+    given = (
+        RewardWeights(weights, "sum", "zero")
+        if gate is None
+        else RewardWeights(weights, "sum", "zero", gate["signal"], gate["at_least"])
+    )
+    units = [RewardUnit(name, "acme", name, (f"{name}-s0", f"{name}-s1")) for name in ("t1", "t2")]
+    shared = rewards_of(lambda sql, values: session.query(sql, values), units, given)
+    assert (shared["t1"].value, shared["t2"].value) == pytest.approx((t1, t2))

@@ -1,7 +1,11 @@
 """The shape of the code: one name for one thing, no module without a reason, tests where one looks for them."""
 
 import ast
+import re
+import sys
+import tomllib
 from collections import defaultdict
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -119,6 +123,31 @@ def test_a_module_with_one_importer_has_a_reason() -> None:
             found[name] = importer
     assert {name: importer for name, importer in found.items() if name not in ALONE} == {}
     assert set(ALONE) <= set(found), "take out of the list what is merged now"
+
+
+def test_what_is_imported_is_declared() -> None:
+    """What comes only with something else may leave with it."""
+    provided = packages_distributions()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    declared = {
+        re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", line)[0]).lower()
+        for line in (*project["dependencies"], *(one for name in extras for one in extras[name]))
+    }
+    undeclared = set()
+    for name, path in _modules().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported = {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported = {node.module.partition(".")[0]}
+            else:
+                continue
+            for top in imported - {*sys.stdlib_module_names, *ROOMS, "policies", "examples"}:
+                by = {re.sub(r"[-_.]+", "-", one).lower() for one in provided.get(top, ())}
+                if by and not by & declared:
+                    undeclared.add((name, top))
+    assert undeclared == set()
 
 
 def test_a_test_lies_where_its_module_lies() -> None:

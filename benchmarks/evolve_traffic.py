@@ -64,12 +64,15 @@ class Traffic:
     """The first night with the cause."""
     sessions: int = 200
     drop: float = 0.1
+    begin: datetime = T0
+    """Midnight before the first night."""
 
     def nights(self, first: int, last: int) -> Rows:
         """Return the rows of some nights; the same ones however they are cut."""
         rows = Rows()
         for night in range(first, last):
-            draw = random.Random(f"{self.seed} {self.cause} {night}")  # noqa: S311 - no secret
+            cause = self.cause if night >= self.since else None
+            draw = random.Random(f"{self.seed} {cause} {night}")  # noqa: S311 - no secret
             for number in range(self.sessions + draw.randint(-20, 20)):
                 self._session(rows, draw, night, number)
             if self.cause == "angry_users" and night == self.since:
@@ -85,10 +88,10 @@ class Traffic:
     ) -> None:
         one = _Session(
             f"w{self.seed}-{night}-{number}", draw.choice(TENANTS), draw.choice(tuple(TASKS)),
-            T0 + timedelta(days=night, seconds=draw.randrange(80_000)),
+            self.begin + timedelta(days=night, seconds=draw.randrange(80_000)),
         )  # fmt: skip
         if angry:
-            one.begun = T0 + timedelta(days=night, hours=9, minutes=10 * (number % 6))
+            one.begun = self.begin + timedelta(days=night, hours=9, minutes=10 * (number % 6))
         share = FAILS
         if self._is("weak", night):
             share += self.drop

@@ -61,4 +61,4 @@ def end_trial(
     tried = registry(AppContext.of(context)).end_trial(
         model, trial.value, actor=user_name(), reason=reason
     )
-    typer.echo(f"{tried.label} is no longer on trial as {trial}")
+    typer.echo(f"{tried} is no longer on trial as {trial}")

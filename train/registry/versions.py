@@ -292,14 +292,16 @@ class ModelRegistry:
         others = {place: found for place, found in pointer.trials.items() if found != version}
         fresh = replace(pointer, trials={**others, trial: version})
         entry = _entry(f"try_{trial}", version, before, actor, override)
-        self._change(wanted, fresh, entry)
+        self._change(wanted.name, fresh, entry)
         left = None if before in (None, version) else self._found(name, str(before))
         if left is not None:
             self._record(left, status=left.status, actor=actor)
         return self._noted(wanted, entry)
 
-    def end_trial(self, name: str, trial: Trial, *, actor: str, reason: str) -> ModelVersion:
-        """Take a version off its trial; what serves goes on.
+    def end_trial(self, name: str, trial: Trial, *, actor: str, reason: str) -> str:
+        """Take a version off its trial and return its label; what serves goes on.
+
+        It ends too where the version's folder was removed.
 
         Raises:
             ConfigurationError: there is no such trial.
@@ -308,11 +310,14 @@ class ModelRegistry:
             pointer = read_pointer(self._root / name)
             if pointer is None or trial not in pointer.trials:
                 raise ConfigurationError(f"no version of {name!r} is on trial as {trial}")
-            tried = self.get(name, pointer.trials[trial])
+            version = pointer.trials[trial]
             left = {place: found for place, found in pointer.trials.items() if place != trial}
-            entry = _entry(f"end_{trial}", tried.version, None, actor, reason)
-            self._change(tried, replace(pointer, trials=left), entry)
-            return self._noted(tried, entry)
+            entry = _entry(f"end_{trial}", version, None, actor, reason)
+            self._change(name, replace(pointer, trials=left), entry)
+            tried = self._found(name, version)
+            if tried is not None:
+                self._noted(tried, entry)
+            return f"{name}@{version}"
 
     def rollback(self, name: str, *, actor: str, reason: str) -> ModelVersion:
         """Let the newest of the versions that served before serve again, if it may.
@@ -445,15 +450,15 @@ class ModelRegistry:
             previous if action != "rollback" else self._before(wanted.name, wanted.version),
             {trial: found for trial, found in trials.items() if found != wanted.version},
         )
-        self._change(wanted, fresh, entry)
+        self._change(wanted.name, fresh, entry)
         if serving is not None:
             self._record(serving, status="retired", reason=reason, actor=actor)
         return self._noted(wanted, entry)
 
-    def _change(self, about: ModelVersion, pointer: Pointer, entry: HistoryEntry) -> None:
+    def _change(self, name: str, pointer: Pointer, entry: HistoryEntry) -> None:
         if self._audit is not None:
-            self._audit(f"model.{entry.action}", about.label, asdict(entry))
-        write_pointer(self._root / about.name, pointer, entry)
+            self._audit(f"model.{entry.action}", f"{name}@{entry.version}", asdict(entry))
+        write_pointer(self._root / name, pointer, entry)
 
     def _noted(self, about: ModelVersion, entry: HistoryEntry) -> ModelVersion:
         """Write a version's new status into the lake, and return it."""

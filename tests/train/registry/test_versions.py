@@ -254,7 +254,8 @@ def test_trials_stand_beside_what_serves_and_end_with_promotion(tmp_path: Path) 
     }
     registry.promote("shop", "0002", actor="ann")
     assert [v.status for v in registry.versions("shop")] == ["retired", "live", "shadow"]
-    assert registry.end_trial("shop", "shadow", actor="ann", reason="worse").status == "refused"
+    ended = registry.end_trial("shop", "shadow", actor="ann", reason="worse")
+    assert registry.get(*ended.split("@")).status == "refused"
     assert registry.trials("shop") == {}
     assert registry.rollback("shop", actor="ann", reason="slower").version == "0001"
     actions = [entry.action for entry in registry.history("shop")]
@@ -364,6 +365,21 @@ def test_what_serves_can_be_changed_after_its_folder_was_removed(tmp_path: Path)
     assert (
         registry.history("shop")[-1].reason == "gone; passed over: shop@0002 is not there any more"
     )
+
+
+def test_a_trial_ends_after_its_folder_was_removed(tmp_path: Path) -> None:
+    told: list[str] = []
+    registry = ModelRegistry(
+        tmp_path / "models", audit=lambda _action, label, _: told.append(label)
+    )
+    for weights in (b"one", b"two"):
+        registered(registry, tmp_path, weights)
+    registry.promote("shop", "0001", actor="ann")
+    registry.try_out("shop", "0002", "canary", actor="ann")
+    shutil.rmtree(tmp_path / "models" / "shop" / "0002")
+    assert registry.end_trial("shop", "canary", actor="ann", reason="removed") == "shop@0002"
+    assert registry.trials("shop") == {}
+    assert told[-1] == "shop@0002"
 
 
 def test_a_new_version_never_takes_the_place_of_a_removed_one_that_serves(tmp_path: Path) -> None:

@@ -187,9 +187,7 @@ class WorkerProcesses:
             ConfigurationError: a worker could not start at all.
             WorkError: a worker did not come up in time.
         """
-        handlers = {
-            number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        handlers = {number: signal.signal(number, self._stop) for number in _ending_signals()}
         try:
             found = self._first()
             if ready is not None and not self._stopping:
@@ -255,7 +253,7 @@ def serve(
     fingerprint_key: bytes,
     ready: Callable[[Addresses], None] | None = None,
 ) -> None:
-    """Run the gateway until SIGTERM or SIGINT, then finish the calls in flight and return.
+    """Run the gateway until SIGTERM, SIGINT or SIGHUP, then finish the calls in flight and return.
 
     Args:
         config: the settings; with several ``workers`` this process only watches over them.
@@ -274,6 +272,12 @@ def serve(
         workers.run(ready)
     else:
         serve_one(config, spool_key=spool_key, fingerprint_key=fingerprint_key, ready=ready)
+
+
+def _ending_signals() -> list[signal.Signals]:
+    """Return the signals that end a gateway; under nohup its terminal may close."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGTERM, signal.SIGINT, *(() if ignored else (signal.SIGHUP,))]
 
 
 def _raise_most_files() -> None:
@@ -304,7 +308,7 @@ async def _serve(
     gateway = Gateway(config, spool_key=spool_key, fingerprint_key=fingerprint_key)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _ending_signals():
         with contextlib.suppress(ValueError, RuntimeError):  # not the main thread
             loop.add_signal_handler(number, stop.set)
     try:

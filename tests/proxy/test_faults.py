@@ -297,7 +297,9 @@ def test_a_keep_alive_connection_carries_many_calls(
     assert [e.request.body for e in gateway.exchanges(20)] == [b"%d" % n for n in range(20)]
 
 
-def test_sigterm_finishes_streams_in_flight(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_finishes_streams_in_flight(tmp_path: Path, number: signal.Signals) -> None:
+    """A terminal that closes sends SIGHUP, and so does who wants its settings read again."""
     go_on = threading.Event()
     script = stream([b"data: 1\n\n", b"data: 2\n\n"], pause=go_on)
     with Upstream(lambda _: script) as upstream:
@@ -308,7 +310,7 @@ def test_sigterm_finishes_streams_in_flight(tmp_path: Path) -> None:
             with httpx.stream("GET", url, headers=headers, timeout=60) as response:
                 parts = response.iter_raw()
                 assert next(parts) == b"data: 1\n\n"
-                gateway.tell(signal.SIGTERM)
+                gateway.tell(number)
                 while listens(gateway):
                     time.sleep(0.02)
                 assert gateway.runs

@@ -92,6 +92,55 @@ def compute(
         )
 
 
+@app.command()
+def judge(
+    context: typer.Context,
+    function: Annotated[
+        str,
+        typer.Argument(help="The judge: a plugin (headrace.rewards) or package.module:name."),
+    ],
+    substrate: Annotated[
+        str | None, typer.Option(help="Whose steps (name or name@version); by default the latest.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Name of the signal.")] = "step_quality",
+    tenant: Annotated[
+        str | None, typer.Option(help="Only this tenant's steps; needed where there are several.")
+    ] = None,
+) -> None:
+    """Score each step of a substrate; print JSON lines for `headrace feedback --file`.
+
+    The judge gets what the step was shown and what came of it, as a reward function does, and
+    returns a number, or None where it cannot tell.
+    """
+    from collections import Counter
+
+    from headrace.services.substrates import find_manifest
+    from train.rewards import load_reward
+    from train.step_judge import judge_steps
+    from train.substrate.build import load_items, require_fresh
+    from train.substrate.content import ContentStore
+
+    running = AppContext.of(context)
+    scorer = load_reward(function, setting="judge")
+    manifest = find_manifest(running, substrate)
+    require_fresh(running.lake, manifest)
+    items = [one for one in load_items(manifest) if tenant in (None, one.item.tenant_id)]
+    tenants = sorted({one.item.tenant_id for one in items})
+    if len(tenants) > 1:
+        raise ConfigurationError(
+            f"{manifest.name} has steps of {', '.join(tenants)}: give --tenant, because feedback is "
+            "sent with the key of one tenant."
+        )
+    content = ContentStore.read(running.lake, [one.item for one in items])
+    left_out: Counter[str] = Counter()
+    verdicts = 0
+    for verdict in judge_steps(content, items, scorer, function, left_out):
+        typer.echo(json.dumps(verdict.feedback(name=name, judge=function)))
+        verdicts += 1
+    reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(left_out.items()))
+    note(f"{verdicts} verdicts{f'; without one: {reasons}' if reasons else ''}")
+
+
 @app.command("list")
 def list_credits(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the computations in the table credits, the latest last."""

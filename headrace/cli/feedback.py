@@ -12,6 +12,8 @@ from headrace.app.installation import base_url, gateway_config
 from headrace.app.output import note, print_fields
 from headrace.app.running_gateway import post_feedback
 from headrace.cli.common import JsonOption
+from proxy.api.feedback import MAX_ITEMS
+from proxy.config import GatewayConfig
 from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.files import lines_of
@@ -122,10 +124,18 @@ def _from_file(path: Path) -> list[dict[str, Any]]:
 
 
 def _send(running: AppContext, items: list[dict[str, Any]], key: str | None) -> dict[str, Any]:
-    import httpx
-
     config = gateway_config(running.settings, running.home)
     client_key = key or local_client_key(running.home, KeyRegistry.load(config.keys))
+    taken: list[Any] = []
+    for first in range(0, len(items), MAX_ITEMS):
+        taken += _post(config, client_key, items[first : first + MAX_ITEMS])
+    return {"accepted": len(taken), "feedback_ids": taken}
+
+
+def _post(config: GatewayConfig, client_key: str, items: list[dict[str, Any]]) -> list[Any]:
+    """Send as many items as one request may carry; return their ids."""
+    import httpx
+
     try:
         answer = post_feedback(config, client_key, items)
     except httpx.TransportError as error:
@@ -138,4 +148,4 @@ def _send(running: AppContext, items: list[dict[str, Any]], key: str | None) -> 
         raise WorkError(f"what answers at {base_url(config)} is no gateway of Headrace.") from None
     if answer.status_code != 202:
         raise WorkError(f"the gateway refused the feedback: {body}")
-    return {str(name): value for name, value in body.items()}
+    return list(body["feedback_ids"])

@@ -7,7 +7,9 @@ import pytest
 
 from headrace.cli import run
 from lakehouse.lake import Lake
+from proxy.api.feedback import read_feedback_items
 from tests.lakehouse import make
+from tests.train.lakes import Session, lake_of
 
 
 @pytest.fixture
@@ -94,3 +96,31 @@ def test_a_gate_is_part_of_the_weights(lake: Lake, capsys: pytest.CaptureFixture
     assert len(set(hashes)) == 3
     assert run([*asked, "--gate", "success"]) == 2
     assert "--gate 'success' is not name=value" in capsys.readouterr().err
+
+
+def test_a_judge_scores_steps_as_lines_for_feedback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "shop_judges.py").write_text(
+        "def step(prompt, completion): return len(completion)\n"
+    )
+    lake_of(tmp_path / "lake", Session(1), Session(2))
+    spec = {"purposes": ["train_sft"], "reward": {"signals": {"success": 1.0}}}
+    document = {"apiVersion": "headrace/v1", "kind": "Substrate", "metadata": {"name": "shop"}}
+    (tmp_path / "shop.yaml").write_text(json.dumps({**document, "spec": spec}))
+    assert run(["substrate", "build", str(tmp_path / "shop.yaml")]) == 0
+    capsys.readouterr()
+    assert run(["credit", "judge", "shop_judges:step", "--name", "length"]) == 0
+    out, err = capsys.readouterr()
+    items = read_feedback_items(
+        json.dumps(list(map(json.loads, out.splitlines()))).encode(), tenant_id="a"
+    )
+    assert [(one.target_kind, one.body["name"], one.body["value"]) for one in items] == [
+        ("step", "length", 2), ("step", "length", 1),
+    ] * 2  # fmt: skip
+    assert "4 verdicts" in err
+    assert run(["credit", "judge", "shop_judges:nosuch"]) == 2
+    assert "nosuch" in capsys.readouterr().err

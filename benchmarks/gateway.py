@@ -71,6 +71,8 @@ class Effort:
     """How much is measured."""
 
     rounds: int
+    timed_rounds: int
+    """In so many of them streams and latencies under a fixed rate; with TLS in one less."""
     requests: int
     seconds: float
     streams: int
@@ -86,6 +88,7 @@ class Effort:
 
 FULL = Effort(
     rounds=3,
+    timed_rounds=2,
     requests=2_000,
     seconds=2.0,
     streams=40,
@@ -94,11 +97,12 @@ FULL = Effort(
     frontiers=("direct", "nginx", "envoy", "smg", MAIN, "headrace_journal", "portkey", "litellm"),
     frontier_seconds=1.0,
     frontier_start=300,
-    overhead_gateways=5,
+    overhead_gateways=4,
     overhead_turns=40,
 )
 QUICK = Effort(
     rounds=2,
+    timed_rounds=1,
     requests=800,
     seconds=0.6,
     streams=20,
@@ -150,7 +154,8 @@ async def measure(
         )
     tell("frontiers")
     for name in (MAIN,) if effort is QUICK else (MAIN, "headrace_journal"):
-        found.memory[name] = (await memory(named[name], effort.memory_requests)).row()
+        count = effort.memory_requests // (1 if name == MAIN else 5)
+        found.memory[name] = (await memory(named[name], count)).row()
     tell("memory")
     for name in filter(named.__contains__, TRACED if effort is FULL else TRACED[-1:]):
         found.system_calls[name] = {
@@ -176,7 +181,7 @@ async def one_round(variant: Variant, effort: Effort, round_: int) -> None:
     for connections in CONNECTIONS:
         count = effort.requests // (1 if connections == 32 else 4) // (10 if variant.slow else 1)
         variant.loads[connections].add(await closed_loop(variant, connections, count))
-    if effort is QUICK and (round_ or variant.tls is not None):
+    if round_ >= (effort.timed_rounds if variant.tls is None else effort.timed_rounds - 1):
         return
     if variant.streaming and (effort.streamed is None or variant.name in effort.streamed):
         await streams(variant, effort.streams)

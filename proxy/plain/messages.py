@@ -5,6 +5,7 @@ the checks below for what it lets through. How a message's body ends is decided 
 goes on is framed anew: no byte of the other side's framing is passed on.
 """
 
+import re
 from http import HTTPStatus
 from typing import Any
 
@@ -206,6 +207,8 @@ class BrokenBodyError(MalformedMessageError):
 _NOTED = frozenset(
     {b"host", b"expect", b"upgrade", b"connection", b"content-length", b"transfer-encoding"}
 )
+_FRAMING_BY_UNDERSCORE = frozenset({b"content_length", b"transfer_encoding"})
+"""Servers that hand headers on as variables take these for the framing."""
 _NOTED_LENGTHS = frozenset(map(len, _NOTED))
 """Most headers have other lengths, and need not be looked at in lower case."""
 
@@ -214,12 +217,14 @@ def _note(fields: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Return what a head says of its message and its connection, in lower case.
 
     Raises:
-        MalformedMessageError: it names two hosts.
+        MalformedMessageError: it names two hosts, or its framing by an underscore.
     """
     noted: dict[bytes, bytes] = {}
     for name, value in fields:
         if len(name) in _NOTED_LENGTHS:
             lower = name.lower()
+            if lower in _FRAMING_BY_UNDERSCORE:
+                raise MalformedMessageError("framing with an underscore")
             if lower in _NOTED:
                 if lower not in noted:
                     noted[lower] = value.lower()
@@ -246,6 +251,10 @@ def _length(noted: dict[bytes, bytes]) -> int | None:
     if not text.isdigit():
         raise MalformedMessageError("length")
     return int(text)
+
+
+_NO_HOST = re.compile(rb"[^a-z0-9\-._~%!$&'()*+;=:\[\]]")
+"""What no host and port hold."""
 
 
 class RequestHead:
@@ -280,9 +289,11 @@ class RequestHead:
         first = b"%s %s HTTP/1." % (self.method, self.target)
         if self.version not in ("1.1", "1.0") or not head.startswith(first):
             raise MalformedMessageError("first line")
-        if self.target[:1] != b"/" and self.target != b"*":
+        if (self.target[:1] != b"/" and self.target != b"*") or self.target.find(b"#") >= 0:
             raise MalformedMessageError("target")
         noted = _note(fields)
+        if _NO_HOST.search(noted.get(b"host", b"")):
+            raise MalformedMessageError("host")
         self.chunked = _is_chunked(noted, self.version)
         """Its body comes in chunks."""
         self.length = _length(noted)

@@ -258,7 +258,9 @@ def test_feedback_is_taken_and_wrong_feedback_explained(
     assert gateway.records(1, seconds=0.1) == []
 
 
-def test_health_and_metrics(gateway: Running) -> None:
+def test_health_and_metrics(gateway: Running, client: httpx.Client) -> None:
+    assert client.post("/openai/echo", content=b"x").content == b"x"
+    gateway.exchange()
     assert httpx.get(f"{gateway.url}/headrace/v1/health").json() == {"status": "ok"}
     assert httpx.get(f"{gateway.admin}/ready").json() == {"ready": True}
     assert "openai" in httpx.get(f"{gateway.admin}/routes").json()

@@ -36,10 +36,10 @@ def _import_addons_one_by_one() -> None:
 _import_addons_one_by_one()
 
 # ruff: noqa: E402 - what follows imports some of them
-from mitmproxy import http, optmanager
+from mitmproxy import connection, http, optmanager
 from mitmproxy.addonmanager import traverse
 from mitmproxy.master import Master
-from mitmproxy.proxy import context, mode_servers
+from mitmproxy.proxy import context, layers, mode_servers
 
 from proxy.mitm.fastpath import lookups
 from proxy.mitm.fastpath.handler import FastHandler, HookTable, PendingWrites
@@ -112,6 +112,8 @@ def apply(master: Master, *, enabled: bool, pending: PendingWrites | None = None
     _patches.set(http.Headers, "get", lookups.get)
     _patches.set(http.Headers, "__contains__", lookups.contains)
     _patches.set(context.Context, "fork", lookups.fork)
+    _patches.set(connection.Connection, "__eq__", lookups.same)
+    _patches.set(layers.HttpLayer, "event_to_child", lookups.event_to_child)
     if "__post_init__" in vars(http.MessageData):
         _patches.set(http.MessageData, "__post_init__", lookups.no_check)
     for owner, name, function in lookups.checked_functions():

@@ -146,6 +146,17 @@ INNER = b"GET /up/smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
         pytest.param(b"X: a\x00b\r\n", b"", id="nul-in-value"),
         pytest.param(b"Host: other\r\n", b"", id="two-hosts"),
         pytest.param(b"(bad): x\r\n", b"", id="no-token"),
+        pytest.param(b"Content-Length: +4\r\n", b"", id="signed-length"),
+        pytest.param(b"Content-Length: 4 4\r\n", b"", id="two-lengths-in-one"),
+        pytest.param(b"Content-Length: 4\r\r\n", b"", id="cr-behind-length"),
+        pytest.param(b"Content_Length: 4\r\n", b"", id="length-by-underscore"),
+        pytest.param(b"Transfer_Encoding: chunked\r\n", b"0\r\n\r\n", id="coding-by-underscore"),
+        pytest.param(b"Transfer-Encoding:\r\n", b"", id="empty-coding"),
+        pytest.param(b"Transfer-Encoding: chunked,\r\n", b"0\r\n\r\n", id="coding-and-comma"),
+        pytest.param(b"Transfer-Encoding: chunked;q=1\r\n", b"0\r\n\r\n", id="coding-parameter"),
+        pytest.param(b'Transfer-Encoding: "chunked"\r\n', b"0\r\n\r\n", id="quoted-coding"),
+        pytest.param(b"X: a\x01b\r\n", b"", id="control-in-value"),
+        pytest.param(b"X\xff: b\r\n", b"", id="high-byte-in-name"),
         pytest.param(b"X\r\n", b"", id="no-colon"),
         pytest.param(b": x\r\n", b"", id="no-name"),
     ],
@@ -174,6 +185,11 @@ def test_a_request_with_two_meanings_goes_nowhere(
         b"post /up/x HTTP/1.1",
         b"POST\t/up/x HTTP/1.1",
         b"POST /up/\x80 HTTP/1.1",
+        b"POST /up/x#y HTTP/1.1",
+        b"POST /up/x HTTP/1.1 ",
+        b"POST /up/x HTTP/1.10",
+        b"POST /up/x http/1.1",
+        b"POST /up/x RTSP/1.0",
         b"CONNECT evil.example:80 HTTP/1.1",
         b"PRI * HTTP/2.0",
     ],
@@ -187,6 +203,16 @@ def test_other_first_lines_go_nowhere(
     assert upstream.got == before
 
 
+@pytest.mark.parametrize("host", [b"a/b", b"a@b", b"a, b", b"a b", b"a\xff", b"a?b", b'a"'])
+def test_a_host_that_is_none_goes_nowhere(
+    gateway: Running, upstream: RawUpstream, host: bytes
+) -> None:
+    before = upstream.got
+    raw = request(gateway, b"").replace(b"Host: x", b"Host: " + host)
+    assert say(gateway, raw + INNER).startswith(b"HTTP/1.1 400 ")
+    assert upstream.got == before
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -195,6 +221,15 @@ def test_other_first_lines_go_nowhere(
         b"5\r\nhello0\r\n\r\n",
         b"0x5\r\nhello\r\n0\r\n\r\n",
         b"5 \r\nhello\r\n0\r\n\r\n",
+        b" 5\r\nhello\r\n0\r\n\r\n",
+        b"5\t\r\nhello\r\n0\r\n\r\n",
+        b"5\rhello\r\n0\r\n\r\n",
+        b"1_0\r\nhellohellohello!\r\n0\r\n\r\n",
+        b"5;\r\nhello\r\n0\r\n\r\n",
+        b"5;a\rb\r\nhello\r\n0\r\n\r\n",
+        b"5\r\nhello\r\n0\r\n\n",
+        b"5\r\nhello\r\n0\r\nX: y\n\r\n",
+        b"\r\n0\r\n\r\n",
         b"+5\r\nhello\r\n0\r\n\r\n",
         b"-1\r\n\r\n",
         b"fffffffffffffffff\r\n",

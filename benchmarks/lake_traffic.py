@@ -195,7 +195,7 @@ def pipeline(folder: Path, batch_records: int) -> tuple[Pipeline, Governor]:
     work = Pipeline(
         checkpoints=checkpoints,
         source=Source(
-            spool, lake, checkpoints, assembly_key=b"a" * 32, batch_records=batch_records
+            spool, lake.query, checkpoints, assembly_key=b"a" * 32, batch_records=batch_records
         ),
         governor=lambda: governor,
         quarantine=QuarantineStore(folder / "quarantine", b"q" * 32),

@@ -1,14 +1,14 @@
 """The consent registry in the lake: governance's ``ConsentLookup``, kept in memory between changes."""
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from governance.consent import EVERY_SUBJECT, ConsentEntry, last_erasure
 
 if TYPE_CHECKING:
-    from lakehouse.lake import Lake
+    from lakehouse.read.conversations import RunSql
 
 _COLUMNS = "tenant_id, subject, purpose, granted, recorded_at, reference"
 
@@ -19,8 +19,9 @@ class LakeConsents:
     Between two refreshes it asks the lake nothing: a batch of thousands of calls costs one look.
     """
 
-    def __init__(self, lake: "Lake") -> None:
-        self._lake = lake
+    def __init__(self, query: "RunSql", files_of: Callable[[str], tuple[str, ...]]) -> None:
+        self._query = query
+        self._files_of = files_of
         self._files: tuple[tuple[str, ...], ...] | None = None
         self._entries: dict[tuple[str, str], list[ConsentEntry]] = {}
         self._erasures: dict[tuple[str, str], datetime] = {}
@@ -50,16 +51,17 @@ class LakeConsents:
             self._read()
 
     def _read(self) -> None:
-        files = (self._lake.snapshot_of("consents"), self._lake.snapshot_of("erasures"))
+        files = (self._files_of("consents"), self._files_of("erasures"))
         if files == self._files:
             return
-        table = self._lake.query(f"SELECT {_COLUMNS} FROM consents")  # noqa: S608
+        table = self._query(f"SELECT {_COLUMNS} FROM consents", None)  # noqa: S608
         entries: dict[tuple[str, str], list[ConsentEntry]] = {}
         for row in table.to_pylist():
             entries.setdefault((row["tenant_id"], row["subject"]), []).append(ConsentEntry(**row))
-        asked = self._lake.query(
+        asked = self._query(
             "SELECT tenant_id, subject, max(recorded_at) AS moment FROM erasures "
-            "WHERE status = 'requested' GROUP BY ALL"
+            "WHERE status = 'requested' GROUP BY ALL",
+            None,
         )
         self._erasures = {
             (row["tenant_id"], row["subject"]): row["moment"] for row in asked.to_pylist()

@@ -161,8 +161,8 @@ class Lake:
     def query(
         self,
         sql: str,
-        *,
         parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
         as_of: AsOf | None = None,
         seconds: float | None = None,
     ) -> pa.Table:
@@ -216,7 +216,7 @@ class Lake:
         """Return step id → whole conversation, for steps or for all steps of trajectories."""
         with self._reading:
             return conversations.load(
-                lambda sql, values: self.query(sql, parameters=values),
+                self.query,
                 step_ids=step_ids,
                 trajectory_ids=trajectory_ids,
             )
@@ -227,7 +227,7 @@ class Lake:
 
     def consents(self) -> LakeConsents:
         """Return governance's view of the consent registry."""
-        return LakeConsents(self)
+        return LakeConsents(self.query, self.snapshot_of)
 
     def lineages(self) -> LakeLineages:
         """Return governance's register of harness versions."""

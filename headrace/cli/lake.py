@@ -43,7 +43,7 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
     settings, home = running.settings.lake, running.home.create()
     sweep_raw(running.settings, home, running.audit)
     with progress("maintaining", quiet=as_json) as advance:
-        holds = holds_of(running.settings, running.lake)
+        holds = holds_of(running.settings, running.lake.query)
         done = keep_up(
             running.lake,
             settings,
@@ -172,7 +172,7 @@ def expire(
 
     running = AppContext.of(context)
     with progress("expiring", quiet=as_json) as advance:
-        holds = holds_of(running.settings, running.lake)
+        holds = holds_of(running.settings, running.lake.query)
         report = expire_rows(running.lake, dry_run=dry_run, progress=advance, holds=holds)
     raw = sweep_raw(running.settings, running.home, running.audit, dry_run=dry_run)
     if not dry_run:

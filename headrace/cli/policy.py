@@ -151,7 +151,7 @@ def dry_run(
     run = DryRun(loaded, redactor, running.lake.consents(), now=datetime.now(UTC))
     keys = KeyRegistry.load(gateway_config(running.settings, running.home.create()).keys).list()
     gather(
-        running.lake,
+        running.lake.query,
         run,
         since=since,
         until=until,

@@ -51,13 +51,13 @@ def report(
 
     running = AppContext.of(context)
     since, until = days_until(day, days)
-    steps = stored_facts(running.lake, since, until)
-    reference = stored_facts(running.lake, since - timedelta(days=reference_days), since)
+    steps = stored_facts(running.lake.query, since, until)
+    reference = stored_facts(running.lake.query, since - timedelta(days=reference_days), since)
     policy = load_bundle(Path(running.settings.policy.bundle)).quality.spec
     expectations = asking(policy.expectations, STORED)
     results = Suite(expectations).results(steps)
     drifts = drift(steps, reference)
-    quarantine = quarantine_reasons(running.lake, since, until)
+    quarantine = quarantine_reasons(running.lake.query, since, until)
     if data_docs is not None:
         _write_step_docs(data_docs, expectations, steps, drifts, drift_from)
     if as_json:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from governance.stored_content import KnownContent
 from headrace.govern.checkpoint import Checkpoint, CheckpointStore
 from headrace.govern.packing import packed_json, unpacked
-from lakehouse.lake import Lake
+from lakehouse.read.conversations import RunSql
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.assembly.effects import SideEffect
@@ -45,7 +45,7 @@ class Source:
     def __init__(
         self,
         spool: SpoolReader,
-        lake: Lake,
+        query: RunSql,
         checkpoints: CheckpointStore,
         *,
         assembly_key: bytes,
@@ -58,7 +58,7 @@ class Source:
 
         Args:
             spool: what is taken.
-            lake: asked for what a spool that is read from its beginning brings again.
+            query: asks the lake for what a spool that is read from its beginning brings again.
             checkpoints: where the open conversations are kept.
             assembly_key: makes all hashes and identifiers of assembly.
             batch_records: how many records a batch has at most.
@@ -67,7 +67,7 @@ class Source:
             remembered_calls: of conversations that may go on, how many assembly remembers.
         """
         self._spool = spool
-        self._lake = lake
+        self._query = query
         self._checkpoints = checkpoints
         self._key = assembly_key
         self._batch_records = batch_records
@@ -142,10 +142,10 @@ class Source:
         """Leave out what the ledger has already: the spool is read again from its beginning."""
         if not calls:
             return calls
-        found = self._lake.query(
+        found = self._query(
             "SELECT exchange_id FROM exchanges WHERE started_at >= ? "
             "AND exchange_id IN (SELECT unnest(?::VARCHAR[]))",
-            parameters=[
+            [
                 min(call.exchange.started_at for call in calls),
                 list({call.exchange.exchange_id for call in calls}),
             ],

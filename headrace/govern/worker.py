@@ -144,7 +144,7 @@ class GovernorSource:
             pseudonym_key=pseudonym_key,
             known=self._lake.known_content(),
             consents=self._consents,
-            gate=gate_of(bundle, reference=StoredReference(self._lake)),
+            gate=gate_of(bundle, reference=StoredReference(self._lake.query)),
             spread=self._spread(bundle, redactor),
             near=open_near(self._home, bundle.dedup.spec.near_duplicates, self._lake, self._report),
             lineages=self._lineages,
@@ -217,7 +217,7 @@ def build_pipeline(
         checkpoints=checkpoints,
         source=Source(
             spool_reader(settings, home, secrets),
-            lake,
+            lake.query,
             checkpoints,
             assembly_key=secrets.derive(b"assembly"),
             batch_records=settings.govern.batch_records,

@@ -11,7 +11,7 @@ from governance.trial.dry_run import DryRun, StoredStep, step_facts_of
 from headrace.services.holds import facts_of
 
 if TYPE_CHECKING:
-    from lakehouse.lake import Lake
+    from lakehouse.read.conversations import RunSql
 
 _STEPS = """
 WITH latest AS (
@@ -56,7 +56,7 @@ ORDER BY m.message_id LIMIT $most
 
 
 def gather(
-    lake: "Lake",
+    query: "RunSql",
     run: DryRun,
     *,
     since: datetime,
@@ -66,16 +66,16 @@ def gather(
 ) -> None:
     """Give a dry run the steps, cases and texts of a stretch of time."""
     window = {"since": since, "until": until}
-    for row in lake.query(_STEPS, parameters=window).to_pylist():
+    for row in query(_STEPS, window).to_pylist():
         run.step(_stored(row, key_purposes))
-    cases = lake.query(
+    cases = query(
         "SELECT reason FROM quarantined WHERE status = 'held' "
         "AND started_at >= $since AND started_at < $until",
-        parameters=window,
+        window,
     )
     for row in cases.to_pylist():
         run.held(row["reason"])
-    for row in lake.query(_TEXTS, parameters={**window, "most": most_texts}).to_pylist():
+    for row in query(_TEXTS, {**window, "most": most_texts}).to_pylist():
         run.text(row["tenant_id"], row["trajectory_id"], row["parts"], row["name"])
 
 
@@ -94,18 +94,18 @@ def _stored(row: dict[str, Any], key_purposes: dict[str, tuple[str, ...]]) -> St
     )
 
 
-def stored_facts(lake: "Lake", since: datetime, until: datetime) -> list[StepFacts]:
+def stored_facts(query: "RunSql", since: datetime, until: datetime) -> list[StepFacts]:
     """Return the quality gate's projection of the steps of a stretch of time."""
-    rows = lake.query(_STEPS, parameters={"since": since, "until": until}).to_pylist()
+    rows = query(_STEPS, {"since": since, "until": until}).to_pylist()
     return [step_facts_of(row) for row in rows]
 
 
 class StoredReference:
     """A tenant's stored steps of the last days, for drift; read again every hour."""
 
-    def __init__(self, lake: "Lake") -> None:
-        """Read from ``lake``."""
-        self._lake = lake
+    def __init__(self, query: "RunSql") -> None:
+        """Read a lake by ``query``."""
+        self._query = query
         self._read: dict[tuple[str, int], tuple[float, Sequence[StepFacts]]] = {}
 
     def __call__(self, tenant: str, days: int) -> Sequence[StepFacts]:
@@ -115,20 +115,20 @@ class StoredReference:
         if now - at >= _REFERENCE_SECONDS:
             until = datetime.now(UTC)
             window = {"since": until - timedelta(days=days), "until": until}
-            found = self._lake.query(
+            found = self._query(
                 f"{_STEPS} AND s.tenant_id = $tenant ORDER BY hash(s.step_id) LIMIT $most",
-                parameters={**window, "tenant": tenant, "most": _REFERENCE_STEPS},
+                {**window, "tenant": tenant, "most": _REFERENCE_STEPS},
             )
             rows = [step_facts_of(row) for row in found.to_pylist()]
             self._read[tenant, days] = (now, rows)
         return rows
 
 
-def quarantine_reasons(lake: "Lake", since: datetime, until: datetime) -> list[tuple[str, int]]:
+def quarantine_reasons(query: "RunSql", since: datetime, until: datetime) -> list[tuple[str, int]]:
     """Return why exchanges of a stretch of time are held, and how many."""
-    rows = lake.query(
+    rows = query(
         "SELECT reason, count(*) AS n FROM quarantined WHERE status = 'held' "
         "AND started_at >= $since AND started_at < $until GROUP BY reason ORDER BY n DESC, reason",
-        parameters={"since": since, "until": until},
+        {"since": since, "until": until},
     ).to_pylist()
     return [(row["reason"], row["n"]) for row in rows]

@@ -46,7 +46,7 @@ class Erasure:
 def preview(app: AppContext, request: ErasureRequest) -> RemovalReport:
     """Tell what an erasure would take; nothing is changed."""
     pseudonyms = [one for each in _pseudonyms(app, request) for one in each]
-    holds = holds_of(app.settings, app.lake)
+    holds = holds_of(app.settings, app.lake.query)
     return erase_subject(
         app.lake, request.tenant, pseudonyms, reference=None, dry_run=True, holds=holds
     )
@@ -105,7 +105,7 @@ def _erase_rows(
         pseudonyms,
         reference=request.reference,
         progress=progress,
-        holds=holds_of(app.settings, app.lake),
+        holds=holds_of(app.settings, app.lake.query),
     )
     sweep_near(app.home, app.lake)
     sweep_runs(app.lake, app.home.runs)

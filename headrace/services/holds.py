@@ -12,7 +12,7 @@ from governance.passes.admit import agents_of, regions_of
 from governance.policy import Facts, Match, load_bundle
 from governance.policy.retention import LegalHold
 from headrace.app.settings import Settings
-from lakehouse.lake import Lake
+from lakehouse.read.conversations import RunSql
 from trajectory.exchange import Exchange
 
 _NOT_STORED = frozenset({"agent", "provider", "region"})
@@ -31,12 +31,12 @@ GROUP BY ALL
 """
 
 
-def holds_of(settings: Settings, lake: Lake) -> Callable[[str, Sequence[str]], set[str]]:
+def holds_of(settings: Settings, query: RunSql) -> Callable[[str, Sequence[str]], set[str]]:
     """Return what tells which of a tenant's trajectories a legal hold of the policy keeps."""
     holds = holds_in(settings)
 
     def held(tenant: str, trajectories: Sequence[str]) -> set[str]:
-        return held_now(lake, holds, tenant, trajectories)
+        return held_now(query, holds, tenant, trajectories)
 
     return held
 
@@ -76,7 +76,7 @@ def _facts_of_exchange(exchange: Exchange) -> Facts:
 
 
 def held_now(
-    lake: Lake, holds: Sequence[LegalHold], tenant: str, trajectories: Sequence[str]
+    query: RunSql, holds: Sequence[LegalHold], tenant: str, trajectories: Sequence[str]
 ) -> set[str]:
     """Return the trajectories with a step that matches a legal hold.
 
@@ -90,7 +90,7 @@ def held_now(
     ]
     if not matches or not trajectories:
         return set()
-    rows = lake.query(_FACTS, parameters=[tenant, list(trajectories)]).to_pylist()
+    rows = query(_FACTS, [tenant, list(trajectories)]).to_pylist()
     held = {
         row["trajectory_id"]
         for row in rows

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from trajectory.message import Message, stored_message
 
-type RunSql = Callable[[str, list[Any]], pa.Table]
-"""Runs SQL with parameters."""
+type RunSql = Callable[[str, Sequence[Any] | Mapping[str, Any] | None], pa.Table]
+"""Runs SQL with parameters, as :meth:`lakehouse.lake.Lake.query` does."""
 
 type StepKey = tuple[str, str]
 """(tenant_id, step_id)"""

@@ -90,7 +90,7 @@ class LakeKnownContent:
             ],
         ).to_pylist()
         contexts = contexts_of(
-            lambda sql, values: self._lake.query(sql, parameters=values),
+            self._lake.query,
             sorted({row["trajectory_id"] for row in rows}),
         )
         found: dict[StepContent, str] = {}

@@ -65,7 +65,7 @@ def pipeline_of(
     """Put a pipeline together whose quarantine and audit log are in ``home``."""
     checkpoints.recover(lake, behind)
     source = Source(
-        spool, lake, checkpoints, assembly_key=assembly_key, batch_records=batch_records
+        spool, lake.query, checkpoints, assembly_key=assembly_key, batch_records=batch_records
     )
     return Pipeline(
         checkpoints=checkpoints,

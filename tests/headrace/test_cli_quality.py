@@ -81,7 +81,7 @@ def test_drift_of_a_batch_is_measured_against_the_tenants_stored_steps(home: Pat
     governing = pipeline(home)
     while governing.run_batch() is not None:
         pass
-    reference = StoredReference(Lake.open(str(home / "lake")))
+    reference = StoredReference(Lake.open(str(home / "lake")).query)
     rows = reference("tenant", 100_000)
     assert len(rows) == EXCHANGES
     assert {(row.finished, row.token_code, row.dialect) for row in rows} == {

@@ -22,7 +22,7 @@ class LearningSource(Protocol):
         self,
         sql: str,
         *,
-        parameters: Sequence[Any] | None = None,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
         as_of: Mapping[str, int] | None = None,
     ) -> pa.Table:
         """Return the rows of one SQL statement, at the present or at given table versions."""

@@ -84,7 +84,7 @@ def test_what_rows_do_not_tell_counts_as_fitting(home: Path) -> None:
 
     def held(**match: str) -> set[str]:
         hold = LegalHold.model_validate({"name": "h", "match": match, "reference": "r"})
-        return held_now(lake, [hold], "acme", ["t0", "t1"])
+        return held_now(lake.query, [hold], "acme", ["t0", "t1"])
 
     assert held(tenant="acme") == {"t0", "t1"}
     assert held(region="eu-*") == {"t0", "t1"}
@@ -98,7 +98,7 @@ def test_what_has_no_trajectory_is_held_by_every_hold_of_its_tenant(home: Path) 
 
     def held(**match: str) -> bool:
         hold = LegalHold.model_validate({"name": "h", "match": match, "reference": "r"})
-        return "" in held_now(lake, [hold], "acme", ["", "t0"])
+        return "" in held_now(lake.query, [hold], "acme", ["", "t0"])
 
     assert held(tenant="acme")
     assert held(tenant="acme", app="nosuch")

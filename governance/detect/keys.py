@@ -180,7 +180,7 @@ _KEYS = (
     _key("PASSWORD", r"pass|password|passwd|pwd|passphrase|passcode|passwort|kennwort|mot_?de_?passe|mdp|contrase(?:ñ|n)a|senha|palavra_?passe|wachtwoord|hasło|haslo|lösenord|adgangskode|passord|salasana|пароль|密码|密碼|口令|パスワード|비밀번호|şifre|secret|client_?secret|secret_?key|pin_?code|otp|cvv|cvc|security_?code|pin", _secret),
     _key("API_KEY", r"api_?key|access_?key|auth_?token|access_?token|refresh_?token|id_?token|bearer|private_?key|secret_?access_?key|session_?token|authorization|credential", _secret),
     _key("API_KEY", r"token|key|cookie|session|session_?id|auth", _random_token),
-    _key("DATE_OF_BIRTH", r"dob|birth|birthday|bday|date_?of_?birth|birth_?(?:date|dt)|born(?:_?on)?|geburts_?(?:datum|tag)|geb_?datum|geboren(?:_?am)?|(?:date_?(?:de_?)?)?naissance|né_?le|(?:fecha_?(?:de_?)?)?nacimiento|nacido|(?:data_?(?:di_?)?)?nascita|(?:data_?(?:de_?)?)?nascimento|nasc|geboorte_?datum|(?:data_?)?urodzenia|doğum_?tarihi|födelse_?datum|fødsels_?dato|syntymäaika|datum_?narození|дата_?рождения|生年月日|出生日期|생년월일", _birth),
+    _key("DATE_OF_BIRTH", r"dob|geb|geburt|né|née|nato|nata|birth|birthday|bday|date_?of_?birth|birth_?(?:date|dt)|born(?:_?on)?|geburts_?(?:datum|tag)|geb_?datum|geboren(?:_?am)?|(?:date_?(?:de_?)?)?naissance|né_?le|(?:fecha_?(?:de_?)?)?nacimiento|nacido|(?:data_?(?:di_?)?)?nascita|(?:data_?(?:de_?)?)?nascimento|nasc|geboorte_?datum|(?:data_?)?urodzenia|doğum_?tarihi|födelse_?datum|fødsels_?dato|syntymäaika|datum_?narození|дата_?рождения|生年月日|出生日期|생년월일", _birth),
     _key("MEDICAL_RECORD", r"mrn|medical_?record(?:_?(?:number|no|id))?|patient_?(?:id|number|no)|health_?(?:id|number)", _identifier),
     _key("MEDICAL_RECORD", r"(?:chart|encounter|accession|specimen|subject|participant)_?(?:number|no|id|code)", _numbered),
     _key("HEALTH_PLAN", r"(?:health_?plan|insurance|member|subscriber|beneficiary|medicare|medicaid)_?(?:number|no|id)|(?:policy|claim)_?(?:number|no)", _numbered),
@@ -227,7 +227,7 @@ class KeyPaths:
     """Judges whole values by their key path, mostly by its last word."""
 
     name = "key_paths"
-    version = "keys-5"
+    version = "keys-6"
     entities = frozenset(key.entity for key in _KEYS) - {"LOCATION"}
     """Places are found here too; who asks for them needs a names model all the same."""
 

@@ -52,6 +52,7 @@ _TOLD = frozenset(
         "téléphonique",
         "portables",
         "numéro",
+        "número",
         "móvil",
         "movil",
         "celular",

@@ -128,6 +128,12 @@ _VARIANTS = frozenset(
         "coder",
         "chat",
         "text",
+        "mono",
+        "sans",
+        "serif",
+        "display",
+        "slab",
+        "condensed",
         "vision",
         "express",
         "next",
@@ -201,6 +207,8 @@ def is_listed(text: str, start: int, stop: int) -> bool:
         return True
     if first and " ".join(left) in known:
         return True
+    if words[0] in known and len(words) > 1 and all(w in _VARIANTS for w in words[1:]):
+        return True
     if words[0] in programs() and all(
         w in _VARIANTS or w in known or w.isdigit() for w in words[1:]
     ):
@@ -230,7 +238,7 @@ _IN_A_PLACE = re.compile(
 )
 _OF_A_PLACE = re.compile(
     r"'?s? (?:lies|liegt|is located|is situated|offices?|airport|station|weather|freezes|flows|flie\u00dft|region|branch|plant|warehouse|depot|"
-    r"clusters?|data ?cent(?:er|re)|site|campus|stadium|county|river|bridge|boots|chairs?|desk|lamp|table|sofa|jacket|shirt|shoes|bag|dress)\b"
+    r"clusters?|data ?cent(?:er|re)|site|campus|stadium|county|river|bridge|boots|chairs?|desk|lamp|table|sofa|jacket|shirt|shoes|bag|dress|beat|drew|lost to|won at)\b"
 )
 _LISTED_BEFORE = re.compile(
     r"([^\W\d_]{3,})[\"']?(?:, ?| (?:and|und|et|y|e|i|en|or|oder|ou|o|to|nach|[-/&]) )[\"']?\Z"

@@ -22,7 +22,7 @@ from governance.names.words import (
 from governance.redact.pseudonym import OwnMarks
 from governance.redact.report import RedactionError
 
-VERSION = "propagate-6"
+VERSION = "propagate-7"
 SCORE = 0.6
 _WORD = re.compile(r"[^\W\d_][\w'\-]*")
 _SHORTEST_VALUE = 6

@@ -1,13 +1,16 @@
-"""Writes the lists of names and of foreign words that come out of the package Faker.
+"""Writes the lists of names and of foreign words that come out of the packages Faker and Mimesis.
 
-``python -m scripts.names_model.given`` in an environment that also has Faker (MIT licence) writes
+``python -m scripts.names_model.given FOLDER`` in an environment that also has both (MIT licence) writes
 ``given_names.txt``, ``family_names.txt`` and ``gathered_words.txt``. Names leave out words that people
 write in lower case, forms that look like English words, and places. Words leave out what is a name.
+FOLDER holds spelling dictionaries (``en.dic``, ``de.dic``, …): their words are no names of Mimesis.
 """
 
 import importlib
+import json
 import pkgutil
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +24,7 @@ from governance.names.words import (
     things,
 )
 
-_HEADER = (
-    "# {} names of 80 locales from Faker (MIT licence), gathered by scripts/names_model/given.py.\n"
-)
+_HEADER = "# {} names of 80 locales from Faker and Mimesis (MIT licence), gathered by scripts/names_model/given.py.\n"
 _NAME = re.compile(r"[^\W\d_a-z][^\W\d_]{3,}(?:-[^\W\d_]+)?\Z")
 _LIKE_A_WORD = re.compile(r"(?:er|ed|ing|ly|able|est|ment|ness|tion|ive)\Z")
 
@@ -62,6 +63,40 @@ def of_all_locales(kind: str) -> set[str]:
     return names
 
 
+def spelled(folder: Path, *, nouns: bool) -> set[str]:
+    """Return the words of spelling dictionaries in small letters, and German nouns where asked."""
+    found: set[str] = set()
+    for path in sorted(folder.glob("*.dic")):
+        for line in path.read_text(encoding="utf-8").splitlines()[1:]:
+            word = line.split("/")[0].split("\t")[0]
+            if word.islower() or (nouns and path.stem == "de"):
+                found.add(word.lower())
+    return found
+
+
+def of_mimesis(kind: str, spelled_words: set[str]) -> set[str]:
+    """Return the names under one key of all locales of Mimesis, without words of any language."""
+    sets = Path(importlib.import_module("mimesis").__file__ or "").parent / "datasets"
+    names: set[str] = set()
+
+    def gather(held: Any) -> None:
+        if isinstance(held, str):
+            names.add(held)
+        else:
+            for value in held.values() if isinstance(held, dict) else held:
+                gather(value)
+
+    for path in sorted(sets.glob("*/person.json")):
+        gather(json.loads(path.read_text(encoding="utf-8")).get(kind, ()))
+    plain = words.plain_words() | spelled_words
+    return {name for name in names if plain.isdisjoint(_stems(name.lower()))}
+
+
+def _stems(word: str) -> set[str]:
+    """Return a word, and what it may be a form of."""
+    return {word, *(word.removesuffix(ending) for ending in ("s", "es", "n", "en", "e"))}
+
+
 def _derived(name: str) -> bool:
     """Whether a name is an everyday word with an ending: Farmer, Walking, Cars."""
     plain = name.lower()
@@ -69,13 +104,13 @@ def _derived(name: str) -> bool:
     return stem != plain and (stem in common() or stem + "e" in common())
 
 
-def given_names() -> list[str]:
+def given_names(spelled_words: set[str]) -> list[str]:
     """Return the given names that may stand for a person by themselves."""
     families = of_all_locales("last_name")
     known = hand_written_first_names() | last_names() | ambiguous_names() | places()
     return sorted(
         name
-        for name in of_all_locales("first_name") - known
+        for name in (of_all_locales("first_name") | of_mimesis("names", spelled_words)) - known
         if _NAME.match(name)
         and name[0].isupper()
         and name.lower() not in common()
@@ -83,11 +118,12 @@ def given_names() -> list[str]:
     )
 
 
-def family_names() -> list[str]:
+def family_names(spelled_words: set[str]) -> list[str]:
     """Return the family names that are no words in lower case and no things."""
     return sorted(
         name
-        for name in of_all_locales("last_name") - last_names()
+        for name in (of_all_locales("last_name") | of_mimesis("surnames", spelled_words))
+        - last_names()
         if _FAMILY_NAME.match(name)
         and name[0].isupper()
         and name.lower() not in common() | foreign() | things()
@@ -133,7 +169,10 @@ def main() -> None:
         + "\n",
         encoding="utf-8",
     )
-    for kind, names in (("Given", given_names()), ("Family", family_names())):
+    folder = Path(sys.argv[1])
+    given = given_names(spelled(folder, nouns=False))
+    family = family_names(spelled(folder, nouns=True))
+    for kind, names in (("Given", given), ("Family", family)):
         out = Path(words.__file__).parent / f"{kind.lower()}_names.txt"
         out.write_text(_HEADER.format(kind) + "\n".join(names) + "\n", encoding="utf-8")
 

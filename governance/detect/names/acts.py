@@ -60,79 +60,27 @@ def is_determined(text: str, begin: int) -> bool:
 
 
 _NAMED_AFTER = re.compile(
-    r"\b(?:ponte|pont|puente|br\u00fccke|bridge|plaza|pra\u00e7a|piazza|platz|parque|stadion|stadium|estadio|est\u00e1dio|museo|museum|mus\u00e9e|museu|teatro|theater|th\u00e9\u00e2tre|mercado|"
+    r"\b(?:ponte|pont|puente|br\u00fccke|bridge|plaza|pra\u00e7a|piazza|platz|parque|stadion|stadium|estadio|est\u00e1dio|museo|museum|mus\u00e9e|museu|teatro|theater|th\u00e9\u00e2tre|mercado|march\u00e9|liceo|liceu|gymnasium|instituto|istituto|"
     r"h\u00f4pital|hospital|ospedale|colegio|\u00e9cole|escola|escuela|scuola|lyc\u00e9e|coll\u00e8ge|universidad|universit\u00e9|universidade|iglesia|\u00e9glise|chiesa|igreja|catedral|cath\u00e9drale|bas\u00edlica|basilica|"
     r"aeropuerto|a\u00e9roport|aeroporto|estaci\u00f3n|gare|stazione|esta\u00e7\u00e3o|barrio|quartier|quartiere|bairro|isla|\u00eele|isola|ilha|monte|lago|cabo|playa|plage|spiaggia|praia|puerto)"
     r" (?:(?:de la|de|di|da|do|del|della|du|des|san|santa|santo|s\u00e3o|saint|sainte|d\.|dom|dona) ){0,3}\Z",
     re.IGNORECASE,
 )
-_KIND_OF_PLACE = frozenset(
-    [
-        "County",
-        "Island",
-        "Islands",
-        "Airport",
-        "Stadium",
-        "Museum",
-        "Prize",
-        "Award",
-        "Awards",
-        "Symphony",
-        "Requiem",
-        "Theorem",
-        "Lemma",
-        "Valley",
-        "Canyon",
-        "Falls",
-        "Bridge",
-        "Street",
-        "Avenue",
-        "Road",
-        "Boulevard",
-        "River",
-        "Bay",
-        "Beach",
-        "Peninsula",
-        "Desert",
-        "Glacier",
-        "Palace",
-        "Castle",
-        "Cathedral",
-        "Church",
-        "Abbey",
-        "Hospital",
-        "University",
-        "College",
-        "School",
-        "Academy",
-        "Foundation",
-        "Institute",
-        "Library",
-        "Gallery",
-        "Festival",
-        "Marathon",
-        "Cup",
-        "Trophy",
-        "Act",
-        "Plan",
-        "Edition",
-        "Series",
-        "Model",
-        "Method",
-        "Algorithm",
-        "Protocol",
-        "Bahnhof",
-        "Hauptbahnhof",
-        "Hbf",
-        "Ostbahnhof",
-        "Westbahnhof",
-        "Flughafen",
-        "Airbase",
-        "Arena",
-    ]
-)
+_KINDS = """
+    Monday Tuesday Wednesday Thursday Friday Saturday Sunday Day Eve County Island Islands Airport
+    Stadium Museum Prize Award Awards Symphony Requiem Theorem Lemma Valley Canyon Falls Bridge Street
+    Avenue Road Boulevard River Bay Beach Peninsula Desert Glacier Palace Castle Cathedral Church Abbey
+    Hospital University College School Academy Foundation Institute Library Gallery Festival Marathon
+    Cup Trophy Act Plan Edition Series Model Method Algorithm Protocol Bahnhof Hauptbahnhof Hbf
+    Ostbahnhof Westbahnhof Flughafen Airbase Arena
+    """
+_KIND_OF_PLACE = frozenset(_KINDS.split())
+"""What a place, a prize, a feast or a method has behind a name."""
 _NUMERAL = re.compile(r"(?:II|III|IV|VI{1,3}|IX|XI{0,3}|XIV|XVI{0,3}|I(?:er|re))\Z")
 _SAINT = re.compile(r"\b(?:San|Santa|Santo|S\u00e3o|Sant|Saint|Sainte|St\.?|Ste|Sankt|Puerto|Ciudad|Villa|Monte|R\u00edo|Port|Mount|Lake|Fort|New|Cape|Bad)[ -]\Z")  # fmt: skip
+_SAINTS = frozenset(
+    ("San", "Santa", "Santo", "S\u00e3o", "Saint", "Sainte", "Sankt", "Sint", "St", "St.")
+)
 _CONNECTIVES = frozenset(("y", "e", "i", "und", "and", "et", "en"))
 
 
@@ -140,7 +88,11 @@ def is_called_after(text: str, begin: int, words: list[str]) -> bool:
     """Whether a place or a prize has somebody's name: Ponte D. Luís, Mariposa County, Santa Cruz, Gijón y Avilés."""
     if len(words) > 1 and (words[-1] in _KIND_OF_PLACE or _NUMERAL.match(words[-1])):
         return True
+    if len(words) > 1 and words[0] in _SAINTS:
+        return True
     left = words
+    if _SAINT.search(text, max(0, begin - 9), begin) and len(words) == 1:
+        return True
     if _SAINT.search(text, max(0, begin - 9), begin):
         left = [word for word in words[1:] if word not in _CONNECTIVES]
         if all(word.lower() in places() for word in left):
@@ -149,12 +101,31 @@ def is_called_after(text: str, begin: int, words: list[str]) -> bool:
         word in _CONNECTIVES or word.lower() in places() for word in words
     ):
         return True
+    if text[max(0, begin - 4) : begin] == "via " or _of_a_program(
+        text, begin, begin + len(words[0])
+    ):
+        return True
     return _NAMED_AFTER.search(text, max(0, begin - 40), begin) is not None
+
+
+_COMPONENT = re.compile(r"(?:[\dZ]|INFO|WARN|WARNING|ERROR|DEBUG)\]?:? ?\[\Z")
+_NAME_OF_A_THING = re.compile(
+    r"\b(?:app|application|project|service|cluster|team|product|repo|repository|release|database|db|server|bot|channel|queue|topic|theme|brand|module|plugin|instance|node|pod|image)[ _-]?name[\"']?[ ]?[:=][ ]?[\"']?\Z",
+    re.IGNORECASE,
+)
+
+
+def _of_a_program(text: str, begin: int, stop: int) -> bool:
+    """Whether a word is the component of a log line, or follows the label of a thing's name."""
+    if text[begin - 1 : begin] == "[" and text[stop : stop + 1] == "]":
+        return _COMPONENT.search(text, max(0, begin - 12), begin) is not None
+    before = text[max(0, begin - 32) : begin]
+    return before.rstrip(" \"'")[-1:] in (":", "=") and _NAME_OF_A_THING.search(before) is not None
 
 
 _SCIENCE = re.compile(
     r"theorem|lemma|inequalit|algorithm|kernel|\bprior\b|posterior|distribution|\bmatri(?:x|ces)|equation|conjecture|transform\b|integral|gradient|\bgraphs?\b|lipschitz|convex|"
-    r"eigen|\bbounded|polynomial|heuristic|entropy|regression|likelihood|estimator|gaussian|sparse|converge|hypothesis|corollary|invariant|derivative|coefficient|manifold|stochastic",
+    r"eigen|\bbounded|polynomial|heuristic|entropy|regression|likelihood|estimator|gaussian|sparse|converge|statistic|\balpha\b|\bkappa\b|variance|significan|p-value|hypothesis|corollary|invariant|derivative|coefficient|manifold|stochastic",
     re.IGNORECASE,
 )
 _AROUND = 160

@@ -54,7 +54,7 @@ _ENTITIES = {
     "NORP": "NRP",
 }
 _SCORE = 0.6
-_READING = "7"
+_READING = "8"
 """Changes with what is asked of a model, and what is made of its answers."""
 _CAPITALISED = re.compile(
     r"[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f](?<![^\W_].)(?<!\w_.)(?<![.@/\\#$-].)(?:[^\W\d_]|['-]){1,30}(?![^\W_]|[(\[=]|_\w)"
@@ -253,6 +253,11 @@ class NamesModel:
         stop = start + len(stripped)
         if entity == "PERSON":
             words, start, stop = _without_plain_ends(words, text, start, stop)
+            while len(words) > 1 and words[-1].islower() and words[-1] in plain_words():
+                stop = start + len(text[start:stop].removesuffix(words.pop()).rstrip())
+            while len(words) > 1 and len(words[0]) == 1:
+                start = text.find(words[1], start + 1)
+                del words[0]
             if not words or not _may_be_a_person(words, text, start, stop) or is_term(text, stop):
                 return None
             if len(words) == 1 and is_a_place(text, start, stop):

@@ -20,7 +20,7 @@ from governance.detect.names.key_names import (
     names_a_person,
     names_a_thing,
 )
-from governance.detect.names.told import is_a_team, likely
+from governance.detect.names.told import has_a_title, is_a_team, likely
 from governance.detect.normalized_text import TextView
 from governance.detect.questions import ANSWERED_NAME, name_in_answer
 from governance.detect.rules.accounts import person_account
@@ -42,7 +42,7 @@ from governance.names.words import (
     within_a_thing,
 )
 
-_VERSION = "rules-10"
+_VERSION = "rules-11"
 
 _U = "A-Z" + "".join(
     char for char in map(chr, (*range(0xC0, 0x250), *range(0x370, 0x482), *range(0x1E00, 0x1F00))) if char.isupper()
@@ -486,7 +486,8 @@ class NameRules:
         known_first = self._is_first(words[0])
         known_last = self._is_last(words[-1])
         is_named = len(words) > 1 and known_first
-        if is_a_company(text, begin, stop, is_named=is_named):
+        titled = cued == STRONG and has_a_title(text, begin)
+        if is_a_company(text, begin, stop, is_named=is_named or titled):
             return
         if cued:
             lone = len(words) == 1 and not known_first and not known_last

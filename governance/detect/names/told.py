@@ -26,7 +26,7 @@ _LINE = r"(?:^|[\n\r|>,;({\[*\"' ])"
 _TITLES = (
     r"(?:Herrn?|Frau|Fr\xe4ulein|Hr\.|Fr\.|M\.|MM\.|Mme|Mlle|Monsieur|Madame|Mademoiselle|Sr\.?|Sra\.?|Srta\.|Se\xf1ora?|"
     r"[Ss]e\xf1orita|[Ss]e\xf1ora?|[Dd]ott?\.?(?:ssa)?\.?|[Ii]ng\.|[Aa]vv\.|[Pp]rof\.?(?:ssa)?\.?|[Ss]ig\.?(?:ra|na)?\.?|[Ss]ignora?|[Mm]adame|[Mm]onsieur|[Ss]enhora?|Don|Do\xf1a|Sig\.?(?:ra|na)?\.?|Signora?|Dott\.(?:ssa)?|Avv\.|Senhora?|Dona|[Dd]hr\.?|[Mm]evr?\.|[Mm]evrouw|[Mm]eneer|(?:[Dd]e )?[Hh]eer|"
-    r"Pan|Pani|Pana|Panu|Panie|Say\xe0n|Fru|Herra|Rouva|Mr|Mrs|Ms|Dr|Prof)"
+    r"Pan|[Pp]ani|[Pp]ani\xe0|[Pp]ana|[Pp]anu|[Pp]anem|Panie|Say\xe0n|Fru|Herra|Rouva|Mr|Mrs|Ms|Dr|Prof)"
 )
 _INTRODUCTIONS = (
     r"(?:[Mm]ein (?:voller )?Name (?:ist|lautet)|[Ii]ch hei(?:\xdf|ss)e|[Hh]ier spricht|[Jj]e m'appelle|[Mm]on nom est|[Mm]e llamo|[Mm]i nombre es|"
@@ -84,7 +84,7 @@ _SALUTATION_NEEDS = (
     "drog", "cze\xe0", "say\xe0n", "merhaba", "sevgili", "hej", "k\xe4re", "kj\xe6re", "dear", "hi ", "hello",
 )  # fmt: skip
 _CLOSINGS = (
-    r"(?:[A-Z\xc0-\xde][^\n]{0,24}(?:Gr\xfc\xdfe[n]?|Gr\xfcsse[n]?|Gru\xdf|[Ss]alutations|[Ss]aludos|[Ss]aluti|[Cc]umprimentos|[Gg]roet(?:en|jes)?|[Gg]ru\xdf)|Gr\xfc\xdfe|Gru\xdf|LG|VG|MfG|"
+    r"(?:Besos|Besitos|Un beso|Beijinhos|Beijos|Bisous|Bises|Baci|Un bacio|Liefs|Buziaki|Belle journ\xe9e|Bonne journ\xe9e|A presto|\xc0 bient\xf4t|At\xe9 (?:logo|breve)|Hasta (?:pronto|luego)|Tot (?:snel|ziens|gauw)|Bis (?:bald|dann|morgen)|Sch\xf6nen (?:Tag|Abend)|\xc0yi (?:\xe7al\xe0\xe0malar|g\xfcnler)|Kolay gelsin|[A-Z\xc0-\xde][^\n]{0,24}(?:Gr\xfc\xdfe[n]?|Gr\xfcsse[n]?|Gru\xdf|[Ss]alutations|[Ss]aludos|[Ss]aluti|[Cc]umprimentos|[Gg]roet(?:en|jes)?|[Gg]ru\xdf)|Gr\xfc\xdfe|Gru\xdf|LG|VG|MfG|"
     r"(?:Bien )?[Cc]ordialement|Bien \xe0 vous|Amicalement|Sinc\xe8rement|Saludos|Un saludo|Un abrazo|Abrazos|Atentamente|Saluti|Cordialmente|Atenciosamente|Cumprimentos|Abra\xe7os|"
     r"Groet(?:en|jes)?|(?:Muchas )?[Gg]racias|(?:Mille )?[Gg]razie(?: mille)?|(?:Muito )?[Oo]brigad[oa]|Merci(?: beaucoup| d'avance| bien)?|Danke(?: dir| Ihnen| sch\xf6n| im Voraus)?|(?:Vielen|Besten|Herzlichen) Dank(?: im Voraus)?|(?:Alvast )?[Bb]edankt|Dank je(?: wel)?|Dzi\xe0ki|Dzi\xe0kuj\xe0|Te\xe0ekk\xfcrler|Tack|Takk|Pozdrawiam|Z powa\xe0aniem|Sayg\xe0lar(?:\xe0mla)?|Sevgiler|Med v\xe4nliga h\xe4lsningar|Med venlig hilsen|Hilsen|Mvh)[,.!]?[ \t]*(?:\r?\n[ \t>]*){1,3}"
 )
@@ -93,7 +93,7 @@ _CLOSINGS = (
 _TITLE_NEEDS = (
     "herr ", "herrn ", "frau ", "fr\xe4ulein ", "hr. ", "fr. ", "m. ", "mme ", "mlle ", "monsieur ", "madame ", "mademoiselle ",
     "ing. ", "prof", "sr ", "sr. ", "sra ", "sra. ", "srta. ", "se\xf1or ", "se\xf1ora ", "don ", "do\xf1a ", "sig", "dott", "avv. ", "senhor", "dona ",
-    "dhr", "mev", "meneer ", "heer ", "pan ", "pani ", "pana ", "panu ", "panie ", "say\xe0n ", "fru ", "herra ", "rouva ", "mr ",
+    "dhr", "mev", "meneer ", "heer ", "pan ", "pani ", "pani\xe0 ", "panem ", "pana ", "panu ", "panie ", "say\xe0n ", "fru ", "herra ", "rouva ", "mr ",
     "mrs ", "ms ", "dr ", "prof ", "\xa0",
 )  # fmt: skip
 _ROLE_NEEDS = (
@@ -349,9 +349,34 @@ _NO_NAME = re.compile(
 """How words for peoples, faiths and roles end, which are capitalised too."""
 
 
+_PARTICLES = frozenset(
+    [
+        "De",
+        "Van",
+        "Von",
+        "Der",
+        "Den",
+        "Du",
+        "Le",
+        "La",
+        "Di",
+        "Del",
+        "Della",
+        "Ter",
+        "Te",
+        "Zu",
+        "El",
+        "Al",
+    ]
+)
+"""Where a family name may begin with a capital: mevrouw De Wolff."""
+
+
 def titled(value: str) -> bool | None:
     """The same behind a title: somebody may have the name of a town, of a program hardly."""
     words = value.replace("-", " ").split()
+    while len(words) > 1 and words[0] in _PARTICLES:
+        del words[0]
     if len(words[0]) < 2 or is_no_name(words[0]):
         return False
     return False if value.lower() in things() and value.lower() not in places() else None
@@ -391,12 +416,22 @@ def likely(value: str) -> bool | None:
     return None if any(map(is_known, words)) or (len(words) > 1 and not value.isupper()) else False
 
 
+_TITLED = re.compile(
+    r"\b(?:Herrn?|Frau|Mr|Mrs|Ms|Dr|Prof|M|Mme|Mlle|Sr|Sra|Srta|Sig|Sig\.ra|Pan|Pani|[Hh]eer|[Mm]evrouw|[Mm]eneer|Don|Do\xf1a|[Ss]e\xf1ora?|[Ss]ignora?|[Ss]enhora?|Madame|Monsieur)\.?[ \xa0]\Z"
+)
+
+
+def has_a_title(text: str, start: int) -> bool:
+    """Whether a title of a person stands right before a place, so that a verb of trade says nothing."""
+    return _TITLED.search(text, max(0, start - 14), start) is not None
+
+
 def _no_company(text: str, start: int, end: int) -> bool:
     words = text[start:end].split()
     is_named = len(words) > 1 and words[0].title() in first_names()
     if within_a_thing(text, start, end):
         return False
-    return not is_a_company(text, start, end, is_named=is_named)
+    return not is_a_company(text, start, end, is_named=is_named or has_a_title(text, start))
 
 
 def _name(name: str, regex: str, *needs: str, check: object = told, wide: bool = False) -> Rule:
@@ -457,8 +492,8 @@ TOLD_NAMES: tuple[Rule, ...] = (
     _name("meeting", rf"(?i:\b(?:1:1|1-1|one-on-one|lunch|coffee|dinner|breakfast|drinks|calls?|meetings?|sync|interview|catch-?up|appointment|intro|chat|termin|treffen|jour fixe|mittagessen|gespr\xe4ch|d\xe9jeuner|r\xe9union|rendez-vous|rdv|point|entretien|cita|reuni\xf3n|comida|entrevista|pranzo|riunione|colloquio|incontro|afspraak|overleg|gesprek|reuni\xe3o|almo\xe7o|spotkanie)(?: (?:call|meeting))? (?:with|w/|mit|avec|con|com|met|z)) (?:{_TITLES} )?{_NAME}", " with", " w/", " mit", " avec", " con", " com", " met", " z ", check=likely),
     _name("event", rf"(?i:\b(?:interview|birthday|geburtstag|anniversaire|cumplea\xf1os|compleanno|verjaardag|farewell|abschied|onboarding|1:1))(?::| -| of| von| de| di| van)? {_TWO}", "interview", "birthday", "geburtstag", "anniversaire", "cumplea", "compleanno", "verjaardag", "farewell", "abschied", "onboarding", "1:1", check=likely),
     _name("let", rf"(?i:\b(?:have|let|tell|ask|remind|inform|told|asked|ping|cc|copy|invite|loop in|thank|contact|meet)) {_NAME} (?:(?:to|know|look|check|take|handle|about|that|whether|if|when|for|on|and|by|in|review|do|fix|send|call)\b)", "have ", "let ", "tell ", "ask", "remind", "inform", "told ", "ping ", "cc ", "copy ", "invite ", "loop in", "thank ", "contact ", "meet ", check=unlisted),
-    _name("asked", rf"(?:\b(?i:frag(?:e|t|en)?|sprich|sprecht|sag|red(?:e|et)?|demande[rz]?|parle[rz]?|dis|vois|pregunt[ae](?:le|r)?|habla(?:r|d)?|dile|consulta|avisa|chiedi(?:lo)?|parla(?:re|te)?|senti|scrivi|fala(?:r|em)?|pergunta(?:r)?|pede|avise|vraag|praat|overleg|zapytaj|porozmawiaj|pogadaj|powiedz|napisz)"
-          rf"(?: (?:mal|bitte|doch|lieber|es|het|lo|mejor|direkt|directement|avec|mit|con|com|met|z|do|a|\xe0|aan|ao?|dem|der|den|die|o)){{1,3}}) {_NAME}", "frag", "spr", "sag", "red", "demande", "parle", "dis ", "vois ", "pregunt", "habla", "dile", "consulta", "avisa", "chiedi", "parla", "senti", "scrivi", "fala", "pergunta", "pede", "avise", "vraag", "praat", "overleg", "zapytaj", "pogadaj", "porozm", "powiedz", "napisz", check=unlisted),
+    _name("asked", rf"(?:\b(?i:frag(?:e|t|en)?|sprich|sprecht|sag|red(?:e|et)?|demande[rz]?|parle[rz]?|dis|vois|pregunt[ae](?:le|r)?|habla(?:r|d)?|dile|(?:decir|pedir|preguntar|contar|avisar|enviar|mandar|escribir|dar|pasar|llamar|entregar)(?:le|les|lo|la)?|(?:dire|chiedere|mandare|inviare|scrivere|parlare|telefonare)|(?:dizer|pedir|perguntar|entregar)|(?:dire|demander|envoyer|donner|parler|\xe9crire|transmettre)|consulta|avisa|chiedi(?:lo)?|parla(?:re|te)?|senti|scrivi|fala(?:r|em)?|pergunta(?:r)?|pede|avise|vraag|praat|overleg|zapytaj|porozmawiaj|pogadaj|powiedz|napisz)"
+          rf"(?: (?:mal|bitte|doch|lieber|es|het|lo|mejor|direkt|directement|avec|mit|con|com|met|z|do|a|\xe0|aan|ao?|dem|der|den|die|o)){{1,3}}) {_NAME}", "frag", "spr", "sag", "red", "demande", "parle", "dis ", "vois ", "pregunt", "habla", "dile", "decir", "pedir", "contar", "avisar", "enviar", "mandar", "escribir", "dar", "pasar", "llamar", "entregar", "dire", "chieder", "inviare", "parlare", "telefonare", "dizer", "perguntar", "envoyer", "donner", "parler", "\xe9crire", "transmettre", "consulta", "avisa", "chiedi", "parla", "senti", "scrivi", "fala", "pergunta", "pede", "avise", "vraag", "praat", "overleg", "zapytaj", "pogadaj", "porozm", "powiedz", "napisz", check=unlisted),
     _name("or_with", rf"\b(?i:fala(?:r)?|habla(?:r)?|parla(?:re)?|sprich|praat) (?i:con|com|mit|met) (?:[oa] |den |der |dem )?(?:{_WORD})(?: (?:{_WORD})){{0,2}} (?i:ou|o|oder|of|e|y|und|en) (?:(?:com|con|mit|met) )?(?:[oa] |den |der |dem )?{_NAME}", "fala", "habla", "parla", "sprich", "praat", check=unlisted),
     _name("relative", rf"(?i:\b(?:my|his|her|our|their|mein|meine[rmn]?|unser[e]?|ma|mon|mi|mia|mio|minha|meu|mijn|m\xf3j|moja)) (?i:husband|wife|son|daughter|brother|sister|mother|father|mum|mom|dad|boss|colleague|co-?worker|manager|friend|assistant|partner|neighbou?r|client|landlord|tenant|cousin|uncle|aunt|doctor|teacher|team ?mate|chef|chefin|kollegin|kollege|freundin|freund|nachbarin|nachbar|mann|frau|sohn|tochter|bruder|schwester|mutter|vater|coll\xe8gue|ami|amie|voisin|voisine|fr\xe8re|soeur|m\xe8re|p\xe8re|mari|femme|fils|fille|patron|compa\xf1er[oa]|amig[oa]|vecin[oa]|herman[oa]|marido|espos[oa]|madre|padre|hij[oa]|jefe|jefa|colleg[ah]|amic[oa]|vicin[oa]|fratello|sorella|marito|moglie|figli[oa]|capo|colega|vizinh[oa]|irm\xe3o?|filh[oa]|collega|vriend|vriendin|buurman|buurvrouw|broer|zus|zoon|dochter|vrouw|kolega|kole\xe0anka|s\xe0siad|s\xe0siadka|brat|siostra|m\xe0\xe0|\xe0ona),? {_NAME}", "my ", "his ", "her ", "our ", "their ", "mein", "unser", "ma ", "mon ", "mi ", "mi", "minha", "meu", "mijn", "m\xf3j", "moja", check=unlisted),
     _name("i_am", rf"(?:^|[.!?,\n] ?)(?i:i'm|i am|this is|hi,? it's|ich bin|hier ist|ik ben|soy|sono|jestem|je suis) {_NAME}(?:[.,!?\n]| (?:and|from|your|here|und|aus|et|y|e|i|en|uit|von|de|di|z)\b|$)", *_WEAK_NEEDS, "it's", check=unlisted),
@@ -466,7 +501,7 @@ TOLD_NAMES: tuple[Rule, ...] = (
     _name("relative_of", rf"(?i:\b(?:wife|husband|son|daughter|brother|sister|mother|father|boss|assistant|manager|friend|hermano|hermana|hijo|hija|padre|madre|marido|esposa|amigo|amiga|fr\xe8re|soeur|fils|fille|m\xe8re|p\xe8re|mari|femme|bruder|schwester|sohn|tochter|mutter|vater|frau|mann|fratello|sorella|figlio|figlia|marito|moglie|irm\xe3o|irm\xe3|filho|filha|broer|zus|zoon|dochter|vrouw|brat|siostra|syn|c\xf3rka)) (?i:of|de|von|di|van) {_NAME}", "wife", "husband", "son", "daughter", "brother", "sister", "mother", "father", "boss", "assistant", "manager", "friend", "herman", "hij", "padre", "madre", "marido", "esposa", "amig", "fr\xe8re", "soeur", "fil", "m\xe8re", "p\xe8re", "mari", "femme", "bruder", "schwester", "tochter", "mutter", "vater", "frau", "mann", "fratello", "sorella", "figli", "moglie", "irm\xe3", "broer", "zus", "zoon", "dochter", "vrouw", "brat", "siostra", "syn ", "c\xf3rka", check=unlisted),
     _name("role_alone", rf"(?:^|[\s(\"',;>*|\[])(?:[Mm]onteurs?|[Tt]echniker(?:in)?|[Ff]ahrer(?:in)?|[Vv]ertreter(?:in)?|[Hh]ausmeister(?:in)?|[Pp]raktikant(?:in)?|[Aa]zubi|[Cc]hauffeur|[Bb]ezorger|[Bb]uurman|[Bb]uurvrouw|[Cc]ollega|[Tt]echnicien(?:ne)?|[Ll]ivreur|[Vv]oisine?|[Ss]tagiaire|[Cc]oll\xe8gue|[Rr]epartidor|[Vv]ecin[oa]|[Cc]ompa\xf1er[oa]|[Tt]\xe9cnic[oa]|[Vv]icin[oa]|[Aa]utista|[Cc]orriere|[Vv]izinh[oa]|[Mm]otorista|[Ee]ntregador|[Kk]ierowca|[Ss]\xe0siad(?:ka)?|[Kk]om\xe0u(?:m|muz)?|[Tt]echnician|[Ee]lectrician|[Pp]lumber|[Cc]arer|[Cc]ourier|[Nn]eighbou?r|[Rr]eceptionist|[Tt]utor|Kundin|Kunde|Patient(?:in)?|Mieter(?:in)?|Anrufer(?:in)?|Kolleg(?:e|in)|Nachbar(?:in)?|Bewerber(?:in)?|Benutzer(?:in)?|[Cc]ustomer|[Pp]atient|[Tt]enant|[Cc]lient[ea]?|[Pp]atiente|[Pp]aciente|[Pp]aziente|[Kk]lant|[Pp]acjent(?:ka)?|[Kk]lient(?:ka)?) {_NAME}(?:[ ,.;:(!?\n]|$)", "monteur", "technik", "fahrer", "vertreter", "hausmeister", "praktikant", "azubi", "chauffeur", "bezorger", "buur", "collega", "technic", "livreur", "voisin", "stagiaire", "coll\xe8gue", "repartidor", "vecin", "compa\xf1er", "t\xe9cnic", "vicin", "autista", "corriere", "vizinh", "motorista", "entregador", "kierowca", "siad", "kom\xe0u", "electrician", "plumber", "carer", "courier", "neighbo", "receptionist", "tutor", "kund", "patient", "mieter", "anrufer", "kolleg", "nachbar", "bewerber", "benutzer", "customer", "tenant", "client", "paciente", "paziente", "klant", "pacjent", "klient", check=unlisted),
     _name("in_query", rf"[?&](?i:name|full_?name|customer|contact|first_?name|last_?name|sur_?name|given_?name|family_?name|passenger|guest|author|recipient|person|employee|patient|nachname|vorname|nom|prenom|nombre|apellido|cognome|nome)=((?:{_WORD})(?:(?:\+|%20|_)(?:{_WORD})){{0,3}})(?:[&#\s\"')>]|$)", "=", check=in_query),
-    _name("ends_with", rf"(?:h\xe4lsar|h\xe4lsningar|hilsen|hilsner|Mvh|terveisin|terveisi\xe4|pozdrawiam|pozdravem|d\xe0kuji|groetjes|groet|LG|VG|saludos|bises|bisous|baci|abra\xe7os|beijos|Gr\xfc\xdfe von),? {_NAME}[ .!]*(?:\r?\n|$)", "h\xe4lsa", "h\xe4lsning", "hils", "mvh", "terveis", "pozdr", "kuji", "groet", "lg ", "lg,", "vg ", "vg,", "saludos", "bises", "bisous", "baci", "abra\xe7os", "beijos", "gr\xfc\xdfe", check=unlisted),
+    _name("ends_with", rf"(?:h\xe4lsar|h\xe4lsningar|hilsen|hilsner|Mvh|terveisin|terveisi\xe4|[Pp]ozdrawiam|[Pp]ozdravem|d\xe0kuji|[Gg]roetjes|[Gg]roet|LG|VG|[Ss]aludos|[Bb]ises|[Bb]isous|[Bb]aci|[Bb]esos|[Bb]eijinhos|[Aa]bra\xe7os|[Bb]eijos|Gr\xfc\xdfe von),? {_NAME}[ .!]*(?:\r?\n|$)", "h\xe4lsa", "h\xe4lsning", "hils", "mvh", "terveis", "pozdr", "kuji", "groet", "lg ", "lg,", "vg ", "vg,", "saludos", "bises", "bisous", "baci", "besos", "beijinhos", "abra\xe7os", "beijos", "gr\xfc\xdfe", check=unlisted),
     _name("small_title", r"(?:^|[\s(,;:])(?:mr|mrs|miss|herr|frau|se\xf1ora?|signora?|mevrouw|meneer|madame|monsieur|pani)\.? ([a-z\xdf-\xf6\xf8-\xff]{3,24})(?:[\s.,;:!?)]|$)", "mr", "miss ", "miss.", "herr", "frau", "se\xf1or", "signor", "mevrouw", "meneer", "madame", "monsieur", "pani", check=surname_in_small),
     _name("polite", rf"{_NAME} (?:Bey|Han\xe0m)\b", "bey", "han", check=told),
     _name("zh", rf"(?:我叫|我是|名叫|名字是|姓名是?|联系人|客户|用户|申请人|处理人|负责人|经办人|收件人|寄件人|员工|患者|病人|报告人|同事)[:：是为\s]{{0,2}}{_ZH}", "我叫", "我是", "名叫", "名字是", "姓名", "联系人", "客户", "用户", "申请人", "处理人", "负责人", "经办人", "收件人", "寄件人", "员工", "患者", "病人", "报告人", "同事", wide=True, check=None),
@@ -483,6 +518,9 @@ TOLD_NAMES: tuple[Rule, ...] = (
     _name("he_introduced", rf"אני {_TWO_HE}(?:[.,\n]|$)", "אני", wide=True, check=None),
     _name("ru", rf"(?:[Мм]еня зовут|[Мм]о[её] имя|[Кк]лиент(?:ка)?|[Зз]аявитель(?:ница)?|[Ии]сполнитель|[Оо]тветственн(?:ый|ая)|[Уу]важаем(?:ый|ая)|[Гг]осподин|[Гг]оспожа|[Гг]-жа|[Гг]-н|ФИО|[Ии]мя|[Фф]амилия|[Кк]онтакт|[Аа]втор|[Пп]ользователь|[Оо]братил(?:ся|ась)|[Сс]отрудни(?:к|ца)|[Пп]ациент(?:ка)?|[Уу]важением,?)[ :\n]{{1,3}}{_RU}", "меня зовут", "имя", "клиент", "заявител", "исполнител", "ответственн", "уваж", "господин", "госпожа", "г-жа", "г-н", "фио", "фамилия", "контакт", "автор", "пользователь", "обратил", "сотрудни", "пациент", wide=True),
     _name("ru_introduced", rf"(?:^|[.!?] )(?:Я|Это),? {_RU}(?:[.,\n]|$)", "я ", "я,", "это ", "это,", wide=True),
+    _name("folder_of", rf"[/\\](?i:clients?|customers?|patients?|employees?|staff|people|persons?|candidates?|applicants?|tenants?|students?|members?|personnel|kunden|mitarbeiter|patienten|bewerber|mandanten|clientes|pacientes|empleados|clienti|pazienti|dipendenti|salari\xe9s|employ\xe9s|klanten|medewerkers|klienci|pracownicy)[/\\]((?:{_WORD})(?:[ _.,\-]{{1,2}}(?:{_WORD})){{1,3}})(?:[/\\.]|$)", "client", "customer", "patient", "employee", "staff", "people", "person", "candidate", "applicant", "tenant", "student", "member", "kunden", "mitarbeiter", "bewerber", "mandanten", "pacientes", "empleados", "pazienti", "dipendenti", "salari\xe9s", "employ\xe9s", "klanten", "medewerkers", "klienci", "pracownicy", check=in_query),
+    _name("deputy", rf"(?:^|[\s(;,.])(?:Vertretung|Stellvertretung|Stellvertreter(?:in)?|Sachbearbeiter(?:in)?|Betreuer(?:in)?|Leitung|Moderation|Referent(?:in)?|Protokollf\xfchrer(?:in)?|[Rr]empla\xe7ante?|[Ii]nterlocut(?:eur|rice)|[Ss]uppl\xe9ante?|[Ss]uplente|[Ee]ncargad[oa]|[Rr]eferente|[Ss]ostitut[oa]|[Ii]nterviewers?|[Dd]eputy|[Ss]tand-in|[Cc]over|[Oo]n[ -]call|[Pp]rimary|[Ss]econdary|[Cc]onsignee|[Cc]andidate|[Pp]assenger|[Pp]ayee|[Dd]river|[Ii]nstructor|[Tt]utor)[ ]?: {_NAME}", "vertret", "sachbearbeit", "betreuer", "leitung", "moderation", "referent", "protokoll", "rempla\xe7ant", "interlocut", "suppl", "encargad", "sostitut", "interviewer", "deputy", "stand-in", "cover", "call", "primary", "secondary", "consignee", "candidate", "passenger", "payee", "driver", "instructor", "tutor", check=unlisted),
+    _name("second", rf"\b(?:MM\.|Mmes|Messrs\.?|Herren|Sres\.|Sras\.|Sigg\.|Drs\.) (?:{_WORD})(?: (?:{_WORD}))?(?:, (?:{_WORD}))? (?:et|and|und|y|e|ed) {_NAME}", "mm.", "mmes", "messrs", "herren", "sres.", "sras.", "sigg.", "drs.", check=titled),
     _name("folder", rf"[/\\]([{_UP}][\w\xc0-\xff]+[ _.,\-]{{1,2}}[{_UP}][\w\xc0-\xff.,' \-]*)[/\\]", "/", "\\", check=None),
     _name("file", r"([\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff.,'()\[\] \-]{3,90})\.(?i:pdf|docx?|xlsx?|odt|ods|jpe?g|png|gif|txt|eml|msg|pptx?|zip|tiff?|heic|rtf|mp[34]|mov|wav|m4a|vcf|ics|pst|csv|md|html?|pages|numbers|key|p7m|cer|7z|rar)\b", *_FILE_NEEDS, check=None),
 )  # fmt: skip

@@ -71,7 +71,7 @@ def test_accounts_that_are_told_or_called_go(line: str) -> None:
     "line",
     [
         "PAY-1  Assignee: {}  Updated: 2h ago", "reviewer={}", "# TODO({}): drop this", "# CODEOWNERS\n/search/  @{}", "Benutzer {} hat die Datei geöffnet",
-        "(compte {})", "created_by: {}",
+        "(compte {})", "created_by: {}", "{} requested changes 3 hours ago", "last-deployed-by: {}",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("account", ["hkobayashi", "marta.nowak", "tpettersson"])

@@ -85,6 +85,8 @@ def test_told_addresses(sentence: str) -> None:
         ("My zip code is 76400", "76400", "764"),
         ("The patient is a 62-year-old male", "62", "60-69"),
         ("I'll turn 23.", "23", "20-29"),
+        ("Paciente: Octavio Ibarra, 71 años, diabético", "71", "70-79"),
+        ("(83 J.) aus Kiel", "83", "80-89"),
         ("My website is https://www.jo-frame.example/me", "jo-frame", "<PERSONAL_URL_"),
         ("see linkedin.com/in/jo-frame-77", "jo-frame", "<PERSONAL_URL_"),
         ("Please tell me your date of birth. It's 6/24/1991", "6/24/1991", "<DATE_OF_BIRTH"),

@@ -91,3 +91,31 @@ def test_a_name_behind_thanks_goes(closing: str) -> None:
 )  # fmt: skip
 def test_what_is_called_like_somebody_stays(kept: str) -> None:
     assert _after(kept) == kept
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("./clients/Quenby Brandvold/scan.jpg", ["Quenby", "Brandvold"]), ("Vertretung: Yseulte.", ["Yseulte"]),
+        ("Interviewers: Marta Nowak, Ned Ollerby", ["Nowak", "Ollerby"]), ("MM. Leroux et Benhaddou sont venus.", ["Leroux", "Benhaddou"]),
+        ("Frau Yntema fragt. Herr Kettler übernimmt die Bestellung.", ["Yntema", "Kettler"]), ("T.a.v. mevrouw De Wulf", ["Wulf"]),
+        ("¿Puedes decirle a Yseulte que llame?", ["Yseulte"]), ("ok.\n\nBesos,\nYseulte", ["Yseulte"]), ("do pani Szymborskiej", ["Szymborskiej"]),
+        ("Ersilia e Jörn arrivano domani.", ["Ersilia"]), ("Gorka ha llamado.", ["Gorka"]),
+    ],
+)  # fmt: skip
+def test_people_in_other_places_of_a_text_go(given: str, names: list[str]) -> None:
+    after = _after(given)
+    for name in names:
+        assert name not in after
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "2025-05-19T10:00:00Z [Thor] leader elected", "the app name: Penelope", "Shares in Ralph Lauren fell.", "Il liceo Galvani apre a gennaio.",
+        "A linha para em Santo Amaro.", "Cronbach's alpha was 0.8, the variance was low.", "Headings use Fira Mono.", "Can we drop Lodash here?",
+        "Trams rijden om via Blaak.", "Mercury, Venus and Mars line up.", "Chelsea beat Everton.",
+    ],
+)  # fmt: skip
+def test_more_of_what_is_called_like_somebody_stays(kept: str) -> None:
+    assert _after(kept) == kept

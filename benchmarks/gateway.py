@@ -32,7 +32,7 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.gateway_capacity import frontier, memory, quantile, system_calls, two_workers
-from benchmarks.gateway_overhead import overheads
+from benchmarks.gateway_overhead import Overhead, overheads
 from benchmarks.gateway_traffic import (
     STALL_SECONDS,
     Variant,
@@ -124,7 +124,7 @@ class Findings:
     memory: dict[str, dict[str, float]] = field(default_factory=dict)
     system_calls: dict[str, dict[str, float | None]] = field(default_factory=dict)
     workers: dict[str, Any] = field(default_factory=dict)
-    capture: list[float] = field(default_factory=list)
+    capture: list[Overhead] = field(default_factory=list)
     """What capture adds to the CPU, in each gateway where it was switched."""
     litellm_rust: bool | None = None
     """Whether LiteLLM's Rust core answered."""
@@ -240,8 +240,8 @@ def summary(variants: list[Variant], found: Findings, missing: dict[str, str]) -
     def times(one: float | None, other: float | None) -> float | None:
         return round(one / other, 2) if one and other else None
 
-    kept, off, one = cpu(MAIN), cpu("headrace_plain_off"), rows[MAIN]["connections"]["1"]
-    shares = [round(share, 3) for share in sorted(found.capture)]
+    kept, one = cpu(MAIN), rows[MAIN]["connections"]["1"]
+    shares = sorted(round(each.share, 3) for each in found.capture)
     taken = {
         name: rows[MAIN][name] for name in rows[MAIN] if name.startswith(("added", "sse", "ttft"))
     }
@@ -257,7 +257,7 @@ def summary(variants: list[Variant], found: Findings, missing: dict[str, str]) -
         },
         "mitmproxy_listener_vs_mitmdump": times(cpu("mitmdump"), cpu("headrace_journal")),
         "intercept_vs_mitmdump": times(cpu("mitmdump_tls"), cpu("headrace_journal_tls")),
-        "capture_us": round(1000 * (kept - off), 1) if kept and off else None,
+        "capture_us": round(statistics.median(each.microseconds for each in found.capture), 1),
         "capture_cpu_overhead": round(statistics.median(shares), 3),
         "capture_cpu_overhead_of_each_gateway": shares,
         **taken,

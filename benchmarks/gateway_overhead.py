@@ -9,6 +9,7 @@ import asyncio
 import statistics
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -49,11 +50,18 @@ with asyncio.Runner(loop_factory=fastpath.new_event_loop(True)) as runner:
 """
 
 
-async def overhead(variant: Variant, rounds: int) -> float:
-    """Return which share of its CPU per request capture adds: the median of the rounds."""
+class Overhead(NamedTuple):
+    """What capture adds to the CPU of a request."""
+
+    share: float
+    microseconds: float
+
+
+async def overhead(variant: Variant, rounds: int) -> Overhead:
+    """Return what capture adds in one gateway: the medians of the rounds."""
     requests = variant.requests()
     channels = [await connect(variant) for _ in range(CONNECTIONS)]
-    found = []
+    found: list[Overhead] = []
     words = ["off", "on"]
     for number in range(-2, rounds):
         spent = {}
@@ -65,10 +73,11 @@ async def overhead(variant: Variant, rounds: int) -> float:
             spent[word] = variant.used() - before
         words.reverse()
         if number >= 0:
-            found.append(spent["on"] / spent["off"] - 1)
+            more = spent["on"] - spent["off"]
+            found.append(Overhead(more / spent["off"], 1e6 * more / REQUESTS))
     for channel in channels:
         channel.close()
-    return statistics.median(found)
+    return Overhead(*map(statistics.median, zip(*found, strict=True)))
 
 
 def _switch(variant: Variant, word: str) -> None:
@@ -95,7 +104,9 @@ async def _calls(channels: list[Channel], requests: list[bytes], count: int) -> 
     await asyncio.gather(*map(work, channels))
 
 
-async def overheads(home: Path, upstream: Upstream, *, processes: int, rounds: int) -> list[float]:
+async def overheads(
+    home: Path, upstream: Upstream, *, processes: int, rounds: int
+) -> list[Overhead]:
     """Return what capture costs in each of some fresh gateways."""
     found = []
     for number in range(processes):

@@ -214,10 +214,13 @@ class ResponseRelay:
             tee = live.tee
             for piece in pieces:
                 told = piece if tee is None else tee(piece)
-                self._add(out, told)
+                if told is piece and not self._chunks:
+                    out.append(piece)
+                else:
+                    self._add(out, told)
             if last:
-                if tee is not None:
-                    self._add(out, tee(b""))
+                if tee is not None and (rest := tee(b"")):
+                    self._add(out, rest)
                 if self._chunks:
                     out.append(messages.last_chunk(response.body.trailers))
         if not last:

@@ -27,7 +27,7 @@ def serve(
     Promotion, rollback and trials take effect by themselves, each once its version is loaded.
     `headrace up` runs this where a route names a model.
     """
-    from headrace.serving.keeper import serve_models
+    from headrace.serving.reconciler import serve_models
 
     running = AppContext.of(context)
     routed = {route.model for route in running.settings.gateway.routes if route.model}

@@ -28,7 +28,7 @@ def build(
 ) -> None:
     """Build a substrate; the same lake and document give the same bytes."""
     from headrace.engine import engine_of, open_engine
-    from headrace.engine.spread import walker_of
+    from headrace.engine.redaction import walker_of
     from headrace.services.substrates import gate_of
     from train.substrate.build import build_substrate
     from train.substrate.spec import load_substrate

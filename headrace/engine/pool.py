@@ -19,7 +19,7 @@ from governance.executor import InlineRedaction, RedactionAnswer, RedactionReque
 from governance.policy import PolicyBundle
 from headrace.app.home import Home
 from headrace.engine import work
-from headrace.engine.spread import BundleName, replaced
+from headrace.engine.redaction import BundleName, replaced
 from headrace.engine.work import RedactionJob
 from trajectory.errors import HeadraceError
 

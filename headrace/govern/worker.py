@@ -161,7 +161,7 @@ class GovernorSource:
     def _spread(self, bundle: PolicyBundle, redactor: Redactor) -> RedactionExecutor | None:
         if self._engine is None:
             return PooledRedaction(self._pool, self._path, bundle, redactor)
-        from headrace.engine.spread import EngineDetection, EngineRedaction
+        from headrace.engine.redaction import EngineDetection, EngineRedaction
 
         if bundle.redaction.spec.keys == "subject":
             return EngineDetection(self._engine, str(self._path), bundle, redactor)

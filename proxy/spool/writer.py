@@ -17,9 +17,9 @@ from typing import Self
 
 from proxy.spool import layout
 from proxy.spool.breaker import Breaker
+from proxy.spool.disk_sync import DiskSync
 from proxy.spool.frames import SEGMENT_HEADER_BYTES, SegmentSealer
 from proxy.spool.states import Bounds, SpoolState, SpoolUnavailableError
-from proxy.spool.syncing import DiskSync
 
 _log = logging.getLogger(__name__)
 BATCH_BYTES = 256 * 1024

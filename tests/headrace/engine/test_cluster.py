@@ -22,7 +22,7 @@ from headrace.app.home import Home
 from headrace.app.master_key import load_secrets
 from headrace.app.settings import EngineSettings, Settings
 from headrace.engine import Executor, open_engine
-from headrace.engine.spread import EngineRedaction, walker_of
+from headrace.engine.redaction import EngineRedaction, walker_of
 from headrace.govern.checkpoint import CheckpointStore
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake

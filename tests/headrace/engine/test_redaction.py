@@ -20,7 +20,7 @@ from governance.redact.subject_keys import MemorySubjectKeys
 from headrace.app.home import Home
 from headrace.app.master_key import load_secrets, subject_keys_of
 from headrace.engine import work
-from headrace.engine.spread import EngineDetection, EngineRedaction, pieces
+from headrace.engine.redaction import EngineDetection, EngineRedaction, pieces
 from headrace.engine.work import Seal
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.message import Message, TextPart

@@ -1,4 +1,4 @@
-"""The keeper: what the registry names is brought up, published once it is ready, and served until told to stop.
+"""Reconciles what is served with the registry: what the registry names is brought up, published once it is ready, and served until told to stop.
 
 A version takes over only when it answers; until then, and when it cannot be loaded, the one that
 served before goes on. What nobody is sent to any more is put away a while later; a version that a pinned
@@ -242,22 +242,22 @@ def serve_models(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with quiet_libraries(home.state / "serving"), _host(settings, home) as host:
-        keeper = VersionReconciler(
+        reconciler = VersionReconciler(
             home.models, names, host, home.serving, drain_seconds=settings.drain_seconds
         )
-        keeper.start()
+        reconciler.start()
         announce(f"serving {', '.join(names) or 'every model that has a live version'}")
         try:
             while not stop.wait(_LOOK_SECONDS):
-                _look(keeper)
+                _look(reconciler)
         finally:
-            keeper.close()
+            reconciler.close()
 
 
-def _look(keeper: VersionReconciler) -> None:
+def _look(reconciler: VersionReconciler) -> None:
     """Look once; a registry that cannot be read now may be readable the next time."""
     try:
-        keeper.look()
+        reconciler.look()
     except (OSError, ValueError, HeadraceError) as error:
         _log.error("what serves stays as it is: %s", type(error).__name__)
 

@@ -1,4 +1,4 @@
-"""Syncing: files reach the disk in groups, by a thread that nobody waits for who does not ask."""
+"""Files reach the disk in groups, on a thread of its own; who does not ask for the disk does not wait."""
 
 import os
 import threading

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.serving.keeper import VersionReconciler
+from headrace.serving.reconciler import VersionReconciler
 from proxy.pins import FILE_NAME, Pins
 from train.registry.versions import ModelRegistry
 
@@ -39,12 +39,12 @@ class Slow:
 class Place:
     registry: ModelRegistry
     host: Slow
-    keeper: VersionReconciler
+    reconciler: VersionReconciler
     now: list[float]
 
     def published(self) -> dict[str, str]:
-        self.keeper.look()
-        models = json.loads(self.keeper.publication.read_text())["models"]
+        self.reconciler.look()
+        models = json.loads(self.reconciler.publication.read_text())["models"]
         places = models.get("shop", {})
         return {place: found["label"] for place, found in places.items() if place != "former"}
 
@@ -58,7 +58,7 @@ def place(tmp_path: Path) -> Place:
         (folder / "model.safetensors").write_bytes(name.encode())
         registry.register("shop", folder, {"origin": "adopted"}, passed=True)
     registry.promote("shop", "0001", actor="ann")
-    keeper = VersionReconciler(
+    reconciler = VersionReconciler(
         tmp_path / "models",
         (),
         host,
@@ -66,8 +66,8 @@ def place(tmp_path: Path) -> Place:
         drain_seconds=30,
         clock=lambda: now[0],
     )
-    keeper.start()
-    return Place(registry, host, keeper, now)
+    reconciler.start()
+    return Place(registry, host, reconciler, now)
 
 
 def test_a_promoted_version_takes_over_when_it_is_ready_and_not_before(place: Place) -> None:
@@ -141,8 +141,8 @@ def test_a_server_that_goes_away_is_no_longer_published(place: Place) -> None:
 def test_at_the_end_nothing_is_published_and_nothing_is_left_up(place: Place) -> None:
     place.host.up.add("shop@0001")
     place.published()
-    place.keeper.close()
-    assert json.loads(place.keeper.publication.read_text()) == {"models": {}}
+    place.reconciler.close()
+    assert json.loads(place.reconciler.publication.read_text()) == {"models": {}}
     assert place.host.ended == ["shop@0001"]
 
 
@@ -152,13 +152,13 @@ def test_a_broken_pointer_changes_nothing_and_holds_nobody_up(place: Place, cont
     assert place.published() == {"live": "shop@0001"}
     other = place.registry.get("shop", "0002").path
     place.registry.adopt("chair", other, actor="ann", reason="ours")
-    pointer = place.keeper.models / "shop" / "live.json"
+    pointer = place.reconciler.models / "shop" / "live.json"
     sound = pointer.read_text()
     pointer.write_text(content)
     place.host.up.add("chair@0001")
     place.now[0] += 1000
     assert place.published() == {"live": "shop@0001"}
-    models = json.loads(place.keeper.publication.read_text())["models"]
+    models = json.loads(place.reconciler.publication.read_text())["models"]
     assert models["chair"]["live"]["label"] == "chair@0001"
     pointer.write_text(sound)
     place.registry.promote("shop", "0002", actor="ann")
@@ -167,12 +167,12 @@ def test_a_broken_pointer_changes_nothing_and_holds_nobody_up(place: Place, cont
 
 
 def former(place: Place) -> list[str]:
-    models = json.loads(place.keeper.publication.read_text())["models"]
+    models = json.loads(place.reconciler.publication.read_text())["models"]
     return [found["label"] for found in models["shop"].get("former", [])]
 
 
 def pin(place: Place, label: str) -> None:
-    pins = Pins(place.keeper.publication.with_name(FILE_NAME))
+    pins = Pins(place.reconciler.publication.with_name(FILE_NAME))
     pins.keep(label.encode(), label, {label: 1}, 3600)
     pins.close()
 
@@ -198,7 +198,7 @@ def test_a_pinned_version_comes_up_again_with_the_keeper(place: Place) -> None:
     place.host.up |= {"shop@0001", "shop@0002"}
     pin(place, "shop@0001")
     place.registry.promote("shop", "0002", actor="ann")
-    place.keeper.close()
+    place.reconciler.close()
     place.host.up |= {"shop@0001", "shop@0002"}
     assert (place.published(), former(place)) == ({"live": "shop@0002"}, ["shop@0001"])
 
@@ -232,5 +232,5 @@ def test_at_most_two_former_versions_take_memory(place: Place, tmp_path: Path) -
 
 def test_a_pins_file_that_cannot_be_read_changes_nothing(place: Place) -> None:
     place.host.up.add("shop@0001")
-    place.keeper.publication.with_name(FILE_NAME).write_bytes(b"no database" * 500)
+    place.reconciler.publication.with_name(FILE_NAME).write_bytes(b"no database" * 500)
     assert place.published() == {"live": "shop@0001"}

@@ -20,7 +20,7 @@ Prints one JSON object:
   ten points at 200 sessions a night are confirmed, in 200 worlds;
 - ``false_interventions``: per 60 quiet nights; ``wilson_false``: share of those worlds with an alarm;
 - ``replay_identical``: decisions that are the same bytes at their table versions after more was written;
-- ``plan_s``, ``plan_peak_mib``: one plan over ``plan_steps`` steps, in a process of its own;
+- ``plan_s``, ``plan_cpu_s``, ``plan_peak_mib``: one plan over ``plan_steps`` steps, in a process of its own;
 - ``gateway_right``: the world with real traffic, and ``gateway_sessions`` of its sessions.
 """
 
@@ -246,13 +246,13 @@ def plan_alone(folder: Path) -> dict[str, Any]:
 def plan_here(folder: Path) -> dict[str, Any]:
     """Plan once."""
     lake = Lake.open(str(folder), create=False)
-    begun = time.perf_counter()
+    begun, used = time.perf_counter(), time.process_time()
     decided = evidence.plan(lake, POLICY, as_of=T0 + timedelta(days=SINCE + 2))
-    seconds = time.perf_counter() - begun
+    seconds, spent = time.perf_counter() - begun, time.process_time() - used
     steps = lake.query("SELECT count(*) AS n FROM steps").column("n")[0].as_py()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
-        "plan_s": round(seconds, 2), "plan_peak_mib": round(peak), "plan_steps": steps,
+        "plan_s": round(seconds, 2), "plan_cpu_s": round(spent, 2), "plan_peak_mib": round(peak), "plan_steps": steps,
         "plan_right": decided.surface == "tool_schema",
     }  # fmt: skip
 

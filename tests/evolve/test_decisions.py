@@ -1,5 +1,6 @@
 """Decisions are recorded once, wait for a person, are scored, and outlive their evidence."""
 
+import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,18 @@ class Book:
         return self.now
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("written")
+    lake_of(str(folder), TRAFFIC, CHANGE + 2).close()
+    return folder
+
+
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return lake_of(str(tmp_path), TRAFFIC, CHANGE + 2)
+def lake(written: Path, tmp_path: Path) -> Lake:
+    """A copy of its own for each test."""
+    shutil.copytree(written, tmp_path / "lake")
+    return Lake.open(str(tmp_path / "lake"), create=False)
 
 
 def day(night: int) -> datetime:

@@ -16,13 +16,13 @@ from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 from trajectory.step import ToolResult
 
-CHANGE = 24
+CHANGE = 14
 POLICY = load_evolution()
 
 
 def policy(**spec: Any) -> Evolution:
     said = POLICY.model_dump(mode="json")
-    window = {"reference_nights": 20, "case_nights": 8}
+    window = {"reference_nights": 10, "case_nights": 5}
     return Evolution.model_validate({**said, "spec": {**said["spec"], "window": window, **spec}})
 
 
@@ -71,12 +71,12 @@ def test_the_night_before_nothing_is_wrong(lake: Lake) -> None:
 def test_the_signals_are_what_the_sessions_tell(lake: Lake, rows: Rows) -> None:
     """Counted in plain Python over the rows that were written."""
     begun = {one.trajectory_id: one.started_at for one in rows.steps if one.step_index == 0}
-    wanted = {name for name, at in begun.items() if day(4) <= at < day(24)}
+    wanted = {name for name, at in begun.items() if day(CHANGE - 10) <= at < day(CHANGE)}
     failed = [
         one.value < 0.5 for one in rows.signals
         if one.name == "success" and one.trajectory_id in wanted and one.value is not None
     ]  # fmt: skip
-    found: Any = plan(lake, policy(), as_of=day(32)).document
+    found: Any = plan(lake, policy(), as_of=day(CHANGE + 5)).document
     success = next(one for one in found["saw"]["signals"] if one["signal"] == "success")
     assert success["reference"]["sessions"] == len(failed)
     assert success["reference"]["rate"] == pytest.approx(1 - sum(failed) / len(failed))
@@ -124,7 +124,7 @@ def test_the_same_versions_give_the_same_bytes_whatever_came_since(
     traffic.nights(CHANGE + 2, CHANGE + 3).write(lake)
     late = [
         replace(one, signal_id=f"late-{one.signal_id}", value=0.0, recorded_at=day(60))
-        for one in traffic.nights(10, 12).signals
+        for one in traffic.nights(8, 10).signals
     ]
     lake.append_rows("signals", late)
     again = plan(lake, policy(), as_of=day(CHANGE + 2), versions=versions)
@@ -153,8 +153,8 @@ def test_a_measure_is_the_share_of_the_last_nights(lake: Lake, rows: Rows) -> No
     values = [
         one.value for one in rows.signals
         if one.name == "success" and one.value is not None
-        and day(20) <= begun[str(one.trajectory_id)] < day(23)
+        and day(10) <= begun[str(one.trajectory_id)] < day(13)
     ]  # fmt: skip
-    found = measure(lake, policy(), signal="success", subject="", nights=3, end=day(23))
+    found = measure(lake, policy(), signal="success", subject="", nights=3, end=day(13))
     assert found == pytest.approx(sum(values) / len(values))
     assert measure(lake, policy(), signal="success", subject="", nights=3, end=day(90)) is None

@@ -12,7 +12,7 @@ from benchmarks.evolve_traffic import T0, Traffic, lake_of
 from evolve.policy import SHIPPED
 from headrace.cli import run
 
-CHANGE = 24
+CHANGE = 14
 DAY = str((T0 + timedelta(days=CHANGE + 2)).date())
 
 
@@ -30,7 +30,7 @@ def policy(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     said = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
     said["metadata"]["name"] = tmp_path.name.lower().replace("_", "-")[:60]
-    said["spec"]["window"] = {"reference_nights": 20, "case_nights": 8}
+    said["spec"]["window"] = {"reference_nights": 10, "case_nights": 5}
     path = tmp_path / "evolution.yaml"
     path.write_text(yaml.safe_dump(said), encoding="utf-8")
     return str(path)

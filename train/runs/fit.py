@@ -1,6 +1,7 @@
 """Runs a recipe's trainer on rows and saves the model: the only place that starts training."""
 
 import gc
+import json
 import math
 import os
 import shutil
@@ -344,9 +345,16 @@ def _adapter(spec: RecipeSpec) -> Any:
 
 def _run(trainer: Any, out: Path, *, resume: bool) -> None:
     import torch
+    from safetensors import SafetensorError
 
+    last = _checkpoint(out) if resume else None
     try:
-        trainer.train(resume_from_checkpoint=True if resume and _checkpoint(out) else None)
+        trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    except (OSError, SafetensorError) as error:
+        raise TrainingError(
+            f"a file could not be read or written ({error}): check disk space and permissions"
+            f"{_hint(out)}"
+        ) from error
     except torch.OutOfMemoryError as error:
         _save_what_was_learned(trainer)
         raise TrainingError(
@@ -366,8 +374,17 @@ def _save_what_was_learned(trainer: Any) -> None:
 
 
 def _checkpoint(out: Path) -> Path | None:
-    found = (out / "checkpoints").glob("checkpoint-*")
+    """Return the last whole checkpoint; a kill or a full disk may have left part of a later one."""
+    found = (path for path in (out / "checkpoints").glob("checkpoint-*") if _is_whole(path))
     return max(found, key=_step_of, default=None)
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_bytes())  # what the trainer writes last
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _step_of(checkpoint: Path) -> int:

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import resource
 import shutil
 from collections import Counter
 from importlib.util import find_spec
@@ -93,6 +94,30 @@ def test_resume_in_the_middle_of_an_epoch_gives_what_no_interruption_gives(
     shutil.copytree(tmp_path / "whole" / kept, tmp_path / "cut" / kept)
     resumed = fit(used, base=tiny_model, make_rows=rows, out=tmp_path / "cut", resume=True)
     assert (resumed.steps, weights(resumed)) == (whole.steps, weights(whole))
+
+
+def test_resume_passes_over_a_checkpoint_that_was_cut_off(tiny_model: Path, tmp_path: Path) -> None:
+    used = spec(save_steps=2)
+    whole = fit(used, base=tiny_model, make_rows=rows, out=tmp_path / "whole")
+    kept, torn = (tmp_path / "cut" / "checkpoints" / f"checkpoint-{step}" for step in (2, 3))
+    shutil.copytree(tmp_path / "whole" / "checkpoints" / kept.name, kept)
+    torn.mkdir()
+    (torn / "model.safetensors").write_bytes((kept / "model.safetensors").read_bytes()[:99])
+    resumed = fit(used, base=tiny_model, make_rows=rows, out=tmp_path / "cut", resume=True)
+    assert (resumed.steps, weights(resumed)) == (whole.steps, weights(whole))
+
+
+def test_a_checkpoint_that_cannot_be_written_is_no_fault_of_ours(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    """A disk that is full says so in the same way as one that takes no large file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(TrainingError, match="check disk space"):
+            fit(spec(save_steps=2), base=tiny_model, make_rows=rows, out=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_run_leaves_curves_and_model_but_no_rows(tiny_model: Path, tmp_path: Path) -> None:

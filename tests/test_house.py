@@ -53,7 +53,8 @@ BEHAVIOURS = {
     "headrace/app": "test_tool_routes",
     "headrace/serving": "test_end_to_end",
     "lakehouse": "test_contract test_crash test_full_disk test_power_cut",
-    "lakehouse/read/views": "test_ends test_files test_rewards test_scorecards test_statistics",
+    "lakehouse/read/views": "test_ends test_files test_rewards test_scorecards test_spans "
+    "test_statistics",
     "lakehouse/sql_server": "test_flight_sql_messages",
     "practice": "test_live",
     "proxy": "test_fault_matrix test_faults test_forward test_garbage test_hostile test_http2 "

@@ -51,6 +51,12 @@ def _read(name: str) -> frozenset[str]:
 
 
 @cache
+def words_of_other_languages() -> frozenset[str]:
+    """Return the words of other languages, in small letters, that are family names too."""
+    return _read("other_languages")
+
+
+@cache
 def hand_written_first_names() -> frozenset[str]:
     """Return the given names that were written down for this project, capitalised."""
     return _read("first_names")

@@ -18,6 +18,7 @@ from governance.names.words import (
     last_names,
     plain_words,
     things,
+    words_of_other_languages,
 )
 from governance.redact.pseudonym import OwnMarks
 from governance.redact.report import RedactionError
@@ -31,15 +32,6 @@ _MOST_SPELLINGS = 100_000
 """Those of some ten thousand names; their look-up takes some hundred megabytes."""
 _JOINTS = ("-", "_", ".", "", "%20", "+", ", ")
 """What the words of a name are joined by in addresses and file names; turned round by the last."""
-_OTHER_LANGUAGES = """
-    klein gross groß lang kurz schwarz weiss weiß braun roth rot grün jung alt neu stark reich fromm ernst
-    frei gut schön edel still wild scharf süß sauer kalt warm blau hart hell petit grand blanc noir roux
-    jeune bon brun gros long vert legrand doux fort bianco rosso russo grande longo forte gentile bello
-    basso alto bravo caro rico rubio moreno blanco rojo delgado bueno calvo leal seco franco real cruz
-    sol luz mar rey paz rosa
-    """
-_WORDS_TOO = frozenset(_OTHER_LANGUAGES.split())
-"""Names that are words of other languages in small letters."""
 
 type Recurrence = tuple[str, int, int, str]
 """Entity, start and end of a known value in a text, and the value that it stands for."""
@@ -289,7 +281,7 @@ def _is_a_word_too(word: str) -> bool:
     return (
         len(word) < _SHORTEST_IN_SMALL
         or plain in common()
-        or plain in _WORDS_TOO
+        or plain in words_of_other_languages()
         or word.capitalize() in ambiguous_names()
     )
 

@@ -63,7 +63,7 @@ def hand_written_first_names() -> frozenset[str]:
 
 
 _NO_PEOPLE = """
-America Dane Francia Georgian Gregorian Oman
+America Dane Dominica Francia Georgian Gregorian Oman Polonia Syria
 Abril Alleen Ante Avril Beste Dalla Dann Davon Deja Della Domenica Durante Eres Esta Hasta Juli Juni Kort Leider
 Lundi Nada Nelle Nello Pero Prima Sine Tamam
 """
@@ -201,7 +201,9 @@ def is_listed(text: str, start: int, stop: int) -> bool:
     known, value = things(), text[start:stop]
     plain = value.lower().replace("'s", "").strip(" .")
     if plain in known or value.lower() in known:
-        return not (value in first_names() | ambiguous_names() and _ACTS.match(text, stop))
+        if value not in first_names() and value not in ambiguous_names():
+            return True
+        return _ACTS.match(text, stop) is None
     if " " not in value and text[stop : stop + 2] in _ROMAN_BEGINS and _MONARCH.match(text, stop):
         return True
     words = plain.replace("-", " ").split()

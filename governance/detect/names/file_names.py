@@ -63,7 +63,7 @@ def _given(word: str) -> bool:
     plain = word.title() if word.isupper() else word
     if plain not in first_names() and plain not in ambiguous_names():
         return False
-    return word.lower() not in things() - _as_names()
+    return word.lower() not in _things_alone()
 
 
 def may_be_family(word: str) -> bool:
@@ -72,7 +72,7 @@ def may_be_family(word: str) -> bool:
 
 
 def _may_be_family(word: str) -> bool:
-    return len(word) > 1 and not is_no_name(word) and word.lower() not in things() - _as_names()
+    return len(word) > 1 and not is_no_name(word) and word.lower() not in _things_alone()
 
 
 def _beside(name: str, one: re.Match[str], other: re.Match[str], *, turned: bool = False) -> bool:
@@ -140,6 +140,12 @@ def _may_be_in_small(word: str) -> bool:
         and not is_plain(word)
         and word not in things()
     )
+
+
+@cache
+def _things_alone() -> frozenset[str]:
+    """Return the things that nobody is called."""
+    return things() - _as_names()
 
 
 @cache

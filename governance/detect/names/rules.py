@@ -42,7 +42,7 @@ from governance.names.words import (
     within_a_thing,
 )
 
-_VERSION = "rules-11"
+_VERSION = "rules-12"
 
 _U = "A-Z" + "".join(
     char for char in map(chr, (*range(0xC0, 0x250), *range(0x370, 0x482), *range(0x1E00, 0x1F00))) if char.isupper()
@@ -485,7 +485,7 @@ class NameRules:
             cued = cue(view.data, begin)
         known_first = self._is_first(words[0])
         known_last = self._is_last(words[-1])
-        is_named = len(words) > 1 and known_first
+        is_named = known_first and (len(words) > 1 or words[0].lower() not in things())
         titled = cued == STRONG and has_a_title(text, begin)
         if is_a_company(text, begin, stop, is_named=is_named or titled):
             return

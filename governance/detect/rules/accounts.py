@@ -98,8 +98,12 @@ def person_account(value: str) -> bool | None:
     if not parts or _FILE.match(lower):
         return False
     if len(parts) == 1 and len(parts[0]) == len(lower):
-        return lower not in common() or lower.capitalize() in first_names() | last_names()
+        return lower not in common() or _is_a_name(lower.capitalize())
     return not all(part in _plain() or len(part) == 1 for part in parts)
+
+
+def _is_a_name(word: str) -> bool:
+    return word in first_names() or word in last_names()
 
 
 def told_account(value: str) -> bool | None:
@@ -115,6 +119,11 @@ def mentioned(value: str) -> bool:
     return person_account(plain) is True and not is_plain(plain) and plain not in things()
 
 
+@cache
+def _names() -> frozenset[str]:
+    return first_names() | family_names()
+
+
 _SHE = ("ska", "cka", "dzka")
 """How family names end that a woman has, where a list has a man's: Kowalska."""
 
@@ -124,7 +133,7 @@ def named_after_somebody(value: str) -> bool:
     plain = value.lower().rstrip(".-_0123456789")
     if not mentioned(plain):
         return False
-    names = first_names() | family_names()
+    names = _names()
     parts = _PARTS.findall(plain)
     if len(parts) > 1:
         return any(len(part) > 2 and part.capitalize() in names for part in parts)
@@ -172,7 +181,7 @@ ACCOUNTS: tuple[Rule, ...] = (
     _account("prompt", rf"^(?:\([\w.\-]+\) )?\[?{_SMALL}@[\w.\-]+(?:[: ][^\n$#%>@]{{0,80}}?)?\]? ?[$#%>❯](?:\s|$)".replace("❯", ""), "@"),
     _account("remote", rf"\b(?:ssh|scp|sftp|rsync|mosh|ssh-copy-id|sshfs)\s(?:[^\n@]{{0,120}}?[\s'\"])?{_SMALL}@[\w.\-]+", "ssh", "scp", "sftp", "rsync", "mosh"),
     _account("command", rf"(?:^|[$#%;&|>]\s{{0,3}}| -- )(?:sudo )?(?:{_COMMANDS} |runas /user:){_SMALL}(?:[: \n/]|$)", "su", "chown", "chage", "user", "passwd", "finger", "groups", "id", "last", "crontab", "ps", "pkill", "pgrep", "dscl", "lslogins", "aduser", "localuser", "mguser"),
-    _account("process_in_full", rf"^{_SMALL}\s+\d{{1,7}}\s+\d{{1,7}}\s+\d{{1,3}}\s+(?:\d\d:\d\d|[A-Z][a-z]{{2}}\d\d|\d{{4}})\s", ":"),
+    _account("process_in_full", rf"^{_SMALL}\s+\d{{1,7}}\s+\d{{1,7}}\s+\d{{1,3}}\s+(?:\d\d:\d\d|[A-Z][a-z]{{2}}\d\d|\d{{4}})\s", ":", fewest_digits=6),
     _account("acted", rf"(?i:\b(?:opened|closed|reopened|assigned|created|reported|merged|committed|pushed|requested|approved|reviewed|escalated|updated|edited|submitted|commented|deployed)) by {_SMALL}(?:[\s.,;:!?)]|$)", " by ", check=mentioned),
     _account("of_database", rf"(?i:\b(?:create|alter|drop) (?:user|role|login)(?: if (?:not )?exists)?) [\"'`]?{_SMALL}[\"'`]?(?:[\s;@]|$)", "user", "role", "login", check=mentioned),
     _account("of_cloud_init", rf"(?:^|\n)[ \t]*-? ?name: {_SMALL}\n[ \t]+(?:sudo|groups|shell|passwd|hashed_passwd|ssh[_\-]authorized[_\-]keys|lock_passwd|uid|homedir|gecos|primary_group):", "name:"),
@@ -187,7 +196,7 @@ ACCOUNTS: tuple[Rule, ...] = (
     _account("addressed", rf"(?:^|[\n.!?>] ?)@{_SMALL}[,:]? (?i:can|could|please|would|will|do|did|does|have|has|what|any|are|is|i|we|the|this|that|thanks|take|let|you|your|if|when|how|ok|fyi|lgtm|agreed|good|nice|kannst|k\xf6nntest|bitte|danke|peux|pouvez|merci|puedes|puede|gracias|puoi|grazie|kun|kan|mo\xe0esz|pode)\b", "@", check=mentioned),
     _account("owning_group", rf"\bchown(?: -[a-zA-Z]+)? [\w.\-]+:{_SMALL}\s", "chown"),
     _account("asked", rf"\b(?:whoami|logname|echo \$USER(?:NAME)?|id -un)[ \r]*\n(?:[\w.\-]{{1,20}}\\)?{_SMALL}\s*$", "whoami", "logname", "$user", "id -un"),
-    _account("terminal", rf"^{_SMALL}\s+(?:pts/\d+|tty[\w]*|console|:\d)\s", "pts/", "tty", "console", ":"),
+    _account("terminal", rf"^{_SMALL}\s+(?:pts/\d+|tty[\w]*|console|:\d)\s", "pts/", "tty", "console", " :", "\t:"),
     _account("process", rf"^{_SMALL}\s+\d{{1,7}}\s+\d{{1,3}}\.\d\s+\d{{1,3}}\.\d\s", "."),
     _account("passwd", rf"^{_SMALL}:[x*!]:\d{{4,9}}:\d+:", ":x:", ":*:", ":!:"),
     _account("sshd", rf"\b(?:(?:Accepted|Failed|Postponed|Partial) [\w/\-]{{1,30}} for(?: invalid user)?|[Ii]nvalid user|(?:authenticating|invalid) user|from user|of user|for user|by user|logged (?:in|out):?) {_SMALL}(?: from| by| \d{{1,3}}\.|\(uid=|\.? *$|\.\s)", "for ", "user ", "logged"),
@@ -200,7 +209,7 @@ ACCOUNTS: tuple[Rule, ...] = (
         "label", rf"(?i:\b{_LABEL})[\"']?(?:[ \t]{{0,24}}(?:=|:)\s{{0,2}}|[ \t]{{2,40}}|:\t{{1,3}})[\"']?{_SMALL}", "acct", "nickname", "user", "login", "logname", "uid", "actor", "account", "logged", "utilisateur", "usuario", "benutzer", "utente", "gebruiker", check=told_account,
     ),
     _account("quoted", rf"(?i:\b(?:user(?:name)?|login|account|role|owner|benutzer|utilisateur|usuario)) [\"'`]{_SMALL}[\"'`]", "user", "login", "account", "role", "owner", "benutzer", "utilisateur", "usuario", check=told_account),
-    _account("of_role", rf"(?i:\b(?:assignee|reporter|reviewer|approver|request[eo]r|author|committer|maintainer|owner|creator|on-?call|(?:opened|created|updated|modified|submitted|approved|reviewed|closed|merged|requested|assigned|last_modified|changed|deployed)[ _\-](?:by|to)))[\"']?[ \t]{{0,3}}[:=][ \t]{{0,3}}[\"'@]?{_SMALL}(?:[\s\"',;)}}]|$)", "assignee", "reporter", "reviewer", "approver", "requeste", "requestor", "author", "committer", "maintainer", "owner", "creator", "oncall", "on-call", "_by", "_to", "-by", "-to", " by", " to", check=named_after_somebody),
+    _account("of_role", rf"(?i:\b(?:assignee|reporter|reviewer|approver|request[eo]r|author|committer|maintainer|owner|creator|on-?call|(?:opened|created|updated|modified|submitted|approved|reviewed|closed|merged|requested|assigned|last_modified|changed|deployed)[ _\-](?:by|to)))[\"']?[ \t]{{0,3}}[:=][ \t]{{0,3}}[\"'@]?{_SMALL}(?:[\s\"',;)}}]|$)", "assignee", "reporter", "reviewer", "approver", "requeste", "requestor", "author", "committer", "maintainer", "owner", "creator", "oncall", "on-call", "by:", "by=", "by\"", "by'", "by :", "by =", "to:", "to=", "to\"", "to'", "to :", "to =", check=named_after_somebody),
     _account("reviewed", rf"^{_SMALL} (?:requested changes|approved these changes|commented|left a comment|started a review|reviewed|merged (?:commit|\d|this)|(?:re)?opened this|closed this|self-assigned|force-pushed|requested a review|dismissed|mentioned this|unassigned|changed the (?:title|base)|marked this|resolved this|pushed \d|added \d|deployed to)\b", "changes", "comment", "review", "merged", "this", "assigned", "pushed", "dismissed", "changed", "added", "deployed", check=mentioned),
     _account("to_do", rf"\b(?:TODO|FIXME|XXX|HACK|NOTE)\({_SMALL}\)", "todo(", "fixme(", "xxx(", "hack(", "note(", check=named_after_somebody),
     _account("handle", rf"(?:^|[\s(\[*>]){{1}}@{_SMALL}(?:[\s.,;:!?)\]*]|$)", "@", check=named_after_somebody),
@@ -208,7 +217,7 @@ ACCOUNTS: tuple[Rule, ...] = (
     _account("tilde", rf"(?:^|[\s=:\"'(])~{_SMALL}(?:/|\s|$)", "~"),
     _account("mention", rf"(?:\[~|\bby @){_SMALL}(?:\]| in https?://)", "[~", "by @"),
     _account("domain", r"(?:^|[\s\"'(=:])[A-Z][A-Z0-9\-]{1,14}\\{1,2}([a-z][\w.\-]{2,31})(?:[\s\"'),;:]|$)", "\\"),
-    _account("vpn", rf"(?:^|[\s\]:]){_SMALL}/\d{{1,3}}(?:\.\d{{1,3}}){{3}}:\d{{2,5}}(?:\s|$)", "/"),
+    _account("vpn", rf"(?:^|[\s\]:]){_SMALL}/\d{{1,3}}(?:\.\d{{1,3}}){{3}}:\d{{2,5}}(?:\s|$)", *(f"/{digit}" for digit in range(1, 10))),
     _account("revision", rf"^r\d{{1,7}} \| {_SMALL} \| \d{{4}}-", " | "),
     _account("named", r"(?i:\b(?:account|user|login|benutzer(?:konto)?|konto|compte|cuenta|utilisateur|usuario)) ([a-z]{2,20}(?:[._][a-z]{1,20}\d{0,4}|\d{1,4}))(?:[\s.,;:!?)]|$)", "account", "user", "login", "benutzer", "konto", "compte", "cuenta", "utilisateur", "usuario", check=told_account),
     _account("branch", rf"\b(?:request #\d{{1,7}} from |branch '|branch \"|origin/|branches? ){_SMALL}/[\w.\-]", "request #", "branch", "origin/", check=told_account),

@@ -6,7 +6,7 @@ No lookaround, no backreference: no text costs more than linear time.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-VERSION = "14"
+VERSION = "15"
 
 WORD = r"\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff"
 """Word characters, letters beyond ASCII included (for use within a character class)."""

@@ -36,7 +36,7 @@ def test_an_address_goes_as_a_whole(block: str) -> None:
         ("Via Garibaldi, 14 - 20121 Milano", ("Garibaldi", "20121")), ("Lale Sok. No: 45 D:3, 34710 Moda", ("Lale", "45", "34710")),
         ("14 Ashfield Grove\nDublin D6W KT91", ("14", "Ashfield", "KT91")), ("5 Tennyson Gardens, Bristol BS8 1TH", ("Tennyson", "1TH")),
         ("5512 Juniper Ridge, Boise, ID 83703", ("5512", "Juniper", "83703")), ("She moved to LS6 3QS.", ("LS6", "3QS")),
-        ("Domicilio: Alameda Verde 9", ("Alameda Verde 9",)),
+        ("Domicilio: Alameda Verde 9", ("Alameda Verde 9",)), ("ADR;TYPE=home:;;Lindenweg 8;Wien;;1070;Austria", ("Lindenweg", "1070")),
     ],
 )  # fmt: skip
 def test_addresses_of_many_countries_go(given: str, left: tuple[str, ...]) -> None:

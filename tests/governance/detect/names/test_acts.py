@@ -101,6 +101,7 @@ def test_what_is_called_like_somebody_stays(kept: str) -> None:
         ("Frau Yntema fragt. Herr Kettler übernimmt die Bestellung.", ["Yntema", "Kettler"]), ("T.a.v. mevrouw De Wulf", ["Wulf"]),
         ("¿Puedes decirle a Yseulte que llame?", ["Yseulte"]), ("ok.\n\nBesos,\nYseulte", ["Yseulte"]), ("do pani Szymborskiej", ["Szymborskiej"]),
         ("Ersilia e Jörn arrivano domani.", ["Ersilia"]), ("Gorka ha llamado.", ["Gorka"]),
+        ("Die Akten liegen bei Heidrun im Schrank.", ["Heidrun"]), ("Il dott. Ferrari la riceve.", ["Ferrari"]), ("Our new intern Aaliyah is here.", ["Aaliyah"]),
     ],
 )  # fmt: skip
 def test_people_in_other_places_of_a_text_go(given: str, names: list[str]) -> None:
@@ -114,7 +115,7 @@ def test_people_in_other_places_of_a_text_go(given: str, names: list[str]) -> No
     [
         "2025-05-19T10:00:00Z [Thor] leader elected", "the app name: Penelope", "Shares in Ralph Lauren fell.", "Il liceo Galvani apre a gennaio.",
         "A linha para em Santo Amaro.", "Cronbach's alpha was 0.8, the variance was low.", "Headings use Fira Mono.", "Can we drop Lodash here?",
-        "Trams rijden om via Blaak.", "Mercury, Venus and Mars line up.", "Chelsea beat Everton.",
+        "Trams rijden om via Blaak.", "Mercury, Venus and Mars line up.", "from Britain to Syria", "Er arbeitet bei Bosch in Ulm.", "Chelsea beat Everton.",
     ],
 )  # fmt: skip
 def test_more_of_what_is_called_like_somebody_stays(kept: str) -> None:

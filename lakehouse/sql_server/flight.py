@@ -245,15 +245,15 @@ def packed(message: Message) -> bytes:
     return sealed
 
 
-def unpacked(data: bytes) -> Message:
-    """Return the message inside a ``google.protobuf.Any``.
+def unpacked(data: bytes | None) -> Message:
+    """Return the message inside a ``google.protobuf.Any``; a descriptor that is a path has none.
 
     Raises:
         ConfigurationError: the bytes are no message of Flight SQL.
         NotImplementedError: the server does not know a message of this name.
     """
     try:
-        envelope = Envelope.FromString(data)
+        envelope = Envelope.FromString(data or b"")
         package, _, name = envelope.TypeName().rpartition(".")
         if package != messages.DESCRIPTOR.package:
             raise ConfigurationError("this is no message of Flight SQL")

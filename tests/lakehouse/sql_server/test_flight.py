@@ -158,6 +158,8 @@ def test_bytes_that_are_no_message_are_refused(flight_address: str) -> None:
             client.get_flight_info(flight.FlightDescriptor.for_command(data), options)
         with pytest.raises(pa.ArrowInvalid):
             client.do_get(flight.Ticket(data), options)
+    with pytest.raises(pa.ArrowInvalid):
+        client.get_flight_info(flight.FlightDescriptor.for_path("messages"), options)
     client.close()
 
 

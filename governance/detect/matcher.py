@@ -1,7 +1,7 @@
 """Running one pattern over a view: RE2 first, then the check of what it found."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,26 @@ def compiled(regex: str, *, ignore_case: bool = True) -> Any:
     options.case_sensitive = not ignore_case
     options.dot_nl = True
     return re2.compile(b"(?m)" + regex.encode("latin-1"), options)
+
+
+def compiled_together(patterns: Sequence[Any]) -> Any:
+    """Return a set of compiled patterns; the place behind the last one matches every text.
+
+    None where they are too large for RE2 together.
+    """
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.log_errors = False
+    together = re2.Set.SearchSet(options)
+    for pattern in patterns:
+        flags = b"s" if pattern.options.case_sensitive else b"si"
+        together.Add(b"(?" + flags + b")" + pattern.pattern)
+    together.Add(b"")
+    try:
+        together.Compile()
+    except re2.error:
+        return None
+    return together
 
 
 def compiled_wide(regex: str, *, ignore_case: bool = True) -> Any:

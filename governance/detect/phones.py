@@ -235,6 +235,7 @@ class PhoneRunner:
     """Finds numbers of any country when written with +, and national ones of some regions."""
 
     rule = Rule("phone", "PHONE_NUMBER", "", _SCORE, digits=True)
+    pattern = None
 
     def __init__(self, regions: tuple[str, ...] = REGIONS) -> None:
         self._valid = re.compile("(?:" + "|".join(map(_prefixed, regions)) + r")\Z")
@@ -292,6 +293,8 @@ class PhoneRunner:
                 ends.append(last)
         if not ends:
             return None
+        if not plus and len(ends) == 1 and _is_date(text, run[at : ends[0] + 1]):
+            return None
         in_script = (gate.wide and _said_in_script(text, start)) or _called(text, start)
         may_be_said = in_script or beside is None or beside.any_near(start)
         spoken: bool | None = None
@@ -343,6 +346,12 @@ def _may_speak_for_itself(text: str, groups: list[_Group]) -> bool:
     if text[start] == "0" or (start and text[start - 1] in "(+"):
         return True
     return tuple(group.end - group.start for group in groups) in _FAMILIAR
+
+
+def _is_date(text: str, groups: list[_Group]) -> bool:
+    """Whether groups are written like a date, of which ``PhoneRunner`` never says that it is a number."""
+    start = _opening(text, groups[0].start)
+    return len(groups) == 3 and _DATE.match(text[start : groups[-1].end]) is not None
 
 
 def _spoken(before: tuple[str, ...], keys: tuple[str, ...], groups: list[_Group]) -> bool:

@@ -1,12 +1,16 @@
-"""Which patterns are worth trying on a text: one scan finds the literals of all of them."""
+"""Which patterns are worth trying on a text: one scan finds the literals of all of them.
+
+Those that need no literal are tried together, by RE2's automaton for many patterns, which tells which of
+them match. Each alone costs 1.6 µs a text: without the automaton bench-redaction's ``speedup_200`` is 8, not 11.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import ahocorasick
 
-from governance.detect.matcher import Gate, Hit
+from governance.detect.matcher import Gate, Hit, compiled_together
 from governance.detect.normalized_text import view_of
 from governance.detect.rules.rule import Rule
 
@@ -17,6 +21,10 @@ class PatternRunner(Protocol):
     @property
     def rule(self) -> Rule:
         """What it looks for, and what must be in a text for that."""
+
+    @property
+    def pattern(self) -> Any:
+        """What it looks for as RE2 compiled it; None where something else looks."""
 
     def run(self, gate: Gate, keys: tuple[str, ...]) -> Iterable[Hit]:
         """Yield what it finds; not asked where what it needs is missing."""
@@ -51,6 +59,14 @@ class Prefilter[R: PatternRunner]:
         self._counting = _reached([rule.fewest_digits for rule in rules])
         self._in_a_row = _reached([rule.digits_in_a_row for rule in rules])
         self._literals, self._wide_literals = _automaton(announced), _automaton(announced_wide)
+        together = [
+            place
+            for place, runner in enumerate(self._runners)
+            if runner.pattern is not None and not runner.rule.needs and not runner.rule.wide
+        ]
+        self._together = compiled_together([self._runners[place].pattern for place in together])
+        self._bits_together = [1 << place for place in together]
+        self._of_together = 0 if self._together is None else sum(self._bits_together)
         self._chosen = lru_cache(maxsize=4096)(self._of_bits)
 
     def of(self, gate: Gate) -> tuple[R, ...]:
@@ -75,7 +91,17 @@ class Prefilter[R: PatternRunner]:
         size = len(gate.lowered)
         if size < len(self._fitting):
             bits &= self._fitting[size]
+        if bits & self._of_together:
+            bits &= self._matching(gate.view.data)
         return self._chosen(bits) if bits else ()
+
+    def _matching(self, data: bytes) -> int:
+        """Return the bits of all runners but of those patterns without literals that match nothing."""
+        found: list[int] = sorted(self._together.Match(data))
+        *matching, last = found or (-1,)
+        if last != len(self._bits_together):  # RE2 ran out of memory: nothing is known
+            return -1
+        return ~self._of_together | sum(self._bits_together[place] for place in matching)
 
     def _of_bits(self, bits: int) -> tuple[R, ...]:
         return tuple(one for place, one in enumerate(self._runners) if bits >> place & 1)

@@ -235,6 +235,11 @@ class StockRunner:
         except (re2.error, UnicodeEncodeError):
             self._slow = _regex.compile(pattern.regex, flags=flags)
 
+    @property
+    def pattern(self) -> Any:
+        """What RE2 compiled; None for a pattern that it cannot run."""
+        return None if self._runner is None else self._runner.pattern
+
     def _spans(self, gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
         value = gate.view.text[start:end]
         verdict = self._recognizer.validate_result(value)

@@ -33,6 +33,11 @@ class IdentityRunner:
     runner: Runner
     holds: Callable[[str], bool]
 
+    @property
+    def pattern(self) -> Any:
+        """What RE2 compiled."""
+        return self.runner.pattern
+
     def run(self, gate: Gate, keys: tuple[str, ...]) -> Iterator[Hit]:
         """Yield numbers whose check digits hold, and those behind their label."""
         rule, text = self.rule, gate.view.text

@@ -7,8 +7,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from lakehouse.errors import PastGoneError, QueryError
 from lakehouse.read.sources import stock_types
-from trajectory.errors import ConfigurationError, IntegrityError, RetryableError, WorkError
+from trajectory.errors import IntegrityError, RetryableError, WorkError
 
 SETTINGS: dict[str, Any] = {
     "python_enable_replacements": False,
@@ -20,14 +21,6 @@ SETTINGS: dict[str, Any] = {
 }
 
 _GONE = ("No files found", "Cannot open file", "No such file")
-
-
-class QueryError(ConfigurationError):
-    """The SQL is wrong; the text is DuckDB's own, with the place marked."""
-
-
-class PastGoneError(ConfigurationError):
-    """An earlier state cannot be read any more."""
 
 
 @contextmanager

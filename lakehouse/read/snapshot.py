@@ -10,8 +10,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from lakehouse.errors import PastGoneError
 from lakehouse.maintenance.log_cleanup import version_at
-from lakehouse.read.connection import PastGoneError
 from lakehouse.read.corrections import CORRECTIONS
 from lakehouse.read.session import Snapshot
 from lakehouse.schema.migrations import added_columns

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.read.connection import QueryError
+from lakehouse.errors import QueryError
 from lakehouse.read.session import Snapshot
 from lakehouse.read.snapshot import AsOf
 from lakehouse.sandbox.parameters import to_json

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from lakehouse.read.connection import QueryError
+from lakehouse.errors import QueryError
 from lakehouse.read.views.catalog import VIEWS
 from lakehouse.schema.tables import TABLES
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from lakehouse.read.connection import QueryError
+from lakehouse.errors import QueryError
 from lakehouse.sandbox.deadline import QueryTimeoutError
 from lakehouse.sandbox.request import Limits
 from trajectory.errors import RetryableError, WorkError

@@ -14,7 +14,8 @@ import duckdb
 import pyarrow as pa
 import pytz  # noqa: F401 - DuckDB asks for it, and the fence lets no module be read later
 
-from lakehouse.read.connection import QueryError, connect, explained
+from lakehouse.errors import QueryError
+from lakehouse.read.connection import connect, explained
 from lakehouse.read.session import Session, Snapshot
 from lakehouse.read.sources import literal, stock_types
 from lakehouse.sandbox.confinement import confine, limit

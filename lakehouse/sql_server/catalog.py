@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from lakehouse.read.connection import QueryError
+from lakehouse.errors import QueryError
 from lakehouse.read.session import Session, Snapshot
 from lakehouse.read.sources import stock_types
 from lakehouse.read.views.catalog import VIEWS

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from lakehouse.read.connection import QueryError
+from lakehouse.errors import QueryError
 from lakehouse.read.snapshot import AsOf
 from lakehouse.sandbox.client import open_untrusted
 from lakehouse.sandbox.deadline import QueryTimeoutError

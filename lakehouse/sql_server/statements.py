@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakehouse.read.connection import QueryError
+from lakehouse.errors import QueryError
 
 _PER_KEY = 50
 _IDLE_SECONDS = 3600.0

@@ -242,11 +242,11 @@ def test_parts_of_names_are_remembered_by_their_hashes(house: Planted) -> None:
     house.govern(one(1, SECOND, "You are welcome."))
     lake = lake_of(house)
     name = lake.query("SELECT trajectory_id AS t FROM steps")["t"][0].as_py()
-    told = lake.known_content().told("acme", [name, "another"])
-    assert {*told} == {name}
-    assert len(told[name]) >= 2
-    assert len({part.mark for part in told[name]}) == 1
-    assert lake.known_content().told("umbra", [name]) == {}
+    parts = lake.known_content().name_parts("acme", [name, "another"])
+    assert {*parts} == {name}
+    assert len(parts[name]) >= 2
+    assert len({part.mark for part in parts[name]}) == 1
+    assert lake.known_content().name_parts("umbra", [name]) == {}
 
 
 def test_an_older_lake_gets_the_column(house: Planted) -> None:

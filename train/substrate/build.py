@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakehouse.read.connection import PastGoneError
+from lakehouse.errors import PastGoneError
 from lakehouse.rewards import Reward
 from train.errors import StaleSubstrateError
 from train.registry.model_card import dataset_card, dataset_croissant

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from lakehouse.errors import QueryError
 from lakehouse.lake import Lake
 from lakehouse.maintenance.upkeep import compact
-from lakehouse.read.connection import QueryError
 from lakehouse.read.views.catalog import VIEWS
 from lakehouse.schema.tables import TABLES
 from tests.lakehouse import make

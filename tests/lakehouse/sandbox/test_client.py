@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from governance.records import GovernedBatch
+from lakehouse.errors import QueryError
 from lakehouse.lake import Lake
 from lakehouse.maintenance.status import lake_status
 from lakehouse.maintenance.upkeep import compact, vacuum_table
-from lakehouse.read.connection import QueryError
 from lakehouse.read.session import Session
 from lakehouse.sandbox.client import open_untrusted, query_untrusted
 from lakehouse.sandbox.confinement import available

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lakehouse.errors import QueryError
 from lakehouse.lake import Lake
-from lakehouse.read.connection import QueryError
 from lakehouse.sandbox.deadline import NotListeningError, QueryTimeoutError, within
 from tests.lakehouse import make
 

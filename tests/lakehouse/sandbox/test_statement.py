@@ -2,7 +2,8 @@
 
 import pytest
 
-from lakehouse.read.connection import QueryError, connect
+from lakehouse.errors import QueryError
+from lakehouse.read.connection import connect
 from lakehouse.sandbox.statement import LONGEST, check
 
 PASSING = [

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from governance.records import GovernedBatch
+from lakehouse.errors import QueryError
 from lakehouse.lake import Lake
-from lakehouse.read.connection import QueryError
 from lakehouse.read.session import Session
 from lakehouse.read.views.catalog import VIEWS
 from lakehouse.sandbox.request import Limits

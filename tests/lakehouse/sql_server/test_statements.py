@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakehouse.read.connection import QueryError
+from lakehouse.errors import QueryError
 from lakehouse.sql_server.statements import Statements
 
 

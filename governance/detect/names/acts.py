@@ -59,13 +59,32 @@ def is_determined(text: str, begin: int) -> bool:
     return _DETERMINED.search(text, max(0, begin - 8), begin) is not None
 
 
-_NAMED_AFTER = re.compile(
-    r"\b(?:ponte|pont|puente|br\u00fccke|bridge|plaza|pra\u00e7a|piazza|platz|parque|stadion|stadium|estadio|est\u00e1dio|museo|museum|mus\u00e9e|museu|teatro|theater|th\u00e9\u00e2tre|mercado|march\u00e9|liceo|liceu|gymnasium|instituto|istituto|"
-    r"h\u00f4pital|hospital|ospedale|colegio|\u00e9cole|escola|escuela|scuola|lyc\u00e9e|coll\u00e8ge|universidad|universit\u00e9|universidade|iglesia|\u00e9glise|chiesa|igreja|catedral|cath\u00e9drale|bas\u00edlica|basilica|"
-    r"aeropuerto|a\u00e9roport|aeroporto|estaci\u00f3n|gare|stazione|esta\u00e7\u00e3o|barrio|quartier|quartiere|bairro|isla|\u00eele|isola|ilha|monte|lago|cabo|playa|plage|spiaggia|praia|puerto)"
-    r" (?:(?:de la|de|di|da|do|del|della|du|des|san|santa|santo|s\u00e3o|saint|sainte|d\.|dom|dona) ){0,3}\Z",
-    re.IGNORECASE,
-)
+_CALLED_AFTER_PEOPLE = """
+    ponte pont puente brücke bridge plaza praça piazza platz parque stadion stadium estadio estádio museo museum musée
+    museu teatro theater théâtre mercado marché liceo liceu gymnasium instituto istituto hôpital hospital ospedale
+    colegio école escola escuela scuola lycée collège universidad université universidade iglesia église chiesa igreja
+    catedral cathédrale basílica basilica aeropuerto aéroport aeroporto estación gare stazione estação barrio quartier
+    quartiere bairro isla île isola ilha monte lago cabo playa plage spiaggia praia puerto
+    """
+_KIND_BEFORE_A_NAME = frozenset(_CALLED_AFTER_PEOPLE.split())
+"""What stands before a name that is a place's: Ponte, Plaza de, Hospital de la Santa."""
+_BETWEEN = frozenset(
+    ("de", "la", "di", "da", "do", "del", "della", "du", "des", "san", "santa", "santo", "são", "saint", "sainte", "d.", "dom", "dona")
+)  # fmt: skip
+_NOT_OF_A_WORD = re.compile(r"\W+")
+
+
+def _follows_a_kind_of_place(text: str, begin: int) -> bool:
+    """Whether a bridge, a square or a school stands before a name, with at most four small words between."""
+    before = text[max(0, begin - 40) : begin].lower()
+    if not before.endswith(" "):
+        return False
+    words = before[:-1].split(" ")[-5:]
+    while len(words) > 1 and words[-1] in _BETWEEN:
+        words.pop()
+    return _NOT_OF_A_WORD.split(words[-1])[-1] in _KIND_BEFORE_A_NAME
+
+
 _KINDS = """
     Monday Tuesday Wednesday Thursday Friday Saturday Sunday Day Eve County Island Islands Airport
     Stadium Museum Prize Award Awards Symphony Requiem Theorem Lemma Valley Canyon Falls Bridge Street
@@ -90,10 +109,9 @@ def is_called_after(text: str, begin: int, words: list[str]) -> bool:
         return True
     if len(words) > 1 and words[0] in _SAINTS:
         return True
-    left = words
-    if _SAINT.search(text, max(0, begin - 9), begin) and len(words) == 1:
-        return True
     if _SAINT.search(text, max(0, begin - 9), begin):
+        if len(words) == 1:
+            return True
         left = [word for word in words[1:] if word not in _CONNECTIVES]
         if all(word.lower() in places() for word in left):
             return True
@@ -105,7 +123,7 @@ def is_called_after(text: str, begin: int, words: list[str]) -> bool:
         text, begin, begin + len(words[0])
     ):
         return True
-    return _NAMED_AFTER.search(text, max(0, begin - 40), begin) is not None
+    return _follows_a_kind_of_place(text, begin)
 
 
 _COMPONENT = re.compile(r"(?:[\dZ]|INFO|WARN|WARNING|ERROR|DEBUG)\]?:? ?\[\Z")

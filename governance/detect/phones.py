@@ -151,7 +151,8 @@ _KINDS = (
     "pager", "uan", "voicemail",
 )  # fmt: skip
 _GROUP = re.compile(r"\d+")
-_SEPARATOR = re.compile(r"[ \t\-.()/\[\]~]{1,3}\Z")
+_DIGITS_AND_SEPARATORS = re.compile(r"\d[\d \t\-.()/\[\]~]{5,}\d")
+_RUN = re.compile(r"\d+(?:[ \t\-.()/\[\]~]{1,3}\d+)*")
 _EXTENSION = re.compile(r"[ ,;]{0,2}(?:ext|extension|x|#)[.:]?[ ]?\d{1,6}(?!\d)", re.IGNORECASE)
 _DATE = re.compile(r"(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./ ]\d{2,4})\Z")
 _DECIMAL = re.compile(r"\d+\.\d+\Z")
@@ -247,8 +248,6 @@ class PhoneRunner:
         text = gate.view.text
         beside, is_told = _PhoneContext(gate), not _TOLD.isdisjoint(keys)
         for run in _runs(text):
-            if run[-1].end - run[0].start < _FEWEST:
-                continue
             at = 0
             while at < len(run):
                 taken = self._longest(gate, run, at, keys, None if is_told else beside)
@@ -409,18 +408,12 @@ def _phone_like(groups: list[_Group]) -> bool:
 
 
 def _runs(text: str) -> Iterator[list[_Group]]:
-    """Yield runs of digit groups with nothing but phone separators between them."""
-    run: list[_Group] = []
-    for match in _GROUP.finditer(text):
-        group = _Group(*match.span())
-        if run:
-            gap = group.start - run[-1].end
-            if gap > 3 or _SEPARATOR.match(text[run[-1].end : group.start]) is None:
-                yield run
-                run = []
-        run.append(group)
-    if run:
-        yield run
+    """Yield runs of digit groups, long enough for a number, with only separators of phones between them."""
+    for marks in _DIGITS_AND_SEPARATORS.finditer(text):
+        for run in _RUN.finditer(text, *marks.span()):
+            start, end = run.span()
+            if end - start >= _FEWEST:
+                yield [_Group(*group.span()) for group in _GROUP.finditer(text, start, end)]
 
 
 def _opening(text: str, start: int) -> int:

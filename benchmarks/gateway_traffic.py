@@ -52,6 +52,8 @@ STALL_SECONDS = 0.1
 """A chunk that comes so late is a stall: five chunks were sent meanwhile."""
 _TICK = 0.001
 """What is due within it is sent together: event loops know no shorter timer."""
+_MOST_CONNECTIONS = 2_000
+"""As many answers may be awaited at a fixed rate; a process opens only so many files."""
 
 
 def _answer(body: bytes) -> bytes:
@@ -300,9 +302,13 @@ async def closed_loop(variant: Variant, connections: int, count: int) -> Load:
 
 
 async def open_loop(variant: Variant, rate: float, seconds: float) -> list[float]:
-    """Send requests at a fixed rate, whether or not earlier ones were answered; return latencies."""
+    """Send requests at a fixed rate, whether or not earlier ones were answered; return latencies.
+
+    Raises ConnectionError where so many wait for answers that the rate is not held.
+    """
     request, now = variant.request(), time.perf_counter
-    free = [await connect(variant) for _ in range(16)]
+    channels = [await connect(variant) for _ in range(16)]
+    free = list(channels)
     for channel in free:
         await channel.call(request)
     latencies: list[float] = []
@@ -311,22 +317,30 @@ async def open_loop(variant: Variant, rate: float, seconds: float) -> list[float
     async def one(sent: float) -> None:
         while free and free[-1].closed:
             free.pop()
-        channel = free.pop() if free else await connect(variant)
+        if free:
+            channel = free.pop()
+        elif len(channels) < _MOST_CONNECTIONS:
+            channel = await connect(variant)
+            channels.append(channel)
+        else:
+            raise ConnectionError(f"{_MOST_CONNECTIONS} connections wait for their answers")
         await channel.call(request)
         latencies.append(now() - sent)
         free.append(channel)
 
     began, number, count = now(), 0, int(rate * seconds)
-    while number < count:
-        while number < count and number / rate <= now() - began:
-            tasks.append(asyncio.ensure_future(one(now())))
-            number += 1
-        await asyncio.sleep(_TICK)
-    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    try:
+        while number < count:
+            while number < count and number / rate <= now() - began:
+                tasks.append(asyncio.ensure_future(one(now())))
+                number += 1
+            await asyncio.sleep(_TICK)
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    finally:
+        for channel in channels:
+            channel.close()
     for end in filter(None, ends):
         raise end
-    for channel in free:
-        channel.close()
     return latencies
 
 

@@ -8,8 +8,10 @@ from proxy.credentials import RawFields
 
 MOST_HEAD_BYTES = 64 * 1024
 """Bytes that a request's head may have, or a response's."""
-_WISHES: dict[bytes, dict[bytes, Literal["metadata", "none"]]] = {
-    b"x-headrace-capture": {b"metadata": "metadata", b"none": "none"},
+type _Wish = Literal["metadata", "none"] | None
+_OURS = b"x-headrace-capture"
+_WISHES: dict[bytes, dict[bytes, _Wish]] = {
+    _OURS: {b"metadata": "metadata", b"none": "none", b"full": None},
     b"x-headrace-opt-out": {b"all": "metadata"},
     b"cf-aig-collect-log": {b"false": "none"},
     b"cf-aig-collect-log-payload": {b"false": "metadata"},
@@ -83,13 +85,17 @@ def with_header(fields: RawFields, name: bytes, value: bytes) -> RawFields:
     return tuple(kept) if placed else (*kept, (name, value))
 
 
-def capture_wish(fields: RawFields) -> Literal["metadata", "none"] | None:
-    """Return what a client wants less than a full capture; of several wishes the strictest."""
-    found: Literal["metadata", "none"] | None = None
+def capture_wish(fields: RawFields) -> _Wish:
+    """Return what a client wants less than a full capture; of several wishes the strictest.
+
+    A value of our header that nobody knows keeps nothing: a slip must not keep what was to go.
+    """
+    found: _Wish = None
     for name, value in fields:
         if len(name) in _LENGTHS:
-            words = _WISHES.get(name.lower())
-            wish = words.get(value.strip().lower()) if words is not None else None
+            lower = name.lower()
+            words = _WISHES.get(lower, {})
+            wish = words.get(value.strip().lower(), "none" if lower == _OURS else None)
             if wish is not None and found != "none":
                 found = wish
     return found

@@ -11,8 +11,15 @@ def test_of_several_wishes_the_strictest_counts() -> None:
     less, none = (b"Helicone-Omit-Request", b"true"), (b"X-Headrace-Capture", b" NONE ")
     assert capture_wish((less,)) == "metadata"
     assert capture_wish((none, less)) == capture_wish((less, none)) == "none"
-    assert capture_wish(((b"x-headrace-capture", b"everything"),)) is None
     assert capture_wish(((b"x" * 18, b"none"),)) is None
+
+
+@pytest.mark.parametrize("value", [b"off", b"false", b"no-body", b"", b"metadata, none", b"\xff"])
+def test_a_wish_that_nobody_knows_keeps_nothing(value: bytes) -> None:
+    """Who sends the header wants less than everything; a slip must not keep what was to go."""
+    assert capture_wish(((b"X-Headrace-Capture", value),)) == "none"
+    assert capture_wish(((b"x-headrace-capture", b"Full"),)) is None
+    assert capture_wish(((b"cf-aig-collect-log", b"true"),)) is None
 
 
 def test_a_length_ends_a_body_only_without_chunks() -> None:

@@ -13,7 +13,7 @@ from headrace.govern.source import Source, without_stored
 from headrace.services.holds import holds_exchange
 from lakehouse.lake import Lake
 from proxy.spool import SpoolBatch
-from trajectory.exchange import Exchange
+from trajectory.exchange import Exchange, has_folder
 from trajectory.gc_pause import uncollected
 
 
@@ -30,6 +30,8 @@ class BatchReport:
     """It ended at a limit: more may be waiting."""
     damaged: int
     """Spool frames that could not be read; they are counted, never guessed."""
+    without_folder: int
+    """Records of tenants whose name no folder of the lake can have; they are left out."""
 
     @classmethod
     def of(cls, number: int, batch: SpoolBatch, governed: GovernedBatch) -> "BatchReport":
@@ -41,6 +43,7 @@ class BatchReport:
             len(governed.signals),
             batch.is_full,
             len(batch.damaged),
+            sum(_without_folder(batch).values()),
         )
 
 
@@ -82,7 +85,9 @@ class Pipeline:
             self.checkpoints.announce(number, batch.cursor.to_json())
             self.lake.append(governed, app_id=done.application, version=number)
             governor.stored(governed)
-        self._note(number, governed)  # before the checkpoint: a crash notes twice, never not at all
+        self._note(
+            number, batch, governed
+        )  # before the checkpoint: a crash notes twice, never not at all
         self.checkpoints.complete(number, self.source.due(done))
         self.source.release()
         return BatchReport.of(number, batch, governed)
@@ -111,8 +116,15 @@ class Pipeline:
             quarantine_days, is_held=lambda exchange: holds_exchange(holds, exchange)
         )
 
-    def _note(self, number: int, governed: GovernedBatch) -> None:
-        """Write the decisions of a batch into the audit log, one entry: counts and the policy's hash."""
+    def _note(self, number: int, batch: SpoolBatch, governed: GovernedBatch) -> None:
+        """Write the decisions of a batch into the audit log: counts, the policy's hash, what is left out."""
+        if left_out := _without_folder(batch):
+            self.audit.append(
+                actor="governor",
+                action="records.without_folder",
+                subject=str(number),
+                detail={"by_key": dict(left_out)},
+            )
         if not (governed.exchanges or governed.governance or governed.signals):
             return
         self.audit.append(
@@ -127,6 +139,16 @@ class Pipeline:
                 "signals": len(governed.signals),
             },
         )
+
+
+def _without_folder(batch: SpoolBatch) -> Counter[str]:
+    """Return how many records have a tenant whose name no folder of the lake can have, by client key.
+
+    Such keys were made before their names were refused; `headrace doctor` names them.
+    """
+    return Counter(
+        one.client.key_id for one in batch.records if not has_folder(one.client.tenant_id)
+    )
 
 
 def _held_back(batch: SpoolBatch, governed: GovernedBatch) -> list[Exchange]:

@@ -32,7 +32,7 @@ from proxy.session_keys import ClientSession, SessionKeys
 from proxy.spool.states import SpoolState
 from proxy.spool.writer import SpoolWriter
 from proxy.target import Target
-from trajectory.exchange import ClientIdentity
+from trajectory.exchange import ClientIdentity, has_folder
 
 type Mode = Literal["base_url", "forward", "transparent"]
 
@@ -489,13 +489,19 @@ class AdmissionControl:
         if place is not None and not self._router.intercepts(*place):
             self._counters.tunnelled(*place)
             return None, ""
+        plan = admitted.plan
+        if not has_folder(admitted.client.tenant_id):
+            if plan.mandatory:
+                raise RequestRefusal(Reason.NO_KEY, plan=plan, shape=admitted.shape)
+            self._counters.uncaptured["tenant"] += 1
+            return None, ""
         wish = capture_wish(fields) if admitted.wishes else None
         if wish is not None:
             self._counters.uncaptured["opt-out"] += 1
             return (None if wish == "none" else Level.METADATA), "opt-out"
         if not (spool.shedding or spool.breaker.tripped):
             return _EVERYTHING
-        plan, state = admitted.plan, spool.state
+        state = spool.state
         if state is SpoolState.OPEN or (plan.mandatory and state is SpoolState.SHEDDING):
             return _EVERYTHING
         if plan.mandatory:

@@ -12,24 +12,19 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
-from urllib.parse import quote
 
 from trajectory.errors import ConfigurationError, WorkError
-from trajectory.exchange import ClientIdentity
+from trajectory.exchange import LONGEST_TENANT, NO_TENANT, ClientIdentity, has_folder
 from trajectory.files import locked, read_file, replace_file
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 KEY_PREFIX = "hr_"
-_LONGEST_TENANT = 200
-"""Of the 255 bytes that file systems give a folder's name, as the lake writes it."""
 PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share")
 ROLES = ("gateway", "lake", "tokens")
 """What a key opens: calls through the gateway, reading the lake, reading its token ids too."""
 ALL_TENANTS = "*"
-NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""How readers of partitioned tables write that there is no value."""
 """Tenant of a key that reads the whole lake; it opens no gateway."""
 UNKNOWN_CLIENT = ClientIdentity("-", "-", "-", "-")
 """Stands for a caller whose key is missing or wrong."""
@@ -126,7 +121,7 @@ def check_roles(roles: Sequence[str], tenant: str) -> None:
         )
     if "tokens" in roles and "lake" not in roles:
         raise ConfigurationError("the role tokens adds to the role lake; give both")
-    if tenant == NO_PARTITION:
+    if tenant == NO_TENANT:
         raise ConfigurationError(f"{tenant!r} means no tenant to Delta readers; name another")
     if tenant == ALL_TENANTS and "gateway" in roles:
         raise ConfigurationError(
@@ -284,10 +279,10 @@ class KeyRegistry:
                 raise ConfigurationError(
                     f"the {what} of a key must be a printable name without blanks around it"
                 )
-        if len(quote(tenant_id, safe="")) > _LONGEST_TENANT:
+        if not has_folder(tenant_id):
             raise ConfigurationError(
                 f"the tenant's name is too long: it names folders of the lake, in which it may take "
-                f"{_LONGEST_TENANT} bytes (9 for a Chinese character). Give a shorter one"
+                f"{LONGEST_TENANT} bytes (9 for a Chinese character). Give a shorter one"
             )
         key_id, secret = secrets.token_hex(6), secrets.token_hex(20)
         key = ClientKey(

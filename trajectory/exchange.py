@@ -7,11 +7,28 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
+from urllib.parse import quote
 
 from trajectory.canonical import JsonObject
 from trajectory.version import SCHEMA_VERSION
 
 type Headers = tuple[tuple[str, str], ...]
+
+NO_TENANT = "__HIVE_DEFAULT_PARTITION__"
+"""How readers of partitioned tables write that there is no value."""
+LONGEST_TENANT = 200
+"""Of the 255 bytes that file systems give a folder's name, as the lake writes it."""
+_SHORT = LONGEST_TENANT // 12
+"""Characters that fit whatever they are: UTF-8 has four bytes at most, each written as three."""
+
+
+def has_folder(tenant_id: str) -> bool:
+    """Tell whether a tenant's name can be that of a folder in the lake; rows of others have no place."""
+    if tenant_id in ("", NO_TENANT):
+        return False
+    if len(tenant_id) <= _SHORT:
+        return True
+    return len(quote(tenant_id, safe="", errors="replace")) <= LONGEST_TENANT
 
 
 class ExchangeOutcome(StrEnum):

@@ -67,6 +67,7 @@ def examine(settings: Settings, home: Home) -> list[CheckResult]:
         _certificate,
         _ports,
         _credentials,
+        _client_keys,
         _policy,
         _lake,
         _sql,
@@ -242,6 +243,24 @@ def _credentials(settings: Settings, home: Home) -> Iterator[CheckResult]:
             f"off, because {off.why_off}",
             f"export {off.variable}=… before `headrace up`, or use the forward proxy.",
         )
+
+
+def _client_keys(_settings: Settings, home: Home) -> Iterator[CheckResult]:
+    from proxy.keys import ALL_TENANTS, KeyRegistry
+    from trajectory.exchange import has_folder
+
+    for key in KeyRegistry.load(home.client_keys).list():
+        if (
+            key.revoked_at is None
+            and key.tenant_id != ALL_TENANTS
+            and not has_folder(key.tenant_id)
+        ):
+            yield CheckResult(
+                f"client key {key.key_id}",
+                "failure",
+                "no folder of the lake can have its tenant's name: nothing of its calls is captured",
+                f"`headrace keys create` with a shorter name, then `headrace keys revoke {key.key_id}`.",
+            )
 
 
 def _policy(settings: Settings, home: Home) -> Iterator[CheckResult]:

@@ -49,6 +49,10 @@ def govern(
                 totals["records"] += report.records
                 totals["signals"] += report.signals
                 totals["damaged"] += report.damaged
+                if report.without_folder:
+                    totals["without_folder"] = (
+                        totals.get("without_folder", 0) + report.without_folder
+                    )
                 for name, count in report.dispositions.items():
                     totals[name] = totals.get(name, 0) + count
                 advance(totals["records"])

@@ -22,6 +22,7 @@ from trajectory.assembly.signals import harvest
 from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call
 from trajectory.dialects.registry import Dialect
+from trajectory.exchange import has_folder
 from trajectory.imported import MODE as IMPORTED
 from trajectory.reader import read_records
 from trajectory.telemetry.calls import MODE as TRACED
@@ -131,7 +132,9 @@ class Source:
         self, assembler: Assembler, batch: SpoolBatch, *, passes_over_stored: bool = False
     ) -> Assembly:
         self._trail_bytes += batch.size
-        calls, feedback = read_records(batch.records, self._dialects)
+        calls, feedback = read_records(
+            [one for one in batch.records if has_folder(one.client.tenant_id)], self._dialects
+        )
         assembly = assembler.assemble(
             self._unknown(calls) if passes_over_stored else calls, feedback
         )

@@ -32,6 +32,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from governance.records import GovernedBatch
 from lakehouse.read.snapshot import Files
@@ -42,6 +43,7 @@ from lakehouse.write.data_files import FreshFile
 from lakehouse.write.intents import Intent, Intents, intents_of
 from lakehouse.write.rows import to_arrow
 from lakehouse.write.stored_content import NAMED_BY
+from trajectory.exchange import has_folder
 
 _FRESH_FILES = 32
 
@@ -100,7 +102,8 @@ class Batches:
                 owner, tables = intent.read()
             except FileNotFoundError:  # another process has just finished it
                 continue
-            reports[intent.version] = self._finish(intent, owner, tables, repeated=True)
+            stored = {name: _with_folder(data) for name, data in tables.items()}
+            reports[intent.version] = self._finish(intent, owner, stored, repeated=True)
         return reports
 
     def _finish(
@@ -155,6 +158,18 @@ class Batches:
     def fresh_names(self, file: str) -> pa.ChunkedArray | None:
         """Return the names of the rows in a file that was just written here, else None."""
         return self._fresh_names.get(file)
+
+
+def _with_folder(data: pa.Table) -> pa.Table:
+    """Leave out rows of tenants whose name no folder can have: batches decided earlier may hold some."""
+    if "tenant_id" not in data.column_names:
+        return data
+    refused = [one for one in data["tenant_id"].unique().to_pylist() if not has_folder(one)]
+    return (
+        data.filter(pc.invert(pc.is_in(data["tenant_id"], pa.array(refused, pa.string()))))
+        if refused
+        else data
+    )
 
 
 def batch_tables(batch: GovernedBatch) -> dict[str, pa.Table]:

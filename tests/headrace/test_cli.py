@@ -439,6 +439,20 @@ def test_doctor_tells_how_long_the_gateways_own_certificate_is_valid(
         assert str(files.cert) in found["detail"]
 
 
+def test_doctor_names_client_keys_whose_tenant_no_folder_can_have(
+    capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    key = json.loads(printed(capsys, "keys", "create", "--tenant", "acme", "--app", "a", "--json"))
+    file = home / "keys.json"
+    file.write_text(file.read_text().replace('"acme"', json.dumps("\u6f22" * 30)))
+    findings = json.loads(printed(capsys, "doctor", "--json", code=1))
+    (found,) = [one for one in findings if one["check"].startswith("client key")]
+    assert (found["check"], found["status"]) == (f"client key {key['key_id']}", "failure")
+    printed(capsys, "keys", "revoke", key["key_id"], "--yes")
+    findings = json.loads(printed(capsys, "doctor", "--json"))
+    assert not [one for one in findings if one["check"].startswith("client key")]
+
+
 def test_sql_of_an_earlier_state(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     from lakehouse.lake import Lake
     from tests.lakehouse import make

@@ -6,17 +6,19 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from governance.audit import AuditLog
 from headrace.govern.checkpoint import CheckpointStore
 from headrace.govern.packing import unpacked
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
 from tests.headrace.building import failures, pipeline, refuse
-from tests.proxy.spool.writing import KEY, Script, feedback
+from tests.proxy.spool.writing import CLIENT, KEY, Script, feedback
 
 EXCHANGES = 24
 PERSON = "maria.lopez@example.org"
@@ -171,3 +173,24 @@ def test_what_was_carried_does_not_wait_for_the_collector(tmp_path: Path) -> Non
         gc.set_debug(0)
         gc.garbage.clear()
     assert not left & {"Message", "CleanMessage", "Call", "Exchange", "Placed", "GovernedBatch"}
+
+
+def test_a_tenant_whose_name_no_folder_can_have_does_not_stop_the_others(tmp_path: Path) -> None:
+    """Its records come from a client key that was made before such names were refused."""
+    fill(tmp_path)
+    with SpoolWriter(tmp_path / "spool", KEY) as writer:
+        for number, tenant in enumerate(("\u6f22" * 30, "", "__HIVE_DEFAULT_PARTITION__"), 950):
+            script = Script(writer, number, client=replace(CLIENT, tenant_id=tenant))
+            script.whole(*conversation(0))
+    work = pipeline(tmp_path)
+    reports = []
+    while (report := work.run_batch()) is not None:
+        reports.append(report)
+    check(tmp_path)
+    assert sum(report.without_folder for report in reports) == 3
+    said = [
+        one
+        for one in AuditLog(tmp_path / "audit.jsonl", b"l" * 32).entries()
+        if one.action == "records.without_folder"
+    ]
+    assert [json.loads(one.detail) for one in said] == [{"by_key": {CLIENT.key_id: 3}}]

@@ -66,6 +66,19 @@ def test_an_interrupted_batch_is_finished_by_whoever_opens_next(lake: Lake, plac
     assert list(again._batches.intents.pending()) == []
 
 
+def test_a_decided_batch_with_a_tenant_that_no_folder_can_have_is_finished_for_the_others(
+    lake: Lake, place: Place
+) -> None:
+    batch = make.batch("fits")
+    rows = [*batch.steps, replace(batch.steps[0], tenant_id="\u6f22" * 30, step_id="unfit-s0")]
+    decided = batch_tables(replace(batch, steps=tuple(rows)))
+    lake._batches.intents.write("unfit", 0, decided)
+    again = Lake.open(place[0], options=place[1])
+    assert again.committed_version("unfit") == 0
+    assert count(again, "steps", "fits") == 2
+    assert count(again, "steps", "unfit") == 0
+
+
 def test_a_stale_handle_of_the_same_ingester_doubles_nothing(lake: Lake, place: Place) -> None:
     """Two processes by one name, against the rules: the later finds the rows and writes none."""
     other = Lake.open(place[0], options=place[1])

@@ -2,18 +2,22 @@
 
 import base64
 import hashlib
+import json
 import os
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
+from proxy.keys import KeyRegistry
 from tests.proxy.running import Running
 from tests.support.upstream import Reply, Seen, Upstream, plain, stream
 from trajectory.dialects.websocket import read_messages
-from trajectory.exchange import ExchangeOutcome
+from trajectory.exchange import Exchange, ExchangeOutcome
+from trajectory.files import replace_file
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -66,6 +70,29 @@ def test_a_client_may_opt_out_in_two_levels(gateway: Running, client: httpx.Clie
         assert client.post("/up/x", content=b"private", headers={name: value}).is_success
     assert gateway.records(1, seconds=0.2) == []
     assert 'uncaptured_total{reason="opt-out"} 3' in httpx.get(f"{gateway.admin}/metrics").text
+
+
+def test_a_key_whose_tenant_no_folder_can_have_works_and_is_not_captured(
+    gateway: Running, client: httpx.Client, tmp_path: Path
+) -> None:
+    """Such keys were made before their names were refused; a route that must capture refuses them."""
+    other = KeyRegistry.load(tmp_path / "keys.json")
+    made = other.create(tenant_id="long", app_id="old")
+    rows = json.loads((tmp_path / "keys.json").read_text())["keys"]
+    file = gateway.home / "keys.json"
+    document = json.loads(file.read_text())
+    document["keys"] += [{**row, "tenant_id": "\u6f22" * 30} for row in rows]
+    replace_file(file, json.dumps(document).encode())
+    old = {"authorization": f"Bearer {made.secret}"}
+    while not client.post("/up/x", content=b"private", headers=old).is_success:
+        time.sleep(0.1)  # a running gateway sees new keys within half a second
+    assert client.post("/kept/x", content=b"private", headers=old).status_code == 401
+    assert client.post("/up/x", content=b"last").is_success
+    kept: list[Exchange] = []
+    while not kept or kept[-1].request.body != b"last":
+        kept += [one for one in gateway.records() if isinstance(one, Exchange)]
+    assert {one.client.tenant_id for one in kept} <= {"-", "acme"}
+    assert 'uncaptured_total{reason="tenant"} 1' in httpx.get(f"{gateway.admin}/metrics").text
 
 
 @pytest.mark.parametrize("method", ["TRACE", "trace", "TRACK"])

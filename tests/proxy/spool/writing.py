@@ -25,12 +25,15 @@ class Script:
     batch: bool = False
     headers: tuple[tuple[bytes, bytes], ...] = ()
     """Of the request, beside its content type."""
+    client: ClientIdentity = CLIENT
 
     def head(self) -> None:
         record = records.request_head(
             name(self.number),
             started_at=self.at,
-            origin=records.pack_origin(CLIENT, route="r", mode="base_url", upstream="http://u:1"),
+            origin=records.pack_origin(
+                self.client, route="r", mode="base_url", upstream="http://u:1"
+            ),
             method=b"POST",
             path=b"/v1/chat/completions",
             query=b"",

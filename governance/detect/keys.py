@@ -10,7 +10,7 @@ from governance.detect.finding import Finding, Unit
 from governance.detect.names.key_names import key_words
 from governance.detect.phones import is_valid_anywhere
 from governance.detect.rules import checks
-from governance.detect.rules.accounts import (
+from governance.detect.rules.account_checks import (
     mentioned,
     named_after_somebody,
     person_account,

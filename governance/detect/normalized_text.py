@@ -48,7 +48,7 @@ class _CharacterMap(dict[str, str]):
         return made
 
 
-def _in_latin_1(char: str) -> str:
+def _stand_in(char: str) -> str:
     """Stand in for a character outside Latin-1: a letter stays a letter, case kept."""
     if char <= "\xff":
         return char
@@ -76,7 +76,12 @@ def _folded(char: str) -> str:
     return plain if plain != char and plain.isascii() else char
 
 
-_FOLDED, _LATIN_1 = _CharacterMap(_folded), _CharacterMap(_in_latin_1)
+_FOLDED, _LATIN_1 = _CharacterMap(_folded), _CharacterMap(_stand_in)
+
+
+def in_latin_1(text: str) -> str:
+    """Return a text with a stand-in for each character beyond Latin-1, as ``TextView.data`` has it."""
+    return "".join(map(_LATIN_1.__getitem__, text))
 
 
 def _bytes_of(text: str) -> bytes:
@@ -84,7 +89,7 @@ def _bytes_of(text: str) -> bytes:
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
-        return "".join(map(_LATIN_1.__getitem__, text)).encode("latin-1")
+        return in_latin_1(text).encode("latin-1")
 
 
 @lru_cache(maxsize=4096)

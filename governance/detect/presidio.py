@@ -225,13 +225,14 @@ class StockRunner:
             digits_in_a_row=least.digits_in_a_row,
             shortest=least.characters,
             context=tuple(word.strip().lower() for word in recognizer.context or ()),
+            spans=self._spans,
         )
         self._ignore_case = bool(flags & _regex.IGNORECASE)
         self._slow: Any = None
         self._runner: Runner | None = None
         try:
             found = compiled(pattern.regex, ignore_case=self._ignore_case)
-            self._runner = Runner(self.rule, found, None, None, self._spans)
+            self._runner = Runner(self.rule, found, None, None)
         except (re2.error, UnicodeEncodeError):
             self._slow = _regex.compile(pattern.regex, flags=flags)
 
@@ -258,7 +259,7 @@ class StockRunner:
         if self._runner is not None:
             yield from self._runner.run(gate, keys)
             return
-        judge = Runner(self.rule, None, None, None, None)
+        judge = Runner(self.rule, None, None, None)
         for match in self._slow.finditer(gate.view.text, timeout=_REGEX_SECONDS):
             for start, end, verdict in self._spans(gate, *match.span()):
                 score = judge._score(gate, start, verdict, keys)

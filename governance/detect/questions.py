@@ -2,8 +2,8 @@
 
 import re
 
-from governance.detect.names.told import told
-from governance.detect.rules.accounts import person_account
+from governance.detect.rules.account_checks import person_account
+from governance.detect.rules.name_checks import told
 from governance.detect.rules.password_checks import labelled
 from governance.names.words import ambiguous_names, family_names, first_names, plain_words
 

@@ -104,6 +104,18 @@ def things() -> frozenset[str]:
     return frozenset(plain)
 
 
+@cache
+def service_accounts() -> frozenset[str]:
+    """Return accounts of programs, roles and examples, in small letters."""
+    return _read("service_accounts")
+
+
+@cache
+def parts_of_programs() -> frozenset[str]:
+    """Return words that names in programs are made of, in small letters."""
+    return _read("parts_of_programs")
+
+
 _ACTS = re.compile(
     r" (?:[a-z]{2,}(?<!is clos)(?<!is delay)ed|said|says|wrote|told|asks|wants|lives|works|knows|thinks|went|came)\b"
 )

@@ -4,7 +4,7 @@ import re
 from functools import cache
 from itertools import pairwise
 
-from governance.detect.names.told import is_known, is_no_name
+from governance.detect.rules.name_checks import is_known, is_no_name
 from governance.names.words import (
     ambiguous_names,
     family_names,

@@ -20,10 +20,10 @@ from governance.detect.names.key_names import (
     names_a_person,
     names_a_thing,
 )
-from governance.detect.names.told import has_a_title, is_a_team, likely
 from governance.detect.normalized_text import TextView
 from governance.detect.questions import ANSWERED_NAME, name_in_answer
-from governance.detect.rules.accounts import person_account
+from governance.detect.rules.account_checks import person_account
+from governance.detect.rules.name_checks import has_a_title, is_a_team, likely
 from governance.names.companies import is_a_company
 from governance.names.words import (
     ambiguous_names,

@@ -1,40 +1,56 @@
-"""All pattern rules of our own: those of the YAML files beside this module, and those written in Python."""
+"""All pattern rules of our own: those of the YAML files beside this module."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from governance.detect.rules.hooks import HOOKS
+from governance.detect.normalized_text import in_latin_1
+from governance.detect.rules.hooks import AROUND, HOOKS
 from governance.detect.rules.rule import Rule
+from governance.detect.rules.spans import SPANS
 from trajectory.errors import ConfigurationError
 
 _HERE = Path(__file__).parent
+_FILES = (
+    "secrets", "passwords", "accounts", "identifiers", "records", "addresses", "residence", "unique", "told_names",
+)  # fmt: skip
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Reads the files ten times as fast where PyYAML has libyaml."""
+_FRAGMENT = re.compile(r"<<(\w+)>>")
 _SAME = (
     "group", "fewest_digits", "digits_in_a_row", "shortest", "digits", "spaced", "not_in_queries", "wide",
     "ignore_case", "left", "right", "with_entity",
 )  # fmt: skip
 _WORDS = ("needs", "context", "against")
-_KEYS = frozenset({"name", "supported_entity", "patterns", "validate", *_SAME, *_WORDS})
+_KEYS = frozenset({"name", "supported_entity", "patterns", "validate", "around", *_SAME, *_WORDS})
+
+type _Fragments = Mapping[str, str | Sequence[str]]
 
 
 def rules_of(path: Path) -> tuple[Rule, ...]:
     """Return the rules of a YAML file.
 
     Raises:
-        ConfigurationError: the file is no registry of recognisers, or names an unknown key or check.
+        ConfigurationError: the file is no registry of recognisers, or names an unknown key, check or fragment.
     """
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - a safe loader
-        fragments = document.get("fragments") or {}
-        return tuple(
-            rule for entry in document["recognizers"] for rule in _rules(path, entry, fragments)
-        )
-    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+        fragments, defaults = document.get("fragments") or {}, document.get("defaults") or {}
+        entries = [{**defaults, **entry} for entry in document["recognizers"]]
+        return tuple(rule for entry in entries for rule in _rules(path, entry, fragments))
+    except (
+        OSError,
+        yaml.YAMLError,
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise ConfigurationError(
             f'{path}: not a registry of recognisers ({type(error).__name__}: {error}). See "A rule of '
             'your own" in policies/README.md for its keys.'
@@ -49,40 +65,53 @@ def has_checks(path: Path) -> bool:
         return False
 
 
-def _rules(path: Path, entry: dict[str, Any], fragments: Mapping[str, str]) -> list[Rule]:
+def _rules(path: Path, entry: dict[str, Any], fragments: _Fragments) -> list[Rule]:
     name = entry["name"]
     if unknown := sorted(entry.keys() - _KEYS):
         raise ConfigurationError(
             f"{path}: {name}: unknown key {unknown[0]!r}. Valid: {', '.join(sorted(_KEYS))}."
         )
-    check = entry.get("validate")
-    if check is not None and check not in HOOKS:
-        raise ConfigurationError(
-            f"{path}: {name}: unknown check {check!r}. Valid: {', '.join(sorted(HOOKS))}."
-        )
+    checks = {"validate": {*HOOKS, *SPANS}, "around": set(AROUND)}
+    for key, valid in checks.items():
+        if (check := entry.get(key)) is not None and check not in valid:
+            raise ConfigurationError(
+                f"{path}: {name}: unknown check {check!r}. Valid: {', '.join(sorted(valid))}."
+            )
+    validate, wide = entry.get("validate") or "", entry.get("wide", False)
     given = {key: entry[key] for key in _SAME if key in entry}
     given |= {key: tuple(map(str, entry[key])) for key in _WORDS if key in entry}
     given |= {key: _filled(given[key], fragments) for key in ("left", "right") if key in given}
+    if not wide:
+        given["needs"] = tuple(map(in_latin_1, given.get("needs", ())))
+    patterns = [
+        (_filled(pattern["regex"], fragments), float(pattern["score"]))
+        for pattern in entry["patterns"]
+    ]
     return [
         Rule(
             name,
             entry["supported_entity"],
-            _filled(pattern["regex"], fragments),
-            float(pattern["score"]),
-            check=None if check is None else HOOKS[check],
+            regex if wide else in_latin_1(regex),
+            score,
+            check=HOOKS.get(validate),
+            spans=SPANS.get(validate),
+            around=AROUND.get(entry.get("around") or ""),
             **given,
         )
-        for pattern in entry["patterns"]
+        for regex, score in patterns
     ]
 
 
-def _filled(text: str, fragments: Mapping[str, str]) -> str:
-    """Return a pattern with each ``<<name>>`` replaced by the fragment of that name."""
-    while "<<" in text:
-        begin = text.index("<<")
-        end = text.index(">>", begin)
-        text = text[:begin] + fragments[text[begin + 2 : end]] + text[end + 2 :]
-    return text
+def _filled(text: str, fragments: _Fragments) -> str:
+    """Return a pattern with each ``<<name>>`` replaced by the fragment of that name: one of a list."""
+
+    def piece(match: re.Match[str]) -> str:
+        fragment = fragments[match[1]]
+        return _filled(
+            fragment if isinstance(fragment, str) else f"(?:{'|'.join(fragment)})", fragments
+        )
+
+    return _FRAGMENT.sub(piece, text)
 
 
 @cache
@@ -94,10 +123,4 @@ def secrets() -> tuple[Rule, ...]:
 @cache
 def rules() -> tuple[Rule, ...]:
     """Return all pattern rules."""
-    from governance.detect.names.told import TOLD_NAMES
-    from governance.detect.rules.accounts import ACCOUNTS
-    from governance.detect.rules.passwords import PASSWORDS
-
-    files = ("identifiers", "records", "addresses", "residence", "unique")
-    read = [rule for file in files for rule in rules_of(_HERE / f"{file}.yaml")]
-    return (*secrets(), *PASSWORDS, *ACCOUNTS, *read, *TOLD_NAMES)
+    return tuple(rule for file in _FILES for rule in rules_of(_HERE / f"{file}.yaml"))

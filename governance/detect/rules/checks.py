@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 
-from governance.detect.rules.accounts import person_account
+from governance.detect.rules.account_checks import person_account
 from governance.detect.rules.password_checks import stands_for_one
 
 _NOT_DIGITS = re.compile(r"\D+")

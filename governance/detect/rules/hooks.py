@@ -1,9 +1,9 @@
-"""The named checks that a rule in YAML may ask for with ``validate``: the value decides whether it counts."""
+"""The named checks that a rule in YAML may ask for: of the value (``validate``), of what is around it (``around``)."""
 
 import re
 from collections.abc import Callable, Mapping
 
-from governance.detect.rules import checks
+from governance.detect.rules import account_checks, checks, name_checks, password_checks
 from governance.detect.rules.identity_checks import CHECKS
 from governance.names.words import everyday, first_names, programs
 
@@ -98,11 +98,31 @@ def _of_identity(check: Callable[[str], bool]) -> Check:
 
 _OWN: tuple[Check, ...] = (
     place, age, digits, provider, told_address, profile, plate, three_digits, code, biometric, surname_first,
-    checks.issued_token, checks.long_token, checks.quoted_value, checks.secret_value, checks.email, checks.card,
-    checks.ssn, checks.mac, checks.ip_address, checks.user_name, checks.vin, checks.luhn,
+    checks.issued_token, checks.long_token, checks.quoted_value, checks.email, checks.ssn, checks.mac,
+    checks.user_name, checks.vin, checks.luhn, name_checks.surname_in_small,
+)  # fmt: skip
+_OF_PASSWORDS: tuple[Check, ...] = (
+    password_checks.labelled, password_checks.letters, password_checks.literal, password_checks.noun,
+    password_checks.option, password_checks.phrase, password_checks.quoted, password_checks.strong,
+    password_checks.told, password_checks.unusual,
+)  # fmt: skip
+_OF_NAMES: tuple[Check, ...] = (
+    name_checks.told, name_checks.at_an_end, name_checks.titled, name_checks.unlisted, name_checks.in_query,
+    name_checks.likely, name_checks.and_no_role,
 )  # fmt: skip
 HOOKS: Mapping[str, Check] = {
     **{name: _of_identity(check) for name, check in CHECKS.items()},
     **{check.__name__: check for check in _OWN},
+    **{f"password_{check.__name__}": check for check in _OF_PASSWORDS},
+    **{f"name_{check.__name__}": check for check in _OF_NAMES},
+    "account_of_a_person": account_checks.person_account,
+    "account_told": account_checks.told_account,
+    "account_mentioned": account_checks.mentioned,
+    "account_named_after_somebody": account_checks.named_after_somebody,
 }
-"""Checks by name: True makes a finding sure, False rejects it, None leaves it to the words around it."""
+"""Checks of a value by name: True makes a finding sure, False rejects it, None leaves it to the words around it."""
+AROUND: Mapping[str, Callable[[str, int, int], bool]] = {
+    "no_company": name_checks.no_company,
+    "tells_a_password": password_checks.tells_one,
+}
+"""Checks of what stands around a match: whether it counts."""

@@ -3,8 +3,12 @@
 No lookaround, no backreference: no text costs more than linear time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from governance.detect.matcher import Gate
 
 VERSION = "15"
 
@@ -13,6 +17,9 @@ WORD = r"\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff"
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 """What the names of months begin with."""
+
+type Spans = Callable[["Gate", int, int], Iterator[tuple[int, int, bool | None]]]
+"""Yields the values within a match, each with the verdict of its check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,8 @@ class Rule:
     """Words right before the value that speak against it."""
     check: Callable[[str], bool | None] | None = None
     """True makes the score 1, False makes it 0, None leaves it to context."""
+    spans: Spans | None = None
+    """Takes over from ``check`` where the value may be a part of the match."""
     around: Callable[[str, int, int], bool] | None = None
     """Whether what stands around a match lets it count."""
     ignore_case: bool = True

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from governance.detect.matcher import Gate, Runner
+from governance.detect.normalized_text import view_of
+from governance.detect.prefilter import Prefilter
 from governance.detect.rules.catalog import rules, rules_of
 from governance.policy.redaction import NamesSpec, RedactionSpec
 from governance.redact import build_redactor
@@ -20,6 +23,20 @@ recognizers:
     group: 1
     needs: [badge, ausweis]
     validate: digits
+"""
+
+
+ZONES = """
+fragments:
+  word: [zone, 'strefa (?:żółta|niebieska)']
+defaults: {supported_entity: BADGE, group: 1, needs: [zone, żółta]}
+recognizers:
+  - name: zone
+    patterns: [{regex: '\\b<<word>> (\\w+)', score: 0.9}]
+  - name: zone_of_somebody
+    patterns: [{regex: '\\bowner of <<word>> (\\w+)', score: 0.9}]
+    needs: [owner]
+    around: no_company
 """
 
 
@@ -52,6 +69,8 @@ def test_a_policy_adds_a_rule_with_a_named_check(tmp_path: Path) -> None:
         (BADGE.replace("validate: digits", "validate: dgits"), "unknown check 'dgits'"),
         (BADGE.replace("group: 1", "grup: 1"), "unknown key 'grup'"),
         (BADGE.replace("<<badge>>", "<<bage>>"), "bage"),
+        (BADGE.replace("'B-\\d{6}'", "'<<badge>>'"), "RecursionError"),
+        (BADGE.replace("validate: digits", "around: company"), "unknown check 'company'"),
         (BADGE.replace("recognizers", "recognisers"), "recognizers"),
     ],
 )
@@ -60,3 +79,18 @@ def test_a_file_that_is_wrong_is_refused(tmp_path: Path, wrong: str, said: str) 
     file.write_text(wrong, encoding="utf-8")
     with pytest.raises(ConfigurationError, match=said):
         rules_of(file)
+
+
+def test_a_fragment_may_be_a_list_in_any_language(tmp_path: Path) -> None:
+    file = tmp_path / "zones.yaml"
+    file.write_text(ZONES, encoding="utf-8")
+    zone, owned = rules_of(file)
+    runner = Runner.of(zone)
+    for text in ("zone A7", "strefa żółta A7"):
+        gate = Gate(view_of(text))
+        assert Prefilter([runner]).of(gate) == (runner,)
+        assert [text[hit.start : hit.end] for hit in runner.run(gate, ())] == ["A7"]
+    assert list(runner.run(Gate(view_of("strefa żywa A7")), ())) == []
+    assert (owned.entity, owned.group, owned.needs) == ("BADGE", 1, ("owner",))
+    assert owned.around is not None
+    assert zone.around is None

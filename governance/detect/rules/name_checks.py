@@ -1,0 +1,144 @@
+"""Whether what stands behind a cue is a name: no everyday word of any language, no thing, no company."""
+
+import re
+
+from governance.names.companies import is_a_company
+from governance.names.words import (
+    ambiguous_names,
+    family_names,
+    first_names,
+    is_plain,
+    things,
+    within_a_thing,
+)
+
+
+def is_known(word: str) -> bool:
+    """Whether a list has a word as a name."""
+    plain = word.title() if word.isupper() else word
+    return plain in first_names() or plain in family_names() or plain in ambiguous_names()
+
+
+def is_no_name(word: str) -> bool:
+    """Whether a word is an everyday one of some language, and no list has it as a name."""
+    return is_plain(word.lower()) and not is_known(word)
+
+
+def told(value: str) -> bool | None:
+    """Whether what stands behind a cue may be a name: no everyday word of any language, no thing."""
+    words = value.replace("-", " ").split()
+    if len(words[0]) < 2 or is_no_name(words[0]) or value.lower() in things():
+        return False
+    return None
+
+
+def at_an_end(value: str) -> bool | None:
+    """The same at the end or the head of a letter, where a team stands as often: words alone are one."""
+    return None if told(value) is None and not is_a_team(value) else False
+
+
+def is_a_team(value: str) -> bool:
+    """Whether all words of a run are everyday ones, and none is a given name: Le Service Client."""
+    words = value.replace("-", " ").split()
+    return all(is_plain(word.lower().strip(".,")) for word in words) and not any(
+        word.title() in first_names() for word in words
+    )
+
+
+_NO_NAME = re.compile(
+    r"(?:ish|ese|ian|ans?|ist|ic|ch|isch|ism|ese|\u00e4r)\Z|(?:Agile|Scrum|DevOps|HR|IT|QA|VIP|CEO|CTO|CFO|PM)\Z"
+)
+"""How words for peoples, faiths and roles end, which are capitalised too."""
+
+
+_PARTICLES = frozenset(
+    [
+        "De",
+        "Van",
+        "Von",
+        "Der",
+        "Den",
+        "Du",
+        "Le",
+        "La",
+        "Di",
+        "Del",
+        "Della",
+        "Ter",
+        "Te",
+        "Zu",
+        "El",
+        "Al",
+    ]
+)
+"""Where a family name may begin with a capital: mevrouw De Wolff."""
+
+
+def titled(value: str) -> bool | None:
+    """The same behind a title: somebody may have the name of a town or of a company."""
+    words = value.replace("-", " ").split()
+    while len(words) > 1 and words[0] in _PARTICLES:
+        del words[0]
+    if len(words[0]) < 2 or is_no_name(words[0]):
+        return False
+    return None
+
+
+def unlisted(value: str) -> bool | None:
+    """Whether a word that no list has may be a name: as ``told``, and no people, faith, language or role."""
+    words = value.replace("-", " ").split()
+    if told(value) is False or (value.isupper() and not is_known(words[0])):
+        return False
+    if any(map(is_known, words)):
+        return None
+    if (
+        len(words[0]) < 4
+        or any(map(is_no_name, words))
+        or any(w.lower() in things() for w in words)
+    ):
+        return False
+    return False if _NO_NAME.search(words[-1]) else None
+
+
+def in_query(value: str) -> bool | None:
+    """The same for a value in the query of an address, whose words are joined by marks."""
+    return unlisted(re.sub(r"\+|%20|_", " ", value))
+
+
+def surname_in_small(value: str) -> bool | None:
+    """Whether what follows a title in small letters is a family name, and no everyday word."""
+    return None if not is_plain(value) and value not in things() else False
+
+
+def likely(value: str) -> bool | None:
+    """The same where other words stand there as often: a name that lists have, or two words at least."""
+    words = value.replace("-", " ").split()
+    if told(value) is False or any(map(is_no_name, words)):
+        return False
+    return None if any(map(is_known, words)) or (len(words) > 1 and not value.isupper()) else False
+
+
+_TITLED = re.compile(
+    r"\b(?:Herrn?|Frau|Mr|Mrs|Ms|Dr|Prof|M|Mme|Mlle|Sr|Sra|Srta|Sig|Sig\.ra|Pan|Pani|[Hh]eer|[Mm]evrouw|[Mm]eneer|Don|Do\xf1a|[Ss]e\xf1ora?|[Ss]ignora?|[Ss]enhora?|Madame|Monsieur)\.?[ \xa0]\Z"
+)
+
+
+def has_a_title(text: str, start: int) -> bool:
+    """Whether a title of a person stands right before a place, so that a verb of trade says nothing."""
+    return _TITLED.search(text, max(0, start - 14), start) is not None
+
+
+def no_company(text: str, start: int, end: int) -> bool:
+    words = text[start:end].split()
+    is_named = len(words) > 1 and words[0].title() in first_names()
+    if within_a_thing(text, start, end):
+        return False
+    return not is_a_company(text, start, end, is_named=is_named or has_a_title(text, start))
+
+
+def and_no_role(value: str) -> bool | None:
+    return (
+        False
+        if value in ("担当者", "責任者", "関係者", "利用者", "管理者", "한국인", "고객", "お客")
+        else None
+    )

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FILES = (
-    "signals", "tools", "trajectories", "permissions", "records", "rewards", "statistics", "evolution",
+    "signals", "tools", "trajectories", "permissions", "records", "rewards", "statistics", "scorecards",
+    "evolution",
 )  # fmt: skip
 """After ``helpers``, which reads tables as a whole; each file stands on those before it."""
 

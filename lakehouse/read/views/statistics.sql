@@ -235,6 +235,11 @@ SELECT tenant_id, model_served, trajectories, judged, successes, rate AS success
 FROM rated;
 COMMENT ON VIEW success_by_model IS 'Success rate per model version with a 95 % interval';
 
+-- pass^k of a task: the chance that k of its attempts, drawn at random, all succeed.
+CREATE OR REPLACE MACRO all_pass(successes, attempts, k) AS
+CASE WHEN attempts >= k THEN list_product(list_transform(range(k), lambda j:
+    greatest(successes - j, 0) / (attempts - j)::DOUBLE)) END;
+
 -- Of n judged attempts c succeeded: pass@k = 1 - C(n-c, k) / C(n, k), pass^k = C(c, k) / C(n, k).
 CREATE OR REPLACE VIEW task_passes AS
 WITH cut AS (FROM part.outcomes_by_dimension), tasks AS (
@@ -245,8 +250,7 @@ WITH cut AS (FROM part.outcomes_by_dimension), tasks AS (
 SELECT tenant_id, dimension, value, group_id, attempts, successes, k,
        1 - list_product(list_transform(range(k), lambda j:
                greatest(attempts - successes - j, 0) / (attempts - j)::DOUBLE)) AS pass_at_k,
-       list_product(list_transform(range(k), lambda j:
-               greatest(successes - j, 0) / (attempts - j)::DOUBLE)) AS pass_hat_k
+       all_pass(successes, attempts, k) AS pass_hat_k
 FROM tasks, LATERAL (SELECT unnest(range(1, least(attempts, 16) + 1)) AS k);
 COMMENT ON VIEW task_passes IS 'pass@k and pass^k of each task that was tried k times or more';
 
@@ -274,73 +278,3 @@ FROM seen s JOIN answered a
 WHERE s.failed
 GROUP BY s.tenant_id, s.dimension, s.value, s.tool, s.error_class, a.answered;
 COMMENT ON VIEW tool_errors IS 'Failed tool calls by tool and class of error';
-
--- Scorecards: each figure with how many cases it stands on and its 95 % interval; without a case it is not
--- measured, and null. Sources: CLASSic (cost, latency, accuracy, security, stability); for the long
--- horizon a constant hazard, S(T) = p^T with p = 1 - failures / decisions; Wilson 1927 for shares,
--- the normal interval for means.
-CREATE OR REPLACE VIEW scorecards AS
-WITH cases AS (
-    SELECT o.*, coalesce(t.failures, 0) AS tool_failures, j.r.value AS security
-    FROM part.outcomes_by_dimension o
-    LEFT JOIN (SELECT tenant_id, trajectory_id, count(*) FILTER (failed) AS failures
-               FROM tool_events GROUP BY ALL) t
-      ON o.tenant_id = t.tenant_id AND o.trajectory_id = t.trajectory_id
-    LEFT JOIN part.judged j
-      ON o.tenant_id = j.tenant_id AND o.trajectory_id = j.trajectory_id AND j.name = 'security'
-), tasks AS (
-    -- Of a task with several judged attempts: how often two of them agree.
-    SELECT tenant_id, dimension, value,
-           (succeeded * (succeeded - 1) + (judged - succeeded) * (judged - succeeded - 1))
-               / (judged * (judged - 1))::DOUBLE AS agreement
-    FROM (SELECT tenant_id, dimension, value, count(success) AS judged,
-                 count(*) FILTER (success) AS succeeded
-          FROM cases GROUP BY tenant_id, dimension, value, group_id)
-    WHERE judged > 1
-), agreed AS (
-    SELECT tenant_id, dimension, value, count(*) AS n, avg(agreement) AS mean,
-           stddev_samp(agreement) AS deviation
-    FROM tasks GROUP BY tenant_id, dimension, value
-), summed AS (
-    SELECT tenant_id, dimension, value, count(success) AS judged, avg(success::INT) AS accuracy,
-           count(cost) FILTER (currencies = 1) AS priced, avg(cost) FILTER (currencies = 1) AS cost,
-           stddev_samp(cost) FILTER (currencies = 1) AS cost_deviation,
-           min(currency) FILTER (currencies = 1) AS currency, count(duration_ms) AS timed,
-           avg(duration_ms) AS latency, stddev_samp(duration_ms) AS latency_deviation,
-           count(security) AS secured, avg((security >= 0.5)::INT) AS security,
-           count(success) FILTER (tool_failures > 0) AS failed,
-           avg(success::INT) FILTER (tool_failures > 0) AS recovered,
-           coalesce(sum(decisions) FILTER (success IS NOT NULL), 0) AS decisions,
-           count(*) FILTER (NOT success) AS failures
-    FROM (SELECT *, count(DISTINCT currency) OVER (PARTITION BY tenant_id, dimension, value)
-                 AS currencies FROM cases)
-    GROUP BY tenant_id, dimension, value
-), figures AS (
-    SELECT s.tenant_id, s.dimension, s.value, f.*
-    FROM summed s
-    LEFT JOIN agreed a
-      ON s.tenant_id = a.tenant_id AND s.dimension = a.dimension AND s.value = a.value,
-    LATERAL (
-        SELECT 'CLASSic' AS card, 'cost' AS figure, s.currency AS unit, s.priced AS n, s.cost AS mean,
-               s.cost_deviation AS deviation, NULL::INT AS horizon
-        UNION ALL SELECT 'CLASSic', 'latency', 'ms', s.timed, s.latency, s.latency_deviation, NULL
-        UNION ALL SELECT 'CLASSic', 'accuracy', 'share', s.judged, s.accuracy, NULL, NULL
-        UNION ALL SELECT 'CLASSic', 'security', 'share', s.secured, s.security, NULL, NULL
-        UNION ALL SELECT 'CLASSic', 'stability', 'agreement', coalesce(a.n, 0), a.mean, a.deviation, NULL
-        UNION ALL SELECT 'robustness', 'recovery', 'share', s.failed, s.recovered, NULL, NULL
-        UNION ALL SELECT 'horizon', 'success_at_' || steps, 'share', s.decisions::BIGINT,
-                         1 - s.failures / nullif(s.decisions, 0)::DOUBLE, NULL, steps
-                  FROM (VALUES (10), (25), (50)) horizons(steps)) f
-), bounded AS (
-    SELECT *, CASE WHEN n > 0 AND unit = 'share' THEN wilson_low(mean, n, 1.959963984540054)
-                   WHEN n > 1 THEN mean - 1.959963984540054 * deviation / sqrt(n) END AS below,
-           CASE WHEN n > 0 AND unit = 'share' THEN wilson_high(mean, n, 1.959963984540054)
-                WHEN n > 1 THEN mean + 1.959963984540054 * deviation / sqrt(n) END AS above
-    FROM figures
-)
-SELECT tenant_id, dimension, value, card, figure, unit, n,
-       CASE WHEN n > 0 THEN 'measured' ELSE 'not measured' END AS state,
-       power(mean, coalesce(horizon, 1)) AS measure, power(below, coalesce(horizon, 1)) AS low,
-       power(above, coalesce(horizon, 1)) AS high
-FROM bounded;
-COMMENT ON VIEW scorecards IS 'CLASSic, robustness and long horizon: each figure with n and interval';

@@ -116,6 +116,19 @@ def test_a_tenant_sees_its_own_rows_only(lake: Lake) -> None:
     assert own.table["n"].to_pylist() == [2]
 
 
+def test_scorecards_of_a_tenant_are_of_its_rows_and_stand_without_tokens(lake: Lake) -> None:
+    sql = "SELECT DISTINCT tenant_id, dimension FROM {} WHERE dimension = 'tenant'"
+    for view in ("scorecards", "calibration"):
+        own = query_untrusted(lake, sql.format(view), tenant="rival").table
+        assert own.to_pylist() == [{"tenant_id": "rival", "dimension": "tenant"}]
+    query = Query(sql.format("scorecards"), tenant="acme", hidden=frozenset({"tokens"}))
+    with open_untrusted(lake, query) as answer:
+        assert sum(batch.num_rows for batch in answer) == 1
+    query = Query(sql.format("calibration"), tenant="acme", hidden=frozenset({"tokens"}))
+    with pytest.raises(QueryError, match="calibration"):
+        open_untrusted(lake, query)
+
+
 def test_rows_that_break_off_are_an_error_not_a_short_answer(lake: Lake) -> None:
     sql = "SELECT if(range < 50000, range, error('late')::INT) AS a FROM range(60000)"
     with (

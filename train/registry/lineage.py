@@ -149,6 +149,46 @@ def ancestors_of(source: LearningSource, label: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class RemovedVersion:
+    """A version whose folder is gone, as the lake remembers it."""
+
+    base: str
+    """What it began with."""
+    is_stale: bool
+    """Its substrate holds something that may no longer be learned from; it may have learned that."""
+
+
+def removed_version(source: LearningSource, label: str) -> RemovedVersion | None:
+    """Return what the lake tells of a version without its folder; None where it tells nothing.
+
+    Which items its run used stood in the folder, so all of its substrate count.
+    """
+    name, _, version = label.partition("@")
+    found = source.query(
+        """
+        WITH run AS (
+            SELECT r.substrate, r.substrate_version AS version,
+                   from_json(r.manifest, '{"data": {"purposes": ["VARCHAR"]}}').data.purposes AS purposes
+            FROM models_latest m JOIN runs_latest r USING (run_id)
+            WHERE m.name = $name AND m.version = $version
+        ), lost AS (
+            SELECT 1 FROM run r
+            JOIN substrate_items i ON (i.substrate, i.version) = (r.substrate, r.version)
+            LEFT JOIN eligible_steps e ON (e.tenant_id, e.step_id) = (i.tenant_id, i.step_id)
+            WHERE NOT coalesce(list_has_all(e.purposes, coalesce(r.purposes, [])), false)
+            UNION ALL
+            SELECT 1 FROM run JOIN substrates_latest s
+            ON (s.name, s.version) = (run.substrate, run.version) WHERE s.stale
+        )
+        SELECT coalesce(base, '') AS base, EXISTS (FROM lost) AS is_stale
+        FROM models_latest WHERE name = $name AND version = $version
+        """,
+        parameters={"name": name, "version": version},
+    ).to_pylist()
+    return RemovedVersion(**found[0]) if found else None
+
+
 def _bases(source: LearningSource) -> dict[str, str]:
     """Return what each registered version began with."""
     rows = source.query("SELECT name, version, base FROM models_latest").to_pylist()

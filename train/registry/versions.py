@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import GateRefusedError, StaleSubstrateError
+from train.registry.lineage import removed_version
 from train.registry.model_card import bill_of_materials, model_card
 from train.registry.pointer import (
     TRIALS,
@@ -403,14 +404,26 @@ class ModelRegistry:
 
     def _stale(self, wanted: ModelVersion) -> str | None:
         """Say what a version learned that may no longer be learned from; None when nothing."""
-        for one in (wanted, *self._ancestors(wanted)):
-            lost = self._lost_items(one)
-            if lost:
-                return (
-                    f"{one.label} learned from {lost} items that may no longer be learned from "
-                    "(consent withdrawn, erased or expired)"
-                    + ("" if one is wanted else f", and {wanted.label} began with it")
-                )
+        began = f", and {wanted.label} began with it"
+        gone = "may no longer be learned from (consent withdrawn, erased or expired)"
+        if lost := self._lost_items(wanted):
+            return f"{wanted.label} learned from {lost} items that {gone}"
+        label, seen = str(wanted.manifest.get("base") or ""), {wanted.label}
+        while label not in seen:
+            seen.add(label)
+            name, _, version = label.partition("@")
+            one = self._found(name, version) if name and version else None
+            if one is not None:
+                if lost := self._lost_items(one):
+                    return f"{label} learned from {lost} items that {gone}{began}"
+                label = str(one.manifest.get("base") or "")
+                continue
+            removed = None if self._source is None else removed_version(self._source, label)
+            if removed is None:
+                return None
+            if removed.is_stale:
+                return f"{label}, whose folder was removed, had a substrate with items that {gone}{began}"
+            label = removed.base
         return None
 
     def _lost_items(self, one: ModelVersion) -> int:
@@ -418,20 +431,6 @@ class ModelRegistry:
         if self._source is None or not path.exists():
             return 0
         return len(lost_items(self._source, path, one.manifest["data"]["purposes"]))
-
-    def _ancestors(self, one: ModelVersion) -> list[ModelVersion]:
-        """Return the registered versions that this one began with, nearest first."""
-        found: list[ModelVersion] = []
-        seen = {one.label}
-        while True:
-            name, _, version = str(one.manifest.get("base") or "").partition("@")
-            if not (self._root / name / version / "manifest.json").is_file() or not version:
-                return found
-            one = self.get(name, version)
-            if one.label in seen:
-                return found
-            seen.add(one.label)
-            found.append(one)
 
     def _point(
         self, wanted: ModelVersion, action: str, *, actor: str, reason: str | None

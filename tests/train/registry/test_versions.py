@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,38 @@ def test_rollback_passes_over_what_began_with_such_a_model(tmp_path: Path) -> No
     withdraw(lake, "b2:subject-1")
     with pytest.raises(StaleSubstrateError, match=r"shop@0002 began with it"):
         registry.rollback("shop", actor="ann", reason="worse")
+
+
+def test_a_removed_version_is_remembered_by_those_that_began_with_it(tmp_path: Path) -> None:
+    """Their weights know what it learned, whether its folder is there or not."""
+    lake = lake_of(tmp_path / "lake", *(Session(n, subject=f"b2:subject-{n}") for n in range(12)))
+    built = build(lake, tmp_path / "substrates")
+    registry = ModelRegistry(tmp_path / "models", source=lake)
+    now = datetime.now(UTC)
+    run = {
+        "run_id": "run-1", "recorded_at": now, "recipe": "sft", "substrate": built.name,
+        "substrate_version": built.version, "base_model": "tiny", "started_at": now,
+        "ended_at": now, "status": "done", "seed": 1, "metrics": "{}",
+        "manifest": json.dumps({"data": {"purposes": ["train_sft"]}}),
+    }  # fmt: skip
+    lake.append_rows("runs", [run])
+    facts = {"origin": "adopted", "gate": None, "run_id": "run-1", "base": "tiny"}
+    registry.register("shop", folder(tmp_path, b"first"), facts, passed=True)
+    for base in ("shop@0001", "shop@0002"):
+        child = {"origin": "adopted", "base": base}
+        registry.register("shop", folder(tmp_path, f"on-{base}".encode()), child, passed=True)
+    for version in ("0001", "0002"):
+        shutil.rmtree(tmp_path / "models" / "shop" / version)
+    registry.promote("shop", "0003", actor="ann")
+    plain = registered(registry, tmp_path, b"plain")
+    registry.promote("shop", plain.version, actor="ann")
+    withdraw(lake, "b2:subject-1")
+    with pytest.raises(StaleSubstrateError, match=r"shop@0001.*shop@0003 began with it"):
+        registry.promote("shop", "0003", actor="ann")
+    with pytest.raises(StaleSubstrateError, match=r"shop@0003 began with it"):
+        registry.rollback("shop", actor="ann", reason="worse")
+    with pytest.raises(StaleSubstrateError, match=r"shop@0003 began with it"):
+        registry.adopt("other", tmp_path / "models" / "shop" / "0003", actor="ann", reason="x")
 
 
 def test_model_that_did_not_pass_needs_a_reason(tmp_path: Path) -> None:

@@ -61,6 +61,10 @@ class KnownContent(Protocol):
         """Return those of ``trajectory_ids`` of which this tenant's table ``steps`` has a step."""
         ...
 
+    def trajectories_of(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
+        """Return the trajectories of which a stored step is in these sessions and groups, by their names."""
+        ...
+
     def decisions(self, tenant_id: str, step_ids: Collection[str]) -> list[GovernanceRecord]:
         """Return the decision that holds for each of ``step_ids`` that is stored."""
         ...
@@ -103,6 +107,7 @@ class MemoryKnownContent:
         self._harnesses: set[tuple[str, str]] = set()
         self._steps: set[tuple[str, str]] = set()
         self._trajectories: set[tuple[str, str]] = set()
+        self._members: dict[tuple[str, str], set[str]] = {}
         self._decisions: dict[tuple[str, str], GovernanceRecord] = {}
         self._withheld: dict[tuple[str, str], set[str]] = {}
         self._conversations: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -118,6 +123,10 @@ class MemoryKnownContent:
         self._decisions |= {(row.tenant_id, row.step_id): row for row in batch.governance}
         for step in batch.steps:
             self._add_said(step)
+            for name in (step.session_hint, step.group_id):
+                if name is not None:
+                    members = self._members.setdefault((step.tenant_id, name), set())
+                    members.add(step.trajectory_id)
         for row in batch.governance:
             if found := withheld_in(row.reasons):
                 self._withheld.setdefault((row.tenant_id, row.trajectory_id), set()).update(found)
@@ -137,6 +146,11 @@ class MemoryKnownContent:
     def known_trajectories(self, tenant_id: str, trajectory_ids: Collection[str]) -> set[str]:
         """See :class:`KnownContent`."""
         return {name for name in trajectory_ids if (tenant_id, name) in self._trajectories}
+
+    def trajectories_of(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
+        """See :class:`KnownContent`."""
+        found = {name: self._members.get((tenant_id, name)) for name in names}
+        return {name: {*trajectories} for name, trajectories in found.items() if trajectories}
 
     def decisions(self, tenant_id: str, step_ids: Collection[str]) -> list[GovernanceRecord]:
         """See :class:`KnownContent`."""

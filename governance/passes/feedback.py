@@ -47,18 +47,30 @@ def signal_of(
     redactor: CallRedactor,
     namer: Namer,
     follow: Callable[[str], str],
-    name_parts: tuple[NamePart, ...],
+    name_parts: Mapping[str, tuple[NamePart, ...]],
     keep_rationale: bool,
 ) -> RedactedSignal:
     """Return the stored form of one piece of feedback.
 
     Numbers, times and fixed words pass; every other string is redacted or hashed. What names
     somebody leaves its type only: a comment concerns the people of its trajectory, and is erased
-    with them; anybody else could not be found in it again.
+    with them; anybody else could not be found in it again. A comment on a session or group goes
+    through the names of each of its trajectories.
+
+    Args:
+        placed: the feedback.
+        redactor: redacts its texts.
+        namer: names it.
+        follow: leads to the stored step.
+        name_parts: parts of names that were found in the trajectories that it is about.
+        keep_rationale: whether its comment may be kept.
     """
     feedback = placed.feedback
     tenant, body = feedback.client.tenant_id, feedback.body
-    scope = RedactionScope(tenant, placed.trajectory_id or "", linked=False, name_parts=name_parts)
+    scopes = [
+        RedactionScope(tenant, name, linked=False, name_parts=parts)
+        for name, parts in sorted(name_parts.items())
+    ] or [RedactionScope(tenant, placed.trajectory_id or "", linked=False)]
     reports: list[RedactionReport] = []
     step_id = follow(placed.step_id) if placed.step_id else None
 
@@ -66,9 +78,12 @@ def signal_of(
         value = body.get(field)
         if value is None or value == "":
             return None
-        redacted = redactor.redact_text(str(value), scope=scope, path=f"/{field}")
-        reports.append(redacted.report)
-        return redacted.text
+        said = str(value)
+        for scope in scopes:
+            redacted = redactor.redact_text(said, scope=scope, path=f"/{field}")
+            reports.append(redacted.report)
+            said = redacted.text
+        return said
 
     target_kind, target_id = _target(placed, step_id, redactor, namer)
     unit, start, end = _span(body.get("span"))
@@ -253,12 +268,14 @@ class FeedbackJudge:
 
     def _name_parts(
         self, feedback: Sequence[PlacedFeedback], rows: BatchRows
-    ) -> dict[tuple[str, str], tuple[NamePart, ...]]:
-        """Return parts of names that were found in the trajectories, before or in this batch."""
+    ) -> dict[tuple[str, str], dict[str, tuple[NamePart, ...]]]:
+        """Return parts of names that were found, before or in this batch: by tenant and :func:`_about`,
+        then by trajectory that has some.
+        """
+        places = self._places(feedback, rows)
         asked: dict[str, set[str]] = defaultdict(set)
-        for placed in feedback:
-            if placed.trajectory_id is not None:
-                asked[placed.feedback.client.tenant_id].add(placed.trajectory_id)
+        for (tenant, _), names in places.items():
+            asked[tenant] |= names
         found: dict[tuple[str, str], tuple[NamePart, ...]] = {}
         for tenant, names in asked.items():
             here = name_parts_of_reports(
@@ -269,13 +286,38 @@ class FeedbackJudge:
             before = self._known.name_parts(tenant, names)
             for name in names:
                 found[tenant, name] = (*before.get(name, ()), *here.get(name, ()))
-        return found
+        return {
+            (tenant, about): {name: parts for name in names if (parts := found[tenant, name])}
+            for (tenant, about), names in places.items()
+        }
+
+    def _places(
+        self, feedback: Sequence[PlacedFeedback], rows: BatchRows
+    ) -> dict[tuple[str, str], set[str]]:
+        """Return the trajectories that feedback is about, by tenant and :func:`_about`."""
+        places: dict[tuple[str, str], set[str]] = {}
+        wide: dict[str, set[str]] = defaultdict(set)
+        for placed in feedback:
+            tenant, about = placed.feedback.client.tenant_id, _about(placed)
+            if placed.trajectory_id is not None:
+                places[tenant, about] = {placed.trajectory_id}
+            elif placed.target is not None:
+                places[tenant, about] = set()
+                wide[tenant].add(about)
+        for tenant, names in wide.items():
+            for about, trajectories in self._known.trajectories_of(tenant, names).items():
+                places[tenant, about] |= trajectories
+        for step in rows.steps:
+            for name in (step.session_hint, step.group_id):
+                if name is not None and name in wide[step.tenant_id]:
+                    places[step.tenant_id, name].add(step.trajectory_id)
+        return places
 
     def _signal(
         self,
         placed: PlacedFeedback,
         rows: BatchRows,
-        name_parts: Mapping[tuple[str, str], tuple[NamePart, ...]],
+        name_parts: Mapping[tuple[str, str], Mapping[str, tuple[NamePart, ...]]],
     ) -> RedactedSignal:
         capture = self._bundle.capture.spec
         without = {*capture.without}
@@ -286,9 +328,7 @@ class FeedbackJudge:
             redactor=self._redactor,
             namer=self._namer,
             follow=rows.follow,
-            name_parts=name_parts.get(
-                (placed.feedback.client.tenant_id, placed.trajectory_id or ""), ()
-            ),
+            name_parts=name_parts.get((placed.feedback.client.tenant_id, _about(placed)), {}),
             keep_rationale=CaptureField.RATIONALE not in without,
         )
 
@@ -353,6 +393,11 @@ class FeedbackJudge:
             legal_hold=retention.legal_hold,
             redaction_report=json.dumps(RedactionReport().to_json(), sort_keys=True),
         )
+
+
+def _about(placed: PlacedFeedback) -> str:
+    """Return the stored name of what feedback is about: a trajectory, else a session or group."""
+    return placed.trajectory_id or placed.target or ""
 
 
 def _facts(placed: PlacedFeedback) -> Facts:

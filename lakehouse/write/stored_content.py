@@ -136,6 +136,13 @@ class LakeKnownContent:
         )
         return set(found["trajectory_id"].to_pylist())
 
+    def trajectories_of(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
+        """Return the trajectories of which a stored step is in these sessions and groups, by their names."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for row in self._rows(_MEMBERS, tenant_id, sorted(names)):
+            found[row["name"]].add(row["trajectory_id"])
+        return found
+
     def trajectories(
         self, tenant_id: str, trajectory_ids: Collection[str]
     ) -> dict[str, StoredTrajectory]:
@@ -245,6 +252,13 @@ SELECT signal_id AS name, event_date, about.trajectory_id, {", ".join(SIGNAL_TEX
 FROM signals JOIN about USING (signal_id) WHERE tenant_id = $tenant ORDER BY signal_id
 """  # noqa: S608
 """What was said of trajectories, of their sessions and groups, and of steps before they were known."""
+_MEMBERS = """
+SELECT DISTINCT name, trajectory_id FROM (
+    SELECT session_hint AS name, trajectory_id FROM steps WHERE tenant_id = $tenant
+    UNION ALL
+    SELECT group_id, trajectory_id FROM steps WHERE tenant_id = $tenant
+) WHERE name IN (SELECT unnest($names::VARCHAR[]))
+"""
 _NAMING = """
 SELECT DISTINCT name, step_id FROM (
     SELECT step_id, unnest(list_append(context_message_ids, output_message_id)) AS name

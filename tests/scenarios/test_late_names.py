@@ -234,6 +234,24 @@ def test_a_name_told_later_goes_from_feedback_on_the_group(house: Planted) -> No
     is_sound(house)
 
 
+@pytest.mark.parametrize(
+    ("header", "kind"), [("x-headrace-group", "group"), ("x-headrace-session", "session")]
+)
+def test_feedback_on_a_group_or_session_comes_after_the_name_was_told(
+    house: Planted, header: str, kind: str
+) -> None:
+    plain = one(1, SECOND, "You are welcome.")
+    headers = (*plain.request.headers, (header, "s-17"))
+    told = replace(plain, request=replace(plain.request, headers=headers))
+    assert house.govern(told) == {"stored": 1}
+    say_of_first_answer(house, 1, "the zorvaquim guest was happy", (kind, "s-17"))
+    say_of_first_answer(house, 2, "the zorvaquim guest was happy", (kind, "s-18"))
+    house.govern()
+    said = rows(house, "SELECT rationale FROM signals ORDER BY rationale")
+    assert [row["rationale"].startswith("the zorvaquim") for row in said] == [False, True]
+    assert said[0]["rationale"].startswith("the <PERSON")
+
+
 def _crash(_lake: Lake) -> int:
     raise KeyboardInterrupt
 

@@ -4,7 +4,9 @@ A hold is declared after the fact and lifted again. What a row was stamped with 
 which hold counted then; whether it may be deleted now, the policy in force says.
 """
 
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,12 @@ from governance.policy import Facts, Match, load_bundle
 from governance.policy.retention import LegalHold
 from headrace.app.settings import Settings
 from lakehouse.read.conversations import RunSql
+from trajectory.errors import RetryableError
 from trajectory.exchange import Exchange
 
+_SETTLED_SECONDS = 0.5
+"""An editor, `cp` and a mounted ConfigMap have written a file long before."""
+_LOOKS = 100
 _NOT_STORED = frozenset({"agent", "provider", "region"})
 """What rows do not tell; a hold that asks for it holds whatever else fits."""
 _NOT_READ = frozenset({"dialect", "model", "tool", "data_class"})
@@ -41,9 +47,39 @@ def holds_of(settings: Settings, query: RunSql) -> Callable[[str, Sequence[str]]
     return held
 
 
-def holds_in(settings: Settings) -> tuple[LegalHold, ...]:
-    """Return the legal holds of the policy that the settings name."""
-    return load_bundle(Path(settings.policy.bundle)).retention.spec.legal_holds
+def holds_in(
+    settings: Settings, wait: Callable[[float], None] = time.sleep
+) -> tuple[LegalHold, ...]:
+    """Return the legal holds of the policy that the settings name.
+
+    Half a file may be valid and have half its holds, and what a hold keeps cannot be brought back. So
+    files that were written a moment ago are left alone until nobody writes them.
+
+    Raises:
+        PolicyError: the policy is wrong.
+        RetryableError: its files change again and again.
+    """
+    path = Path(settings.policy.bundle)
+    for _ in range(_LOOKS):
+        before = _written(path)
+        age = time.time() - before[0]
+        if 0 <= age < _SETTLED_SECONDS:
+            wait(_SETTLED_SECONDS - age)
+            continue
+        bundle = load_bundle(path)
+        if _written(path) == before:
+            return bundle.retention.spec.legal_holds
+    raise RetryableError(f"{path}: the files change while they are read; run the same again")
+
+
+def _written(path: Path) -> tuple[float, tuple[tuple[str, int, int], ...]]:
+    """Return when a file of a policy last changed, and what tells one state of them all from another."""
+    found = []
+    for file in sorted(path.rglob("*")):
+        with suppress(FileNotFoundError):
+            status = file.stat()
+            found.append((str(file), status.st_ctime_ns, status.st_size))
+    return max((changed for _, changed, _ in found), default=0) / 1e9, tuple(found)
 
 
 def holds_exchange(

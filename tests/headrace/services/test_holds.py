@@ -1,6 +1,7 @@
 """Legal holds: the policy in force decides over what is stored, before a hold and after it."""
 
 import json
+import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,8 +13,9 @@ from governance.policy.retention import LegalHold
 from governance.redact.pseudonym import subject_id
 from headrace.app.home import Home
 from headrace.app.master_key import load_secrets, subject_keys_of
+from headrace.app.setting_sources import load_settings
 from headrace.cli import run
-from headrace.services.holds import held_now
+from headrace.services.holds import held_now, holds_in
 from lakehouse.lake import Lake
 from tests.lakehouse import make
 from tests.lakehouse.erasure.test_erase import about
@@ -127,3 +129,27 @@ def test_a_hold_on_one_person_keeps_nobody_elses_key(
     stated = json.loads(Path(said["certificate"]).read_text())["statement"]
     assert people[1] in stated["subjects_under_legal_hold"]
     assert people[0] not in stated["subjects_under_legal_hold"]
+
+
+def test_a_policy_that_is_being_written_is_waited_for(home: Path) -> None:
+    """Its first half is valid, and has half the holds."""
+    names = ("a", "b")
+    holds = [f'{{name: {one}, match: {{tenant: {one}}}, reference: "1"}}' for one in names]
+    whole = RETENTION % "".join(f"\n    - {one}" for one in holds)
+    file = home / "policy" / "retention.yaml"
+    file.write_text(whole[: whole.index("    - {name: b")])
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        with file.open("a") as rest:
+            if len(waits) == 1:
+                rest.write(whole[whole.index("    - {name: b") :])
+        time.sleep(seconds)
+
+    settings = load_settings(home=home)
+    assert [one.name for one in holds_in(settings, wait)] == ["a", "b"]
+    assert waits
+    waits.clear()
+    assert [one.name for one in holds_in(settings, wait)] == ["a", "b"]
+    assert waits == []
